@@ -1,0 +1,1 @@
+//! Accounts: everything under /auth/v1

@@ -1,0 +1,1 @@
+//! PostgreSQL: the embedded cluster, pools, roles, schema bootstrap and migrations

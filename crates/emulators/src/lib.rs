@@ -1,0 +1,1 @@
+//! Development stand-ins: identity provider and mailbox

@@ -1,0 +1,1 @@
+//! The front door: API keys, caller, routing, CORS, limits, request ids, static files

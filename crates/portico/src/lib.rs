@@ -1,0 +1,1 @@
+//! Portico: accounts, data, files, realtime and functions in one program

@@ -1,0 +1,1 @@
+//! The project folder: config.toml, environment files, migrations and seeds

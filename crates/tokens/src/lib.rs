@@ -1,0 +1,1 @@
+//! JWTs, signing keys, JWKS, API keys and the Caller
