@@ -1,0 +1,60 @@
+# Everything a newcomer needs: `make run` and `make test`. Both do all set-up themselves.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export CARGO_TERM_COLOR ?= auto
+
+NODE_STAMP := node_modules/.installed
+WEB_STAMP  := web/dist/.built
+WEB_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null)
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+run: $(WEB_STAMP) ## Build what is missing and start the development server
+	@cargo build --quiet --package portico --bin portico
+	@exec "$${CARGO_TARGET_DIR:-target}/debug/portico" dev
+
+build: $(WEB_STAMP) ## Build the release program with the web app inside
+	@cargo build --release --package portico --bin portico
+
+test: setup check test-rust test-web test-clients ## Run every check and every test
+
+check: $(WEB_STAMP) ## Formatting, lints and types
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	npm run --silent --workspace web lint
+	npm run --silent --workspace web typecheck
+	npm run --silent --workspace clients lint
+	npm run --silent --workspace clients typecheck
+
+test-rust: $(WEB_STAMP) ## The server's tests, on a real PostgreSQL
+	cargo test --workspace --quiet
+
+test-web: $(NODE_STAMP) ## The web app's unit tests
+	npm run --silent --workspace web test
+
+test-clients: setup $(WEB_STAMP) ## The official clients and a browser against a running server
+	cargo build --quiet --package portico --bin portico
+	npm run --silent --workspace clients test
+
+bench: build ## Measure against the limit of this machine
+	cargo run --release --quiet --package portico-bench
+
+setup: $(NODE_STAMP) ## Install what the tests need (Chromium)
+	@scripts/setup test
+
+clean: ## Remove everything that was built
+	rm -rf target node_modules web/dist web/node_modules clients/node_modules clients/artefacts
+
+$(NODE_STAMP): package.json package-lock.json web/package.json clients/package.json
+	@scripts/setup run
+	@npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(WEB_STAMP): $(NODE_STAMP) $(WEB_SOURCES)
+	@npm run --silent --workspace web build
+	@touch $@
+
+.PHONY: help run build test check test-rust test-web test-clients bench setup clean
