@@ -1,1 +1,38 @@
-//! E-mail delivery and templates
+//! E-mail: addresses, messages, templates and their delivery over SMTP.
+//!
+//! A service renders a mail with [`Templates`], makes an [`Email`] of it and hands it to a [`Transport`]. Nothing that
+//! enters a header can hold a line break ([`HeaderLine`], [`Address`]), so no caller can be talked into sending a
+//! header of somebody else's making; nothing that enters a body is written without the escaping of its place
+//! ([`Template`]).
+//!
+//! This crate must not know: who has an account, which limits apply, or when a mail is due. It keeps no queue; a
+//! caller that may not lose a mail stores it first and deletes it when [`Transport::send`] has succeeded.
+
+mod address;
+mod email;
+mod kind;
+mod plain_text;
+mod smtp;
+mod template;
+mod templates;
+mod transport;
+mod variables;
+
+pub use address::{Address, AddressError};
+pub use email::{Email, HeaderError, HeaderLine, Sender};
+pub use kind::MailKind;
+pub use plain_text::plain_text;
+pub use smtp::{SmtpSettings, SmtpTls, SmtpTransport};
+pub use template::{Template, TemplateError};
+pub use templates::{RenderedMail, Templates};
+pub use transport::{Discard, SendError, Transport};
+pub use variables::Variables;
+
+/// A mail as the lines that travel over the wire, with its plain-text part, date and identifier.
+///
+/// # Errors
+///
+/// [`SendError::Permanent`] when the parts can not be joined to a message.
+pub fn compose(email: &Email) -> Result<Vec<u8>, SendError> {
+    Ok(smtp::message(email)?.bytes)
+}

@@ -1,0 +1,129 @@
+//! The kinds of mails, their names and built-in texts.
+
+/// A kind of mail (wire contract: auth-core, "Emails").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MailKind {
+    /// Confirms the address of a new account.
+    Confirmation,
+    /// Invites somebody to make an account.
+    Invite,
+    /// Signs in without a password.
+    MagicLink,
+    /// Begins setting a new password.
+    Recovery,
+    /// Confirms a change of the address.
+    EmailChange,
+    /// Carries a code that proves the person's presence.
+    Reauthentication,
+    /// Tells that the password was changed.
+    PasswordChanged,
+    /// Tells the old address that the address was changed.
+    EmailChanged,
+    /// Tells that the phone number was changed.
+    PhoneChanged,
+    /// Tells that a sign-in method was linked.
+    IdentityLinked,
+    /// Tells that a sign-in method was removed.
+    IdentityUnlinked,
+    /// Tells that a second factor was added.
+    MfaFactorEnrolled,
+    /// Tells that a second factor was removed.
+    MfaFactorUnenrolled,
+}
+
+impl MailKind {
+    /// All kinds.
+    pub const ALL: [Self; 13] = [
+        Self::Confirmation,
+        Self::Invite,
+        Self::MagicLink,
+        Self::Recovery,
+        Self::EmailChange,
+        Self::Reauthentication,
+        Self::PasswordChanged,
+        Self::EmailChanged,
+        Self::PhoneChanged,
+        Self::IdentityLinked,
+        Self::IdentityUnlinked,
+        Self::MfaFactorEnrolled,
+        Self::MfaFactorUnenrolled,
+    ];
+
+    /// The template key, such as `magic_link` or `password_changed_notification`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Confirmation => "confirmation",
+            Self::Invite => "invite",
+            Self::MagicLink => "magic_link",
+            Self::Recovery => "recovery",
+            Self::EmailChange => "email_change",
+            Self::Reauthentication => "reauthentication",
+            Self::PasswordChanged => "password_changed_notification",
+            Self::EmailChanged => "email_changed_notification",
+            Self::PhoneChanged => "phone_changed_notification",
+            Self::IdentityLinked => "identity_linked_notification",
+            Self::IdentityUnlinked => "identity_unlinked_notification",
+            Self::MfaFactorEnrolled => "mfa_factor_enrolled_notification",
+            Self::MfaFactorUnenrolled => "mfa_factor_unenrolled_notification",
+        }
+    }
+
+    /// The kind with this template key, or with this name in the project's configuration (`password_changed`).
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.key() == key || kind.config_name() == key)
+    }
+
+    /// The name in `[auth.email.template.<name>]` or `[auth.email.notification.<name>]`.
+    pub fn config_name(self) -> &'static str {
+        self.key().trim_end_matches("_notification")
+    }
+
+    /// Whether it only tells what has happened: sent when switched on, and never a reason to fail a request.
+    pub fn is_notification(self) -> bool {
+        self.key().ends_with("_notification")
+    }
+
+    /// What `$messageType` in configured headers stands for.
+    pub fn message_type(self) -> &'static str {
+        match self {
+            Self::Reauthentication => "reauthenticate",
+            other => other.key(),
+        }
+    }
+
+    /// The `type` of the link in the mail; `None` for mails without a link.
+    pub fn link_type(self) -> Option<&'static str> {
+        match self {
+            Self::Confirmation => Some("signup"),
+            Self::Invite => Some("invite"),
+            Self::MagicLink => Some("magiclink"),
+            Self::Recovery => Some("recovery"),
+            Self::EmailChange => Some("email_change"),
+            _ => None,
+        }
+    }
+
+    /// The built-in subject, a template.
+    pub fn default_subject(self) -> &'static str {
+        match self {
+            Self::Confirmation => "Confirm your email address",
+            Self::Invite => "You've been invited",
+            Self::MagicLink => "Your sign-in link",
+            Self::Recovery => "Reset your password",
+            Self::EmailChange => "Confirm your new email address",
+            Self::Reauthentication => "{{ .Token }} is your verification code",
+            Self::PasswordChanged => "Your password was changed",
+            Self::EmailChanged => "Your email address was changed",
+            Self::PhoneChanged => "Your phone number was changed",
+            Self::IdentityLinked => "A new sign-in method was linked to your account",
+            Self::IdentityUnlinked => "A sign-in method was removed from your account",
+            Self::MfaFactorEnrolled => "A new verification method was added to your account",
+            Self::MfaFactorUnenrolled => "A verification method was removed from your account",
+        }
+    }
+
+    /// The built-in body, a template.
+    pub fn default_body(self) -> String {
+        String::from("<p><a href=\"{{ .ConfirmationURL }}\">{{ .Token }}</a></p>")
+    }
+}

@@ -1,0 +1,144 @@
+//! The subjects and bodies in use: the built-in ones, or the project's.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use serde::Serialize;
+use tracing::warn;
+
+use crate::{HeaderLine, MailKind, Template, TemplateError};
+
+/// The largest template that is read.
+const LARGEST_FILE: u64 = 1_000_000;
+
+/// The subject and body of every kind of mail.
+///
+/// Clones share what they have read. A body that comes from a file is read again when the file has changed; when that
+/// fails, the previous body stays in use and the reason is logged.
+#[derive(Debug, Clone, Default)]
+pub struct Templates {
+    subjects: BTreeMap<MailKind, Arc<Template>>,
+    bodies: BTreeMap<MailKind, Arc<Body>>,
+}
+
+/// A mail's two texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenderedMail {
+    /// The subject, on one line.
+    pub subject: HeaderLine,
+    /// The body.
+    pub html: String,
+}
+
+#[derive(Debug)]
+enum Body {
+    Fixed(Template),
+    File { path: PathBuf, last: Mutex<ReadFile> },
+}
+
+#[derive(Debug, Clone)]
+struct ReadFile {
+    stamp: Option<(SystemTime, u64)>,
+    template: Arc<Template>,
+}
+
+impl Templates {
+    /// Replaces a subject.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] says where the text is no template.
+    pub fn set_subject(&mut self, kind: MailKind, subject: &str) -> Result<(), TemplateError> {
+        self.subjects.insert(kind, Arc::new(Template::parse_text(subject)?));
+        Ok(())
+    }
+
+    /// Replaces a body.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] says where the text is no template.
+    pub fn set_body(&mut self, kind: MailKind, html: &str) -> Result<(), TemplateError> {
+        self.bodies.insert(kind, Arc::new(Body::Fixed(Template::parse(html)?)));
+        Ok(())
+    }
+
+    /// Takes a body from a file, now and whenever the file changes.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] if the file can not be read or is no template.
+    pub fn set_body_file(&mut self, kind: MailKind, path: impl Into<PathBuf>) -> Result<(), TemplateError> {
+        let path = path.into();
+        let last = Mutex::new(read(&path)?);
+        self.bodies.insert(kind, Arc::new(Body::File { path, last }));
+        Ok(())
+    }
+
+    /// Writes the mail of a kind. A template of the project's that fails while rendering is replaced by the built-in
+    /// one, so that nobody waits for a code that never comes; the reason is logged.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] if the built-in template fails as well, which only variables beyond every limit can cause.
+    pub fn render(&self, kind: MailKind, variables: &impl Serialize) -> Result<RenderedMail, TemplateError> {
+        let subject = match self.subjects.get(&kind).map(|template| template.render(variables)) {
+            Some(Ok(subject)) => subject,
+            other => {
+                if let Some(Err(error)) = other {
+                    warn!(mail.kind = kind.key(), %error, "The subject of {} mails failed; the built-in one is used", kind.key());
+                }
+                Template::parse_text(kind.default_subject())?.render(variables)?
+            }
+        };
+        let html = match self.bodies.get(&kind).map(|body| body.template().render(variables)) {
+            Some(Ok(html)) => html,
+            other => {
+                if let Some(Err(error)) = other {
+                    warn!(mail.kind = kind.key(), %error, "The template of {} mails failed; the built-in one is used", kind.key());
+                }
+                Template::parse(&kind.default_body())?.render(variables)?
+            }
+        };
+        Ok(RenderedMail { subject: HeaderLine::flatten(&subject), html })
+    }
+}
+
+impl Body {
+    fn template(&self) -> Arc<Template> {
+        match self {
+            Self::Fixed(template) => Arc::new(template.clone()),
+            Self::File { path, last } => {
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                if stamp(path) != last.stamp {
+                    match read(path) {
+                        Ok(file) => *last = file,
+                        Err(error) => {
+                            warn!(path = %path.display(), %error, "The mail template can not be used; the previous one stays")
+                        }
+                    }
+                }
+                Arc::clone(&last.template)
+            }
+        }
+    }
+}
+
+fn stamp(path: &std::path::Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn read(path: &std::path::Path) -> Result<ReadFile, TemplateError> {
+    let stamp = stamp(path);
+    if stamp.is_some_and(|(_, length)| length > LARGEST_FILE) {
+        return Err(TemplateError::unreadable(format!("{} is larger than {LARGEST_FILE} bytes", path.display())));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| TemplateError::unreadable(format!("{} can not be read: {error}", path.display())))?;
+    Ok(ReadFile { stamp, template: Arc::new(Template::parse(&text)?) })
+}

@@ -1,0 +1,43 @@
+//! Where mails go.
+
+use futures_util::future::BoxFuture;
+
+use crate::Email;
+
+/// Something that takes mails: a mail server, or the mailbox of a development server.
+pub trait Transport: Send + Sync {
+    /// Hands the mail over. Success means that the other side has taken it upon itself to deliver it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] tells whether it is worth trying again.
+    fn send(&self, email: Email) -> BoxFuture<'_, Result<(), SendError>>;
+}
+
+/// Why a mail was not taken. The texts name the reason and never the recipient.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The server could not be reached, was busy or refused our login: the same mail may be taken later.
+    #[error("the mail server did not take the mail for now: {0}")]
+    Temporary(String),
+    /// The server will never take this mail.
+    #[error("the mail server refused the mail: {0}")]
+    Permanent(String),
+}
+
+impl SendError {
+    /// Whether it is worth trying again.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Temporary(_))
+    }
+}
+
+/// Takes every mail and forgets it: what a server without a mail server does.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Discard;
+
+impl Transport for Discard {
+    fn send(&self, _email: Email) -> BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -1,0 +1,52 @@
+//! What a mail template can name.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The variables of a mail template (wire contract: auth-core, "Emails"). One that is absent renders as nothing.
+///
+/// The fields serialize under the names that templates use: `{{ .SiteURL }}`, `{{ .Data.name }}`.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Variables {
+    /// Address of the application: `{{ .SiteURL }}`.
+    #[serde(rename = "SiteURL")]
+    pub site_url: String,
+    /// The link to follow: `{{ .ConfirmationURL }}`.
+    #[serde(rename = "ConfirmationURL", skip_serializing_if = "Option::is_none")]
+    pub confirmation_url: Option<String>,
+    /// The digits of the one-time code: `{{ .Token }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Hash of the one-time code: `{{ .TokenHash }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_hash: Option<String>,
+    /// The person's current address: `{{ .Email }}`.
+    pub email: String,
+    /// The address that is to become the person's: `{{ .NewEmail }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_email: Option<String>,
+    /// Address that this copy goes to: `{{ .SendingTo }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sending_to: Option<String>,
+    /// Where the link leads in the end: `{{ .RedirectTo }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redirect_to: Option<String>,
+    /// The person's `user_metadata`: `{{ .Data.name }}`.
+    pub data: Value,
+    /// The address before a change: `{{ .OldEmail }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_email: Option<String>,
+    /// The phone number after a change: `{{ .Phone }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+    /// The phone number before a change: `{{ .OldPhone }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_phone: Option<String>,
+    /// The sign-in method that was added or removed: `{{ .Provider }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The kind of second factor that was added or removed: `{{ .FactorType }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor_type: Option<String>,
+}
