@@ -1,0 +1,190 @@
+//! All keys of a server: one signs, all verify.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use crate::claims::Claims;
+use crate::hash;
+use crate::key::{Algorithm, KeyError, SigningKey};
+use crate::secret::Secret;
+use crate::token::{MAX_TOKEN_BYTES, Parts, TokenError};
+use crate::verified::Verified;
+
+/// How many verified tokens are remembered.
+const REMEMBERED: usize = 4096;
+
+/// The most keys that are read from somebody else's key set.
+const MAX_FOREIGN_KEYS: usize = 64;
+
+/// The keys that tokens are signed and verified with.
+///
+/// Never changes after it was made, so what it verified once stays verified (apart from the times, which are
+/// checked each time).
+pub struct KeyRing {
+    keys: Vec<SigningKey>,
+    /// The HS256 secret: verifies tokens whose `kid` is none of ours, as the legacy keys need it.
+    secret: Option<SigningKey>,
+    verified: Verified,
+}
+
+impl KeyRing {
+    /// A ring of the HS256 `secret` and the keys of a JWK list. At least one of them must be there, and `kid`s
+    /// must differ.
+    pub fn new(secret: Option<Secret>, jwks: Vec<SigningKey>) -> Result<Self, KeyError> {
+        let secret = secret.filter(|secret| !secret.is_empty());
+        if secret.is_none() && jwks.is_empty() {
+            return Err(KeyError::NoKey);
+        }
+        for (place, key) in jwks.iter().enumerate() {
+            if let Some(id) = key.id()
+                && jwks[..place].iter().any(|other| other.id() == Some(id))
+            {
+                return Err(KeyError::DuplicateId(id.to_owned()));
+            }
+        }
+        Ok(Self::assemble(secret.as_ref().map(SigningKey::hs256), jwks))
+    }
+
+    /// A ring of the HS256 secret alone.
+    pub fn hs256(secret: &Secret) -> Self {
+        Self::assemble(Some(SigningKey::hs256(secret)), Vec::new())
+    }
+
+    /// Somebody else's published keys (`{"keys":[...]}`), to verify that one's tokens. Symmetric keys and kinds
+    /// that we do not know are left out; an error when nothing remains.
+    pub fn foreign(jwks: &Value) -> Result<Self, KeyError> {
+        let keys: Vec<SigningKey> = jwks
+            .get("keys")
+            .and_then(Value::as_array)
+            .ok_or(KeyError::Member("keys"))?
+            .iter()
+            .take(MAX_FOREIGN_KEYS)
+            .filter_map(|jwk| SigningKey::parse_jwk(jwk).ok())
+            .filter(|key| key.algorithm() != Algorithm::Hs256)
+            .collect();
+        if keys.is_empty() {
+            return Err(KeyError::NoKey);
+        }
+        Ok(Self::assemble(None, keys))
+    }
+
+    fn assemble(secret: Option<SigningKey>, keys: Vec<SigningKey>) -> Self {
+        Self { keys, secret, verified: Verified::new(REMEMBERED) }
+    }
+
+    /// Signs `claims` (a JSON object) with the current key: the first private key that may sign, else the secret.
+    pub fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
+        let key = self.keys.iter().find(|key| key.can_sign()).or(self.secret.as_ref());
+        sign_with(key, claims)
+    }
+
+    /// Signs with the HS256 secret, as the legacy API keys are; without a secret with the current key.
+    pub fn sign_with_secret(&self, claims: &impl Serialize) -> Result<String, TokenError> {
+        match &self.secret {
+            Some(secret) => sign_with(Some(secret), claims),
+            None => self.sign(claims),
+        }
+    }
+
+    /// Whether [`KeyRing::sign`] uses a key whose public half is published.
+    pub fn signs_asymmetrically(&self) -> bool {
+        self.keys.iter().find(|key| key.can_sign()).is_some_and(|key| key.public_jwk().is_some())
+    }
+
+    /// Checks a token's signature, and its times against `now`.
+    ///
+    /// The key is the one with the token's `kid` and algorithm; without a `kid` every key of the algorithm is
+    /// tried; an HS256 token whose `kid` is not ours is tried with the secret.
+    pub fn verify(&self, token: &str, now: OffsetDateTime) -> Result<Arc<Claims>, TokenError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenError::Malformed("token is too long"));
+        }
+        let fingerprint = hash::sha256(token.as_bytes());
+        let claims = match self.verified.get(&fingerprint) {
+            Some(claims) => claims,
+            None => {
+                let claims = Arc::new(self.verify_signature(token)?);
+                // Expired tokens are not worth a place
+                claims.check_times(now)?;
+                self.verified.insert(fingerprint, Arc::clone(&claims));
+                return Ok(claims);
+            }
+        };
+        match claims.check_times(now) {
+            Ok(()) => Ok(claims),
+            Err(error) => {
+                self.verified.forget(&fingerprint);
+                Err(error)
+            }
+        }
+    }
+
+    fn verify_signature(&self, token: &str) -> Result<Claims, TokenError> {
+        let parts = Parts::parse(token)?;
+        let mut fitting = self.fitting_keys(&parts).peekable();
+        if fitting.peek().is_none() {
+            let known = self.keys.iter().chain(&self.secret).any(|key| key.algorithm() == parts.algorithm);
+            return Err(if known {
+                parts.unknown_key()
+            } else {
+                TokenError::UnsupportedAlgorithm(parts.algorithm.name().to_owned())
+            });
+        }
+        if !fitting.any(|key| key.verify(parts.signed, &parts.signature)) {
+            return Err(TokenError::BadSignature);
+        }
+        Claims::parse(parts.payload()?)
+    }
+
+    /// The keys that may have signed the token. Only keys of the token's own algorithm, so that a public key is
+    /// never taken for a secret.
+    fn fitting_keys<'a>(&'a self, parts: &'a Parts<'_>) -> impl Iterator<Item = &'a SigningKey> {
+        let named = parts.key_id.as_deref();
+        let is_ours = named.is_some() && self.keys.iter().any(|key| key.id() == named);
+        let secret = self.secret.as_ref().filter(|_| !is_ours);
+        self.keys
+            .iter()
+            .filter(move |key| named.is_none() || key.id() == named)
+            .chain(secret)
+            .filter(|key| key.algorithm() == parts.algorithm)
+    }
+
+    /// The public keys as a JWK set. Symmetric keys are never in it.
+    pub fn jwks(&self) -> Value {
+        json!({ "keys": self.keys.iter().filter_map(SigningKey::public_jwk).collect::<Vec<_>>() })
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyRing")
+            .field("keys", &self.keys)
+            .field("secret", &self.secret.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+fn sign_with(key: Option<&SigningKey>, claims: &impl Serialize) -> Result<String, TokenError> {
+    let key = key.filter(|key| key.can_sign()).ok_or(TokenError::Unsigned("no key may sign"))?;
+    let payload = serde_json::to_vec(claims).map_err(|_| TokenError::Unsigned("the claims are no JSON"))?;
+    if payload.first() != Some(&b'{') {
+        return Err(TokenError::Unsigned("the claims are no JSON object"));
+    }
+    let header = match key.id() {
+        Some(id) => json!({ "alg": key.algorithm().name(), "kid": id, "typ": "JWT" }),
+        None => json!({ "alg": key.algorithm().name(), "typ": "JWT" }),
+    };
+    let mut token = URL_SAFE_NO_PAD.encode(header.to_string());
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(payload, &mut token);
+    let signature = key.sign(token.as_bytes()).ok_or(TokenError::Unsigned("the key refused"))?;
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    Ok(token)
+}

@@ -1,0 +1,118 @@
+//! The compact form of a JWT: three base64url parts with dots between.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+
+use crate::key::Algorithm;
+
+/// Longer tokens are not looked at: no header could carry them.
+pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
+
+/// Why a token is not accepted.
+///
+/// The texts are the details that clients of the authentication service see after
+/// `invalid JWT: unable to parse or verify signature, `.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Not a JWT at all.
+    #[error("token is malformed: {0}")]
+    Malformed(&'static str),
+    /// The key does not fit the content.
+    #[error("token signature is invalid: signature is invalid")]
+    BadSignature,
+    /// `exp` has passed.
+    #[error("token has invalid claims: token is expired")]
+    Expired,
+    /// `nbf` has not come.
+    #[error("token has invalid claims: token is not valid yet")]
+    NotYetValid,
+    /// A claim has the wrong type.
+    #[error("token has invalid claims: {0}")]
+    InvalidClaims(&'static str),
+    /// No key of ours has the token's `kid` and algorithm.
+    #[error(
+        "token is unverifiable: error while executing keyfunc: unrecognized JWT kid {kid} for algorithm {algorithm}"
+    )]
+    UnknownKey {
+        /// The token's `kid`, `<nil>` without one; cut to 64 printable characters.
+        kid: String,
+        /// The token's `alg`.
+        algorithm: &'static str,
+    },
+    /// `none`, an algorithm that we do not know, or one that no key of ours is for.
+    #[error("token signature is invalid: signing method {0} is invalid")]
+    UnsupportedAlgorithm(String),
+    /// Making a token failed: its claims are no JSON object, or there is no key to sign with.
+    #[error("the token could not be signed: {0}")]
+    Unsigned(&'static str),
+}
+
+/// A token taken apart, nothing verified yet.
+pub(crate) struct Parts<'a> {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) key_id: Option<String>,
+    /// What was signed: header, dot, payload.
+    pub(crate) signed: &'a [u8],
+    pub(crate) payload: &'a str,
+    pub(crate) signature: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: Option<serde_json::Value>,
+    #[serde(default)]
+    crit: Option<serde_json::Value>,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn parse(token: &'a str) -> Result<Self, TokenError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenError::Malformed("token is too long"));
+        }
+        let segments = || TokenError::Malformed("token contains an invalid number of segments");
+        let (signed, signature) = token.rsplit_once('.').ok_or_else(segments)?;
+        let (header, payload) = signed.split_once('.').ok_or_else(segments)?;
+        if payload.contains('.') {
+            return Err(segments());
+        }
+        let header = decode(header, "could not base64 decode header")?;
+        let header: Header =
+            serde_json::from_slice(&header).map_err(|_| TokenError::Malformed("could not JSON decode header"))?;
+        // RFC 7515, 4.1.11: whoever does not understand an extension named here must refuse. We know none.
+        if header.crit.is_some() {
+            return Err(TokenError::Malformed("critical header parameters are not supported"));
+        }
+        let algorithm =
+            Algorithm::parse(&header.alg).ok_or_else(|| TokenError::UnsupportedAlgorithm(printable(&header.alg)))?;
+        let key_id = match header.kid {
+            Some(serde_json::Value::String(id)) if !id.is_empty() => Some(id),
+            _ => None,
+        };
+        let signature = decode(signature, "could not base64 decode signature")?;
+        Ok(Self { algorithm, key_id, signed: signed.as_bytes(), payload, signature })
+    }
+
+    pub(crate) fn payload(&self) -> Result<Vec<u8>, TokenError> {
+        decode(self.payload, "could not base64 decode claim")
+    }
+
+    pub(crate) fn unknown_key(&self) -> TokenError {
+        TokenError::UnknownKey {
+            kid: self.key_id.as_deref().map_or_else(|| "<nil>".to_owned(), printable),
+            algorithm: self.algorithm.name(),
+        }
+    }
+}
+
+/// Strict: no padding, no other alphabet, no stray bits, so that a token has one spelling only.
+fn decode(part: &str, wrong: &'static str) -> Result<Vec<u8>, TokenError> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed(wrong))
+}
+
+/// What a stranger wrote, fit for an error text: short, no control characters.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
+}
