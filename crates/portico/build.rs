@@ -1,0 +1,44 @@
+//! Puts the built web app into the program: `web/dist`, when it is there, becomes a list of paths and bytes.
+//!
+//! Without it the server still builds and works; its pages then say how to build them.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let dist = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?).join("../../web/dist");
+    // A path that is not there yet counts as changed at each build, so that building the web app later is noticed.
+    println!("cargo:rerun-if-changed={}", dist.display());
+    println!("cargo:rerun-if-changed=build.rs");
+    let mut files = Vec::new();
+    if dist.join("index.html").is_file() {
+        collect(&dist, &mut files)?;
+    }
+    files.sort();
+    let mut source = String::from("&[\n");
+    for file in &files {
+        let name = file.strip_prefix(&dist).map_err(io::Error::other)?;
+        let full = file.canonicalize()?;
+        let _ = writeln!(source, "    ({:?}, include_bytes!({:?}) as &[u8]),", name.display().to_string(), full);
+    }
+    source.push_str("]\n");
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
+    fs::write(out.join("web_files.rs"), source)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if hidden {
+            continue;
+        }
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

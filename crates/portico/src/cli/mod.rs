@@ -1,0 +1,121 @@
+//! The command line: what a developer and an operator type.
+//!
+//! Results go to standard output, progress and errors to standard error. A command that fails exits with 1.
+
+mod dev;
+mod folder;
+mod migration;
+mod panel;
+mod reset;
+mod serve;
+mod signals;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::telemetry::LogFormat;
+
+/// Accounts, data, files, realtime and functions in one program.
+#[derive(Debug, Parser)]
+#[command(name = "portico", version, about, max_term_width = 100, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command understands.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// The project folder: the one that contains `supabase/` [default: the nearest one upwards]
+    #[arg(long, global = true, value_name = "DIR", env = "SUPABASE_WORKDIR")]
+    pub(crate) workdir: Option<PathBuf>,
+    /// How log lines look
+    #[arg(long, global = true, value_enum, default_value = "auto", env = "PORTICO_LOG_FORMAT")]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the development server in a project folder
+    Dev(dev::Options),
+    /// Start the production server
+    Serve(serve::Options),
+    /// Show the running server's addresses and keys
+    Status(status::Options),
+    /// Stop the running development server; data is kept
+    Stop(folder::Options),
+    /// Make a project folder here
+    Init(folder::InitOptions),
+    /// The project's database
+    #[command(subcommand)]
+    Db(DbCommand),
+    /// The project's migrations
+    #[command(subcommand)]
+    Migration(migration::Command),
+}
+
+#[derive(Debug, Subcommand)]
+enum DbCommand {
+    /// Throw the local database away and set it up anew from migrations and seeds
+    Reset(reset::Options),
+}
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let default = match cli.command {
+        Command::Dev(_) => "warn,portico=info,portico_auth=info",
+        Command::Serve(_) => "info",
+        _ => "warn",
+    };
+    crate::telemetry::install(cli.global.log_format, default);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            anstream::eprintln!("error: no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(run(cli));
+    // What still runs (a slow look-up, a blocked hash) must not keep a person waiting.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Dev(options) => dev::run(&cli.global, options).await,
+        Command::Serve(options) => serve::run(&cli.global, options).await,
+        Command::Status(options) => status::run(&cli.global, options).await,
+        Command::Stop(options) => folder::stop(&cli.global, options).await,
+        Command::Init(options) => folder::init(&cli.global, &options),
+        Command::Db(DbCommand::Reset(options)) => reset::run(&cli.global, options).await,
+        Command::Migration(command) => migration::run(&cli.global, command).await,
+    }
+}
+
+/// The error and what lies behind it, in words. A cause that the text above it quotes already is left out.
+fn report(error: &anyhow::Error) {
+    let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
+    let mut shown = error.to_string();
+    anstream::eprintln!("{style}error:{style:#} {shown}");
+    for cause in error.chain().skip(1) {
+        let text = cause.to_string();
+        if !shown.contains(&text) {
+            anstream::eprintln!("  because: {text}");
+            shown = text;
+        }
+    }
+}

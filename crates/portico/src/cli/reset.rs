@@ -1,0 +1,31 @@
+//! `portico db reset`: the database thrown away and set up anew, by the running server.
+
+use clap::Args;
+
+use super::Global;
+use super::folder::data_folder;
+use crate::control::{self, Request};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Stop after this migration
+    #[arg(long, value_name = "VERSION", conflicts_with = "last")]
+    version: Option<String>,
+    /// Leave out the last N migrations
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    last: usize,
+    /// Do not run the seed files
+    #[arg(long)]
+    no_seed: bool,
+    /// The local database: the only one there is, so this changes nothing
+    #[arg(long)]
+    local: bool,
+}
+
+pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
+    let Options { version, last, no_seed, local: _ } = options;
+    let data = data_folder(global)?;
+    let request = Request::Reset { version, last, seed: !no_seed };
+    control::call(&data, &request, |line| anstream::eprintln!("{line}")).await?;
+    Ok(())
+}

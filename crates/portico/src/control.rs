@@ -1,0 +1,276 @@
+//! The way in for `portico status`, `stop` and `db reset`: a unix socket that a running `portico dev` or `serve` listens on.
+//!
+//! One request per connection: a JSON object on one line. The answer is a stream of JSON lines, any number of
+//! [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`]. Only the user who runs the server can
+//! connect: the socket lies in a folder that nobody else may enter.
+//!
+//! The data folder holds `server.json`, which says who runs and where the socket is, because a socket's path may not be longer
+//! than about a hundred bytes and a project's path often is.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+
+/// The longest request line that is read, in bytes.
+const MAX_REQUEST: u64 = 16 * 1024;
+/// The longest path a unix socket can have on Linux and macOS.
+const MAX_SOCKET_PATH: usize = 100;
+
+/// What a command asks of the running server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Request {
+    /// The values that `portico status` prints.
+    Status,
+    /// End the server, cleanly.
+    Stop,
+    /// Throw the database away and set it up anew from the project folder.
+    Reset {
+        /// Stop after this migration.
+        version: Option<String>,
+        /// Leave out the last so many migrations.
+        last: usize,
+        /// Whether seed files run.
+        seed: bool,
+    },
+}
+
+/// One line of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// Something a person may want to see while waiting.
+    Progress {
+        /// The line to print.
+        line: String,
+    },
+    /// The request was carried out.
+    Done {
+        /// What was asked for; null where there is nothing to say.
+        value: serde_json::Value,
+    },
+    /// The request failed.
+    Failed {
+        /// What went wrong and what to do.
+        message: String,
+    },
+}
+
+/// A request together with the channel its answer goes to.
+#[derive(Debug)]
+pub struct Call {
+    /// What is asked.
+    pub request: Request,
+    /// Where the replies go; the connection ends after the last one.
+    pub replies: mpsc::Sender<Reply>,
+}
+
+/// What `server.json` says of the running server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Running {
+    pid: u32,
+    socket: PathBuf,
+}
+
+/// The listening side. Removes its files when dropped.
+#[derive(Debug)]
+pub struct Control {
+    record: PathBuf,
+    socket: PathBuf,
+    listening: tokio::task::JoinHandle<()>,
+}
+
+impl Control {
+    /// Listens for commands about the server whose data lies in `data`.
+    ///
+    /// # Errors
+    /// When the socket or its record can not be made.
+    pub fn listen(data: &Path, calls: mpsc::Sender<Call>) -> anyhow::Result<Self> {
+        let socket = socket_path(data)?;
+        match std::fs::remove_file(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("could not replace {}", socket.display()));
+            }
+            _ => {}
+        }
+        let listener =
+            UnixListener::bind(&socket).with_context(|| format!("could not listen on {}", socket.display()))?;
+        std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
+        let record = record_path(data);
+        let running = Running { pid: std::process::id(), socket: socket.clone() };
+        // Written aside and renamed, so that a reader never sees half of it.
+        let draft = record.with_extension("json.new");
+        std::fs::write(&draft, serde_json::to_vec(&running)?)
+            .and_then(|()| std::fs::rename(&draft, &record))
+            .with_context(|| format!("could not write {}", record.display()))?;
+        let listening = tokio::spawn(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        tokio::spawn(answer(stream, calls.clone()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "The control socket did not accept a connection");
+                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        });
+        Ok(Self { record, socket, listening })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.listening.abort();
+        let _ = std::fs::remove_file(&self.record);
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+async fn answer(stream: UnixStream, calls: mpsc::Sender<Call>) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    if BufReader::new(read.take(MAX_REQUEST)).read_line(&mut line).await.is_err() {
+        return;
+    }
+    let (replies, mut lines) = mpsc::channel(64);
+    match serde_json::from_str(&line) {
+        Ok(request) => {
+            if calls.send(Call { request, replies }).await.is_err() {
+                return;
+            }
+        }
+        Err(error) => {
+            let message = format!("the server does not understand the request: {error}");
+            let _ = replies.send(Reply::Failed { message }).await;
+            drop(replies);
+        }
+    }
+    while let Some(reply) = lines.recv().await {
+        let Ok(mut bytes) = serde_json::to_vec(&reply) else { return };
+        bytes.push(b'\n');
+        if write.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Why a command could not be carried out by the running server.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// Nothing runs on this data folder.
+    #[error("no Portico server is running for {}: start it with `portico dev`", .0.display())]
+    NotRunning(PathBuf),
+    /// The server answered that it failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The connection broke before the answer was complete.
+    #[error("the server ended before it had answered")]
+    Broken,
+}
+
+/// Sends `request` to the server whose data lies in `data`; `progress` gets each line meanwhile.
+///
+/// # Errors
+/// [`CallError`] says which.
+pub async fn call(
+    data: &Path,
+    request: &Request,
+    mut progress: impl FnMut(&str),
+) -> Result<serde_json::Value, CallError> {
+    let not_running = || CallError::NotRunning(data.parent().unwrap_or(data).to_owned());
+    let running: Running = std::fs::read(record_path(data))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .ok_or_else(not_running)?;
+    let stream = UnixStream::connect(&running.socket).await.map_err(|_| not_running())?;
+    let (read, mut write) = stream.into_split();
+    let mut line = serde_json::to_vec(request).map_err(|_| CallError::Broken)?;
+    line.push(b'\n');
+    write.write_all(&line).await.map_err(|_| CallError::Broken)?;
+    let mut lines = BufReader::new(read).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        match serde_json::from_str(&line).map_err(|_| CallError::Broken)? {
+            Reply::Progress { line } => progress(&line),
+            Reply::Done { value } => return Ok(value),
+            Reply::Failed { message } => return Err(CallError::Failed(message)),
+        }
+    }
+    Err(CallError::Broken)
+}
+
+fn record_path(data: &Path) -> PathBuf {
+    data.join("server.json")
+}
+
+/// In the data folder where the path is short enough, else in a private folder of the temporary one.
+fn socket_path(data: &Path) -> anyhow::Result<PathBuf> {
+    let direct = data.join("control.sock");
+    if direct.as_os_str().len() <= MAX_SOCKET_PATH {
+        return Ok(direct);
+    }
+    let name = portico_tokens::hash::sha256_hex(data.as_os_str().as_encoded_bytes());
+    let folder = std::env::temp_dir().join(format!("portico-{}", &name[..16]));
+    match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("could not make {}", folder.display()));
+        }
+        _ => {}
+    }
+    // A folder that somebody else prepared could be theirs to swap.
+    let owner = rustix::fs::stat(&folder)?;
+    anyhow::ensure!(
+        owner.st_uid == rustix::process::getuid().as_raw() && owner.st_mode & 0o077 == 0,
+        "{} is open to other users; remove it",
+        folder.display()
+    );
+    Ok(folder.join("control.sock"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_gets_progress_and_then_its_answer() {
+        let data = tempfile::tempdir().unwrap();
+        let (calls, mut incoming) = mpsc::channel::<Call>(1);
+        let control = Control::listen(data.path(), calls).unwrap();
+        tokio::spawn(async move {
+            let call = incoming.recv().await.unwrap();
+            assert_eq!(call.request, Request::Reset { version: None, last: 0, seed: true });
+            call.replies.send(Reply::Progress { line: "Applying".into() }).await.unwrap();
+            call.replies.send(Reply::Done { value: serde_json::json!({"ok": true}) }).await.unwrap();
+        });
+        let mut lines = Vec::new();
+        let request = Request::Reset { version: None, last: 0, seed: true };
+        let value = call(data.path(), &request, |line| lines.push(line.to_owned())).await.unwrap();
+        assert_eq!((lines.as_slice(), value), (&["Applying".to_owned()][..], serde_json::json!({"ok": true})));
+        drop(control);
+        let gone = call(data.path(), &Request::Status, |_| {}).await;
+        assert!(matches!(gone, Err(CallError::NotRunning(_))), "{gone:?}");
+    }
+
+    #[tokio::test]
+    async fn a_project_with_a_long_path_has_a_socket_too() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("a".repeat(120));
+        std::fs::create_dir(&data).unwrap();
+        let (calls, mut incoming) = mpsc::channel::<Call>(1);
+        let _control = Control::listen(&data, calls).unwrap();
+        tokio::spawn(async move {
+            let call = incoming.recv().await.unwrap();
+            call.replies.send(Reply::Failed { message: "no".into() }).await.unwrap();
+        });
+        let answer = call(&data, &Request::Stop, |_| {}).await;
+        assert!(matches!(answer, Err(CallError::Failed(message)) if message == "no"));
+    }
+}

@@ -1,0 +1,201 @@
+//! Which keys a server signs, verifies and is called with.
+//!
+//! `dev` uses the published development keys unless the configuration names others, so that `.env` files and tests of
+//! existing projects just work. `serve` makes its own at the first start and keeps them in the data folder, readable by nobody
+//! else; what the configuration or the environment names takes precedence there too.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use portico_project::config::AuthConfig;
+use portico_tokens::{ApiKeys, Clock, KeyRing, Secret, SigningKey, development, random};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use time::Duration;
+
+/// The name of the file that holds a production server's own secrets.
+const SECRETS_FILE: &str = "secrets.json";
+/// How long a legacy API key that is signed at start stays valid.
+const LEGACY_KEYS_LAST: Duration = Duration::days(3650);
+/// The issuer of the legacy API keys in production.
+const LEGACY_ISSUER: &str = "supabase";
+
+/// Everything that proves who somebody is.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    /// Signs and verifies access tokens.
+    pub ring: Arc<KeyRing>,
+    /// The API keys.
+    pub api: Arc<ApiKeys>,
+    /// The HS256 secret, which `portico status` prints and old SQL reads as `app.settings.jwt_secret`.
+    pub jwt_secret: Secret,
+}
+
+/// The development keys, with what the configuration puts in their place.
+///
+/// # Errors
+/// When a configured key is not usable.
+pub fn for_development(auth: &AuthConfig, clock: &Clock) -> anyhow::Result<Keys> {
+    let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| Secret::new(development::JWT_SECRET));
+    let ring = match &auth.signing_keys_path {
+        Some(path) => KeyRing::new(Some(jwt_secret.clone()), read_signing_keys(path)?)?,
+        None => {
+            let key = serde_json::from_str(development::SIGNING_KEY).context("the development signing key")?;
+            KeyRing::new(Some(jwt_secret.clone()), vec![SigningKey::parse_jwk(&key)?])?
+        }
+    };
+    let publishable = configured(auth.publishable_key.as_ref()).unwrap_or(development::PUBLISHABLE_KEY);
+    let secret = configured(auth.secret_key.as_ref()).unwrap_or(development::SECRET_KEY);
+    let signed = if jwt_secret.expose() == development::JWT_SECRET {
+        ApiKeys::development()
+    } else {
+        // As the reference makes them: fixed expiry, so that they stay the same from start to start.
+        let expires = time::OffsetDateTime::from_unix_timestamp(development::KEYS_EXPIRE_AT).unwrap_or(clock.now());
+        ApiKeys::mint(&KeyRing::hs256(&jwt_secret), development::KEY_ISSUER, expires, publishable, secret)?
+    };
+    Ok(Keys { ring: Arc::new(ring), api: Arc::new(with_configured(auth, &signed, publishable, secret)?), jwt_secret })
+}
+
+/// The keys of a production server whose data lies in `data`.
+///
+/// # Errors
+/// When a configured key is a published development key or not usable, or the secrets can not be kept.
+pub fn for_production(auth: &AuthConfig, data: &Path, clock: &Clock) -> anyhow::Result<Keys> {
+    let own = own_secrets(data, clock)?;
+    let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| own.jwt_secret.clone().into());
+    if jwt_secret.expose() == development::JWT_SECRET {
+        bail!("auth.jwt_secret is the published development secret: anybody could sign in as anybody. Remove it, and Portico makes its own");
+    }
+    if jwt_secret.expose().len() < 32 {
+        bail!("auth.jwt_secret must be at least 32 characters long in production");
+    }
+    let signing = match &auth.signing_keys_path {
+        Some(path) => read_signing_keys(path)?,
+        None => Vec::new(),
+    };
+    let ring = KeyRing::new(Some(jwt_secret.clone()), signing)?;
+    let publishable = configured(auth.publishable_key.as_ref()).unwrap_or(&own.publishable_key);
+    let secret = configured(auth.secret_key.as_ref()).unwrap_or(&own.secret_key);
+    let made_at = time::OffsetDateTime::from_unix_timestamp(own.created_at).unwrap_or(clock.now());
+    let signed =
+        ApiKeys::mint(&KeyRing::hs256(&jwt_secret), LEGACY_ISSUER, made_at + LEGACY_KEYS_LAST, publishable, secret)?;
+    let api = with_configured(auth, &signed, publishable, secret)?;
+    if api.contains_development_key() {
+        bail!("an API key of [auth] is a published development key: remove it, and Portico makes its own");
+    }
+    Ok(Keys { ring: Arc::new(ring), api: Arc::new(api), jwt_secret })
+}
+
+fn configured(key: Option<&Secret>) -> Option<&str> {
+    key.map(Secret::expose).filter(|key| !key.is_empty())
+}
+
+fn with_configured(auth: &AuthConfig, signed: &ApiKeys, publishable: &str, secret: &str) -> anyhow::Result<ApiKeys> {
+    let anon = configured(auth.anon_key.as_ref()).unwrap_or(signed.anon_jwt());
+    let service = configured(auth.service_role_key.as_ref()).unwrap_or(signed.service_role_jwt());
+    Ok(ApiKeys::new(anon, service, publishable, secret)?)
+}
+
+fn read_signing_keys(path: &Path) -> anyhow::Result<Vec<SigningKey>> {
+    let text = std::fs::read(path).with_context(|| format!("failed to read signing keys: {}", path.display()))?;
+    let keys: Vec<Value> =
+        serde_json::from_slice(&text).with_context(|| format!("failed to decode signing keys: {}", path.display()))?;
+    let parsed = keys.iter().map(SigningKey::parse_jwk).collect::<Result<Vec<_>, _>>();
+    parsed.with_context(|| format!("failed to decode signing keys: {}", path.display()))
+}
+
+/// What a production server made for itself.
+#[derive(Serialize, Deserialize)]
+struct OwnSecrets {
+    jwt_secret: String,
+    publishable_key: String,
+    secret_key: String,
+    created_at: i64,
+}
+
+fn own_secrets(data: &Path, clock: &Clock) -> anyhow::Result<OwnSecrets> {
+    let path = data.join(SECRETS_FILE);
+    match std::fs::read(&path) {
+        Ok(text) => {
+            let mode = std::fs::metadata(&path)?.mode();
+            if mode & 0o077 != 0 {
+                bail!("{} can be read by other users (mode {:o}): run chmod 600 on it", path.display(), mode & 0o777);
+            }
+            serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let secrets = OwnSecrets {
+                jwt_secret: random::base64url(48),
+                publishable_key: ApiKeys::generate_publishable(),
+                secret_key: ApiKeys::generate_secret(),
+                created_at: clock.now().unix_timestamp(),
+            };
+            keep(&path, &secrets).with_context(|| format!("could not write {}", path.display()))?;
+            Ok(secrets)
+        }
+        Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
+    }
+}
+
+/// Written aside with the right mode from the beginning, synced, and renamed: a crash leaves all of it or nothing.
+fn keep(path: &Path, secrets: &OwnSecrets) -> anyhow::Result<()> {
+    let draft = path.with_extension("json.new");
+    let _ = std::fs::remove_file(&draft);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(&serde_json::to_vec_pretty(secrets)?)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn development_keys_are_the_published_ones() {
+        let keys = for_development(&AuthConfig::default(), &Clock::system()).unwrap();
+        assert_eq!(keys.api.anon_jwt(), development::ANON_KEY);
+        assert_eq!(keys.api.publishable(), development::PUBLISHABLE_KEY);
+        let now = Clock::system().now();
+        assert_eq!(keys.ring.verify(development::SERVICE_ROLE_KEY, now).unwrap().role(), Some("service_role"));
+    }
+
+    #[test]
+    fn another_secret_makes_other_legacy_keys_that_stay_the_same() {
+        let auth = AuthConfig { jwt_secret: Some("another-secret-of-at-least-32-characters".into()), ..Default::default() };
+        let first = for_development(&auth, &Clock::system()).unwrap();
+        let second = for_development(&auth, &Clock::system()).unwrap();
+        assert_ne!(first.api.anon_jwt(), development::ANON_KEY);
+        assert_eq!(first.api.anon_jwt(), second.api.anon_jwt());
+    }
+
+    #[test]
+    fn production_keeps_its_own_secrets_privately() {
+        let data = tempfile::tempdir().unwrap();
+        let first = for_production(&AuthConfig::default(), data.path(), &Clock::system()).unwrap();
+        let second = for_production(&AuthConfig::default(), data.path(), &Clock::system()).unwrap();
+        assert_eq!(first.api.secret(), second.api.secret());
+        assert_eq!(first.api.anon_jwt(), second.api.anon_jwt());
+        assert!(!first.api.contains_development_key());
+        let mode = std::fs::metadata(data.path().join(SECRETS_FILE)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn production_refuses_what_is_published() {
+        let data = tempfile::tempdir().unwrap();
+        for auth in [
+            AuthConfig { jwt_secret: Some(development::JWT_SECRET.into()), ..Default::default() },
+            AuthConfig { secret_key: Some(development::SECRET_KEY.into()), ..Default::default() },
+            AuthConfig { anon_key: Some(development::ANON_KEY.into()), ..Default::default() },
+        ] {
+            assert!(for_production(&auth, data.path(), &Clock::system()).is_err());
+        }
+    }
+}
