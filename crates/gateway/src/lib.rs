@@ -1,1 +1,19 @@
-//! The front door: API keys, caller, routing, CORS, limits, request ids, static files
+//! The front door: API keys, the caller, routing, CORS, limits, request ids, the access log, static files.
+//!
+//! Contract: the gateway rules of the wire protocol (who needs a key, in which form a refusal comes, CORS).
+//!
+//! Promises: a service behind it finds a `Caller` ([`portico_tokens::Caller`]), a [`RequestId`] and a
+//! [`ClientAddress`] in the extensions of every request; no request is larger or slower than its mount allows;
+//! a panic in a service is a 500 for one client and nothing for the others.
+//!
+//! Must not know: what a service does, the database, the project's files.
+
+mod access;
+mod connection;
+mod gateway;
+mod web_app;
+
+pub use access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
+pub use connection::{ServeLimits, serve};
+pub use gateway::{ClientAddress, Gateway, GatewayBuilder, RequestId};
+pub use web_app::{WebApp, WebAppError};

@@ -102,7 +102,7 @@ pub struct SigningKey {
 }
 
 enum Verifier {
-    Hmac(hmac::Key),
+    Hmac(Box<hmac::Key>),
     Public(ParsedPublicKey),
 }
 
@@ -162,7 +162,7 @@ impl SigningKey {
         Self {
             id,
             algorithm: Algorithm::Hs256,
-            verifier: Verifier::Hmac(hmac::Key::new(hmac::HMAC_SHA256, secret)),
+            verifier: Verifier::Hmac(Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret))),
             signer: may_sign.then_some(Signer::Hmac),
             public: None,
         }
