@@ -1,1 +1,24 @@
-//! PostgreSQL: the embedded cluster, pools, roles, schema bootstrap and migrations
+//! PostgreSQL: the embedded cluster, connections, and the schema every service finds there.
+//!
+//! - [`cluster`] runs the real PostgreSQL server as a supervised child process;
+//! - [`Endpoint`] says where a server is and as whom to connect, for the embedded and an external one alike;
+//! - [`Database`] gives pooled connections in the roles the services act as, and brings the schema up to date;
+//! - [`scratch`] makes databases that live as long as a test.
+//!
+//! This crate knows nothing of HTTP, tokens, users or projects: it does not interpret a request, and no statement here
+//! depends on who is signed in.
+
+pub mod cluster;
+mod connection;
+mod endpoint;
+mod error;
+mod pool;
+pub mod scratch;
+pub mod sqlstate;
+mod tls;
+
+pub use connection::connect;
+pub use endpoint::{Endpoint, EndpointError, Host, Password, TlsMode, TlsSettings};
+pub use error::DatabaseError;
+pub use pool::{Client, Database, PoolSettings, PoolStatus};
+pub use tls::TlsError;

@@ -1,0 +1,110 @@
+//! As whom PostgreSQL runs. It refuses to run as root, rightly: root's server gives up its rights for it.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The overflow user of Linux, `nobody` on most systems, when the system's list of users does not tell.
+const NOBODY: u32 = 65534;
+
+/// The user that PostgreSQL runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Account {
+    /// The same as ours.
+    Ours,
+    /// We are root, and this user is not.
+    Lesser { uid: u32, gid: u32 },
+}
+
+impl Account {
+    /// Chooses the user for a data folder. As root: the owner of the folder, or of the nearest folder above it, when that is
+    /// an ordinary user, so that a project's files stay its owner's; else `portico` or `nobody`.
+    pub fn for_data(data: &Path) -> Self {
+        if !rustix::process::geteuid().is_root() {
+            return Self::Ours;
+        }
+        let existing = data.ancestors().find_map(|folder| fs::metadata(folder).ok());
+        if let Some(owner) = existing.filter(|folder| folder.uid() != 0) {
+            return Self::Lesser { uid: owner.uid(), gid: owner.gid() };
+        }
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let user = ["portico", "nobody"].iter().find_map(|name| listed(&users, name));
+        let (uid, gid) = user.unwrap_or((NOBODY, NOBODY));
+        Self::Lesser { uid, gid }
+    }
+
+    /// Lets a command run as this user, without any further group.
+    pub fn apply(self, command: &mut Command) {
+        use std::os::unix::process::CommandExt;
+        if let Self::Lesser { uid, gid } = self {
+            command.uid(uid).gid(gid);
+        }
+    }
+
+    /// Gives a file or folder to this user.
+    pub fn own(self, path: &Path) -> io::Result<()> {
+        match self {
+            Self::Ours => Ok(()),
+            Self::Lesser { uid, gid } => {
+                let now = fs::symlink_metadata(path)?;
+                if (now.uid(), now.gid()) == (uid, gid) { Ok(()) } else { lchown(path, Some(uid), Some(gid)) }
+            }
+        }
+    }
+
+    /// The first folder on the way to `path` that this user can not pass, if any. The path must be absolute.
+    pub fn blocked_at(self, path: &Path) -> Option<PathBuf> {
+        let Self::Lesser { uid, gid } = self else { return None };
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut folders: Vec<&Path> = path.ancestors().collect();
+        folders.reverse();
+        let closed = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.is_dir() && !passable(&found, uid, gid));
+        folders.into_iter().find(closed).map(Path::to_owned)
+    }
+
+    /// The user's number, for messages.
+    pub fn uid(self) -> u32 {
+        match self {
+            Self::Ours => rustix::process::geteuid().as_raw(),
+            Self::Lesser { uid, .. } => uid,
+        }
+    }
+}
+
+/// Whether a user may pass through a folder.
+fn passable(folder: &Metadata, uid: u32, gid: u32) -> bool {
+    let bit = match () {
+        () if folder.uid() == uid => 0o100,
+        () if folder.gid() == gid => 0o010,
+        () => 0o001,
+    };
+    folder.mode() & bit != 0
+}
+
+/// Looks a user up in the text of `/etc/passwd`: never root.
+fn listed(users: &str, name: &str) -> Option<(u32, u32)> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        if fields.next()? != name {
+            return None;
+        }
+        let uid: u32 = fields.nth(1)?.parse().ok()?;
+        let gid: u32 = fields.next()?.parse().ok()?;
+        (uid != 0 && gid != 0).then_some((uid, gid))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_looked_up_by_name_and_never_root() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nportico:x:0:0::/:/bin/false\nnobody:x:65534:65533:nobody:/:/bin/false\nbad";
+        assert_eq!(listed(users, "nobody"), Some((65534, 65533)));
+        assert_eq!(listed(users, "portico"), None, "a second name of root");
+        assert_eq!(listed(users, "bad"), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! The data folder: what lies in it, and whose it is.
+//!
+//! ```text
+//! <data>/server.lock    held while a server runs; contains its process id
+//! <data>/pgdata/        PostgreSQL's own data folder
+//! <data>/extensions/    look-alikes of extensions that plain PostgreSQL lacks
+//! <data>/run/           the socket, when the path is short enough for one
+//! ```
+
+use std::env;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::account::Account;
+use super::error::ClusterError;
+
+/// The name of every cluster's socket carries a port number; with a folder of its own, one number serves all.
+pub(super) const SOCKET_PORT: u16 = 5432;
+/// `sockaddr_un` has 108 bytes, a zero byte at the end included; `/.s.PGSQL.65535.lock` is the longest name in the folder.
+const SOCKET_FOLDER_LIMIT: usize = 107 - "/.s.PGSQL.65535.lock".len();
+/// Where root keeps what an unprivileged user has to reach when the chosen place is closed to it.
+const ROOTS_PLACE: &str = "/var/lib/portico";
+
+/// The data folder of one cluster, locked for us.
+#[derive(Debug)]
+pub(super) struct Home {
+    folder: PathBuf,
+    socket_folder: PathBuf,
+    pub account: Account,
+    /// Held open: the lock ends with it, also when this process dies.
+    lock: File,
+}
+
+impl Home {
+    /// Makes the folder when it is missing, and locks it.
+    pub fn open(data: &Path) -> Result<Self, ClusterError> {
+        let data = std::path::absolute(data).map_err(|error| ClusterError::folder(data, &error))?;
+        let account = Account::for_data(&data);
+        let folder = reachable_folder(&data, account)?;
+        let lock = lock(&folder)?;
+        let private = |path: &Path| private_folder(path, account).map_err(|error| ClusterError::folder(path, &error));
+        private(&folder)?;
+        let socket_folder = socket_folder(&folder, account)?;
+        Ok(Self { folder, socket_folder, account, lock })
+    }
+
+    /// PostgreSQL's own data folder.
+    pub fn pgdata(&self) -> PathBuf {
+        self.folder.join("pgdata")
+    }
+
+    /// Where look-alikes of extensions lie, in a folder `extension` as PostgreSQL expects.
+    pub fn extensions(&self) -> PathBuf {
+        self.folder.join("extensions")
+    }
+
+    /// The folder that holds the socket.
+    pub fn socket_folder(&self) -> &Path {
+        &self.socket_folder
+    }
+
+    /// The folder itself, with every link on the way resolved.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A place for our own copies of programs, which the account can reach.
+    pub fn private_programs(&self) -> PathBuf {
+        match self.account {
+            Account::Lesser { .. } => PathBuf::from(ROOTS_PLACE),
+            Account::Ours => self.folder.join("programs"),
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = self.lock.set_len(0);
+        if !self.socket_folder.starts_with(&self.folder) {
+            let _ = fs::remove_dir(&self.socket_folder);
+        }
+    }
+}
+
+/// The folder itself; or, when the account can not reach it, a folder of root's place that a link in the folder's place
+/// leads to.
+fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterError> {
+    let failed = |error: io::Error| ClusterError::folder(data, &error);
+    if let Some(parent) = data.parent() {
+        fs::create_dir_all(parent).map_err(failed)?;
+    }
+    let blocked = || data.parent().and_then(|parent| account.blocked_at(parent));
+    match fs::symlink_metadata(data) {
+        Ok(found) if !found.is_symlink() => {
+            let Some(blocker) = blocked() else { return fs::canonicalize(data).map_err(failed) };
+            // An empty folder can still give way to a link.
+            if fs::remove_dir(data).is_err() {
+                return Err(ClusterError::Folder {
+                    folder: data.to_owned(),
+                    problem: format!(
+                        "PostgreSQL runs as user {} since it must not run as root, and that user can not pass {}",
+                        account.uid(),
+                        blocker.display()
+                    ),
+                    remedy: format!("Run `chmod o+x {}`, or choose a data folder outside of it", blocker.display()),
+                });
+            }
+        }
+        Ok(_) => match fs::canonicalize(data) {
+            Ok(folder) => return Ok(folder),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_file(data).map_err(failed)?,
+            Err(error) => return Err(failed(error)),
+        },
+        Err(_) => {}
+    }
+    if blocked().is_none() {
+        private_folder(data, account).map_err(failed)?;
+        return fs::canonicalize(data).map_err(failed);
+    }
+    let place = Path::new(ROOTS_PLACE).join(format!("data-{}", random_name()));
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(ROOTS_PLACE).and_then(|()| private_folder(&place, account));
+    made.map_err(|error| ClusterError::folder(&place, &error))?;
+    symlink(&place, data).map_err(failed)?;
+    tracing::info!(
+        "PostgreSQL runs as user {}, which can not reach {}: its data lies in {}",
+        account.uid(),
+        data.display(),
+        place.display()
+    );
+    Ok(place)
+}
+
+/// Makes a folder that only the account may enter, or sees to it that an existing one is so.
+pub(super) fn private_folder(folder: &Path, account: Account) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a folder"));
+    }
+    account.own(folder)?;
+    if found.mode() & 0o7777 != 0o700 {
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+fn lock(folder: &Path) -> Result<File, ClusterError> {
+    let path = folder.join("server.lock");
+    let failed = |error: io::Error| ClusterError::folder(folder, &error);
+    let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut file = open().map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let _ = file.take(32).read_to_string(&mut text);
+            return Err(ClusterError::Locked { data: folder.to_owned(), process: text.trim().parse().ok() });
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    let write = |file: &mut File| {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write(&mut file).map_err(failed)?;
+    Ok(file)
+}
+
+/// A folder for the socket: in the data folder when its path is short enough, else one with a random name, since nobody
+/// else can prepare or guess that.
+fn socket_folder(home: &Path, account: Account) -> Result<PathBuf, ClusterError> {
+    let inside = home.join("run");
+    if inside.as_os_str().as_bytes().len() <= SOCKET_FOLDER_LIMIT {
+        private_folder(&inside, account).map_err(|error| ClusterError::folder(&inside, &error))?;
+        return Ok(inside);
+    }
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let places = [runtime, Some(env::temp_dir()), Some("/tmp".into())];
+    let short = |place: &PathBuf| place.is_absolute() && place.as_os_str().as_bytes().len() + 30 <= SOCKET_FOLDER_LIMIT;
+    let mut problem = io::Error::other("no folder for temporary files has a short enough path");
+    for place in places.into_iter().flatten().filter(short) {
+        if account.blocked_at(&place).is_some() {
+            continue;
+        }
+        let folder = place.join(format!("portico-{}", random_name()));
+        match DirBuilder::new().mode(0o700).create(&folder).and_then(|()| account.own(&folder)) {
+            Ok(()) => return Ok(folder),
+            Err(error) => problem = error,
+        }
+    }
+    Err(ClusterError::folder(&inside, &problem))
+}
+
+fn random_name() -> String {
+    let mut bytes = [0; 8];
+    // Without randomness the process id at least tells servers apart; the folder must not exist before in any case.
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = u64::from(std::process::id()).to_be_bytes();
+    }
+    hex::encode(bytes)
+}

@@ -1,0 +1,87 @@
+//! What an earlier server may have left behind when it was killed: a PostgreSQL that still ends, or one that lost its head.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::error::ClusterError;
+
+/// How long a left-behind PostgreSQL may take to write its buffers and end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long until it is told to end at once; it recovers at the next start.
+const POLITENESS: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Ends every PostgreSQL that works in `pgdata`, and waits until it is gone. Only after we hold the folder's lock, so that
+/// no server of ours misses them.
+pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
+    // After a clean stop there is no such file, and nothing to search for.
+    let pid_file = pgdata.join("postmaster.pid");
+    let Ok(contents) = fs::read_to_string(&pid_file) else { return Ok(()) };
+    let leader = contents.lines().next().and_then(|line| line.trim().parse().ok()).and_then(Pid::from_raw);
+    let start = Instant::now();
+    if let Some(leader) = leader.filter(|leader| works_in(*leader, pgdata)) {
+        tracing::info!("a PostgreSQL that an earlier server left behind (process {}) is being stopped", leader.as_raw_nonzero());
+        let _ = kill_process(leader, Signal::INT);
+        let mut signalled = false;
+        while works_in(leader, pgdata) {
+            if start.elapsed() > PATIENCE {
+                return Err(ClusterError::LeftBehind { process: leader.as_raw_nonzero().get(), data: pgdata.to_owned() });
+            }
+            if !signalled && start.elapsed() > POLITENESS {
+                let _ = kill_process(leader, Signal::QUIT);
+                signalled = true;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    end_followers(pgdata)
+}
+
+/// Before a restart: like [`end`], but only when the server that died could not clean up behind itself.
+pub(super) fn end_followers_of_the_dead(pgdata: &Path) -> Result<(), ClusterError> {
+    if pgdata.join("postmaster.pid").exists() { end_followers(pgdata) } else { Ok(()) }
+}
+
+/// Ends the processes of a PostgreSQL whose leader is gone. They end by themselves as soon as they notice; one that is busy
+/// notices late, and as long as it holds the shared memory no new leader can start.
+fn end_followers(pgdata: &Path) -> Result<(), ClusterError> {
+    let start = Instant::now();
+    let mut killed = false;
+    loop {
+        let followers = processes_in(pgdata);
+        let Some(first) = followers.first() else { return Ok(()) };
+        if start.elapsed() > PATIENCE {
+            return Err(ClusterError::LeftBehind { process: first.as_raw_nonzero().get(), data: pgdata.to_owned() });
+        }
+        if !killed && start.elapsed() > Duration::from_millis(500) {
+            // Without the leader their memory is thrown away in any case: nothing that was committed depends on it.
+            for process in &followers {
+                let _ = kill_process(*process, Signal::KILL);
+            }
+            killed = true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Every process of PostgreSQL has its data folder as its current folder. A number that another program has by now differs.
+fn works_in(process: Pid, pgdata: &Path) -> bool {
+    current_folder(process).is_some_and(|folder| folder == pgdata)
+}
+
+fn current_folder(process: Pid) -> Option<PathBuf> {
+    let folder = fs::read_link(format!("/proc/{}/cwd", process.as_raw_nonzero())).ok()?;
+    // A deleted folder that had our name is another folder.
+    (!folder.as_os_str().as_bytes().ends_with(b" (deleted)")).then_some(folder)
+}
+
+fn processes_in(pgdata: &Path) -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let ours = i32::try_from(std::process::id()).ok();
+    numbers.filter(|number| Some(*number) != ours).filter_map(Pid::from_raw).filter(|process| works_in(*process, pgdata)).collect()
+}

@@ -1,0 +1,90 @@
+//! The PostgreSQL process: started so that it ends with us, and asked whether it is ready.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::binaries::Binaries;
+use super::configuration;
+use super::error::ClusterError;
+use super::home::{Home, SOCKET_PORT};
+use super::initialise::SUPERUSER;
+use super::settings::ClusterSettings;
+
+/// Starts PostgreSQL. The calling thread must live as long as the server is to: Linux ends the child when *the thread* that
+/// made it ends.
+pub(super) fn spawn(home: &Home, binaries: &Binaries, settings: &ClusterSettings) -> Result<Child, ClusterError> {
+    let program = binaries.program("postgres");
+    let mut command = Command::new(&program);
+    command.arg("-D").arg(home.pgdata()).args(configuration::arguments(home, settings));
+    command.env_clear().env("TZ", "UTC").env("LC_ALL", "C.UTF-8").current_dir(home.folder());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // A Ctrl-C in the terminal is for us; we end PostgreSQL when nothing needs it any more.
+    command.process_group(0);
+    home.account.apply(&mut command);
+    end_with_us(&mut command);
+    command.spawn().map_err(|error| ClusterError::BinariesBroken { program, problem: error.to_string() })
+}
+
+/// Has the system ask PostgreSQL for a fast, clean shutdown when we die, however that happens.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn end_with_us(command: &mut Command) {
+    use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+    let us = getpid();
+    let arrange = move || {
+        // Here, after the change of user, which would reset it
+        set_parent_process_death_signal(Some(Signal::INT))?;
+        match getppid() == Some(us) {
+            true => Ok(()),
+            false => Err(io::Error::other("the server ended meanwhile")),
+        }
+    };
+    // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed. The closure makes two system
+    // calls, takes no lock, and allocates only when our process is already gone.
+    unsafe {
+        command.pre_exec(arrange);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_us(_: &mut Command) {}
+
+/// The socket's file.
+pub(super) fn socket(home: &Home, settings: &ClusterSettings) -> PathBuf {
+    home.socket_folder().join(format!(".s.PGSQL.{}", settings.tcp_port.unwrap_or(SOCKET_PORT)))
+}
+
+/// Whether the server accepts sessions: it opens the socket before it has recovered, so only a session that begins tells.
+pub(super) fn accepts_sessions(socket: &Path) -> bool {
+    let ask = || {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(&startup_message())?;
+        let mut answer = [0];
+        stream.read_exact(&mut answer)?;
+        // `R`: we are let in. `E`: an error, such as "the database system is starting up".
+        if answer[0] == b'R' {
+            stream.write_all(&[b'X', 0, 0, 0, 4])?;
+            return Ok(());
+        }
+        Err(io::Error::from(ErrorKind::ConnectionRefused))
+    };
+    ask().is_ok()
+}
+
+/// The protocol's first message, for a session of the superuser.
+fn startup_message() -> Vec<u8> {
+    let mut message = vec![0; 4];
+    message.extend(196_608_u32.to_be_bytes());
+    for text in ["user", SUPERUSER, "database", "postgres", ""] {
+        message.extend(text.as_bytes());
+        message.push(0);
+    }
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    message[..4].copy_from_slice(&length.to_be_bytes());
+    message
+}

@@ -1,0 +1,259 @@
+//! The thread that keeps PostgreSQL: prepares the folder, starts the server, starts it again when it dies, and ends it.
+//!
+//! A thread and not a task, because the child process is tied to the life of the thread that makes it.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::sync::oneshot;
+
+use super::binaries::Binaries;
+use super::error::ClusterError;
+use super::extensions;
+use super::home::Home;
+use super::initialise::initialise;
+use super::log::{self, LastLines};
+use super::process::{self, accepts_sessions};
+use super::settings::ClusterSettings;
+use super::{configuration, leftovers};
+
+/// How often a starting server is asked whether it is ready.
+const POLL: Duration = Duration::from_millis(5);
+/// The first pause before a restart; it doubles with every further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A server that ran this long was well: the next restart is a first one again.
+const WELL: Duration = Duration::from_secs(60);
+
+/// What the thread and the handle tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The running server. Only set while its number can not have become another process's.
+    child: Option<Pid>,
+    stopping: bool,
+    ended: bool,
+    restarts: u32,
+}
+
+/// What the handle needs to know of a started cluster.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub socket_folder: std::path::PathBuf,
+    pub major: u32,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for the end: a fast shutdown, which ends sessions and writes everything.
+    pub fn stop(&self) {
+        let mut state = self.lock();
+        state.stopping = true;
+        self.signal(&state, Signal::INT);
+        self.changed.notify_all();
+    }
+
+    /// Asks more firmly.
+    pub fn insist(&self, signal: Signal) {
+        self.signal(&self.lock(), signal);
+    }
+
+    fn signal(&self, state: &State, signal: Signal) {
+        if let Some(child) = state.child {
+            let _ = kill_process(child, signal);
+        }
+    }
+
+    /// Waits until the thread has ended. `false`: not within that time.
+    pub fn wait_until_ended(&self, patience: Duration) -> bool {
+        let (state, _) =
+            self.changed.wait_timeout_while(self.lock(), patience, |state| !state.ended).unwrap_or_else(PoisonError::into_inner);
+        state.ended
+    }
+
+    /// The running server's process id.
+    pub fn process(&self) -> Option<u32> {
+        self.lock().child.and_then(|child| u32::try_from(child.as_raw_nonzero().get()).ok())
+    }
+
+    /// How often the server was started again because it had died.
+    pub fn restarts(&self) -> u32 {
+        self.lock().restarts
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// Sleeps, unless the end is asked for meanwhile.
+    fn pause(&self, length: Duration) {
+        let waited = self.changed.wait_timeout_while(self.lock(), length, |state| !state.stopping);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Starts the thread. The answer comes when PostgreSQL accepts sessions, or can not be started.
+pub(super) fn start(
+    settings: ClusterSettings,
+    shared: Arc<Shared>,
+) -> Result<oneshot::Receiver<Result<Started, ClusterError>>, ClusterError> {
+    let (answer, receiver) = oneshot::channel();
+    let body = move || {
+        match prepare(&settings) {
+            Ok((home, binaries)) => keep(&home, &binaries, &settings, &shared, answer),
+            Err(error) => drop(answer.send(Err(error))),
+        }
+        shared.lock().ended = true;
+        shared.changed.notify_all();
+    };
+    thread::Builder::new()
+        .name("postgres".into())
+        .spawn(body)
+        .map_err(ClusterError::system("a thread for PostgreSQL can not be made"))?;
+    Ok(receiver)
+}
+
+/// Everything before the server can start.
+fn prepare(settings: &ClusterSettings) -> Result<(Home, Binaries), ClusterError> {
+    settings.check()?;
+    let binaries = Binaries::find(settings.binaries.as_deref())?;
+    let home = Home::open(&settings.data)?;
+    let binaries = binaries.usable_by(home.account, &home.private_programs())?;
+    leftovers::end(&home.pgdata())?;
+    if let Some(port) = settings.tcp_port {
+        port_is_free(port)?;
+    }
+    initialise(&home, &binaries, settings.durability)?;
+    let failed = |error| ClusterError::folder(home.folder(), &error);
+    configuration::write(&home, settings, binaries.major()).map_err(failed)?;
+    extensions::write(&home).map_err(failed)?;
+    Ok((home, binaries))
+}
+
+/// PostgreSQL goes on with the other loopback address when one is taken, and would be reachable by half.
+fn port_is_free(port: u16) -> Result<(), ClusterError> {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Err(ClusterError::PortTaken { port }),
+        Err(error) => Err(ClusterError::System { doing: format!("PostgreSQL can not listen on port {port}"), source: error }),
+    }
+}
+
+/// Starts the server and stays until it is stopped for good.
+fn keep(
+    home: &Home,
+    binaries: &Binaries,
+    settings: &ClusterSettings,
+    shared: &Shared,
+    answer: oneshot::Sender<Result<Started, ClusterError>>,
+) {
+    let mut answer = Some(answer);
+    let mut pause = FIRST_PAUSE;
+    while !shared.is_stopping() {
+        let since = Instant::now();
+        let outcome = run_once(home, binaries, settings, shared, &mut answer);
+        if shared.is_stopping() {
+            break;
+        }
+        match (outcome, answer.take()) {
+            // The first start failed: that is an answer, and trying again would only repeat it.
+            (Err(error), Some(answer)) => {
+                let _ = answer.send(Err(error));
+                break;
+            }
+            (Err(error), None) => tracing::error!("PostgreSQL could not be started again: {error}"),
+            (Ok(status), _) => tracing::error!("PostgreSQL ended unexpectedly ({status}); it is being started again"),
+        }
+        if since.elapsed() > WELL {
+            pause = FIRST_PAUSE;
+        }
+        shared.lock().restarts += 1;
+        shared.pause(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// One life of the server, from its start to its end.
+fn run_once(
+    home: &Home,
+    binaries: &Binaries,
+    settings: &ClusterSettings,
+    shared: &Shared,
+    answer: &mut Option<oneshot::Sender<Result<Started, ClusterError>>>,
+) -> Result<ExitStatus, ClusterError> {
+    leftovers::end_followers_of_the_dead(&home.pgdata())?;
+    let mut child = process::spawn(home, binaries, settings)?;
+    let last = LastLines::default();
+    let reader = child.stderr.take().map(|stream| {
+        let last = last.clone();
+        thread::Builder::new().name("postgres log".into()).spawn(move || log::forward(stream, &last))
+    });
+    {
+        let mut state = shared.lock();
+        state.child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        // The end was asked for while there was nobody to tell.
+        if state.stopping || answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
+            state.stopping = true;
+            shared.signal(&state, Signal::INT);
+        }
+    }
+    let socket = process::socket(home, settings);
+    while answer.is_some() {
+        if accepts_sessions(&socket) {
+            let started = Started { socket_folder: home.socket_folder().to_owned(), major: binaries.major() };
+            if answer.take().is_some_and(|answer| answer.send(Ok(started)).is_err()) {
+                shared.stop();
+            }
+        } else if has_ended(&child) {
+            let status = reap(&mut child, shared)?;
+            // The log is complete when its reader has ended.
+            if let Some(Ok(reader)) = reader {
+                let _ = reader.join();
+            }
+            return Err(failure(home, settings, &last.text(), status));
+        } else if answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
+            shared.stop();
+            break;
+        } else {
+            thread::sleep(POLL);
+        }
+    }
+    reap(&mut child, shared)
+}
+
+/// Whether the child has ended, without taking its number away yet.
+fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    Pid::from_raw(child.id().cast_signed()).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
+}
+
+/// Waits for the end. The number is forgotten before the system may give it to another process, so that no signal of ours
+/// can reach a stranger.
+fn reap(child: &mut Child, shared: &Shared) -> Result<ExitStatus, ClusterError> {
+    if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
+        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+    }
+    shared.lock().child = None;
+    child.wait().map_err(ClusterError::system("the end of PostgreSQL can not be waited for"))
+}
+
+/// Why the server did not start, as far as its log tells.
+fn failure(home: &Home, settings: &ClusterSettings, log: &str, status: ExitStatus) -> ClusterError {
+    match settings.tcp_port {
+        Some(port) if log.contains("Address already in use") => ClusterError::PortTaken { port },
+        _ if log.contains("No space left on device") => ClusterError::NoSpace { folder: home.folder().to_owned(), available: None },
+        _ => ClusterError::DidNotStart { status: status.to_string(), output: log.to_owned() },
+    }
+}

@@ -1,0 +1,98 @@
+//! One connection: opened, and driven in the background.
+
+use std::error::Error as _;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config};
+
+use crate::endpoint::Endpoint;
+use crate::error::{DatabaseError, is_unavailable};
+use crate::tls::Tls;
+
+/// A server that restarts refuses connections for a moment: wait this long between two attempts.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Opens one connection of its own, outside any pool, as the endpoint's role; the connection closes when the client is
+/// dropped. A server that is starting or restarting is waited for, up to the endpoint's connect timeout.
+///
+/// # Errors
+/// [`DatabaseError::Unreachable`] when nothing answers in time; [`DatabaseError::Postgres`] when the server refuses us.
+pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
+    let tls = Tls::new(endpoint.tls(), endpoint.host())?;
+    Ok(open(endpoint, &endpoint.to_config(), &tls).await?.0)
+}
+
+/// As [`connect`], with a configuration that may differ from the endpoint's in options; also the task that drives it.
+pub(crate) async fn open(
+    endpoint: &Endpoint,
+    config: &Config,
+    tls: &Tls,
+) -> Result<(Client, JoinHandle<()>), DatabaseError> {
+    let patience = endpoint.connect_timeout();
+    // One attempt may hang by itself, in a server that accepts and says nothing.
+    match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(config, tls, patience)).await {
+        Ok(Ok(connected)) => Ok(connected),
+        Ok(Err(error)) => Err(refusal(endpoint, error)),
+        Err(_) => {
+            let source = format!("no answer within {} seconds", patience.as_secs()).into();
+            Err(DatabaseError::Unreachable { place: endpoint.place(), source })
+        }
+    }
+}
+
+/// Tells a server that is not there from one that does not want us.
+pub(crate) fn refusal(endpoint: &Endpoint, error: tokio_postgres::Error) -> DatabaseError {
+    if error.code().is_none() || is_unavailable(&error) {
+        DatabaseError::Unreachable { place: endpoint.place(), source: error.into() }
+    } else {
+        DatabaseError::Postgres(error)
+    }
+}
+
+/// As [`dial`], again and again while the server is starting or restarting, until `patience` is used up.
+pub(crate) async fn dial_patiently(
+    config: &Config,
+    tls: &Tls,
+    patience: Duration,
+) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match dial(config, tls).await {
+            Err(error) if is_passing(&error) && Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Opens a connection and spawns the task that drives it.
+async fn dial(config: &Config, tls: &Tls) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+    let (client, connection) = config.connect(tls.clone()).await?;
+    let driver = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a database connection ended");
+        }
+    });
+    Ok((client, driver))
+}
+
+/// Refused, reset or told to come back: over in a moment when the server is restarting. A name that does not resolve or a
+/// certificate that does not fit does not mend by waiting.
+fn is_passing(error: &tokio_postgres::Error) -> bool {
+    if let Some(code) = error.code() {
+        return [SqlState::CANNOT_CONNECT_NOW, SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN].contains(code);
+    }
+    let kind = error.source().and_then(|source| source.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    let passing = [
+        ErrorKind::BrokenPipe,
+        ErrorKind::ConnectionAborted,
+        ErrorKind::ConnectionRefused,
+        ErrorKind::ConnectionReset,
+        ErrorKind::NotFound,
+        ErrorKind::UnexpectedEof,
+    ];
+    error.is_closed() || kind.is_some_and(|kind| passing.contains(&kind))
+}

@@ -1,0 +1,239 @@
+//! The connections that the services share: one pool for each role that acts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::task::JoinHandle;
+
+use crate::connection::{self, dial_patiently};
+use crate::endpoint::Endpoint;
+use crate::error::DatabaseError;
+use crate::tls::Tls;
+
+/// A pooled connection; it goes back to its pool when dropped. `prepare_cached` prepares a statement once per connection.
+pub type Client = deadpool_postgres::Object;
+
+/// How many connections, and how long to wait.
+#[derive(Debug, Clone)]
+pub struct PoolSettings {
+    /// Connections at most for the auth service.
+    pub auth_connections: usize,
+    /// Connections at most for our own upkeep and analytics.
+    pub service_connections: usize,
+    /// How long a caller waits for a connection to become free before it gets [`DatabaseError::Busy`].
+    pub wait: Duration,
+    /// The longest any statement of a service may run.
+    pub statement_timeout: Duration,
+    /// The longest a statement waits for a lock.
+    pub lock_timeout: Duration,
+    /// How long a transaction may be open without a statement before PostgreSQL ends it.
+    pub idle_in_transaction_timeout: Duration,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            auth_connections: 10,
+            service_connections: 4,
+            wait: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(30),
+            lock_timeout: Duration::from_secs(8),
+            idle_in_transaction_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How many connections there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Open connections, in use or not.
+    pub open: usize,
+    /// Open and not in use.
+    pub idle: usize,
+    /// Callers that wait for one.
+    pub waiting: usize,
+}
+
+/// The database: pooled connections in the roles that services act as. Clones share the pools.
+#[derive(Debug, Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    endpoint: Endpoint,
+    auth: Pool,
+    service: Pool,
+    settings: PoolSettings,
+}
+
+impl Database {
+    /// Makes the pools; connections open when they are first asked for. Needs a Tokio runtime only then.
+    ///
+    /// On the embedded cluster each role logs in through the socket. On an external server the endpoint's login role does,
+    /// and takes on the service's role with `set role`, of which it must be a member.
+    ///
+    /// # Errors
+    /// When the certificates that the endpoint names can not be read.
+    pub fn open(endpoint: &Endpoint, settings: PoolSettings) -> Result<Self, DatabaseError> {
+        let auth = Profile { role: Some("supabase_auth_admin"), search_path: "auth", connections: settings.auth_connections };
+        let service = Profile { role: None, search_path: "portico, public", connections: settings.service_connections };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                auth: auth.pool(endpoint, &settings)?,
+                service: service.pool(endpoint, &settings)?,
+                endpoint: endpoint.clone(),
+                settings,
+            }),
+        })
+    }
+
+    /// A pooled connection of the auth service: role `supabase_auth_admin`, search path `auth`.
+    ///
+    /// # Errors
+    /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.
+    pub async fn auth(&self) -> Result<Client, DatabaseError> {
+        self.take(&self.inner.auth).await
+    }
+
+    /// A pooled connection as the owner of our own schema `portico`, which is the endpoint's login role: upkeep, analytics.
+    ///
+    /// # Errors
+    /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.
+    pub async fn service(&self) -> Result<Client, DatabaseError> {
+        self.take(&self.inner.service).await
+    }
+
+    /// A connection of its own as the endpoint's login role (the superuser on the embedded cluster), without the limits of
+    /// the pools: for changes of the schema and for `listen`.
+    ///
+    /// # Errors
+    /// As [`connect`](crate::connect).
+    pub async fn administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
+        connection::connect(&self.inner.endpoint).await
+    }
+
+    /// Where the database is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.inner.endpoint
+    }
+
+    /// The limits in force.
+    pub fn settings(&self) -> &PoolSettings {
+        &self.inner.settings
+    }
+
+    /// Connections of all pools together.
+    pub fn status(&self) -> PoolStatus {
+        let pools = [self.inner.auth.status(), self.inner.service.status()];
+        PoolStatus {
+            open: pools.iter().map(|pool| pool.size).sum(),
+            idle: pools.iter().map(|pool| pool.available).sum(),
+            waiting: pools.iter().map(|pool| pool.waiting).sum(),
+        }
+    }
+
+    /// Closes the connections that nobody uses now; those in use close when they come back only if they are broken.
+    /// After the schema was made anew, since statements prepared before know the old tables.
+    pub fn drop_idle_connections(&self) {
+        for pool in [&self.inner.auth, &self.inner.service] {
+            pool.retain(|_, _| false);
+        }
+    }
+
+    /// Closes the pools: nobody gets a connection any more, and those in use close when they are given back.
+    pub async fn close(&self) {
+        for pool in [&self.inner.auth, &self.inner.service] {
+            pool.close();
+        }
+    }
+
+    async fn take(&self, pool: &Pool) -> Result<Client, DatabaseError> {
+        pool.get().await.map_err(|error| match error {
+            PoolError::Timeout(TimeoutType::Wait) => DatabaseError::Busy(self.inner.settings.wait),
+            PoolError::Timeout(_) => DatabaseError::Unreachable {
+                place: self.inner.endpoint.place(),
+                source: "the connection attempt took too long".into(),
+            },
+            PoolError::Backend(error) => connection::refusal(&self.inner.endpoint, error),
+            PoolError::Closed => DatabaseError::Closed,
+            other @ (PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
+                DatabaseError::Unreachable { place: self.inner.endpoint.place(), source: other.into() }
+            }
+        })
+    }
+}
+
+/// Whom a pool's connections act as.
+struct Profile {
+    /// The role to act as; `None`: the endpoint's login role.
+    role: Option<&'static str>,
+    search_path: &'static str,
+    connections: usize,
+}
+
+impl Profile {
+    fn pool(&self, endpoint: &Endpoint, settings: &PoolSettings) -> Result<Pool, DatabaseError> {
+        let endpoint = match self.role {
+            Some(role) if endpoint.trusts_any_role() => endpoint.with_user(role, None),
+            _ => endpoint.clone(),
+        };
+        let connector = Connector {
+            tls: Tls::new(endpoint.tls(), endpoint.host())?,
+            set_up: self.set_up(&endpoint, settings),
+            patience: endpoint.connect_timeout(),
+        };
+        // A closed connection is never handed out again; one that breaks in a caller's hands is closed from then on.
+        let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(endpoint.to_config(), connector, config);
+        let pool = Pool::builder(manager)
+            .max_size(self.connections.max(1))
+            .wait_timeout(Some(settings.wait))
+            .create_timeout(Some(endpoint.connect_timeout() + Duration::from_secs(1)))
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| DatabaseError::Refused(error.to_string()))?;
+        Ok(pool)
+    }
+
+    /// What a new connection is told, in one round trip. Nothing here comes from a request.
+    fn set_up(&self, endpoint: &Endpoint, settings: &PoolSettings) -> String {
+        let mut statements = format!(
+            "set search_path = {}; set statement_timeout = {}; set lock_timeout = {}; \
+             set idle_in_transaction_session_timeout = {}; set timezone = 'UTC';",
+            self.search_path,
+            settings.statement_timeout.as_millis(),
+            settings.lock_timeout.as_millis(),
+            settings.idle_in_transaction_timeout.as_millis(),
+        );
+        if let Some(role) = self.role.filter(|role| *role != endpoint.user()) {
+            statements.push_str(&format!(" set role {role};"));
+        }
+        statements
+    }
+}
+
+/// Opens the connections of one pool.
+struct Connector {
+    tls: Tls,
+    set_up: String,
+    patience: Duration,
+}
+
+type Opened = (tokio_postgres::Client, JoinHandle<()>);
+
+impl Connect for Connector {
+    fn connect(&self, config: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
+        let config = config.clone();
+        async move {
+            let (client, driver) = dial_patiently(&config, &self.tls, self.patience).await?;
+            client.batch_execute(&self.set_up).await?;
+            Ok((client, driver))
+        }
+        .boxed()
+    }
+}
