@@ -1,1 +1,22 @@
-//! The project folder: config.toml, environment files, migrations and seeds
+//! The project folder: `supabase/config.toml`, environment files, migrations and seeds.
+//!
+//! Contract: `project`, sections 1-6, 8 and 10-12. This crate reads what a project says and brings
+//! its SQL into the database; what the values mean to the services is the wiring's knowledge.
+//! It must not know HTTP, and it imports no service.
+
+mod config;
+mod document;
+mod dotenv;
+mod encrypted;
+mod environment;
+mod error;
+mod nearest;
+pub mod portico_toml;
+mod project;
+mod section;
+mod units;
+
+pub use config::*;
+pub use environment::Environment;
+pub use error::{Place, Problem, ProjectError, Warning, WarningKind};
+pub use project::{LoadOptions, Project};

@@ -1,0 +1,84 @@
+//! `[remotes.<name>]`: variants of the configuration for other deployments.
+//!
+//! They have no effect locally; all of them are checked, one may be chosen.
+
+use indexmap::IndexMap;
+
+use super::{Config, Folders};
+use crate::document::{Node, Value};
+use crate::environment::Environment;
+use crate::error::{Problem, Warning, WarningKind};
+use crate::section::{Reading, UnknownKeys};
+
+/// Checks names and project ids of all remotes, and every value in them.
+pub(crate) fn check_remotes(
+    root: &Node,
+    environment: &Environment,
+    folders: &Folders<'_>,
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Warning>,
+) {
+    let Some(remotes) = root.find(&["remotes"]) else { return };
+    let Some(remotes) = remotes.as_table() else {
+        let message = format!("remotes: expected a table, found {}", remotes.value.kind());
+        problems.push(Problem { place: Some(remotes.origin.place()), key: "remotes".to_owned(), message });
+        return;
+    };
+    let mut seen: IndexMap<&str, &str> = IndexMap::new();
+    for (name, remote) in remotes {
+        let key = format!("remotes.{name}.project_id");
+        let place = Some(remote.origin.place());
+        let Some(id) = project_id(remote) else {
+            let message = format!("Invalid config for {key}. Must be like: abcdefghijklmnopqrst");
+            problems.push(Problem { place, key, message });
+            continue;
+        };
+        if let Some(other) = seen.insert(id, name) {
+            let message = format!("duplicate project_id for [remotes.{name}] and [remotes.{other}]");
+            problems.push(Problem { place, key, message });
+        }
+        // A remote is read alone, on the defaults: what it holds is checked, what it lacks is not needed here.
+        let reading = Reading::new(environment, "SUPABASE", UnknownKeys::Warn);
+        let mut section = reading.root(remote);
+        section.quiet_unless(false);
+        Config::read(section, folders);
+        let (found, remarks) = reading.into_findings();
+        problems.extend(
+            found.into_iter().map(|problem| Problem { key: format!("remotes.{name}.{}", problem.key), ..problem }),
+        );
+        warnings.extend(
+            remarks
+                .into_iter()
+                .filter(|warning| warning.kind == WarningKind::UnknownKey)
+                .map(|warning| Warning { key: format!("remotes.{name}.{}", warning.key), ..warning }),
+        );
+    }
+}
+
+/// Lays the remote with this name or project id over the tree. Gives its name back.
+pub(crate) fn apply_remote(root: &mut Node, chosen: &str) -> Option<String> {
+    let remotes = root.find(&["remotes"])?.as_table()?;
+    let chosen_name = chosen.to_lowercase();
+    let (name, remote) =
+        remotes.iter().find(|(name, remote)| **name == chosen_name || project_id(remote) == Some(chosen))?;
+    let (name, mut remote) = (name.clone(), remote.clone());
+    remote.beat_environment();
+    // Wire contract: a remote is not seeded unless it says so (project, "[remotes.<name>]").
+    if remote.find(&["db", "seed", "enabled"]).is_none() {
+        let off = Node { value: Value::Boolean(false), origin: remote.origin.clone() };
+        let wrapped = ["enabled", "seed", "db"].into_iter().fold(off, |inner, name| Node {
+            origin: inner.origin.clone(),
+            value: Value::Table(IndexMap::from([(name.to_owned(), inner)])),
+        });
+        remote.merge(wrapped);
+    }
+    root.merge(remote);
+    Some(name)
+}
+
+fn project_id(remote: &Node) -> Option<&str> {
+    match &remote.find(&["project_id"])?.value {
+        Value::Text(id) if id.len() == 20 && id.bytes().all(|byte| byte.is_ascii_lowercase()) => Some(id),
+        _ => None,
+    }
+}

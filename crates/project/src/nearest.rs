@@ -1,0 +1,58 @@
+//! "Did you mean": the known name closest to a mistyped one.
+
+/// The candidate that needs the fewest edits to become `name`, if it is close enough to be meant.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A name of the user may be of any length; the table below must not be.
+    if name.len() > 64 {
+        return None;
+    }
+    let limit = (name.chars().count() / 3).max(2);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance, a swap of neighbours counting once.
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().collect();
+    let right: Vec<char> = right.chars().collect();
+    let width = right.len() + 1;
+    let mut rows = vec![0usize; (left.len() + 1) * width];
+    for i in 0..=left.len() {
+        for j in 0..=right.len() {
+            rows[i * width + j] = if i == 0 {
+                j
+            } else if j == 0 {
+                i
+            } else {
+                let same = usize::from(left[i - 1] != right[j - 1]);
+                let mut best = (rows[(i - 1) * width + j] + 1)
+                    .min(rows[i * width + j - 1] + 1)
+                    .min(rows[(i - 1) * width + j - 1] + same);
+                let swapped = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+                if swapped {
+                    best = best.min(rows[(i - 2) * width + j - 2] + 1);
+                }
+                best
+            };
+        }
+    }
+    rows[rows.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_typo_finds_its_word_and_nonsense_finds_none() {
+        let known = ["site_url", "jwt_expiry", "enable_signup"];
+        assert_eq!(nearest("siteurl", known), Some("site_url"));
+        assert_eq!(nearest("jwt_expriy", known), Some("jwt_expiry"));
+        assert_eq!(nearest("colour_of_the_sky", known), None);
+        assert_eq!(nearest(&"x".repeat(10_000), known), None);
+    }
+}

@@ -1,0 +1,307 @@
+//! `supabase/portico.toml`: the settings of Portico itself.
+//!
+//! They live in a file of their own, because an unknown table in `config.toml` makes the reference
+//! CLI refuse the whole folder (project, trap 1). The file is ours: an unknown key is an error.
+//! Each key can be overridden by `PORTICO_` + its path, for example `PORTICO_SERVER_BIND`.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use portico_tokens::Secret;
+use url::Url;
+
+use crate::config::absolute;
+use crate::document::Node;
+use crate::error::{ProjectError, Warning, read_text};
+use crate::project::{MAX_CONFIG, Project};
+use crate::section::{Reading, Section, UnknownKeys};
+
+/// Everything `portico.toml` says, defaults filled in.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `[server]`
+    pub server: ServerSettings,
+    /// `[database]`
+    pub database: DatabaseSettings,
+    /// `[web]`
+    pub web: WebSettings,
+    /// `[emulators]`
+    pub emulators: EmulatorSettings,
+    /// `[keys]`
+    pub keys: KeySettings,
+    /// What a person should know about the file.
+    pub warnings: Vec<Warning>,
+}
+
+/// `[server]`
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// Address to listen on, without port. Default: loopback.
+    pub bind: Option<IpAddr>,
+    /// The URL under which people reach the server, without a slash at the end.
+    pub public_url: Option<String>,
+    /// Networks of proxies whose forwarding headers are believed (`10.0.0.0/8`, or one address).
+    pub trusted_proxies: Vec<String>,
+    /// How long running requests may take when the server stops.
+    pub drain: Duration,
+}
+
+/// `[database]`
+#[derive(Debug, Clone)]
+pub struct DatabaseSettings {
+    /// An external PostgreSQL; also `DATABASE_URL`. Absent: the embedded one.
+    pub url: Option<Secret>,
+    /// Folder with the PostgreSQL programs.
+    pub postgres_bin: Option<PathBuf>,
+    /// Data folder of the embedded PostgreSQL. Default: `.portico` in the project.
+    pub data: PathBuf,
+    /// Connections per pool.
+    pub pool_size: u32,
+}
+
+/// `[web]`: the account pages.
+#[derive(Debug, Clone)]
+pub struct WebSettings {
+    /// `[web.brand]`
+    pub brand: BrandSettings,
+    /// `[web.analytics]`
+    pub analytics: AnalyticsAdapter,
+}
+
+/// `[web.brand]`: another product can wear the pages.
+#[derive(Debug, Clone)]
+pub struct BrandSettings {
+    /// Name of the product.
+    pub name: String,
+    /// Image file of its mark.
+    pub mark: Option<PathBuf>,
+    /// Accent colour as `#rrggbb`.
+    pub accent: Option<String>,
+}
+
+/// Where the pages report what people do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnalyticsAdapter {
+    /// The collector of this server.
+    Builtin,
+    /// PostHog
+    Posthog {
+        /// Project key; it is public.
+        key: String,
+        /// Its host.
+        host: String,
+    },
+    /// Google Analytics 4
+    Ga4 {
+        /// `G-...`; it is public.
+        measurement_id: String,
+    },
+    /// Nowhere.
+    None,
+}
+
+/// `[emulators]`, which exist in `portico dev` only.
+#[derive(Debug, Clone)]
+pub struct EmulatorSettings {
+    /// Whether the stand-in for Google runs when no client id is configured.
+    pub google: bool,
+}
+
+/// `[keys]`: keys of `portico serve`. Absent ones are generated and kept in the data folder.
+#[derive(Debug, Clone, Default)]
+pub struct KeySettings {
+    /// HS256 secret.
+    pub jwt_secret: Option<Secret>,
+    /// Key of anonymous callers.
+    pub publishable: Option<Secret>,
+    /// Key of the service.
+    pub secret: Option<Secret>,
+    /// File with an array of private JWKs.
+    pub signing_keys_path: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Reads the project's `supabase/portico.toml`; without one, everything has its default.
+    ///
+    /// # Errors
+    /// When the file can not be read or parsed, or holds an unknown key or a wrong value: then with
+    /// every problem.
+    pub fn load(project: &Project) -> Result<Self, ProjectError> {
+        let shown = Path::new("supabase/portico.toml");
+        let tree = match read_text(&project.root().join(shown), MAX_CONFIG)? {
+            Some(text) => Node::parse(&text, shown)?,
+            None => Node::empty(),
+        };
+        let reading = Reading::new(project.environment(), "PORTICO", UnknownKeys::Fail);
+        let mut settings = Self::read(reading.root(&tree), project);
+        let (mut problems, warnings) = reading.into_findings();
+        if !problems.is_empty() {
+            problems.sort_by_key(|problem| problem.place.as_ref().and_then(|place| place.line));
+            return Err(ProjectError::Invalid(problems));
+        }
+        settings.warnings = warnings;
+        Ok(settings)
+    }
+
+    fn read(mut root: Section<'_, '_, '_>, project: &Project) -> Self {
+        let folder = project.supabase_dir();
+        Self {
+            server: ServerSettings::read(root.section("server")),
+            database: DatabaseSettings::read(root.section("database"), project, &folder),
+            web: WebSettings::read(root.section("web"), &folder),
+            emulators: EmulatorSettings { google: root.section("emulators").flag_or("google", true) },
+            keys: KeySettings::read(root.section("keys"), &folder),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl ServerSettings {
+    fn read(mut server: Section<'_, '_, '_>) -> Self {
+        let bind = server.text("bind").filter(|text| !text.is_empty()).and_then(|text| {
+            let address = match text.as_str() {
+                "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+                text => text.trim_matches(['[', ']']).parse(),
+            };
+            if address.is_err() {
+                server.fail("bind", format!("{}: expected an IP address, found {text:?}", server.key("bind")));
+            }
+            address.ok()
+        });
+        let public_url = server.text("public_url").filter(|text| !text.is_empty()).and_then(|text| {
+            let is_web = Url::parse(&text).is_ok_and(|url| {
+                matches!(url.scheme(), "http" | "https") && url.host().is_some() && url.query().is_none()
+            });
+            if !is_web {
+                let key = server.key("public_url");
+                server.fail("public_url", format!("{key}: expected a URL such as \"https://app.example.com\""));
+            }
+            is_web.then(|| text.trim_end_matches('/').to_owned())
+        });
+        let trusted_proxies = server.list_or("trusted_proxies", &[]);
+        for network in &trusted_proxies {
+            if !is_network(network) {
+                let key = server.key("trusted_proxies");
+                server.fail("trusted_proxies", format!("{key}: expected an address or network, found {network:?}"));
+            }
+        }
+        Self {
+            bind,
+            public_url,
+            trusted_proxies,
+            drain: Duration::from_secs(server.number_or("drain_seconds", 10_u16).into()),
+        }
+    }
+}
+
+/// `10.0.0.0/8` or one address.
+fn is_network(text: &str) -> bool {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, bits.parse::<u8>().ok()),
+        None => (text, Some(0)),
+    };
+    match (address.parse::<IpAddr>(), bits) {
+        (Ok(IpAddr::V4(_)), Some(bits)) => bits <= 32,
+        (Ok(IpAddr::V6(_)), Some(bits)) => bits <= 128,
+        _ => false,
+    }
+}
+
+impl DatabaseSettings {
+    fn read(mut database: Section<'_, '_, '_>, project: &Project, folder: &Path) -> Self {
+        let url = database.secret("url");
+        let plain = project.environment().get("DATABASE_URL").map(Secret::new);
+        let pool_size = database.number_or("pool_size", 10);
+        if pool_size == 0 {
+            database.fail("pool_size", format!("{}: expected at least 1", database.key("pool_size")));
+        }
+        Self {
+            // The environment beats the file, also by its customary name.
+            url: plain.or(url),
+            postgres_bin: database.path("postgres_bin").map(|path| absolute(folder, path)),
+            data: match database.path("data") {
+                Some(path) => absolute(folder, path),
+                None => project.root().join(".portico"),
+            },
+            pool_size,
+        }
+    }
+}
+
+impl WebSettings {
+    fn read(mut web: Section<'_, '_, '_>, folder: &Path) -> Self {
+        Self {
+            brand: BrandSettings::read(web.section("brand"), folder),
+            analytics: AnalyticsAdapter::read(web.section("analytics")),
+        }
+    }
+}
+
+impl BrandSettings {
+    fn read(mut brand: Section<'_, '_, '_>, folder: &Path) -> Self {
+        let accent = brand.text("accent").filter(|text| !text.is_empty());
+        if let Some(colour) = &accent {
+            let digits = colour.strip_prefix('#').unwrap_or_default();
+            if digits.len() != 6 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                // It goes into a style sheet: nothing but a colour may pass.
+                brand.fail("accent", format!("{}: expected a colour such as \"#4f46e5\"", brand.key("accent")));
+            }
+        }
+        Self {
+            name: brand.text("name").filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "Portico".to_owned()),
+            mark: brand.path("mark").map(|path| absolute(folder, path)),
+            accent,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum AdapterName {
+    Builtin,
+    Posthog,
+    Ga4,
+    None,
+}
+
+impl AnalyticsAdapter {
+    fn read(mut analytics: Section<'_, '_, '_>) -> Self {
+        let names = [
+            ("builtin", AdapterName::Builtin),
+            ("posthog", AdapterName::Posthog),
+            ("ga4", AdapterName::Ga4),
+            ("none", AdapterName::None),
+        ];
+        let name = analytics.choice("adapter", &names).unwrap_or(AdapterName::Builtin);
+        let key = analytics.text_or("posthog_key", "");
+        let host = analytics.text_or("posthog_host", "https://eu.i.posthog.com");
+        let measurement_id = analytics.text_or("ga4_measurement_id", "");
+        match name {
+            AdapterName::Builtin => Self::Builtin,
+            AdapterName::None => Self::None,
+            AdapterName::Posthog => {
+                analytics.require("posthog_key", !key.is_empty());
+                if !host.starts_with("https://") && !host.starts_with("http://") {
+                    let name = analytics.key("posthog_host");
+                    analytics.fail("posthog_host", format!("{name}: expected a URL, found {host:?}"));
+                }
+                Self::Posthog { key, host: host.trim_end_matches('/').to_owned() }
+            }
+            AdapterName::Ga4 => {
+                analytics.require("ga4_measurement_id", !measurement_id.is_empty());
+                Self::Ga4 { measurement_id }
+            }
+        }
+    }
+}
+
+impl KeySettings {
+    fn read(mut keys: Section<'_, '_, '_>, folder: &Path) -> Self {
+        Self {
+            jwt_secret: keys.secret("jwt_secret"),
+            publishable: keys.secret("publishable"),
+            secret: keys.secret("secret"),
+            signing_keys_path: keys.path("signing_keys_path").map(|path| absolute(folder, path)),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Finding and loading a project.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, Folders, apply_remote, check_remotes};
+use crate::document::Node;
+use crate::environment::Environment;
+use crate::error::{ProjectError, Warning, WarningKind, read_text};
+use crate::section::{Reading, UnknownKeys};
+
+/// A configuration larger than this is a mistake.
+pub(crate) const MAX_CONFIG: u64 = 4 * 1024 * 1024;
+
+/// How to load a project.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// The project root; not searched upwards. Absent: `SUPABASE_WORKDIR`, else the nearest folder
+    /// above [`current_dir`](Self::current_dir) with a `supabase/config.toml`.
+    pub workdir: Option<PathBuf>,
+    /// Where the search begins. Absent: the process's current folder.
+    pub current_dir: Option<PathBuf>,
+    /// The variables that exist before any file is read.
+    pub environment: Environment,
+    /// Name or project id of a `[remotes.<name>]` to lay over the configuration.
+    pub remote: Option<String>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { workdir: None, current_dir: None, environment: Environment::of_process(), remote: None }
+    }
+}
+
+/// A loaded project. It may be a folder without any file: then everything has its default.
+#[derive(Debug, Clone)]
+pub struct Project {
+    root: PathBuf,
+    config: Config,
+    environment: Environment,
+    warnings: Vec<Warning>,
+}
+
+impl Project {
+    /// Finds the project, reads its environment files and its configuration.
+    ///
+    /// # Errors
+    /// When a file can not be read or parsed, or the configuration has wrong values: then with
+    /// every problem, each with file, line and key.
+    pub fn load(options: LoadOptions) -> Result<Self, ProjectError> {
+        let root = find_root(&options)?;
+        let mut environment = options.environment;
+        environment.load_files(&root)?;
+
+        let path = root.join("supabase/config.toml");
+        let shown = Path::new("supabase/config.toml");
+        let mut tree = match read_text(&path, MAX_CONFIG)? {
+            Some(text) => Node::parse(&text, shown)?,
+            None => Node::empty(),
+        };
+        let folders = Folders { root: &root, supabase: root.join("supabase") };
+        let (mut remote_problems, mut remote_warnings) = (Vec::new(), Vec::new());
+        check_remotes(&tree, &environment, &folders, &mut remote_problems, &mut remote_warnings);
+        let override_name = options.remote.as_deref().and_then(|remote| apply_remote(&mut tree, remote));
+
+        let reading = Reading::new(&environment, "SUPABASE", UnknownKeys::Warn);
+        if let Some(name) = override_name {
+            let message = format!("Loading config override: [remotes.{name}]");
+            reading.warn(WarningKind::Information, None, format!("remotes.{name}"), message);
+        }
+        let config = Config::read(reading.root(&tree), &folders);
+        let (mut problems, mut warnings) = reading.into_findings();
+        problems.extend(remote_problems);
+        warnings.extend(remote_warnings);
+        if !problems.is_empty() {
+            problems.sort_by_key(|problem| problem.place.as_ref().and_then(|place| place.line));
+            return Err(ProjectError::Invalid(problems));
+        }
+        warnings.sort_by_key(|warning| warning.place.as_ref().and_then(|place| place.line));
+        Ok(Self { root, config, environment, warnings })
+    }
+
+    /// The project's root folder, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// `<root>/supabase`; it need not exist.
+    pub fn supabase_dir(&self) -> PathBuf {
+        self.root.join("supabase")
+    }
+
+    /// What `config.toml` says, defaults filled in.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The variables of the process and of the project's environment files.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// What a person should know about the configuration.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+}
+
+/// The root as "Finding the project" says.
+fn find_root(options: &LoadOptions) -> Result<PathBuf, ProjectError> {
+    let current = match &options.current_dir {
+        Some(folder) => folder.clone(),
+        None => std::env::current_dir().map_err(|source| ProjectError::Io {
+            action: "failed to find the current folder",
+            path: PathBuf::from("."),
+            source,
+        })?,
+    };
+    let named = options.workdir.clone().or_else(|| options.environment.get("SUPABASE_WORKDIR").map(PathBuf::from));
+    let root = match named {
+        Some(folder) => {
+            let folder = current.join(folder);
+            if !folder.is_dir() {
+                return Err(ProjectError::Io {
+                    action: "failed to open the project folder",
+                    path: folder,
+                    source: std::io::Error::from(std::io::ErrorKind::NotFound),
+                });
+            }
+            folder
+        }
+        None => current
+            .ancestors()
+            .find(|folder| folder.join("supabase/config.toml").is_file())
+            .unwrap_or(&current)
+            .to_owned(),
+    };
+    root.canonicalize().map_err(|source| ProjectError::Io {
+        action: "failed to open the project folder",
+        path: root.clone(),
+        source,
+    })
+}
