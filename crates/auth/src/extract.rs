@@ -1,0 +1,425 @@
+//! What handlers get: bodies, query parameters, facts about the request, and the person who is signed in.
+//!
+//! An extractor carries a precondition. A handler that takes [`SignedIn`] runs only for a person whose token, account and
+//! session were checked (auth-core 1.2); one that takes [`Json`] only for a body of the right shape (1.5).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::header::{AUTHORIZATION, REFERER, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use portico_tokens::{Caller, Claims, ClientAddress, TokenError};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+
+use crate::Auth;
+use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode};
+use crate::ids::{SessionId, UserId};
+use crate::model::User;
+use crate::sql::users::{self, SessionSummary};
+
+/// The most bytes of a body.
+pub const MAX_BODY_BYTES: usize = 1024 * 1024;
+/// The deepest nesting of a body.
+const MAX_JSON_DEPTH: usize = 100;
+/// Kept of a `User-Agent`.
+const MAX_USER_AGENT_BYTES: usize = 1024;
+
+/// A JSON body, whatever its `Content-Type` says. `null` means "not given", unknown fields are ignored, names are matched
+/// without regard to case, and the last of two equal names counts.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Auth> for Json<T> {
+    type Rejection = AuthError;
+
+    async fn from_request(request: Request, _auth: &Auth) -> Result<Self, AuthError> {
+        let bytes = read_body(request).await?;
+        parse_json(&bytes).map(Json)
+    }
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+/// 413 for more than [`MAX_BODY_BYTES`], 400 when the client went away.
+pub async fn read_body(request: Request) -> Result<bytes::Bytes, AuthError> {
+    match Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() || is_too_large(error.as_ref()) => {
+            Err(AuthError::refuse(ErrorCode::RequestEntityTooLarge, "Request body too large (max 1048576 bytes)"))
+        }
+        Err(_) => Err(bad_json("the body could not be read")),
+    }
+}
+
+/// The limit of an outer layer arrives wrapped.
+fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Reads a JSON object into a type, by the rules of [`Json`].
+///
+/// # Errors
+/// 400 `bad_json`.
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AuthError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| bad_json("the body is not UTF-8"))?;
+    check_shape(text).map_err(bad_json)?;
+    let value: Value = serde_json::from_str(text).map_err(|error| bad_json(error.to_string()))?;
+    let fields = match value {
+        Value::Object(fields) => fields,
+        // Go decodes null into an empty struct
+        Value::Null => Map::new(),
+        _ => return Err(bad_json("the body is not a JSON object")),
+    };
+    let given: Map<String, Value> = fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.to_lowercase(), value))
+        .collect();
+    serde_json::from_value(Value::Object(given)).map_err(|error| bad_json(error.to_string()))
+}
+
+fn bad_json(detail: impl std::fmt::Display) -> AuthError {
+    AuthError::refuse(ErrorCode::BadJson, format!("Could not parse request body as JSON: {detail}"))
+}
+
+/// What the parser accepts but we can not keep: deep nesting, and NUL characters, which PostgreSQL has no text for.
+fn check_shape(text: &str) -> Result<(), &'static str> {
+    let (mut depth, mut in_string) = (0usize, false);
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                if bytes[at + 1..].starts_with(b"u0000") {
+                    return Err("a text contains the character U+0000");
+                }
+                at += 1;
+            }
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > MAX_JSON_DEPTH {
+                    return Err("it is nested too deeply");
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The query parameters of a request, by name. Of several with one name, the first counts.
+#[derive(Debug, Clone, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads the part of a URL after the question mark, or a form body.
+    pub fn parse(text: &str) -> Self {
+        Self(
+            form_urlencoded::parse(text.as_bytes())
+                .map(|(name, value)| (name.into_owned(), value.into_owned()))
+                .take(256)
+                .collect(),
+        )
+    }
+
+    /// The value, if the parameter is there and not empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty() && !value.contains('\0'))
+    }
+
+    /// All parameters as they came.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+}
+
+impl FromRequestParts<Auth> for Query {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, _auth: &Auth) -> Result<Self, AuthError> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default()))
+    }
+}
+
+/// Facts about a request that concepts need.
+#[derive(Debug, Clone)]
+pub struct RequestInfo {
+    /// When the request came, in microseconds as PostgreSQL keeps them.
+    pub now: OffsetDateTime,
+    /// Where it came from.
+    pub ip: Option<IpAddr>,
+    /// `User-Agent`, bounded; empty without one.
+    pub user_agent: String,
+    /// The audience that users are looked up in.
+    pub aud: String,
+    /// Which shape errors have.
+    pub api_version: ApiVersion,
+    /// Base URL of this service, as the request may name it, without a slash at the end.
+    pub external_url: String,
+    /// Where the person is sent in the end: what was asked for if allowed, else the page they came from, else the site.
+    pub redirect_to: String,
+    /// Key of the limits by client address; `None`: there are none.
+    pub limit_key: Option<String>,
+}
+
+impl FromRequestParts<Auth> for RequestInfo {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
+        let settings = auth.settings();
+        let headers = &parts.headers;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let requested = header(headers, "redirect_to").or(query.get("redirect_to"));
+        let ip = client_ip(parts);
+        let limits = &settings.rate_limits;
+        let limit_key = match &limits.header {
+            Some(name) => header(headers, name)
+                .and_then(|value| value.split(',').next())
+                .map(|key| key.trim().chars().take(128).collect::<String>())
+                .filter(|key| !key.is_empty()),
+            None if limits.per_address => ip.map(|ip| limit_address(ip).to_string()),
+            None => None,
+        };
+        Ok(Self {
+            now: auth.now(),
+            ip,
+            user_agent: headers
+                .get(USER_AGENT)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).chars().take(MAX_USER_AGENT_BYTES).collect())
+                .unwrap_or_default(),
+            aud: header(headers, "x-jwt-aud").map_or_else(|| settings.jwt.audience.clone(), str::to_owned),
+            api_version: ApiVersion::parse(header(headers, API_VERSION_HEADER.as_str())),
+            external_url: external_url(headers, auth),
+            redirect_to: auth
+                .allow_list()
+                .resolve(requested, headers.get(REFERER).and_then(|value| value.to_str().ok())),
+            limit_key,
+        })
+    }
+}
+
+/// A header's text, if it is there and not empty.
+pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|value| !value.is_empty())
+}
+
+/// One household has one address: of IPv6, the network counts.
+fn limit_address(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let network = u128::from(ip) & !((1u128 << 64) - 1);
+            IpAddr::V6(network.into())
+        }
+        v4 => v4,
+    }
+}
+
+/// The front door knows which proxies to trust; without it, the first address of `X-Forwarded-For`.
+fn client_ip(parts: &Parts) -> Option<IpAddr> {
+    if let Some(ClientAddress(ip)) = parts.extensions.get::<ClientAddress>() {
+        return Some(ip.to_canonical());
+    }
+    header(&parts.headers, "x-forwarded-for")?.split(',').find_map(|part| part.trim().parse().ok())
+}
+
+fn external_url(headers: &HeaderMap, auth: &Auth) -> String {
+    let settings = auth.settings();
+    let configured = settings.external_url.trim_end_matches('/');
+    let Some(host) = header(headers, "x-forwarded-host") else {
+        return configured.to_owned();
+    };
+    if !settings.email.external_hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+        return configured.to_owned();
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    let scheme = if name == "localhost" || name == "127.0.0.1" { "http" } else { "https" };
+    let path = url::Url::parse(configured).map(|url| url.path().trim_end_matches('/').to_owned()).unwrap_or_default();
+    format!("{scheme}://{}{path}", host.to_ascii_lowercase())
+}
+
+/// The claims of a verified bearer token, whoever it stands for.
+#[derive(Debug, Clone)]
+pub struct Bearer(pub Arc<Claims>);
+
+impl FromRequestParts<Auth> for Bearer {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
+        if let Some(caller) = parts.extensions.get::<Caller>() {
+            if let Some(refused) = &caller.refused {
+                return Err(bad_token(refused));
+            }
+            if let Some(claims) = &caller.token {
+                return Ok(Self(claims.clone()));
+            }
+        }
+        let token = bearer_token(&parts.headers).ok_or_else(|| {
+            AuthError::refuse(ErrorCode::NoAuthorization, "This endpoint requires a valid Bearer token")
+        })?;
+        auth.keys().verify(token, auth.now()).map(Self).map_err(|error| bad_token(&error))
+    }
+}
+
+/// The token of an `Authorization: Bearer` header.
+pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(char::is_whitespace);
+    is_bearer.then_some(token)
+}
+
+fn bad_token(error: &TokenError) -> AuthError {
+    AuthError::refuse(ErrorCode::BadJwt, format!("invalid JWT: unable to parse or verify signature, {error}"))
+}
+
+/// The person who is signed in: token, account and session were checked.
+#[derive(Debug, Clone)]
+pub struct SignedIn {
+    /// With identities and factors.
+    pub user: User,
+    /// `None` for a token that belongs to no session.
+    pub session: Option<SessionSummary>,
+    /// What the token says.
+    pub claims: Arc<Claims>,
+}
+
+impl SignedIn {
+    /// Checks a verified token against the database, in one round trip.
+    ///
+    /// # Errors
+    /// As auth-core 1.2 lists them, in that order.
+    pub async fn check(auth: &Auth, claims: Arc<Claims>) -> Result<Self, AuthError> {
+        let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadJwt, text);
+        let subject =
+            claims.subject().filter(|sub| !sub.is_empty()).ok_or_else(|| bad("invalid claim: missing sub claim"))?;
+        let user_id = UserId::parse(subject).ok_or_else(|| {
+            AuthError::refuse_with(
+                StatusCode::BAD_REQUEST,
+                ErrorCode::BadJwt,
+                "invalid claim: sub claim must be a UUID",
+            )
+        })?;
+        let session_claim = claims.session_id().filter(|id| !id.is_empty());
+        let session_id = session_claim.map(SessionId::parse);
+        let client = auth.database().auth().await?;
+        let lookup = session_id.flatten().filter(|id| !id.0.is_nil());
+        let found = users::signed_in(&client, user_id, lookup).await?;
+        drop(client);
+        let Some((user, session)) = found else {
+            return Err(AuthError::refuse_with(
+                StatusCode::FORBIDDEN,
+                ErrorCode::UserNotFound,
+                "User from sub claim in JWT does not exist",
+            ));
+        };
+        if session_id == Some(None) {
+            return Err(bad("invalid claim: session_id claim must be a UUID"));
+        }
+        if lookup.is_some() && session.is_none() {
+            return Err(AuthError::refuse(
+                ErrorCode::SessionNotFound,
+                "Session from session_id claim in JWT does not exist",
+            ));
+        }
+        if user.is_banned(auth.now()) {
+            return Err(AuthError::user_banned());
+        }
+        Ok(Self { user, session, claims })
+    }
+}
+
+impl FromRequestParts<Auth> for SignedIn {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
+        let Bearer(claims) = Bearer::from_request_parts(parts, auth).await?;
+        Self::check(auth, claims).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq, Default)]
+    #[serde(default)]
+    struct Body {
+        email: String,
+        code_challenge: Option<String>,
+        data: Option<Map<String, Value>>,
+    }
+
+    #[test]
+    fn null_is_absent_and_names_ignore_case() {
+        let body: Body = parse_json(br#"{"EMAIL":"a","code_challenge":null,"email":"b","other":[1]}"#).unwrap();
+        assert_eq!(body, Body { email: "b".into(), code_challenge: None, data: None });
+        assert_eq!(parse_json::<Body>(b"null").unwrap(), Body::default());
+    }
+
+    #[test]
+    fn what_is_no_object_is_bad_json() {
+        let deep = format!(r#"{{"data":{}1{}}}"#, "[".repeat(100), "]".repeat(100));
+        for body in [
+            b"".as_slice(),
+            b"{",
+            b"[]",
+            b"\"text\"",
+            b"{\"email\":1}",
+            b"{\"email\":\"\xff\"}",
+            br#"{"email":"a\u0000b"}"#,
+            br#"{"data":{"a":["\u0000"]}}"#,
+            deep.as_bytes(),
+        ] {
+            let error = parse_json::<Body>(body).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadJson);
+            assert!(error.to_string().starts_with("Could not parse request body as JSON: "));
+        }
+        assert!(parse_json::<Body>(br#"{"email":"a\\u0000b"}"#).is_ok());
+    }
+
+    #[test]
+    fn bearer_tokens() {
+        let token = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, text.parse().unwrap());
+            bearer_token(&headers).map(str::to_owned)
+        };
+        assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(token("bEaReR abc").as_deref(), Some("abc"));
+        for text in ["Basic abc", "Bearer", "Bearer ", "Bearer a b", "Bearer  a"] {
+            assert_eq!(token(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "[\\[\\]{}\"\\\\u0a:, ]{0,80}") {
+            let _ = parse_json::<Body>(&bytes);
+            let _ = parse_json::<Body>(text.as_bytes());
+            Query::parse(&text);
+        }
+    }
+}

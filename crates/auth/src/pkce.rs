@@ -1,0 +1,165 @@
+//! The proof key of the code flow between an app and this server (auth-core 12, RFC 7636).
+//!
+//! The app sends a challenge when a flow starts and the matching verifier when it exchanges the code, so a code that
+//! somebody else read from a redirect is worth nothing.
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+
+/// Why the parameters of a request are not a challenge. The text is the contract's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChallengeError {
+    /// Only one of the two parameters was given.
+    #[error("PKCE flow requires code_challenge_method and code_challenge")]
+    Incomplete,
+    /// RFC 7636, 4.2.
+    #[error("code challenge has to be between 43 and 128 characters")]
+    Length,
+    /// RFC 7636, 4.2.
+    #[error("code challenge can only contain alphanumeric characters, hyphens, periods, underscores and tildes")]
+    Characters,
+    /// Neither `s256` nor `plain`.
+    #[error("Invalid code_challenge_method")]
+    Method,
+}
+
+/// How the challenge was made from the verifier. The text is the label of `auth.code_challenge_method`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChallengeMethod {
+    /// `base64url(sha256(verifier))`.
+    S256,
+    /// The verifier itself.
+    Plain,
+}
+
+impl ChallengeMethod {
+    /// Reads the parameter or the column, in any case of letters.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.eq_ignore_ascii_case("s256") {
+            Some(Self::S256)
+        } else if text.eq_ignore_ascii_case("plain") {
+            Some(Self::Plain)
+        } else {
+            None
+        }
+    }
+
+    /// The label of the database type.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::S256 => "s256",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// A challenge that an app gave at the start of a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Challenge {
+    method: ChallengeMethod,
+    value: String,
+}
+
+impl Challenge {
+    /// Reads the two request parameters. Empty and absent are the same; `Ok(None)` is an implicit flow.
+    ///
+    /// # Errors
+    /// [`ChallengeError`] as auth-core 12 lists them.
+    pub fn from_request(challenge: Option<&str>, method: Option<&str>) -> Result<Option<Self>, ChallengeError> {
+        let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        let (value, method) = match (given(challenge), given(method)) {
+            (None, None) => return Ok(None),
+            (Some(value), Some(method)) => (value, method),
+            _ => return Err(ChallengeError::Incomplete),
+        };
+        if !(43..=128).contains(&value.len()) {
+            return Err(ChallengeError::Length);
+        }
+        if !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
+            return Err(ChallengeError::Characters);
+        }
+        let method = ChallengeMethod::parse(&method).ok_or(ChallengeError::Method)?;
+        Ok(Some(Self { method, value }))
+    }
+
+    /// A challenge that was stored earlier.
+    #[must_use]
+    pub fn from_row(method: &str, value: String) -> Option<Self> {
+        ChallengeMethod::parse(method).map(|method| Self { method, value })
+    }
+
+    /// How it was made.
+    #[must_use]
+    pub fn method(&self) -> ChallengeMethod {
+        self.method
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// Whether `verifier` is what the challenge was made from. In constant time.
+    #[must_use]
+    pub fn is_met_by(&self, verifier: &str) -> bool {
+        match self.method {
+            ChallengeMethod::S256 => s256(verifier).as_bytes().ct_eq(self.value.as_bytes()).into(),
+            ChallengeMethod::Plain => verifier.as_bytes().ct_eq(self.value.as_bytes()).into(),
+        }
+    }
+}
+
+/// The `S256` challenge of a verifier.
+#[must_use]
+pub fn s256(verifier: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    // RFC 7636, appendix B
+    const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+    const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+    #[test]
+    fn the_example_of_the_standard_verifies() {
+        let challenge = Challenge::from_request(Some(CHALLENGE), Some("S256")).unwrap().unwrap();
+        assert!(challenge.is_met_by(VERIFIER));
+        assert!(!challenge.is_met_by(CHALLENGE));
+        assert!(!challenge.is_met_by(""));
+    }
+
+    #[test]
+    fn a_plain_challenge_is_the_verifier() {
+        let challenge = Challenge::from_request(Some(VERIFIER), Some("plain")).unwrap().unwrap();
+        assert!(challenge.is_met_by(VERIFIER));
+        assert!(!challenge.is_met_by(&VERIFIER[1..]));
+    }
+
+    #[test]
+    fn parameters_are_checked_in_the_order_of_the_contract() {
+        let long = "a".repeat(129);
+        let cases: [(Option<&str>, Option<&str>, Result<(), ChallengeError>); 9] = [
+            (None, None, Ok(())),
+            (Some(""), Some(""), Ok(())),
+            (Some(CHALLENGE), None, Err(ChallengeError::Incomplete)),
+            (None, Some("s256"), Err(ChallengeError::Incomplete)),
+            (Some("short"), Some("s256"), Err(ChallengeError::Length)),
+            (Some(&long), Some("nonsense"), Err(ChallengeError::Length)),
+            (Some("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw+cM"), Some("s256"), Err(ChallengeError::Characters)),
+            (Some(CHALLENGE), Some("s512"), Err(ChallengeError::Method)),
+            (Some(CHALLENGE), Some("S256"), Ok(())),
+        ];
+        for (challenge, method, expected) in cases {
+            assert_eq!(Challenge::from_request(challenge, method).map(|_| ()), expected, "{challenge:?} {method:?}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! `auth.flow_state` and `auth.oauth_client_states`: what has to be remembered between two steps of a sign-in.
+
+use time::OffsetDateTime;
+use tokio_postgres::{Error, Row};
+use uuid::Uuid;
+
+use super::{Run, Tx};
+use crate::ids::{FlowStateId, UserId};
+use crate::pkce::Challenge;
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("flow_state::INSERT", INSERT),
+    ("flow_state::BY_ID", BY_ID),
+    ("flow_state::LOCK_BY_ID", LOCK_BY_ID),
+    ("flow_state::LOCK_BY_CODE", LOCK_BY_CODE),
+    ("flow_state::LOCK_NEWEST", LOCK_NEWEST),
+    ("flow_state::ISSUE_CODE", ISSUE_CODE),
+    ("flow_state::SIGNED_IN", SIGNED_IN),
+    ("flow_state::DELETE", DELETE),
+    ("flow_state::DELETE_OLD", DELETE_OLD),
+    ("flow_state::INSERT_CLIENT_STATE", INSERT_CLIENT_STATE),
+    ("flow_state::TAKE_CLIENT_STATE", TAKE_CLIENT_STATE),
+    ("flow_state::DELETE_OLD_CLIENT_STATES", DELETE_OLD_CLIENT_STATES),
+];
+
+macro_rules! flow_columns {
+    () => {
+        "flow_state.id, flow_state.user_id, flow_state.auth_code, flow_state.code_challenge_method::text, \
+         flow_state.code_challenge, flow_state.provider_type, flow_state.provider_access_token, \
+         flow_state.provider_refresh_token, flow_state.created_at, flow_state.authentication_method, \
+         flow_state.auth_code_issued_at, flow_state.invite_token, flow_state.referrer, \
+         flow_state.oauth_client_state_id, flow_state.linking_target_id, flow_state.email_optional"
+    };
+}
+
+const INSERT: &str = "
+    insert into auth.flow_state
+        (id, user_id, auth_code, code_challenge_method, code_challenge, provider_type, created_at, updated_at,
+         authentication_method, invite_token, referrer, oauth_client_state_id, linking_target_id, email_optional)
+    values ($1, $2, $3, $4::text::auth.code_challenge_method, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)";
+const BY_ID: &str = concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.id = $1");
+const LOCK_BY_ID: &str =
+    concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.id = $1 for update");
+const LOCK_BY_CODE: &str =
+    concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.auth_code = $1 for update");
+const LOCK_NEWEST: &str = concat!(
+    "select ",
+    flow_columns!(),
+    " from auth.flow_state
+     where flow_state.user_id = $1
+       and flow_state.authentication_method = $2
+     order by flow_state.created_at desc
+     limit 1
+       for update"
+);
+const ISSUE_CODE: &str = "update auth.flow_state set auth_code_issued_at = $2, updated_at = $2 where id = $1";
+const SIGNED_IN: &str = "
+    update auth.flow_state
+       set user_id = $2,
+           provider_access_token = $3,
+           provider_refresh_token = $4,
+           auth_code_issued_at = $5,
+           updated_at = $5
+     where id = $1";
+const DELETE: &str = "delete from auth.flow_state where id = $1";
+const DELETE_OLD: &str = "
+    delete from auth.flow_state
+     where id in (select old.id
+                    from auth.flow_state as old
+                   where old.created_at < $1
+                   limit 500
+                     for update skip locked)";
+const INSERT_CLIENT_STATE: &str =
+    "insert into auth.oauth_client_states (id, provider_type, code_verifier, created_at) values ($1, $2, $3, $4)";
+const TAKE_CLIENT_STATE: &str =
+    "delete from auth.oauth_client_states where id = $1 returning provider_type, code_verifier, created_at";
+const DELETE_OLD_CLIENT_STATES: &str = "
+    delete from auth.oauth_client_states
+     where id in (select old.id
+                    from auth.oauth_client_states as old
+                   where old.created_at < $1
+                   limit 500
+                     for update skip locked)";
+
+/// How the person proves who they are in this flow: the text of `authentication_method`, later a method of the session.
+pub mod method {
+    /// Sign-in at a provider.
+    pub const OAUTH: &str = "oauth";
+    /// Confirmation of a new account.
+    pub const EMAIL_SIGNUP: &str = "email/signup";
+    /// A link to sign in.
+    pub const MAGIC_LINK: &str = "magiclink";
+    /// A link to set a new password.
+    pub const RECOVERY: &str = "recovery";
+    /// Confirmation of another address.
+    pub const EMAIL_CHANGE: &str = "email_change";
+    /// Acceptance of an invitation.
+    pub const INVITE: &str = "invite";
+}
+
+/// A row of `auth.flow_state`.
+#[derive(Clone)]
+pub struct FlowState {
+    /// Primary key; the OAuth `state`.
+    pub id: FlowStateId,
+    /// Who signed in. Email flows know it from the beginning.
+    pub user_id: Option<UserId>,
+    /// The code that the app gets. Only with a challenge.
+    pub auth_code: Option<String>,
+    /// The app's proof key; `None`: implicit flow.
+    pub challenge: Option<Challenge>,
+    /// `google`, `email`, ...
+    pub provider_type: String,
+    /// What the provider gave, for the app.
+    pub provider_access_token: Option<String>,
+    /// What the provider gave, for the app.
+    pub provider_refresh_token: Option<String>,
+    /// When the flow began.
+    pub created_at: OffsetDateTime,
+    /// One of [`method`].
+    pub authentication_method: String,
+    /// When the code was given out.
+    pub auth_code_issued_at: Option<OffsetDateTime>,
+    /// Hash of the invitation that the sign-in accepts.
+    pub invite_token: Option<String>,
+    /// Where the person goes afterwards.
+    pub referrer: Option<String>,
+    /// Our own proof key towards the provider.
+    pub oauth_client_state_id: Option<Uuid>,
+    /// The signed-in user who wants to link.
+    pub linking_target_id: Option<UserId>,
+    /// A person without e-mail address may sign in.
+    pub email_optional: bool,
+}
+
+impl std::fmt::Debug for FlowState {
+    // The code and the provider's tokens are secrets
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlowState")
+            .field("id", &self.id)
+            .field("provider_type", &self.provider_type)
+            .field("authentication_method", &self.authentication_method)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FlowState {
+    fn from_row(row: &Row) -> Self {
+        let text = |at: usize| row.get::<_, Option<String>>(at).filter(|text| !text.is_empty());
+        let challenge = match (text(3), text(4)) {
+            (Some(method), Some(value)) => Challenge::from_row(&method, value),
+            _ => None,
+        };
+        Self {
+            id: row.get(0),
+            user_id: row.get(1),
+            auth_code: text(2),
+            challenge,
+            provider_type: row.get(5),
+            provider_access_token: text(6),
+            provider_refresh_token: text(7),
+            created_at: row.get::<_, Option<OffsetDateTime>>(8).unwrap_or(OffsetDateTime::UNIX_EPOCH),
+            authentication_method: row.get(9),
+            auth_code_issued_at: row.get(10),
+            invite_token: text(11),
+            referrer: text(12),
+            oauth_client_state_id: row.get(13),
+            linking_target_id: row.get(14),
+            email_optional: row.get(15),
+        }
+    }
+
+    /// Whether the flow took longer than `expiry`. A sign-in link counts from when it was clicked (auth-core 12).
+    #[must_use]
+    pub fn is_expired(&self, now: OffsetDateTime, expiry: std::time::Duration) -> bool {
+        let from = match self.auth_code_issued_at {
+            Some(issued) if self.authentication_method == method::MAGIC_LINK => issued,
+            _ => self.created_at,
+        };
+        now > from + expiry
+    }
+}
+
+/// A flow that begins.
+#[derive(Debug, Default)]
+pub struct NewFlow<'a> {
+    /// The app's proof key; `None`: implicit flow.
+    pub challenge: Option<&'a Challenge>,
+    /// `google`, `email`, ...
+    pub provider_type: &'a str,
+    /// One of [`method`].
+    pub authentication_method: &'a str,
+    /// Who it is about, where that is known.
+    pub user_id: Option<UserId>,
+    /// Where the person goes afterwards.
+    pub referrer: Option<&'a str>,
+    /// Hash of the invitation that the sign-in accepts.
+    pub invite_token: Option<&'a str>,
+    /// Our own proof key towards the provider.
+    pub oauth_client_state_id: Option<Uuid>,
+    /// The signed-in user who wants to link.
+    pub linking_target_id: Option<UserId>,
+    /// A person without e-mail address may sign in.
+    pub email_optional: bool,
+}
+
+/// Begins a flow. With a challenge it gets the code that the app will exchange.
+pub async fn insert(tx: &Tx, flow: &NewFlow<'_>, now: OffsetDateTime) -> Result<FlowStateId, Error> {
+    let id = FlowStateId::random();
+    let code = flow.challenge.map(|_| portico_tokens::random::uuid().to_string());
+    let method = flow.challenge.map(|challenge| challenge.method().as_str());
+    let value = flow.challenge.map(Challenge::value);
+    tx.execute(
+        INSERT,
+        &[
+            &id,
+            &flow.user_id,
+            &code,
+            &method,
+            &value,
+            &flow.provider_type,
+            &now,
+            &flow.authentication_method,
+            &flow.invite_token,
+            &flow.referrer,
+            &flow.oauth_client_state_id,
+            &flow.linking_target_id,
+            &flow.email_optional,
+        ],
+    )
+    .await?;
+    Ok(id)
+}
+
+/// The flow of a `state`.
+pub async fn by_id(run: &impl Run, id: FlowStateId) -> Result<Option<FlowState>, Error> {
+    Ok(run.rows(BY_ID, &[&id]).await?.first().map(FlowState::from_row))
+}
+
+/// As [`by_id`], and nobody else finishes the flow meanwhile.
+pub async fn lock_by_id(tx: &Tx, id: FlowStateId) -> Result<Option<FlowState>, Error> {
+    Ok(tx.query_opt(LOCK_BY_ID, &[&id]).await?.as_ref().map(FlowState::from_row))
+}
+
+/// The flow of a code, which nobody else exchanges meanwhile.
+pub async fn lock_by_code(tx: &Tx, code: &str) -> Result<Option<FlowState>, Error> {
+    Ok(tx.query_opt(LOCK_BY_CODE, &[&code]).await?.as_ref().map(FlowState::from_row))
+}
+
+/// The newest flow of a user with this method: what a link in a mail continues.
+pub async fn lock_newest(tx: &Tx, user: UserId, method: &str) -> Result<Option<FlowState>, Error> {
+    Ok(tx.query_opt(LOCK_NEWEST, &[&user, &method]).await?.as_ref().map(FlowState::from_row))
+}
+
+/// The app gets the code now.
+pub async fn issue_code(tx: &Tx, id: FlowStateId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(ISSUE_CODE, &[&id, &now]).await.map(drop)
+}
+
+/// The person signed in at the provider, and the app gets the code now.
+pub async fn signed_in(
+    tx: &Tx,
+    id: FlowStateId,
+    user: UserId,
+    access_token: Option<&str>,
+    refresh_token: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(SIGNED_IN, &[&id, &user, &access_token, &refresh_token, &now]).await.map(drop)
+}
+
+/// The flow is over.
+pub async fn delete(tx: &Tx, id: FlowStateId) -> Result<(), Error> {
+    tx.execute(DELETE, &[&id]).await.map(drop)
+}
+
+/// Removes flows that began before `before`. Returns how many.
+pub async fn delete_old(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
+    tx.execute(DELETE_OLD, &[&before]).await
+}
+
+/// Our own secrets of one sign-in at a provider.
+pub struct ClientState {
+    /// Which provider.
+    pub provider_type: String,
+    /// See [`crate::oauth`].
+    pub code_verifier: Option<String>,
+    /// When the flow began.
+    pub created_at: OffsetDateTime,
+}
+
+/// Remembers our secrets of a sign-in at a provider.
+pub async fn insert_client_state(
+    tx: &Tx,
+    provider_type: &str,
+    code_verifier: &str,
+    now: OffsetDateTime,
+) -> Result<Uuid, Error> {
+    let id = portico_tokens::random::uuid();
+    tx.execute(INSERT_CLIENT_STATE, &[&id, &provider_type, &code_verifier, &now]).await?;
+    Ok(id)
+}
+
+/// Reads and removes them: they serve once.
+pub async fn take_client_state(run: &impl Run, id: Uuid) -> Result<Option<ClientState>, Error> {
+    Ok(run.rows(TAKE_CLIENT_STATE, &[&id]).await?.first().map(|row| ClientState {
+        provider_type: row.get(0),
+        code_verifier: row.get(1),
+        created_at: row.get(2),
+    }))
+}
+
+/// Removes what nobody came back for. Returns how many.
+pub async fn delete_old_client_states(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
+    tx.execute(DELETE_OLD_CLIENT_STATES, &[&before]).await
+}

@@ -1,0 +1,109 @@
+//! `auth.identities`.
+
+use serde_json::Value;
+use time::OffsetDateTime;
+use tokio_postgres::Error;
+
+use super::{Run, Tx};
+use crate::ids::{IdentityId, UserId};
+use crate::model::{Identity, JsonObject, identity_columns};
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("identities::OF_USER", OF_USER),
+    ("identities::INSERT", INSERT),
+    ("identities::SET_DATA", SET_DATA),
+    ("identities::VERIFY_EMAIL", VERIFY_EMAIL),
+    ("identities::DELETE_UNVERIFIED", DELETE_UNVERIFIED),
+    ("identities::UPSERT_CONTACT", UPSERT_CONTACT),
+];
+
+const OF_USER: &str = concat!(
+    "select ",
+    identity_columns!(),
+    " from auth.identities where identities.user_id = $1 order by identities.created_at, identities.id"
+);
+const INSERT: &str = concat!(
+    "insert into auth.identities
+        (id, provider_id, user_id, identity_data, provider, last_sign_in_at, created_at, updated_at)
+     values ($1, $2, $3, $4, $5, $6, $6, $6)
+     returning ",
+    identity_columns!()
+);
+const SET_DATA: &str =
+    "update auth.identities set identity_data = $2, last_sign_in_at = $3, updated_at = $3 where id = $1";
+const VERIFY_EMAIL: &str = "
+    update auth.identities
+       set identity_data = identity_data || '{\"email_verified\": true}', updated_at = $3
+     where user_id = $1
+       and email = $2
+       and (identity_data -> 'email_verified') is distinct from 'true'";
+/// Identities of other providers that only claim the address.
+const DELETE_UNVERIFIED: &str = "
+    delete from auth.identities
+     where user_id = $1
+       and provider not in ('email', 'phone')
+       and (identity_data ->> 'email_verified') is distinct from 'true'
+       and email = $2";
+/// The identity that stands for the account's own address or number: made if missing.
+const UPSERT_CONTACT: &str = "
+    insert into auth.identities
+        (id, provider_id, user_id, identity_data, provider, last_sign_in_at, created_at, updated_at)
+    values ($1, $2, $3, $4, $5, $6, $6, $6)
+    on conflict (provider_id, provider) do update
+       set identity_data = identities.identity_data || excluded.identity_data, updated_at = excluded.updated_at";
+
+/// All identities of a user, oldest first.
+pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Identity>, Error> {
+    Ok(run.rows(OF_USER, &[&user]).await?.iter().map(Identity::from_row).collect())
+}
+
+/// Adds an identity. `identity_data.email` is stored in lower case.
+pub async fn insert(
+    tx: &Tx,
+    user: UserId,
+    provider: &str,
+    provider_id: &str,
+    data: &JsonObject,
+    now: OffsetDateTime,
+) -> Result<Identity, Error> {
+    let data = Value::Object(with_lower_email(data));
+    let rows = tx.query(INSERT, &[&IdentityId::random(), &provider_id, &user, &data, &provider, &now]).await?;
+    Ok(Identity::from_row(&rows[0]))
+}
+
+/// Replaces the claims.
+pub async fn set_data(tx: &Tx, id: IdentityId, data: &JsonObject, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(SET_DATA, &[&id, &Value::Object(with_lower_email(data)), &now]).await.map(drop)
+}
+
+/// The person proved that the address is theirs.
+pub async fn verify_email(tx: &Tx, user: UserId, email: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(VERIFY_EMAIL, &[&user, &email, &now]).await.map(drop)
+}
+
+/// Removes identities of providers that only claim the address.
+pub async fn delete_unverified(tx: &Tx, user: UserId, email: &str) -> Result<(), Error> {
+    tx.execute(DELETE_UNVERIFIED, &[&user, &email]).await.map(drop)
+}
+
+/// Makes or updates the `email` or `phone` identity of a user.
+pub async fn upsert_contact(
+    tx: &Tx,
+    user: UserId,
+    provider: &str,
+    data: &JsonObject,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let data = Value::Object(with_lower_email(data));
+    let provider_id = user.to_string();
+    tx.execute(UPSERT_CONTACT, &[&IdentityId::random(), &provider_id, &user, &data, &provider, &now]).await.map(drop)
+}
+
+fn with_lower_email(data: &JsonObject) -> JsonObject {
+    let mut data = data.clone();
+    if let Some(Value::String(email)) = data.get_mut("email") {
+        *email = email.to_lowercase();
+    }
+    data
+}

@@ -1,0 +1,152 @@
+//! The statements, one file per table, and the transaction they run in.
+//!
+//! Every statement is a constant. [`all`] lists them, so that a test can prepare each against the migrated schema.
+
+pub mod identities;
+pub mod one_time_tokens;
+pub mod outbox;
+pub mod users;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use portico_database::{Client, Database};
+use postgres_types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use crate::error::AuthError;
+
+/// Parameters of a statement.
+pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// A transaction that begins with its first statement.
+///
+/// `begin` is sent together with the first statement, so it costs no round trip. All methods take `&self`: futures of
+/// several statements that are polled together (`tokio::join!`, in this order) travel in one round trip, and run in the
+/// order in which they were written. A transaction that is dropped without [`Tx::commit`] is rolled back, also when the
+/// request is cancelled.
+pub struct Tx {
+    client: Option<Client>,
+    begun: AtomicBool,
+}
+
+impl Tx {
+    /// Takes a connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`AuthError::Unavailable`] when the database is down or every connection stays busy.
+    pub async fn begin(database: &Database) -> Result<Self, AuthError> {
+        Ok(Self { client: Some(database.auth().await?), begun: AtomicBool::new(false) })
+    }
+
+    fn client(&self) -> &Client {
+        self.client.as_ref().expect("the connection is there until commit or drop")
+    }
+
+    /// Runs a statement and returns its rows.
+    ///
+    /// # Errors
+    /// What PostgreSQL said; the transaction is then only good for being dropped.
+    pub async fn query(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
+        let client = self.client();
+        let statement = client.prepare_cached(sql).await?;
+        if self.begun.swap(true, Ordering::Relaxed) {
+            return client.query(&statement, params).await;
+        }
+        // Polled in this order, so `begin` is on the wire first
+        let (begun, rows) = tokio::join!(biased; client.batch_execute("begin"), client.query(&statement, params));
+        begun?;
+        rows
+    }
+
+    /// Runs a statement that returns at most one row.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn query_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Error> {
+        Ok(self.query(sql, params).await?.into_iter().next())
+    }
+
+    /// Runs a statement and returns how many rows it changed.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn execute(&self, sql: &str, params: Params<'_>) -> Result<u64, Error> {
+        let client = self.client();
+        let statement = client.prepare_cached(sql).await?;
+        if self.begun.swap(true, Ordering::Relaxed) {
+            return client.execute(&statement, params).await;
+        }
+        let (begun, changed) = tokio::join!(biased; client.batch_execute("begin"), client.execute(&statement, params));
+        begun?;
+        changed
+    }
+
+    /// Makes everything permanent.
+    ///
+    /// # Errors
+    /// What PostgreSQL said; then nothing is permanent.
+    pub async fn commit(mut self) -> Result<(), AuthError> {
+        if !self.begun.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.client().batch_execute("commit").await?;
+        self.begun.store(false, Ordering::Relaxed);
+        self.client = None;
+        Ok(())
+    }
+
+    /// Gives everything up, and waits for it.
+    pub async fn rollback(mut self) {
+        if let Some(client) = self.client.take()
+            && self.begun.swap(false, Ordering::Relaxed)
+        {
+            roll_back(client).await;
+        }
+    }
+}
+
+/// What statements run on: a transaction, or a connection when one statement is enough.
+pub trait Run: Sync {
+    /// Runs a statement and returns its rows.
+    fn rows(&self, sql: &str, params: Params<'_>) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+}
+
+impl Run for Tx {
+    async fn rows(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
+        self.query(sql, params).await
+    }
+}
+
+impl Run for Client {
+    async fn rows(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
+        let statement = self.prepare_cached(sql).await?;
+        self.query(&statement, params).await
+    }
+}
+
+async fn roll_back(client: Client) {
+    if client.batch_execute("rollback").await.is_err() {
+        // Broken: it must not go back to the pool
+        drop(Client::take(client));
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        let Some(client) = self.client.take() else { return };
+        if !self.begun.load(Ordering::Relaxed) {
+            return;
+        }
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(roll_back(client));
+            }
+            Err(_) => drop(Client::take(client)),
+        }
+    }
+}
+
+/// Every statement of this crate, by name.
+pub fn all() -> Vec<(&'static str, &'static str)> {
+    [users::ALL, identities::ALL, one_time_tokens::ALL, outbox::ALL, crate::audit::ALL].concat()
+}

@@ -1,0 +1,58 @@
+//! `auth.one_time_tokens`: one row per user and kind, in step with the columns of `auth.users`.
+
+use time::OffsetDateTime;
+use tokio_postgres::Error;
+use uuid::Uuid;
+
+use super::Tx;
+use crate::ids::UserId;
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("one_time_tokens::PUT", PUT),
+    ("one_time_tokens::DELETE_KIND", DELETE_KIND),
+    ("one_time_tokens::DELETE_HASH", DELETE_HASH),
+    ("one_time_tokens::DELETE_ALL", DELETE_ALL),
+];
+
+const PUT: &str = "
+    insert into auth.one_time_tokens (id, user_id, token_type, token_hash, relates_to, created_at, updated_at)
+    values ($1, $2, $3::text::auth.one_time_token_type, $4, $5, $6::timestamptz at time zone 'utc',
+            $6::timestamptz at time zone 'utc')
+    on conflict (user_id, token_type) do update
+       set token_hash = excluded.token_hash,
+           relates_to = excluded.relates_to,
+           created_at = excluded.created_at,
+           updated_at = excluded.updated_at";
+const DELETE_KIND: &str =
+    "delete from auth.one_time_tokens where user_id = $1 and token_type = $2::text::auth.one_time_token_type";
+const DELETE_HASH: &str = "delete from auth.one_time_tokens where user_id = $1 and token_hash = $2";
+const DELETE_ALL: &str = "delete from auth.one_time_tokens where user_id = $1";
+
+/// Stores a token; an older one of the kind is dead from now on.
+pub async fn put(
+    tx: &Tx,
+    user: UserId,
+    kind: &str,
+    hash: &str,
+    relates_to: &str,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let id: Uuid = portico_tokens::random::uuid();
+    tx.execute(PUT, &[&id, &user, &kind, &hash, &relates_to, &now]).await.map(drop)
+}
+
+/// Forgets the token of a kind.
+pub async fn delete_kind(tx: &Tx, user: UserId, kind: &str) -> Result<(), Error> {
+    tx.execute(DELETE_KIND, &[&user, &kind]).await.map(drop)
+}
+
+/// Forgets one token.
+pub async fn delete_hash(tx: &Tx, user: UserId, hash: &str) -> Result<(), Error> {
+    tx.execute(DELETE_HASH, &[&user, &hash]).await.map(drop)
+}
+
+/// Forgets all tokens of a user.
+pub async fn delete_all(tx: &Tx, user: UserId) -> Result<(), Error> {
+    tx.execute(DELETE_ALL, &[&user]).await.map(drop)
+}

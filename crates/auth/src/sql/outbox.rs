@@ -1,0 +1,109 @@
+//! `portico.mail_outbox`: mails that were promised in a transaction and are not delivered yet.
+//!
+//! Uses PostgreSQL's clock: this is upkeep between servers, not something a request's time decides.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_postgres::Error;
+
+use super::{Run, Tx};
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("outbox::INSERT", INSERT),
+    ("outbox::CLAIM", CLAIM),
+    ("outbox::DELETE", DELETE),
+    ("outbox::POSTPONE", POSTPONE),
+    ("outbox::NEXT", NEXT),
+];
+
+const INSERT: &str = "
+    insert into portico.mail_outbox (kind, recipient, subject, html, headers) values ($1, $2, $3, $4, $5)";
+/// Takes due mails for a while; if this server dies meanwhile, another one takes them again afterwards.
+const CLAIM: &str = "
+    update portico.mail_outbox
+       set attempts = attempts + 1, next_attempt_at = now() + interval '2 minutes'
+     where id in (select due.id
+                    from portico.mail_outbox as due
+                   where due.next_attempt_at <= now()
+                   order by due.next_attempt_at
+                   limit 16
+                     for update skip locked)
+    returning id, kind, recipient, subject, html, headers, attempts, created_at < now() - interval '1 day'";
+const DELETE: &str = "delete from portico.mail_outbox where id = $1";
+const POSTPONE: &str = "
+    update portico.mail_outbox
+       set next_attempt_at = now() + make_interval(secs => $2), last_error = left($3, 500)
+     where id = $1";
+const NEXT: &str = "
+    select greatest(extract(epoch from min(next_attempt_at) - now()), 0)::double precision
+      from portico.mail_outbox";
+
+/// A mail as it waits.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// Primary key.
+    pub id: i64,
+    /// Key of the kind of mail.
+    pub kind: String,
+    /// Address.
+    pub recipient: String,
+    /// Subject line.
+    pub subject: String,
+    /// Body.
+    pub html: String,
+    /// `[[name, value], ...]`
+    pub headers: Value,
+    /// Including the one that begins now.
+    pub attempts: i32,
+    /// Whether it has waited so long that nobody needs it any more.
+    pub is_stale: bool,
+}
+
+/// Promises a mail, in the transaction that makes it necessary.
+pub async fn insert(
+    tx: &Tx,
+    kind: &str,
+    recipient: &str,
+    subject: &str,
+    html: &str,
+    headers: &Value,
+) -> Result<(), Error> {
+    tx.execute(INSERT, &[&kind, &recipient, &subject, &html, headers]).await.map(drop)
+}
+
+/// Takes some due mails.
+pub async fn claim(run: &impl Run) -> Result<Vec<Waiting>, Error> {
+    let rows = run.rows(CLAIM, &[]).await?;
+    Ok(rows
+        .iter()
+        .map(|row| Waiting {
+            id: row.get(0),
+            kind: row.get(1),
+            recipient: row.get(2),
+            subject: row.get(3),
+            html: row.get(4),
+            headers: row.get(5),
+            attempts: row.get(6),
+            is_stale: row.get(7),
+        })
+        .collect())
+}
+
+/// The mail was delivered, or never will be.
+pub async fn delete(run: &impl Run, id: i64) -> Result<(), Error> {
+    run.rows(DELETE, &[&id]).await.map(drop)
+}
+
+/// The mail could not be delivered now.
+pub async fn postpone(run: &impl Run, id: i64, wait: Duration, error: &str) -> Result<(), Error> {
+    run.rows(POSTPONE, &[&id, &wait.as_secs_f64(), &error]).await.map(drop)
+}
+
+/// When the next mail is due; `None` if there is none.
+pub async fn next(run: &impl Run) -> Result<Option<Duration>, Error> {
+    let rows = run.rows(NEXT, &[]).await?;
+    let seconds: Option<f64> = rows.first().and_then(|row| row.get(0));
+    Ok(seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()))
+}

@@ -1,0 +1,231 @@
+//! `auth.refresh_tokens`, and what a refresh reads.
+
+use time::OffsetDateTime;
+use tokio_postgres::{Error, Row};
+
+use super::sessions::{Session, session_columns};
+use super::{Params, Tx};
+use crate::ids::{SessionId, UserId};
+use crate::model::{Factor, Identity, User, factor_columns, identity_columns, user_columns};
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("refresh_tokens::INSERT", INSERT),
+    ("refresh_tokens::REVOKE", REVOKE),
+    ("refresh_tokens::REVOKE_FAMILY", REVOKE_FAMILY),
+    ("refresh_tokens::DELETE", DELETE),
+    ("refresh_tokens::DELETE_OLD", DELETE_OLD),
+    ("refresh_tokens::TOKEN", TOKEN),
+    ("refresh_tokens::BY_TOKEN.lock", BY_TOKEN.lock),
+    ("refresh_tokens::BY_TOKEN.session", BY_TOKEN.session),
+    ("refresh_tokens::BY_TOKEN.user", BY_TOKEN.user),
+    ("refresh_tokens::BY_TOKEN.identities", BY_TOKEN.identities),
+    ("refresh_tokens::BY_TOKEN.factors", BY_TOKEN.factors),
+    ("refresh_tokens::BY_SESSION.lock", BY_SESSION.lock),
+    ("refresh_tokens::BY_SESSION.session", BY_SESSION.session),
+    ("refresh_tokens::BY_SESSION.user", BY_SESSION.user),
+    ("refresh_tokens::BY_SESSION.identities", BY_SESSION.identities),
+    ("refresh_tokens::BY_SESSION.factors", BY_SESSION.factors),
+];
+
+const INSERT: &str = "
+    insert into auth.refresh_tokens
+        (instance_id, token, user_id, revoked, created_at, updated_at, parent, session_id)
+    values ('00000000-0000-0000-0000-000000000000', $1, $2, false, $3, $3, $4, $5)";
+const REVOKE: &str = "update auth.refresh_tokens set revoked = true, updated_at = $2 where id = $1";
+const REVOKE_FAMILY: &str = "
+    update auth.refresh_tokens set revoked = true, updated_at = $2 where session_id = $1 and not revoked";
+const DELETE: &str = "delete from auth.refresh_tokens where id = $1";
+const DELETE_OLD: &str = "
+    delete from auth.refresh_tokens
+     where id in (select old.id
+                    from auth.refresh_tokens as old
+                   where old.revoked
+                     and old.updated_at < $1
+                   order by old.updated_at
+                   limit 500
+                     for update skip locked)";
+
+/// A stored token, and the newest token of its session that is not revoked.
+const TOKEN: &str = "
+    select presented.id, presented.revoked, presented.updated_at, presented.session_id, active.token, active.parent
+      from auth.refresh_tokens as presented
+      left join lateral (select newest.token, newest.parent
+                           from auth.refresh_tokens as newest
+                          where newest.session_id = presented.session_id
+                            and not newest.revoked
+                          order by newest.id desc
+                          limit 1) as active on true
+     where presented.token = $1";
+
+/// The statements of a refresh. Each runs with its own snapshot, so what follows the lock sees what its last owner did.
+struct Statements {
+    lock: &'static str,
+    session: &'static str,
+    user: &'static str,
+    identities: &'static str,
+    factors: &'static str,
+}
+
+macro_rules! statements {
+    ($session:literal) => {
+        Statements {
+            lock: concat!("select sessions.id from auth.sessions where sessions.id = ", $session, " for update"),
+            session: concat!("select ", session_columns!(), " from auth.sessions where sessions.id = ", $session),
+            user: concat!(
+                "select ",
+                user_columns!(),
+                " from auth.users
+                 where users.id = (select sessions.user_id from auth.sessions where sessions.id = ",
+                $session,
+                ")"
+            ),
+            identities: concat!(
+                "select ",
+                identity_columns!(),
+                " from auth.identities
+                 where identities.user_id = (select sessions.user_id from auth.sessions where sessions.id = ",
+                $session,
+                ") order by identities.created_at, identities.id"
+            ),
+            factors: concat!(
+                "select ",
+                factor_columns!(),
+                " from auth.mfa_factors as factors
+                 where factors.user_id = (select sessions.user_id from auth.sessions where sessions.id = ",
+                $session,
+                ") order by factors.created_at, factors.id"
+            ),
+        }
+    };
+}
+
+const BY_TOKEN: Statements =
+    statements!("(select refresh_tokens.session_id from auth.refresh_tokens where refresh_tokens.token = $1)");
+const BY_SESSION: Statements = statements!("$1");
+
+/// A stored token as it was presented.
+#[derive(Debug)]
+pub struct StoredToken {
+    /// Primary key.
+    pub id: i64,
+    /// It was replaced or withdrawn.
+    pub revoked: bool,
+    /// When that happened.
+    pub updated_at: Option<OffsetDateTime>,
+    /// Whose; rows of very old versions have none.
+    pub session_id: Option<SessionId>,
+    /// The newest token of the session that is not revoked.
+    pub active: Option<ActiveToken>,
+}
+
+/// The token that a session would be refreshed with.
+#[derive(Clone)]
+pub struct ActiveToken {
+    /// Its text.
+    pub token: String,
+    /// The token that it replaced.
+    pub parent: Option<String>,
+}
+
+impl std::fmt::Debug for ActiveToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ActiveToken(***)")
+    }
+}
+
+impl StoredToken {
+    fn from_row(row: &Row) -> Self {
+        let active = row.get::<_, Option<String>>(4).map(|token| ActiveToken {
+            token,
+            parent: row.get::<_, Option<String>>(5).filter(|parent| !parent.is_empty()),
+        });
+        Self {
+            id: row.get(0),
+            revoked: row.get::<_, Option<bool>>(1).unwrap_or_default(),
+            updated_at: row.get(2),
+            session_id: row.get(3),
+            active,
+        }
+    }
+}
+
+/// A locked session and its user, with everything a token response needs.
+#[derive(Debug)]
+pub struct Family {
+    /// Locked.
+    pub session: Session,
+    /// With identities and factors.
+    pub user: User,
+}
+
+/// What belongs to a stored token, in one round trip. The session stays locked for this transaction.
+pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Option<(StoredToken, Option<Family>)>, Error> {
+    let params: Params<'_> = &[&token];
+    let all = BY_TOKEN;
+    tx.prepare(&[all.lock, TOKEN, all.session, all.user, all.identities, all.factors]).await?;
+    let (locked, stored, family) =
+        tokio::join!(biased; tx.query_opt(all.lock, params), tx.query_opt(TOKEN, params), read(tx, &all, params));
+    locked?;
+    let Some(stored) = stored? else { return Ok(None) };
+    Ok(Some((StoredToken::from_row(&stored), family?)))
+}
+
+/// A session with its user, in one round trip. The session stays locked for this transaction.
+pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<Option<Family>, Error> {
+    let params: Params<'_> = &[&session];
+    let all = BY_SESSION;
+    tx.prepare(&[all.lock, all.session, all.user, all.identities, all.factors]).await?;
+    let (locked, family) = tokio::join!(biased; tx.query_opt(all.lock, params), read(tx, &all, params));
+    locked?;
+    family
+}
+
+async fn read(tx: &Tx, all: &Statements, params: Params<'_>) -> Result<Option<Family>, Error> {
+    let (session, user, identities, factors) = tokio::join!(biased;
+        tx.query_opt(all.session, params),
+        tx.query_opt(all.user, params),
+        tx.query(all.identities, params),
+        tx.query(all.factors, params),
+    );
+    let (Some(session), Some(user)) = (session?, user?) else { return Ok(None) };
+    let mut user = User::from_row(&user);
+    user.identities = identities?.iter().map(Identity::from_row).collect();
+    user.factors = factors?.iter().map(Factor::from_row).collect();
+    Ok(Some(Family { session: Session::from_row(&session), user }))
+}
+
+/// Adds a token to a session.
+pub async fn insert(
+    tx: &Tx,
+    token: &str,
+    parent: Option<&str>,
+    session: SessionId,
+    user: UserId,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(INSERT, &[&token, &user.to_string(), &now, &parent, &session]).await.map(drop)
+}
+
+/// The statement of [`insert`].
+pub const INSERT_STATEMENT: &str = INSERT;
+
+/// Marks a token as replaced.
+pub async fn revoke(tx: &Tx, id: i64, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(REVOKE, &[&id, &now]).await.map(drop)
+}
+
+/// Withdraws every token of a session.
+pub async fn revoke_family(tx: &Tx, session: SessionId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(REVOKE_FAMILY, &[&session, &now]).await.map(drop)
+}
+
+/// Removes a token.
+pub async fn delete(tx: &Tx, id: i64) -> Result<(), Error> {
+    tx.execute(DELETE, &[&id]).await.map(drop)
+}
+
+/// Removes tokens that were revoked before `before`. Returns how many.
+pub async fn delete_old(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
+    tx.execute(DELETE_OLD, &[&before]).await
+}

@@ -1,0 +1,260 @@
+//! `auth.sessions` and `auth.mfa_amr_claims`.
+
+use std::net::IpAddr;
+
+use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
+use tokio_postgres::{Error, Row};
+use uuid::Uuid;
+
+use super::{Run, Tx};
+use crate::ids::{SessionId, UserId};
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("sessions::INSERT", INSERT),
+    ("sessions::INSERT_AMR", INSERT_AMR),
+    ("sessions::SIGNED_IN_NOW", SIGNED_IN_NOW),
+    ("sessions::OF_USER", OF_USER),
+    ("sessions::TOUCH", TOUCH),
+    ("sessions::SET_COUNTER", SET_COUNTER),
+    ("sessions::SET_KEY", SET_KEY),
+    ("sessions::DELETE", DELETE),
+    ("sessions::DELETE_OF_USER", DELETE_OF_USER),
+    ("sessions::DELETE_OTHERS", DELETE_OTHERS),
+    ("sessions::DELETE_ALL", DELETE_ALL),
+    ("sessions::DELETE_ENDED", DELETE_ENDED),
+];
+
+/// Columns of [`Session::from_row`], of a table or alias named `sessions`: the last two are its methods, newest first.
+macro_rules! session_columns {
+    () => {
+        "sessions.id, sessions.user_id, sessions.created_at, sessions.aal::text, sessions.not_after, \
+         sessions.refreshed_at, sessions.user_agent, sessions.ip, sessions.tag, sessions.oauth_client_id, \
+         sessions.refresh_token_hmac_key, sessions.refresh_token_counter, \
+         array(select amr.authentication_method from auth.mfa_amr_claims as amr \
+                where amr.session_id = sessions.id order by amr.updated_at desc, amr.id), \
+         array(select amr.updated_at from auth.mfa_amr_claims as amr \
+                where amr.session_id = sessions.id order by amr.updated_at desc, amr.id)"
+    };
+}
+pub(crate) use session_columns;
+
+const INSERT: &str = "
+    insert into auth.sessions
+        (id, user_id, created_at, updated_at, aal, user_agent, ip, tag, refresh_token_hmac_key, refresh_token_counter)
+    values ($1, $2, $3, $3, 'aal1', $4, $5, $6, $7, $8)";
+const INSERT_AMR: &str = "
+    insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
+    values ($1, $2, $3, $3, $4)";
+const SIGNED_IN_NOW: &str = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
+const OF_USER: &str = concat!(
+    "select ",
+    session_columns!(),
+    " from auth.sessions
+     where sessions.user_id = $1
+     order by coalesce(sessions.refreshed_at at time zone 'utc', sessions.created_at) desc nulls last, sessions.id"
+);
+const TOUCH: &str = "
+    update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
+const SET_COUNTER: &str = "update auth.sessions set refresh_token_counter = $2 where id = $1";
+const SET_KEY: &str = "update auth.sessions set refresh_token_hmac_key = $2, refresh_token_counter = 0 where id = $1";
+const DELETE: &str = "delete from auth.sessions where id = $1";
+const DELETE_OF_USER: &str = "delete from auth.sessions where id = $1 and user_id = $2";
+const DELETE_OTHERS: &str = "delete from auth.sessions where user_id = $1 and id <> $2";
+const DELETE_ALL: &str = "delete from auth.sessions where user_id = $1";
+/// Sessions that ended before `$1` by `not_after`, `$2` by their age, `$3` by inactivity; null: not a reason.
+const DELETE_ENDED: &str = "
+    delete from auth.sessions
+     where id in (select ended.id
+                    from auth.sessions as ended
+                   where ended.not_after < $1
+                      or ended.created_at < $2
+                      or coalesce(ended.refreshed_at at time zone 'utc', ended.created_at) < $3
+                   limit 500
+                     for update skip locked)";
+
+/// One way in which a person proved who they are, for the `amr` claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amr {
+    /// `password`, `otp`, ...
+    pub method: String,
+    /// When it was last used in this session.
+    pub at: OffsetDateTime,
+}
+
+/// A row of `auth.sessions` with its methods.
+#[derive(Clone)]
+pub struct Session {
+    /// Primary key.
+    pub id: SessionId,
+    /// Whose.
+    pub user_id: UserId,
+    /// When the person signed in.
+    pub created_at: OffsetDateTime,
+    /// `aal1`, `aal2`
+    pub aal: String,
+    /// Fixed end.
+    pub not_after: Option<OffsetDateTime>,
+    /// Last refresh.
+    pub refreshed_at: Option<OffsetDateTime>,
+    /// Of the last refresh, else of the sign-in.
+    pub user_agent: Option<String>,
+    /// Of the last refresh, else of the sign-in.
+    pub ip: Option<IpAddr>,
+    /// Class of sessions.
+    pub tag: Option<String>,
+    /// Issued to a third party's application.
+    pub oauth_client_id: Option<Uuid>,
+    /// Key of its counted refresh tokens.
+    pub hmac_key: Option<String>,
+    /// The newest counted refresh token.
+    pub counter: i64,
+    /// Newest first.
+    pub amr: Vec<Amr>,
+}
+
+impl std::fmt::Debug for Session {
+    // The key is a secret
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("user_id", &self.user_id).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// How many columns [`session_columns`] names.
+    pub const COLUMN_COUNT: usize = 14;
+
+    /// Reads a row that starts with [`session_columns`].
+    pub fn from_row(row: &Row) -> Self {
+        let methods: Vec<String> = row.get(12);
+        let times: Vec<OffsetDateTime> = row.get(13);
+        Self {
+            id: row.get(0),
+            user_id: row.get(1),
+            // Imported rows may lack it
+            created_at: row.get::<_, Option<OffsetDateTime>>(2).unwrap_or(OffsetDateTime::UNIX_EPOCH),
+            aal: row.get::<_, Option<String>>(3).unwrap_or_else(|| "aal1".to_owned()),
+            not_after: row.get(4),
+            refreshed_at: row.get::<_, Option<PrimitiveDateTime>>(5).map(PrimitiveDateTime::assume_utc),
+            user_agent: row.get(6),
+            ip: row.get(7),
+            tag: row.get(8),
+            oauth_client_id: row.get(9),
+            hmac_key: row.get(10),
+            counter: row.get::<_, Option<i64>>(11).unwrap_or_default(),
+            amr: methods.into_iter().zip(times).map(|(method, at)| Amr { method, at }).collect(),
+        }
+    }
+
+    /// The last time it was used, as far as the row knows.
+    #[must_use]
+    pub fn last_used(&self) -> OffsetDateTime {
+        self.refreshed_at.unwrap_or(self.created_at)
+    }
+}
+
+/// A session to insert.
+#[derive(Debug)]
+pub struct NewSession<'a> {
+    /// Primary key.
+    pub id: SessionId,
+    /// Whose.
+    pub user_id: UserId,
+    /// Of the sign-in.
+    pub user_agent: Option<&'a str>,
+    /// Of the sign-in.
+    pub ip: Option<IpAddr>,
+    /// Class of sessions.
+    pub tag: Option<&'a str>,
+    /// Key of counted refresh tokens; the counter starts at 0.
+    pub hmac_key: Option<&'a str>,
+    /// How the person proved who they are.
+    pub method: &'a str,
+}
+
+/// Inserts a session with its first method and notes the sign-in at the user, pipelined.
+pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> Result<(), Error> {
+    let counter = session.hmac_key.map(|_| 0_i64);
+    let amr_id = portico_tokens::random::uuid();
+    let (inserted, amr, user) = tokio::join!(biased;
+        tx.execute(
+            INSERT,
+            &[
+                &session.id,
+                &session.user_id,
+                &now,
+                &session.user_agent,
+                &session.ip,
+                &session.tag,
+                &session.hmac_key,
+                &counter,
+            ],
+        ),
+        tx.execute(INSERT_AMR, &[&amr_id, &session.id, &now, &session.method]),
+        tx.execute(SIGNED_IN_NOW, &[&session.user_id, &now]),
+    );
+    inserted?;
+    amr?;
+    user.map(drop)
+}
+
+/// Prepares what [`insert`] sends, so that the order of its statements is the order of this list.
+pub const INSERT_STATEMENTS: &[&str] = &[INSERT, INSERT_AMR, SIGNED_IN_NOW];
+
+/// All sessions of a user, last used first.
+pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Session>, Error> {
+    Ok(run.rows(OF_USER, &[&user]).await?.iter().map(Session::from_row).collect())
+}
+
+/// Notes a refresh.
+pub async fn touch(
+    tx: &Tx,
+    id: SessionId,
+    user_agent: Option<&str>,
+    ip: Option<IpAddr>,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let utc = now.to_offset(UtcOffset::UTC);
+    let refreshed_at = PrimitiveDateTime::new(utc.date(), utc.time());
+    tx.execute(TOUCH, &[&id, &refreshed_at, &user_agent, &ip, &now]).await.map(drop)
+}
+
+/// Moves the counter of counted refresh tokens.
+pub async fn set_counter(tx: &Tx, id: SessionId, counter: i64) -> Result<(), Error> {
+    tx.execute(SET_COUNTER, &[&id, &counter]).await.map(drop)
+}
+
+/// Gives a session of stored refresh tokens a key for counted ones.
+pub async fn set_key(tx: &Tx, id: SessionId, key: &str) -> Result<(), Error> {
+    tx.execute(SET_KEY, &[&id, &key]).await.map(drop)
+}
+
+/// Ends a session.
+pub async fn delete(tx: &Tx, id: SessionId) -> Result<(), Error> {
+    tx.execute(DELETE, &[&id]).await.map(drop)
+}
+
+/// Ends a session of this user. `false`: there is none.
+pub async fn delete_of_user(tx: &Tx, id: SessionId, user: UserId) -> Result<bool, Error> {
+    Ok(tx.execute(DELETE_OF_USER, &[&id, &user]).await? > 0)
+}
+
+/// Ends all sessions of a user but one.
+pub async fn delete_others(tx: &Tx, user: UserId, keep: SessionId) -> Result<(), Error> {
+    tx.execute(DELETE_OTHERS, &[&user, &keep]).await.map(drop)
+}
+
+/// Ends all sessions of a user.
+pub async fn delete_all(tx: &Tx, user: UserId) -> Result<(), Error> {
+    tx.execute(DELETE_ALL, &[&user]).await.map(drop)
+}
+
+/// Removes sessions that ended long ago. Returns how many.
+pub async fn delete_ended(
+    tx: &Tx,
+    not_after: OffsetDateTime,
+    created: Option<OffsetDateTime>,
+    used: Option<OffsetDateTime>,
+) -> Result<u64, Error> {
+    tx.execute(DELETE_ENDED, &[&not_after, &created, &used]).await
+}
