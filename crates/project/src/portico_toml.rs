@@ -28,8 +28,6 @@ pub struct Settings {
     pub web: WebSettings,
     /// `[emulators]`
     pub emulators: EmulatorSettings,
-    /// `[keys]`
-    pub keys: KeySettings,
     /// What a person should know about the file.
     pub warnings: Vec<Warning>,
 }
@@ -50,11 +48,12 @@ pub struct ServerSettings {
 /// `[database]`
 #[derive(Debug, Clone)]
 pub struct DatabaseSettings {
-    /// An external PostgreSQL; also `DATABASE_URL`. Absent: the embedded one.
+    /// An external PostgreSQL. Absent: the embedded one. (`DATABASE_URL` is read by `portico serve` alone: the environment files
+    /// of many applications set it to the development database itself.)
     pub url: Option<Secret>,
     /// Folder with the PostgreSQL programs.
     pub postgres_bin: Option<PathBuf>,
-    /// Data folder of the embedded PostgreSQL. Default: `.portico` in the project.
+    /// Data folder of `portico serve`: secrets and the embedded PostgreSQL. Default: `portico-data` in the project.
     pub data: PathBuf,
     /// Connections per pool.
     pub pool_size: u32,
@@ -108,19 +107,6 @@ pub struct EmulatorSettings {
     pub google: bool,
 }
 
-/// `[keys]`: keys of `portico serve`. Absent ones are generated and kept in the data folder.
-#[derive(Debug, Clone, Default)]
-pub struct KeySettings {
-    /// HS256 secret.
-    pub jwt_secret: Option<Secret>,
-    /// Key of anonymous callers.
-    pub publishable: Option<Secret>,
-    /// Key of the service.
-    pub secret: Option<Secret>,
-    /// File with an array of private JWKs.
-    pub signing_keys_path: Option<PathBuf>,
-}
-
 impl Settings {
     /// Reads the project's `supabase/portico.toml`; without one, everything has its default.
     ///
@@ -151,7 +137,6 @@ impl Settings {
             database: DatabaseSettings::read(root.section("database"), project, &folder),
             web: WebSettings::read(root.section("web"), &folder),
             emulators: EmulatorSettings { google: root.section("emulators").flag_or("google", true) },
-            keys: KeySettings::read(root.section("keys"), &folder),
             warnings: Vec::new(),
         }
     }
@@ -210,19 +195,16 @@ fn is_network(text: &str) -> bool {
 
 impl DatabaseSettings {
     fn read(mut database: Section<'_, '_, '_>, project: &Project, folder: &Path) -> Self {
-        let url = database.secret("url");
-        let plain = project.environment().get("DATABASE_URL").map(Secret::new);
         let pool_size = database.number_or("pool_size", 10);
         if pool_size == 0 {
             database.fail("pool_size", format!("{}: expected at least 1", database.key("pool_size")));
         }
         Self {
-            // The environment beats the file, also by its customary name.
-            url: plain.or(url),
+            url: database.secret("url"),
             postgres_bin: database.path("postgres_bin").map(|path| absolute(folder, path)),
             data: match database.path("data") {
                 Some(path) => absolute(folder, path),
-                None => project.root().join(".portico"),
+                None => project.root().join("portico-data"),
             },
             pool_size,
         }
@@ -295,13 +277,3 @@ impl AnalyticsAdapter {
     }
 }
 
-impl KeySettings {
-    fn read(mut keys: Section<'_, '_, '_>, folder: &Path) -> Self {
-        Self {
-            jwt_secret: keys.secret("jwt_secret"),
-            publishable: keys.secret("publishable"),
-            secret: keys.secret("secret"),
-            signing_keys_path: keys.path("signing_keys_path").map(|path| absolute(folder, path)),
-        }
-    }
-}
