@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::SystemTime,
 };
 
@@ -24,6 +24,18 @@ pub struct Templates {
     subjects: BTreeMap<MailKind, Arc<Template>>,
     bodies: BTreeMap<MailKind, Arc<Body>>,
 }
+
+/// The built-in subjects and bodies.
+static BUILT_IN: LazyLock<BTreeMap<MailKind, (Template, Template)>> = LazyLock::new(|| {
+    MailKind::ALL
+        .into_iter()
+        .map(|kind| {
+            let subject = Template::parse_text(kind.default_subject()).expect("built-in subjects are templates");
+            let body = Template::parse(&kind.default_body()).expect("built-in bodies are templates");
+            (kind, (subject, body))
+        })
+        .collect()
+});
 
 /// A mail's two texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +104,7 @@ impl Templates {
                 if let Some(Err(error)) = other {
                     warn!(mail.kind = kind.key(), %error, "The subject of {} mails failed; the built-in one is used", kind.key());
                 }
-                Template::parse_text(kind.default_subject())?.render(variables)?
+                BUILT_IN[&kind].0.render(variables)?
             }
         };
         let html = match self.bodies.get(&kind).map(|body| body.template().render(variables)) {
@@ -101,7 +113,7 @@ impl Templates {
                 if let Some(Err(error)) = other {
                     warn!(mail.kind = kind.key(), %error, "The template of {} mails failed; the built-in one is used", kind.key());
                 }
-                Template::parse(&kind.default_body())?.render(variables)?
+                BUILT_IN[&kind].1.render(variables)?
             }
         };
         Ok(RenderedMail { subject: HeaderLine::flatten(&subject), html })

@@ -1,15 +1,40 @@
 //! Templates in the language of Go's `html/template`, as far as mails use it.
+//!
+//! Existing projects bring their mails in that language (auth-core, "Variables"). Supported: fields (`.Data.name`),
+//! variables, pipelines, `if`, `else if`, `with`, `range` with `break` and `continue`, `define`, `template`, `block`,
+//! comments, trim markers, all functions but `call`, and the escaping of values for the place where they stand: text,
+//! attributes, links, scripts and styles.
+//!
+//! Where the language would stop a mail because a person's data has another shape than its author thought (a field of
+//! a text, a missing list), nothing is written instead. Numbers print as people write them (`1000000`, not `1e+06`).
+//! Rendering ends at a limit of work, depth and output, so a template can not hold up its server.
 
 mod error;
+mod escape;
+mod functions;
+mod lexer;
+mod parser;
+mod place;
+mod printf;
+mod run;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::sync::Arc;
 
 use serde::Serialize;
 
 pub use error::TemplateError;
 
-/// A parsed template.
+/// The longest template that is parsed (wire contract: auth-core, `MAILER_TEMPLATE_MAX_SIZE`).
+const LONGEST: usize = 1_000_000;
+
+/// A parsed template. Clones share the tree.
 #[derive(Debug, Clone)]
 pub struct Template {
-    text: String,
+    tree: Arc<parser::Tree>,
+    is_html: bool,
 }
 
 impl Template {
@@ -19,7 +44,7 @@ impl Template {
     ///
     /// [`TemplateError`] says where and what.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
-        Ok(Self { text: text.to_owned() })
+        Self::new(text, true)
     }
 
     /// Parses a template for plain text, such as a subject: values are written as they are.
@@ -28,7 +53,14 @@ impl Template {
     ///
     /// [`TemplateError`] says where and what.
     pub fn parse_text(text: &str) -> Result<Self, TemplateError> {
-        Ok(Self { text: text.to_owned() })
+        Self::new(text, false)
+    }
+
+    fn new(text: &str, is_html: bool) -> Result<Self, TemplateError> {
+        if text.len() > LONGEST {
+            return Err(TemplateError::unreadable(format!("the template is longer than {LONGEST} bytes")));
+        }
+        Ok(Self { tree: Arc::new(parser::parse(text)?), is_html })
     }
 
     /// Writes the template with the given variables; names that are absent render as nothing.
@@ -36,7 +68,13 @@ impl Template {
     /// # Errors
     ///
     /// [`TemplateError`] when a function gets what it can not take, or the output or the work passes its limit.
-    pub fn render(&self, _variables: &impl Serialize) -> Result<String, TemplateError> {
-        Ok(self.text.clone())
+    pub fn render(&self, variables: &impl Serialize) -> Result<String, TemplateError> {
+        let data = serde_json::to_value(variables)
+            .map_err(|error| TemplateError::unreadable(format!("the variables can not be read: {error}")))?;
+        let writer = match self.is_html {
+            true => run::Writer::Html(place::HtmlWriter::new()),
+            false => run::Writer::Text(String::new()),
+        };
+        run::run(&self.tree, &data, writer)
     }
 }

@@ -1,5 +1,7 @@
 //! The kinds of mails, their names and built-in texts.
 
+mod body;
+
 /// A kind of mail (wire contract: auth-core, "Emails").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MailKind {
@@ -124,6 +126,6 @@ impl MailKind {
 
     /// The built-in body, a template.
     pub fn default_body(self) -> String {
-        String::from("<p><a href=\"{{ .ConfirmationURL }}\">{{ .Token }}</a></p>")
+        body::body(self)
     }
 }

@@ -1,0 +1,524 @@
+//! Follows HTML as it is written, to know at every point what a value would mean there.
+//!
+//! This is the part of Go's contextual escaping that its analyser does before a template runs. Here it happens while
+//! the template is written, so that branches and loops need no analysis of their own: the text that was really
+//! written decides.
+
+use super::escape;
+
+/// Where the next character stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Text,
+    Comment,
+    /// Text of an element without markup inside: title, textarea.
+    PlainElement,
+    Tag,
+    AttributeName,
+    AfterName,
+    BeforeValue,
+    Value(Meaning),
+    Script(Script),
+    Style(Style),
+}
+
+/// What an attribute's value means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Plain,
+    Link,
+    /// A link whose query or fragment has begun.
+    LinkQuery,
+    Links,
+    Script(Script),
+    Style(Style),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Script {
+    Code,
+    Quoted(char),
+    /// A literal with back ticks, or a regular expression: no value is safe there.
+    Template,
+    Expression {
+        in_class: bool,
+    },
+    LineComment,
+    BlockComment,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Code,
+    Quoted(char),
+    Link,
+    Comment,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quote {
+    Double,
+    Single,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Element {
+    Other,
+    Script,
+    Style,
+    Title,
+    TextArea,
+}
+
+impl Element {
+    fn named(name: &str) -> Self {
+        match name.to_ascii_lowercase().as_str() {
+            "script" => Self::Script,
+            "style" => Self::Style,
+            "title" => Self::Title,
+            "textarea" => Self::TextArea,
+            _ => Self::Other,
+        }
+    }
+
+    fn closing(self) -> &'static str {
+        match self {
+            Self::Script => "</script",
+            Self::Style => "</style",
+            Self::Title => "</title",
+            Self::TextArea => "</textarea",
+            Self::Other => "",
+        }
+    }
+
+    fn inside(self) -> Place {
+        match self {
+            Self::Script => Place::Script(Script::Code),
+            Self::Style => Place::Style(Style::Code),
+            Self::Title | Self::TextArea => Place::PlainElement,
+            Self::Other => Place::Text,
+        }
+    }
+}
+
+/// Writes HTML: the template's own text as it is, values escaped.
+#[derive(Debug)]
+pub(super) struct HtmlWriter {
+    pub out: String,
+    place: Place,
+    quote: Quote,
+    element: Element,
+    attribute: String,
+    /// The last character of script code that was no white space; it tells a division from a regular expression.
+    last_code: char,
+    previous: char,
+}
+
+impl HtmlWriter {
+    pub(super) fn new() -> Self {
+        Self {
+            out: String::new(),
+            place: Place::Text,
+            quote: Quote::None,
+            element: Element::Other,
+            attribute: String::new(),
+            last_code: '\0',
+            previous: '\0',
+        }
+    }
+
+    /// Writes text of the template. HTML comments are left out, as Go leaves them out.
+    pub(super) fn text(&mut self, text: &str) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let taken = match self.place {
+                Place::Text => self.in_text(rest),
+                Place::Comment => self.in_comment(rest),
+                Place::PlainElement | Place::Script(_) | Place::Style(_) => self.in_element(rest),
+                Place::Tag | Place::AttributeName | Place::AfterName | Place::BeforeValue => self.in_tag(rest),
+                Place::Value(_) => self.in_value(rest),
+            };
+            rest = &rest[taken..];
+        }
+    }
+
+    /// Writes a value, escaped for the place that has been reached. `printed` is the value as text.
+    ///
+    /// # Errors
+    ///
+    /// A text that says why no value can stand here.
+    pub(super) fn value(&mut self, value: &serde_json::Value, printed: &str) -> Result<(), String> {
+        if self.place == Place::BeforeValue {
+            self.begin_value(Quote::None);
+        }
+        if matches!(self.place, Place::Tag | Place::AfterName) {
+            self.place = Place::AttributeName;
+            self.attribute.clear();
+        }
+        let in_attribute = |writer: &mut Self, text: &str| match writer.quote {
+            Quote::None => writer.out.push_str(&escape::html_unquoted(text)),
+            Quote::Double | Quote::Single => writer.out.push_str(&escape::html(text)),
+        };
+        match self.place {
+            Place::Text | Place::PlainElement => self.out.push_str(&escape::html(printed)),
+            Place::Comment => {}
+            Place::Tag | Place::AfterName | Place::BeforeValue | Place::AttributeName => {
+                let name = attribute_name(printed);
+                self.attribute.push_str(name);
+                self.out.push_str(name);
+            }
+            Place::Value(meaning) => match meaning {
+                Meaning::Plain => in_attribute(self, printed),
+                Meaning::Link | Meaning::Links if !escape::is_safe_url(printed.trim_start()) => {
+                    in_attribute(self, &format!("#{}", escape::REFUSED));
+                }
+                Meaning::Link => in_attribute(self, &escape::url_whole(printed)),
+                Meaning::Links => in_attribute(self, &escape::url_whole(printed).replace(',', "%2c")),
+                Meaning::LinkQuery => in_attribute(self, &escape::url_part(printed)),
+                Meaning::Script(script) => {
+                    let text = self.in_script(script, value, printed)?;
+                    in_attribute(self, &text);
+                }
+                Meaning::Style(style) => in_attribute(self, &in_style(style, printed)),
+            },
+            Place::Script(script) => {
+                let text = self.in_script(script, value, printed)?;
+                self.out.push_str(&text);
+            }
+            Place::Style(style) => self.out.push_str(&in_style(style, printed)),
+        }
+        Ok(())
+    }
+
+    fn in_script(&mut self, script: Script, value: &serde_json::Value, printed: &str) -> Result<String, String> {
+        match script {
+            Script::Code => {
+                self.last_code = 'x';
+                Ok(escape::js_value(value))
+            }
+            Script::Quoted(_) => Ok(escape::js_string(printed)),
+            Script::LineComment | Script::BlockComment => Ok(String::new()),
+            Script::Template | Script::Expression { .. } => {
+                Err("a value can not stand inside a script's template literal or regular expression".to_owned())
+            }
+        }
+    }
+
+    fn in_text(&mut self, text: &str) -> usize {
+        let Some(start) = text.find('<') else {
+            self.out.push_str(text);
+            return text.len();
+        };
+        self.out.push_str(&text[..start]);
+        let tag = &text[start..];
+        if tag.starts_with("<!--") {
+            self.place = Place::Comment;
+            return start + 4;
+        }
+        if tag.starts_with("<!") || tag.starts_with("<?") {
+            self.out.push_str(&tag[..2]);
+            return start + 2;
+        }
+        let closing = tag.starts_with("</");
+        let name = &tag[if closing { 2 } else { 1 }..];
+        if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            // Were it left as it is, the value behind it could become a tag
+            self.out.push_str("&lt;");
+            return start + 1;
+        }
+        let end = name
+            .find(|character: char| !character.is_ascii_alphanumeric() && !matches!(character, '-' | ':'))
+            .unwrap_or(name.len());
+        self.element = if closing { Element::Other } else { Element::named(&name[..end]) };
+        self.place = Place::Tag;
+        let length = tag.len() - name.len() + end;
+        self.out.push_str(&tag[..length]);
+        start + length
+    }
+
+    fn in_comment(&mut self, text: &str) -> usize {
+        match text.find("-->") {
+            Some(end) => {
+                self.place = Place::Text;
+                end + 3
+            }
+            None => text.len(),
+        }
+    }
+
+    /// Inside script, style, title and textarea: until the closing tag, whatever else the text says.
+    fn in_element(&mut self, text: &str) -> usize {
+        let closing = self.element.closing();
+        let end = text.match_indices('<').map(|(position, _)| position).find(|&position| {
+            text.get(position..position + closing.len()).is_some_and(|tag| tag.eq_ignore_ascii_case(closing))
+        });
+        let inside = &text[..end.unwrap_or(text.len())];
+        match self.place {
+            Place::Script(script) => self.place = Place::Script(self.follow_script(script, inside)),
+            Place::Style(style) => self.place = Place::Style(self.follow_style(style, inside)),
+            _ => {}
+        }
+        self.out.push_str(inside);
+        if end.is_some() {
+            self.place = Place::Text;
+            self.element = Element::Other;
+            self.last_code = '\0';
+        }
+        // At the closing tag nothing may be taken yet: the place has changed and the tag is read as one
+        inside.len()
+    }
+
+    fn in_tag(&mut self, text: &str) -> usize {
+        let Some(first) = text.chars().next() else { return 0 };
+        let length = first.len_utf8();
+        let space = first.is_ascii_whitespace() || first == '/';
+        if self.place == Place::AttributeName {
+            let end = text
+                .find(|character: char| character.is_ascii_whitespace() || matches!(character, '=' | '>' | '/'))
+                .unwrap_or(text.len());
+            if end > 0 {
+                // Only the beginning of a name can matter; a long one is no known attribute
+                if self.attribute.len() < 64 {
+                    self.attribute.push_str(&text[..end]);
+                }
+                self.out.push_str(&text[..end]);
+                return end;
+            }
+            self.place = Place::AfterName;
+        }
+        match (self.place, first) {
+            (_, '>') => {
+                self.out.push('>');
+                self.place = self.element.inside();
+                self.last_code = '\0';
+                return 1;
+            }
+            (Place::AfterName, '=') => self.place = Place::BeforeValue,
+            (Place::BeforeValue, '"') => self.begin_value(Quote::Double),
+            (Place::BeforeValue, '\'') => self.begin_value(Quote::Single),
+            (Place::BeforeValue, _) if !space || first == '/' => {
+                self.begin_value(Quote::None);
+                return 0;
+            }
+            (Place::Tag | Place::AfterName, _) if !space => {
+                self.place = Place::AttributeName;
+                self.attribute.clear();
+                // An attribute may begin with what else ends one, and must then still be left behind
+                self.attribute.push(first);
+            }
+            _ => {}
+        }
+        self.out.push(first);
+        length
+    }
+
+    fn begin_value(&mut self, quote: Quote) {
+        self.quote = quote;
+        self.place = Place::Value(meaning_of(&self.attribute));
+        self.last_code = '\0';
+        self.previous = '\0';
+    }
+
+    fn in_value(&mut self, text: &str) -> usize {
+        let end = match self.quote {
+            Quote::Double => text.find('"'),
+            Quote::Single => text.find('\''),
+            Quote::None => text.find(|character: char| character.is_ascii_whitespace() || character == '>'),
+        };
+        let inside = &text[..end.unwrap_or(text.len())];
+        if let Place::Value(meaning) = self.place {
+            let decoded = decode(inside);
+            let next = match meaning {
+                Meaning::Link if decoded.contains(['?', '#']) => Meaning::LinkQuery,
+                Meaning::Script(script) => Meaning::Script(self.follow_script(script, &decoded)),
+                Meaning::Style(style) => Meaning::Style(self.follow_style(style, &decoded)),
+                same => same,
+            };
+            self.place = Place::Value(next);
+        }
+        self.out.push_str(inside);
+        if end.is_none() {
+            return text.len();
+        }
+        self.place = Place::Tag;
+        match self.quote {
+            Quote::None => inside.len(),
+            Quote::Double | Quote::Single => {
+                self.out.push_str(&text[inside.len()..=inside.len()]);
+                inside.len() + 1
+            }
+        }
+    }
+
+    fn follow_script(&mut self, mut script: Script, text: &str) -> Script {
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            script = match (script, character) {
+                (Script::Code, '"' | '\'') => Script::Quoted(character),
+                (Script::Code, '`') => Script::Template,
+                (Script::Code, '/') if characters.next_if_eq(&'/').is_some() => Script::LineComment,
+                (Script::Code, '/') if characters.next_if_eq(&'*').is_some() => Script::BlockComment,
+                (Script::Code, '/') if !ends_operand(self.last_code) => Script::Expression { in_class: false },
+                (Script::Code, '!') if self.last_code == '<' && characters.peek() == Some(&'-') => Script::LineComment,
+                (Script::Quoted(_) | Script::Template | Script::Expression { .. }, '\\') => {
+                    characters.next();
+                    script
+                }
+                (Script::Quoted(quote), _) if character == quote || character == '\n' => Script::Code,
+                (Script::Template, '`') => Script::Code,
+                (Script::Expression { in_class: false }, '/' | '\n') => Script::Code,
+                (Script::Expression { .. }, '[') => Script::Expression { in_class: true },
+                (Script::Expression { .. }, ']') => Script::Expression { in_class: false },
+                (Script::LineComment, '\n' | '\r' | '\u{2028}' | '\u{2029}') => Script::Code,
+                (Script::BlockComment, '*') if characters.next_if_eq(&'/').is_some() => Script::Code,
+                (same, _) => same,
+            };
+            if script == Script::Code && !character.is_whitespace() {
+                // The end of a text counts as an operand, so that a slash behind it divides
+                self.last_code = if matches!(character, '"' | '\'' | '`' | '/') { 'x' } else { character };
+            }
+        }
+        script
+    }
+
+    fn follow_style(&mut self, mut style: Style, text: &str) -> Style {
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            style = match (style, character) {
+                (Style::Code | Style::Link, '"' | '\'') => Style::Quoted(character),
+                (Style::Code, '/') if characters.next_if_eq(&'*').is_some() => Style::Comment,
+                (Style::Code, '(') if matches!(self.previous, 'l' | 'L') => Style::Link,
+                (Style::Link, ')') => Style::Code,
+                (_, '\\') => {
+                    characters.next();
+                    style
+                }
+                (Style::Quoted(quote), _) if character == quote || character == '\n' => Style::Code,
+                (Style::Comment, '*') if characters.next_if_eq(&'/').is_some() => Style::Code,
+                (same, _) => same,
+            };
+            self.previous = character;
+        }
+        style
+    }
+}
+
+fn in_style(style: Style, printed: &str) -> String {
+    match style {
+        Style::Code => escape::css_value(printed),
+        // A quoted text may be a link (`url("...")`, `@import "..."`)
+        Style::Quoted(_) if escape::is_safe_url(printed.trim_start()) => escape::css_string(printed),
+        Style::Link if escape::is_safe_url(printed.trim_start()) => escape::url_whole(printed),
+        Style::Quoted(_) | Style::Link => format!("#{}", escape::REFUSED),
+        Style::Comment => String::new(),
+    }
+}
+
+/// Whether a slash behind this character divides. A bracket or a name may end an operand, or a statement that a regular
+/// expression follows; taken for a division, such an expression leaves its slashes and quotes to be read as code, and
+/// at worst a value is escaped for a quoted text that is none: it then stays without quotation marks and operators.
+fn ends_operand(last: char) -> bool {
+    last.is_alphanumeric() || matches!(last, '_' | '$' | ')' | ']' | '}')
+}
+
+fn attribute_name(printed: &str) -> &str {
+    let harmless = !printed.is_empty()
+        && printed.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && meaning_of(printed) == Meaning::Plain
+        && !printed.to_ascii_lowercase().starts_with("http-equiv");
+    if harmless { printed } else { escape::REFUSED }
+}
+
+fn meaning_of(attribute: &str) -> Meaning {
+    const LINKS: [&str; 17] = [
+        "action",
+        "archive",
+        "background",
+        "cite",
+        "classid",
+        "codebase",
+        "data",
+        "formaction",
+        "href",
+        "icon",
+        "longdesc",
+        "manifest",
+        "poster",
+        "profile",
+        "src",
+        "usemap",
+        "xmlns",
+    ];
+    let lower = attribute.to_ascii_lowercase();
+    let name = match lower.strip_prefix("data-") {
+        Some(name) => name,
+        None => match lower.split_once(':') {
+            Some(("xmlns", _)) => return Meaning::Link,
+            Some((_, name)) => name,
+            None => &lower,
+        },
+    };
+    match name {
+        "srcset" | "imagesrcset" => Meaning::Links,
+        "style" => Meaning::Style(Style::Code),
+        "srcdoc" => Meaning::Plain,
+        _ if name.starts_with("on") => Meaning::Script(Script::Code),
+        _ if LINKS.contains(&name) || ["src", "uri", "url"].iter().any(|part| name.contains(part)) => Meaning::Link,
+        _ => Meaning::Plain,
+    }
+}
+
+/// The characters that an attribute's text stands for, as far as they can matter to the place of a value.
+fn decode(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains('&') {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('&') {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let end = rest.bytes().take(12).position(|byte| byte == b';');
+        let decoded = end.and_then(|end| {
+            let character = match &rest[1..end] {
+                "amp" => '&',
+                "lt" => '<',
+                "gt" => '>',
+                "quot" => '"',
+                "apos" => '\'',
+                "quest" => '?',
+                "num" => '#',
+                "sol" => '/',
+                "colon" => ':',
+                name => {
+                    let number = name.strip_prefix('#')?;
+                    let code = match number.strip_prefix(['x', 'X']) {
+                        Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                        None => number.parse().ok()?,
+                    };
+                    char::from_u32(code)?
+                }
+            };
+            Some((character, end + 1))
+        });
+        match decoded {
+            Some((character, length)) => {
+                out.push(character);
+                rest = &rest[length..];
+            }
+            None => {
+                out.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+impl From<HtmlWriter> for String {
+    fn from(writer: HtmlWriter) -> Self {
+        writer.out
+    }
+}

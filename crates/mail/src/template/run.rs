@@ -1,0 +1,354 @@
+//! Runs a template.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::{
+    TemplateError,
+    functions::Function,
+    parser::{Command, Node, Operand, Pipeline, Tree},
+    place::HtmlWriter,
+    value,
+};
+
+/// The largest text that a template can become.
+const LARGEST_OUTPUT: usize = 4 << 20;
+/// Work that a template can cause: one per step, more for long texts.
+const MOST_WORK: usize = 2_000_000;
+/// How deeply blocks, parentheses and calls can nest while running.
+const DEEPEST: usize = 128;
+
+pub(super) enum Writer {
+    Html(HtmlWriter),
+    Text(String),
+}
+
+impl Writer {
+    fn length(&self) -> usize {
+        match self {
+            Self::Html(html) => html.out.len(),
+            Self::Text(text) => text.len(),
+        }
+    }
+}
+
+/// What a block tells the loop around it.
+#[derive(PartialEq, Eq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+pub(super) fn run(tree: &Tree, data: &Value, writer: Writer) -> Result<String, TemplateError> {
+    let mut runner = Runner { tree, writer, variables: vec![("", Cow::Borrowed(data))], depth: 0, work: 0 };
+    runner.block(&tree.nodes, &Cow::Borrowed(data))?;
+    Ok(match runner.writer {
+        Writer::Html(html) => html.into(),
+        Writer::Text(text) => text,
+    })
+}
+
+struct Runner<'t> {
+    tree: &'t Tree,
+    writer: Writer,
+    variables: Vec<(&'t str, Cow<'t, Value>)>,
+    depth: usize,
+    work: usize,
+}
+
+type Held<'t> = Cow<'t, Value>;
+
+impl<'t> Runner<'t> {
+    fn block(&mut self, nodes: &'t [Node], dot: &Held<'t>) -> Result<Flow, TemplateError> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(TemplateError::at(1, "the template nests too deeply"));
+        }
+        let scope = self.variables.len();
+        let mut flow = Flow::Next;
+        for node in nodes {
+            flow = self.node(node, dot)?;
+            if flow != Flow::Next {
+                break;
+            }
+        }
+        self.variables.truncate(scope);
+        self.depth -= 1;
+        Ok(flow)
+    }
+
+    fn node(&mut self, node: &'t Node, dot: &Held<'t>) -> Result<Flow, TemplateError> {
+        match node {
+            Node::Text(text) => {
+                self.spend(1, 1 + text.len() / 64)?;
+                match &mut self.writer {
+                    Writer::Html(html) => html.text(text),
+                    Writer::Text(out) => out.push_str(text),
+                }
+                self.check_output(1)?;
+            }
+            Node::Output(pipeline) => {
+                let value = self.pipeline(pipeline, dot, true)?;
+                if pipeline.binding.is_none() {
+                    self.write(&value, pipeline.line)?;
+                }
+            }
+            Node::If { condition, then, otherwise } => {
+                let scope = self.variables.len();
+                let truth = value::is_true(self.pipeline(condition, dot, false)?.as_ref());
+                let flow = self.block(if truth { then } else { otherwise }, dot)?;
+                self.variables.truncate(scope);
+                return Ok(flow);
+            }
+            Node::With { value, then, otherwise } => {
+                let scope = self.variables.len();
+                let inner = self.pipeline(value, dot, false)?;
+                let flow = if value::is_true(&inner) { self.block(then, &inner)? } else { self.block(otherwise, dot)? };
+                self.variables.truncate(scope);
+                return Ok(flow);
+            }
+            Node::Range { items, each, otherwise } => return self.range(items, each, otherwise, dot),
+            Node::Call { line, name, argument } => {
+                let inner = match argument {
+                    Some(pipeline) => self.pipeline(pipeline, dot, false)?,
+                    None => Cow::Owned(Value::Null),
+                };
+                let nodes = self.tree.defined.get(name);
+                let nodes = nodes.ok_or_else(|| TemplateError::at(*line, format!("there is no template {name:?}")))?;
+                // A called template sees its argument and nothing of its caller
+                let outer = std::mem::replace(&mut self.variables, vec![("", inner.clone())]);
+                self.block(nodes, &inner)?;
+                self.variables = outer;
+            }
+            Node::Break => return Ok(Flow::Break),
+            Node::Continue => return Ok(Flow::Continue),
+        }
+        Ok(Flow::Next)
+    }
+
+    fn range(
+        &mut self,
+        items: &'t Pipeline,
+        each: &'t [Node],
+        otherwise: &'t [Node],
+        dot: &Held<'t>,
+    ) -> Result<Flow, TemplateError> {
+        let scope = self.variables.len();
+        let list = self.pipeline_value(items, dot, false)?;
+        let entries = self.entries(list, items.line)?;
+        if entries.is_empty() {
+            let flow = self.block(otherwise, dot)?;
+            self.variables.truncate(scope);
+            return Ok(flow);
+        }
+        for (key, item) in entries {
+            self.spend(items.line, 1)?;
+            if let Some(binding) = &items.binding {
+                let mut values = match binding.names.len() {
+                    1 => vec![item.clone()],
+                    _ => vec![Cow::Owned(key), item.clone()],
+                };
+                for name in binding.names.iter().rev() {
+                    let value = values.pop().unwrap_or(Cow::Owned(Value::Null));
+                    self.bind(name, value, binding.declares);
+                }
+            }
+            let flow = self.block(each, &item)?;
+            if items.binding.as_ref().is_none_or(|binding| binding.declares) {
+                self.variables.truncate(scope);
+            }
+            if flow == Flow::Break {
+                break;
+            }
+        }
+        self.variables.truncate(scope);
+        Ok(Flow::Next)
+    }
+
+    fn entries(&mut self, list: Held<'t>, line: usize) -> Result<Vec<(Value, Held<'t>)>, TemplateError> {
+        fn numbered<'v>(items: impl Iterator<Item = Held<'v>>) -> Vec<(Value, Held<'v>)> {
+            items.enumerate().map(|(index, item)| (Value::from(index), item)).collect()
+        }
+        let mut entries: Vec<(Value, Held<'t>)> = match list {
+            Cow::Borrowed(Value::Array(items)) => numbered(items.iter().map(Cow::Borrowed)),
+            Cow::Owned(Value::Array(items)) => numbered(items.into_iter().map(Cow::Owned)),
+            Cow::Borrowed(Value::Object(fields)) => {
+                fields.iter().map(|(name, value)| (Value::from(name.as_str()), Cow::Borrowed(value))).collect()
+            }
+            Cow::Owned(Value::Object(fields)) => {
+                fields.into_iter().map(|(name, value)| (Value::from(name), Cow::Owned(value))).collect()
+            }
+            other => match other.as_ref() {
+                Value::Null => Vec::new(),
+                Value::Number(number) => {
+                    let count = number.as_i64().unwrap_or(0).max(0);
+                    let count = usize::try_from(count).unwrap_or(usize::MAX);
+                    self.spend(line, count)?;
+                    numbered((0..count).map(|index| Cow::Owned(Value::from(index))))
+                }
+                _ => return Err(TemplateError::at(line, "range needs a list")),
+            },
+        };
+        self.spend(line, entries.len())?;
+        if entries.first().is_some_and(|(key, _)| key.is_string()) {
+            entries.sort_by(|(left, _), (right, _)| left.as_str().cmp(&right.as_str()));
+        }
+        Ok(entries)
+    }
+
+    /// The value of a pipeline; its variables are set.
+    fn pipeline(&mut self, pipeline: &'t Pipeline, dot: &Held<'t>, output: bool) -> Result<Held<'t>, TemplateError> {
+        let value = self.pipeline_value(pipeline, dot, output)?;
+        if let Some(binding) = &pipeline.binding {
+            for name in &binding.names {
+                self.bind(name, value.clone(), binding.declares);
+            }
+        }
+        Ok(value)
+    }
+
+    fn bind(&mut self, name: &'t str, value: Held<'t>, declares: bool) {
+        match self.variables.iter_mut().rev().find(|(known, _)| *known == name) {
+            Some((_, held)) if !declares => *held = value,
+            _ => self.variables.push((name, value)),
+        }
+    }
+
+    fn pipeline_value(
+        &mut self,
+        pipeline: &'t Pipeline,
+        dot: &Held<'t>,
+        output: bool,
+    ) -> Result<Held<'t>, TemplateError> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(TemplateError::at(pipeline.line, "the template nests too deeply"));
+        }
+        let mut value: Option<Held<'t>> = None;
+        let last = pipeline.commands.len() - 1;
+        for (index, command) in pipeline.commands.iter().enumerate() {
+            self.spend(pipeline.line, 1)?;
+            value = Some(match command {
+                Command::Value(operand) => self.operand(operand, dot, pipeline.line)?,
+                // The place decides on the escaping; a template that asks for it as well must not get it twice
+                Command::Call(Function::Html, arguments)
+                    if output
+                        && index == last
+                        && index > 0
+                        && arguments.is_empty()
+                        && matches!(self.writer, Writer::Html(_)) =>
+                {
+                    value.unwrap_or(Cow::Owned(Value::Null))
+                }
+                Command::Call(function, arguments) => self.call(*function, arguments, value, dot, pipeline.line)?,
+            });
+        }
+        self.depth -= 1;
+        Ok(value.unwrap_or(Cow::Owned(Value::Null)))
+    }
+
+    fn call(
+        &mut self,
+        function: Function,
+        operands: &'t [Operand],
+        piped: Option<Held<'t>>,
+        dot: &Held<'t>,
+        line: usize,
+    ) -> Result<Held<'t>, TemplateError> {
+        let mut arguments = Vec::with_capacity(operands.len() + 1);
+        for operand in operands {
+            let value = self.operand(operand, dot, line)?;
+            let truth = value::is_true(&value);
+            let decided = (function == Function::And && !truth) || (function == Function::Or && truth);
+            if decided {
+                return Ok(value);
+            }
+            arguments.push(value);
+        }
+        arguments.extend(piped);
+        let size: usize = arguments.iter().map(|argument| weight(argument)).sum();
+        self.spend(line, 1 + size / 16)?;
+        match function.apply(&arguments, LARGEST_OUTPUT) {
+            Ok(value) => {
+                self.spend(line, weight(&value) / 16)?;
+                Ok(Cow::Owned(value))
+            }
+            Err(reason) => Err(TemplateError::at(line, format!("{}: {reason}", function.name()))),
+        }
+    }
+
+    fn operand(&mut self, operand: &'t Operand, dot: &Held<'t>, line: usize) -> Result<Held<'t>, TemplateError> {
+        self.spend(line, 1)?;
+        Ok(match operand {
+            Operand::Dot => self.copy(dot, &[], line)?,
+            Operand::Constant(value) => Cow::Borrowed(value),
+            Operand::Path(path) => self.copy(dot, path, line)?,
+            Operand::Variable(name, path) => {
+                let held = self.variables.iter().rev().find(|(known, _)| known == name).map(|(_, held)| held.clone());
+                match held {
+                    Some(held) => self.copy(&held, path, line)?,
+                    None => Cow::Owned(Value::Null),
+                }
+            }
+            Operand::Function(function) => self.call(*function, &[], None, dot, line)?,
+            Operand::Nested(pipeline, path) => {
+                let scope = self.variables.len();
+                let value = self.pipeline(pipeline, dot, false)?;
+                self.variables.truncate(scope);
+                self.copy(&value, path, line)?
+            }
+        })
+    }
+
+    /// The value at a path: borrowed from the data where that is possible, else a copy that has its price.
+    fn copy(&mut self, held: &Held<'t>, path: &[String], line: usize) -> Result<Held<'t>, TemplateError> {
+        match held {
+            Cow::Borrowed(value) => Ok(Cow::Borrowed(value::field(value, path))),
+            Cow::Owned(value) => {
+                let value = value::field(value, path);
+                self.spend(line, weight(value) / 16)?;
+                Ok(Cow::Owned(value.clone()))
+            }
+        }
+    }
+
+    fn write(&mut self, value: &Value, line: usize) -> Result<(), TemplateError> {
+        let mut printed = String::new();
+        if !value.is_null() {
+            value::print(value, &mut printed, LARGEST_OUTPUT);
+        }
+        self.spend(line, 1 + printed.len() / 16)?;
+        match &mut self.writer {
+            Writer::Html(html) => html.value(value, &printed).map_err(|reason| TemplateError::at(line, reason))?,
+            Writer::Text(out) => out.push_str(&printed),
+        }
+        self.check_output(line)
+    }
+
+    fn check_output(&self, line: usize) -> Result<(), TemplateError> {
+        if self.writer.length() > LARGEST_OUTPUT {
+            return Err(TemplateError::at(line, "the text becomes too long"));
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, line: usize, work: usize) -> Result<(), TemplateError> {
+        self.work = self.work.saturating_add(work);
+        if self.work > MOST_WORK {
+            return Err(TemplateError::at(line, "the template does too much work"));
+        }
+        Ok(())
+    }
+}
+
+/// Roughly the bytes that copying or printing a value moves.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| 16 + weight(item)).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, item)| 32 + name.len() + weight(item)).sum(),
+        _ => 8,
+    }
+}

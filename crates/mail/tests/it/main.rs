@@ -1,0 +1,7 @@
+//! What the crate promises to services, from the outside.
+#![allow(clippy::unwrap_used)]
+
+mod address;
+mod message;
+mod smtp;
+mod templates;

@@ -1,0 +1,87 @@
+use portico_mail::{MailKind, Templates, Variables, plain_text};
+use serde_json::json;
+
+fn variables() -> Variables {
+    Variables {
+        site_url: "https://app.example.com".into(),
+        confirmation_url: Some(
+            "https://app.example.com/auth/v1/verify?token=abc&type=signup&redirect_to=https://app.example.com".into(),
+        ),
+        token: Some("246813".into()),
+        token_hash: Some("abc".into()),
+        email: "ann@example.com".into(),
+        new_email: Some("new@example.com".into()),
+        old_email: Some("old@example.com".into()),
+        old_phone: Some("4170".into()),
+        phone: Some("4179".into()),
+        provider: Some("google".into()),
+        factor_type: Some("totp".into()),
+        data: json!({"name": "Ann"}),
+        ..Variables::default()
+    }
+}
+
+#[test]
+fn every_kind_has_a_mail_of_its_own() {
+    for kind in MailKind::ALL {
+        let mail = Templates::default().render(kind, &variables()).unwrap();
+        let text = plain_text(&mail.html);
+        let link = "href=\"https://app.example.com/auth/v1/verify?token=abc&amp;type=signup&amp;redirect_to=https://app.example.com\"";
+        assert_eq!(mail.html.contains(link), kind.link_type().is_some(), "{kind:?}");
+        assert_eq!(mail.html.matches("href=").count(), usize::from(kind.link_type().is_some()), "{kind:?}");
+        assert_eq!(text.contains("246813"), !kind.is_notification(), "{kind:?}");
+        assert!(!mail.subject.as_str().is_empty() && !mail.html.contains("[["), "{kind:?}");
+        assert_eq!(MailKind::from_key(kind.key()), Some(kind));
+        // A suite that looks for six digits must find the code and no colour
+        let digits = mail.html.split(|character: char| !character.is_ascii_digit()).find(|run| run.len() == 6);
+        assert_eq!(digits, (!kind.is_notification()).then_some("246813"), "{kind:?}");
+    }
+    let mail = Templates::default().render(MailKind::Reauthentication, &variables()).unwrap();
+    assert_eq!(mail.subject.as_str(), "246813 is your verification code");
+    let mail = Templates::default().render(MailKind::EmailChange, &variables()).unwrap();
+    assert!(plain_text(&mail.html).contains("changes from ann@example.com to new@example.com"));
+}
+
+#[test]
+fn a_projects_own_texts_replace_the_built_in_ones() {
+    let mut templates = Templates::default();
+    templates.set_subject(MailKind::MagicLink, "Hi {{ .Data.name }}\n{{ .Missing }}& more").unwrap();
+    templates
+        .set_body(
+            MailKind::MagicLink,
+            "<a href=\"{{ .SiteURL }}/auth/confirm?token_hash={{ .TokenHash }}&type=email\">go</a>",
+        )
+        .unwrap();
+    let mail = templates.render(MailKind::MagicLink, &variables()).unwrap();
+    assert_eq!(mail.subject.as_str(), "Hi Ann & more");
+    assert_eq!(mail.html, "<a href=\"https://app.example.com/auth/confirm?token_hash=abc&type=email\">go</a>");
+    assert!(templates.set_body(MailKind::Invite, "{{ if }}").is_err());
+}
+
+#[test]
+fn a_template_that_fails_gives_way_to_the_built_in_one() {
+    let mut templates = Templates::default();
+    templates.set_body(MailKind::Recovery, "{{ range .Token }}{{ end }}").unwrap();
+    templates.set_subject(MailKind::Recovery, "{{ lt .Token 1 }}").unwrap();
+    let mail = templates.render(MailKind::Recovery, &variables()).unwrap();
+    assert_eq!(mail.subject.as_str(), "Reset your password");
+    assert!(mail.html.contains("246813"));
+}
+
+#[test]
+fn a_template_file_is_read_again_when_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("invite.html");
+    std::fs::write(&path, "first {{ .Token }}").unwrap();
+    let mut templates = Templates::default();
+    templates.set_body_file(MailKind::Invite, &path).unwrap();
+    let body = |templates: &Templates| templates.render(MailKind::Invite, &variables()).unwrap().html;
+    assert_eq!(body(&templates), "first 246813");
+    std::fs::write(&path, "the second {{ .Token }}").unwrap();
+    assert_eq!(body(&templates), "the second 246813");
+    std::fs::write(&path, "broken {{ if }} and longer").unwrap();
+    assert_eq!(body(&templates), "the second 246813");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(body(&templates), "the second 246813");
+    assert!(templates.set_body_file(MailKind::Invite, folder.path().join("none.html")).is_err());
+}
