@@ -8,6 +8,7 @@
 //! This crate knows nothing of HTTP, tokens, users or projects: it does not interpret a request, and no statement here
 //! depends on who is signed in.
 
+mod bootstrap;
 pub mod cluster;
 mod connection;
 mod endpoint;
@@ -17,6 +18,7 @@ pub mod scratch;
 pub mod sqlstate;
 mod tls;
 
+pub use bootstrap::{BootstrapSettings, EMULATED_EXTENSIONS, MigrationSession, install_extensions};
 pub use connection::connect;
 pub use endpoint::{Endpoint, EndpointError, Host, Password, TlsMode, TlsSettings};
 pub use error::DatabaseError;

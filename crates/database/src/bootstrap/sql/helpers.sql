@@ -1,0 +1,164 @@
+-- Tools of the bootstrap, alive for its session only. Each one creates what is missing and leaves the rest alone,
+-- so that one description serves a fresh database and one that the hosted service or an older version has filled.
+set client_min_messages = warning;
+set search_path = pg_catalog;
+set check_function_bodies = off;
+set lock_timeout = '30s';
+set statement_timeout = 0;
+
+create temporary table if not exists portico_limitation (what text primary key, why text not null) on commit drop;
+grant all on portico_limitation to public;
+
+create or replace function pg_temp.is_superuser() returns boolean language sql stable as $$
+  select rolsuper from pg_roles where rolname = session_user
+$$;
+
+-- Runs what this login may not be allowed to do; a refusal is noted, to be told to the operator, and not an error.
+create or replace function pg_temp.attempt(what text, command text) returns boolean language plpgsql as $$
+begin
+  execute command;
+  return true;
+exception when insufficient_privilege or feature_not_supported or undefined_file or undefined_object then
+  insert into portico_limitation values (what, sqlerrm) on conflict do nothing;
+  return false;
+end $$;
+
+-- `privileged`: attributes that only a superuser can give on some versions; without them the role is still made.
+create or replace function pg_temp.ensure_role(name text, attributes text, privileged text, settings text[]) returns void
+language plpgsql as $$
+declare
+  setting text;
+  known text[];
+begin
+  if not exists (select from pg_roles where rolname = name) then
+    begin
+      execute format('create role %I with %s %s', name, attributes, privileged);
+    exception
+      when insufficient_privilege then
+        if privileged = '' then raise; end if;
+        insert into portico_limitation values (format('role %s with %s', name, privileged), sqlerrm) on conflict do nothing;
+        execute format('create role %I with %s', name, attributes);
+    end;
+  end if;
+  select rolconfig into known from pg_roles where rolname = name;
+  -- Settings that somebody changed since are theirs
+  if known is null then
+    foreach setting in array settings loop
+      perform pg_temp.attempt(format('role setting %s of %s', setting, name), format('alter role %I set %s', name, setting));
+    end loop;
+  end if;
+end $$;
+
+create or replace function pg_temp.ensure_member(member_name text, group_name text, options text, admin boolean default false)
+returns void language plpgsql as $$
+begin
+  if member_name = group_name or exists (
+    select from pg_auth_members
+     where roleid = group_name::regrole and member = member_name::regrole and (admin_option or not admin)
+       -- from 16 on, whoever creates a role gets a bare admin membership that can neither inherit nor set
+       and (admin or current_setting('server_version_num')::int < 160000
+            or (to_jsonb(pg_auth_members) ->> 'set_option')::boolean)
+  ) then return; end if;
+  perform pg_temp.attempt(
+    format('membership of %s in %s', member_name, group_name),
+    format('grant %I to %I %s', group_name, member_name,
+      case when admin then 'with admin option'
+           when options <> '' and current_setting('server_version_num')::int >= 160000 then 'with ' || options
+           else '' end));
+end $$;
+
+create or replace function pg_temp.ensure_schema(name text, owner_name text) returns void language plpgsql as $$
+begin
+  if not exists (select from pg_namespace where nspname = name) then
+    execute format('create schema %I authorization %I', name, owner_name);
+  end if;
+end $$;
+
+-- Labels that an older version of the type lacks are added at its end.
+create or replace function pg_temp.ensure_enum(target text, labels text[]) returns void language plpgsql as $$
+declare label text;
+begin
+  if to_regtype(target) is null then
+    execute format('create type %s as enum (%s)', target, (select string_agg(quote_literal(l), ', ' order by o) from unnest(labels) with ordinality as t(l, o)));
+    return;
+  end if;
+  foreach label in array labels loop
+    if not exists (select from pg_enum where enumtypid = target::regtype and enumlabel = label) then
+      execute format('alter type %s add value %L', target, label);
+    end if;
+  end loop;
+end $$;
+
+-- One column or constraint a line, each beginning with its name; `rest` follows the closing parenthesis.
+create or replace function pg_temp.ensure_table(target text, columns text, constraints text default '', rest text default '')
+returns void language plpgsql as $$
+declare
+  line text;
+  name text;
+  parts text[];
+begin
+  if to_regclass(target) is null then
+    select array_agg(case when kind = 2 then 'constraint ' else '' end || trim(l) order by kind, o) into parts
+      from (select 1 as kind, l, o from regexp_split_to_table(columns, '\n') with ordinality as t(l, o)
+            union all
+            select 2, l, o from regexp_split_to_table(constraints, '\n') with ordinality as t(l, o)) as lines
+     where trim(l) <> '';
+    execute format('create table %s (%s) %s', target, array_to_string(parts, ', '), rest);
+    return;
+  end if;
+  for line in select trim(l) from regexp_split_to_table(columns, '\n') as l where trim(l) <> '' loop
+    name := split_part(line, ' ', 1);
+    if not exists (select from pg_attribute where attrelid = target::regclass and attname = trim(both '"' from name) and not attisdropped) then
+      execute format('alter table %s add column %s', target, line);
+    end if;
+  end loop;
+  for line in select trim(l) from regexp_split_to_table(constraints, '\n') as l where trim(l) <> '' loop
+    name := coalesce(substring(line from '^"([^"]+)"'), split_part(line, ' ', 1));
+    if not exists (select from pg_constraint where conrelid = target::regclass and conname = name) then
+      execute format('alter table %s add constraint %s', target, line);
+    end if;
+  end loop;
+end $$;
+
+-- `create or replace` can not change what a function returns or how its arguments are called.
+create or replace function pg_temp.ensure_function(signature text, command text) returns void language plpgsql as $$
+begin
+  execute command;
+exception when invalid_function_definition then
+  execute format('drop function %s', signature);
+  execute command;
+end $$;
+
+create or replace function pg_temp.ensure_trigger(target text, name text, command text) returns void language plpgsql as $$
+begin
+  if not exists (select from pg_trigger where tgrelid = target::regclass and tgname = name) then
+    execute format('create trigger %I %s', name, command);
+  end if;
+end $$;
+
+-- Gives everything in a service's schema to its role: a dump restored without owners leaves it with whoever restored.
+create or replace function pg_temp.adopt(schema_name text, owner_name text, except_names text[] default '{}') returns void
+language plpgsql as $$
+declare item record;
+begin
+  for item in
+    select 'table' as kind, c.oid::regclass::text as name from pg_class as c
+     where c.relnamespace = schema_name::regnamespace and c.relkind in ('r', 'p', 'v', 'm') and c.relowner <> owner_name::regrole
+       and c.relname <> all (except_names)
+       and not exists (select from pg_depend where classid = 'pg_class'::regclass and objid = c.oid and deptype = 'e')
+    union all
+    select 'routine', p.oid::regprocedure::text from pg_proc as p
+     where p.pronamespace = schema_name::regnamespace and p.proowner <> owner_name::regrole
+       and not exists (select from pg_depend where classid = 'pg_proc'::regclass and objid = p.oid and deptype = 'e')
+    union all
+    select 'type', t.oid::regtype::text from pg_type as t
+     where t.typnamespace = schema_name::regnamespace and t.typowner <> owner_name::regrole and t.typtype in ('e', 'd')
+    union all
+    select 'type', t.oid::regtype::text from pg_type as t join pg_class as c on c.oid = t.typrelid and c.relkind = 'c'
+     where t.typnamespace = schema_name::regnamespace and t.typowner <> owner_name::regrole
+  loop
+    perform pg_temp.attempt(format('owner of %s', item.name), format('alter %s %s owner to %I', item.kind, item.name, owner_name));
+  end loop;
+end $$;
+
+grant execute on all functions in schema pg_temp to public;

@@ -1,0 +1,27 @@
+-- Daily partitions of realtime.messages in UTC, from yesterday to three days ahead; older than three days they are dropped.
+do $$
+declare
+  day date;
+  today date := (now() at time zone 'utc')::date;
+  old record;
+begin
+  -- Two servers at once would both see a partition missing
+  perform pg_advisory_xact_lock(7306352187424);
+  set local role supabase_realtime_admin;
+  set local client_min_messages = warning;
+  for day in select generate_series(today - 1, today + 3, interval '1 day')::date loop
+    if to_regclass(format('realtime.messages_%s', to_char(day, 'YYYY_MM_DD'))) is null then
+      execute format('create table realtime.%I partition of realtime.messages for values from (%L) to (%L)',
+        'messages_' || to_char(day, 'YYYY_MM_DD'), day::timestamp, (day + 1)::timestamp);
+    end if;
+  end loop;
+  for old in
+    select child.oid::regclass as name
+      from pg_inherits join pg_class as child on child.oid = inhrelid
+     where inhparent = 'realtime.messages'::regclass
+       and child.relname ~ '^messages_\d{4}_\d{2}_\d{2}$'
+       and to_date(right(child.relname, 10), 'YYYY_MM_DD') < today - 3
+  loop
+    execute format('drop table %s', old.name);
+  end loop;
+end $$;

@@ -1,0 +1,52 @@
+-- What the hosted service lets postgres do beyond a plain role: settings that need a superuser's grant, replication,
+-- the publications, reloading the configuration.
+do $$
+declare name text;
+begin
+  perform pg_temp.attempt('reload of the configuration by postgres', 'grant execute on function pg_reload_conf() to postgres');
+  if current_setting('server_version_num')::int >= 150000 then
+    foreach name in array '{session_replication_role,log_min_messages,auto_explain.log_min_duration,app.settings.jwt_secret,app.settings.jwt_exp,
+      pgrst.db_schemas,pgrst.db_extra_search_path,pgrst.db_max_rows,pgrst.db_pre_request,pgrst.db_pre_config,pgrst.db_anon_role,
+      pgrst.db_aggregates_enabled,pgrst.db_plan_enabled,pgrst.db_prepared_statements,pgrst.db_root_spec,pgrst.db_tx_end,
+      pgrst.db_hoisted_tx_settings,pgrst.jwt_aud,pgrst.jwt_role_claim_key,pgrst.jwt_secret,pgrst.jwt_secret_is_base64,
+      pgrst.jwt_cache_max_lifetime,pgrst.openapi_mode,pgrst.openapi_security_active,pgrst.openapi_server_proxy_uri,
+      pgrst.server_cors_allowed_origins,pgrst.server_trace_header,pgrst.server_timing_enabled,pgrst.client_error_verbosity,
+      pgrst.url_use_legacy_target_names}'::text[]
+    loop
+      if not coalesce(has_parameter_privilege('postgres', name, 'set'), false) then
+        perform pg_temp.attempt(format('setting %s by postgres', name), format('grant set on parameter %s to postgres',
+          (select string_agg(quote_ident(part), '.' order by o) from regexp_split_to_table(name, '\.') with ordinality as t(part, o))));
+      end if;
+    end loop;
+    if not has_parameter_privilege('supabase_realtime_admin', 'log_min_messages', 'set') then
+      perform pg_temp.attempt('log_min_messages by supabase_realtime_admin', 'grant set on parameter log_min_messages to supabase_realtime_admin');
+    end if;
+  end if;
+end $$;
+
+set role postgres;
+do $$
+begin
+  if not exists (select from pg_publication where pubname = 'supabase_realtime') then
+    create publication supabase_realtime;
+  end if;
+end $$;
+reset role;
+do $$
+begin
+  if not exists (select from pg_publication where pubname = 'supabase_realtime_messages_publication') then
+    set local role supabase_admin;
+    perform pg_temp.attempt('publication of realtime.messages', 'create publication supabase_realtime_messages_publication for table realtime.messages');
+    reset role;
+  end if;
+end $$;
+
+-- Used by the settings step, which follows
+create or replace function pg_temp.set_database_setting(name text, value text) returns void language plpgsql as $$
+begin
+  if exists (select from pg_db_role_setting join pg_database on pg_database.oid = setdatabase, unnest(setconfig) as entry
+              where datname = current_database() and setrole = 0 and entry = name || '=' || value) then
+    return;
+  end if;
+  perform pg_temp.attempt(format('database setting %s', name), format('alter database %I set %I = %L', current_database(), name, value));
+end $$;

@@ -1,0 +1,236 @@
+-- Listings of schema storage. Each walks an index from name to name and jumps over a folder once it has told it, so that
+-- a page costs as much as it shows, however many objects lie below. Row security of the caller applies.
+set role supabase_storage_admin;
+
+create or replace function storage.list_objects_with_delimiter(
+  _bucket_id text, prefix_param text, delimiter_param text, max_keys integer default 100, start_after text default '',
+  next_token text default '', sort_order text default 'asc')
+returns table (name text, id uuid, metadata jsonb, updated_at timestamptz, created_at timestamptz, last_accessed_at timestamptz)
+language plpgsql stable as $$
+declare
+  is_descending boolean := lower(coalesce(sort_order, 'asc')) = 'desc';
+  prefix text := coalesce(prefix_param, '');
+  delimiter text := nullif(delimiter_param, '');
+  -- The first name after all that begin with the prefix: its last character, one further
+  beyond text := case when prefix <> '' then left(prefix, -1) || chr(ascii(right(prefix, 1)) + 1) end;
+  after text := coalesce(nullif(next_token, ''), nullif(start_after, ''));
+  lower_bound text := prefix;   -- names from here on
+  above text;                   -- names strictly after this one
+  below text := beyond;         -- names strictly before this one
+  folder text;
+  found_row storage.objects;
+  told integer := 0;
+begin
+  if after is not null then
+    folder := after || delimiter;
+    if folder is not null and exists (
+      select from storage.objects as o
+       where o.bucket_id = _bucket_id and o.name collate "C" >= folder
+         and o.name collate "C" < left(folder, -1) || chr(ascii(right(folder, 1)) + 1))
+    then
+      if is_descending then
+        below := least(folder collate "C", below collate "C");
+      else
+        lower_bound := greatest(left(folder, -1) || chr(ascii(right(folder, 1)) + 1) collate "C", lower_bound collate "C");
+      end if;
+    elsif is_descending then
+      below := least(after collate "C", below collate "C");
+    else
+      above := after;
+    end if;
+  end if;
+
+  while told < max_keys loop
+    if is_descending then
+      select o.* into found_row from storage.objects as o
+       where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and (below is null or o.name collate "C" < below)
+       order by o.name collate "C" desc limit 1;
+    else
+      select o.* into found_row from storage.objects as o
+       where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and (above is null or o.name collate "C" > above)
+         and (beyond is null or o.name collate "C" < beyond)
+       order by o.name collate "C" limit 1;
+    end if;
+    exit when not found;
+    folder := case when delimiter is not null then storage.get_common_prefix(found_row.name, prefix, delimiter) end;
+    if folder is null then
+      name := found_row.name; id := found_row.id; metadata := found_row.metadata; updated_at := found_row.updated_at;
+      created_at := found_row.created_at; last_accessed_at := found_row.last_accessed_at;
+      above := found_row.name;
+      below := found_row.name;
+    else
+      name := left(folder, -length(delimiter)); id := null; metadata := null; updated_at := null;
+      created_at := null; last_accessed_at := null;
+      lower_bound := case when is_descending then lower_bound else left(folder, -1) || chr(ascii(right(folder, 1)) + 1) end;
+      above := null;
+      below := folder;
+    end if;
+    told := told + 1;
+    return next;
+  end loop;
+end $$;
+
+create or replace function storage.search_by_timestamp(
+  p_prefix text, p_bucket_id text, p_limit integer, p_level integer, p_start_after text, p_sort_order text, p_sort_column text,
+  p_sort_column_after text)
+returns table (key text, name text, id uuid, updated_at timestamptz, created_at timestamptz, last_accessed_at timestamptz, metadata jsonb)
+language plpgsql stable as $$
+declare
+  is_descending boolean := lower(coalesce(p_sort_order, 'asc')) = 'desc';
+  prefix text := coalesce(p_prefix, '');
+  after_time timestamptz := coalesce(nullif(p_sort_column_after, '')::timestamptz, 'epoch');
+  after_name text := coalesce(p_start_after, '');
+begin
+  return query execute format($query$
+    with entries as (
+      select rtrim(folder, '/') as name, null::uuid as id, min(o.created_at) as updated_at, min(o.created_at) as created_at,
+             null::timestamptz as last_accessed_at, null::jsonb as metadata
+        from storage.objects as o, storage.get_common_prefix(o.name, $1, '/') as folder
+       where o.bucket_id = $2 and starts_with(o.name, $1) and folder is not null
+       group by folder
+      union all
+      select o.name, o.id, o.updated_at, o.created_at, o.last_accessed_at, o.metadata
+        from storage.objects as o
+       where o.bucket_id = $2 and starts_with(o.name, $1) and storage.get_common_prefix(o.name, $1, '/') is null
+    ), timed as (
+      select *, date_trunc('milliseconds', coalesce(%1$I, 'epoch'::timestamptz)) as moment from entries
+    )
+    select split_part(name, '/', $3), name, id, updated_at, created_at, last_accessed_at, metadata
+      from timed
+     where $4 = '' or (moment, name collate "C") %2$s ($5, $4)
+     order by moment %3$s, name collate "C" %3$s
+     limit $6
+  $query$,
+    case when p_sort_column = 'created_at' then 'created_at' else 'updated_at' end,
+    case when is_descending then '<' else '>' end,
+    case when is_descending then 'desc' else 'asc' end)
+  using prefix, p_bucket_id, greatest(p_level, 1), after_name, date_trunc('milliseconds', after_time), p_limit;
+end $$;
+
+create or replace function storage.search_v2(
+  prefix text, bucket_name text, limits integer default 100, levels integer default 1, start_after text default '',
+  sort_order text default 'asc', sort_column text default 'name', sort_column_after text default '')
+returns table (key text, name text, id uuid, updated_at timestamptz, created_at timestamptz, last_accessed_at timestamptz, metadata jsonb)
+language plpgsql stable as $$
+declare
+  direction text := case when lower(coalesce(sort_order, 'asc')) = 'desc' then 'desc' else 'asc' end;
+  page integer := least(coalesce(limits, 100), 1500);
+begin
+  if lower(sort_column) in ('updated_at', 'created_at') then
+    return query
+      select * from storage.search_by_timestamp(prefix, bucket_name, page, levels, start_after, direction, lower(sort_column), sort_column_after);
+  else
+    return query
+      select split_part(l.name, '/', greatest(levels, 1)), l.name, l.id, l.updated_at, l.created_at, l.last_accessed_at, l.metadata
+        from storage.list_objects_with_delimiter(bucket_name, coalesce(prefix, ''), '/', page, start_after, '', direction) as l;
+  end if;
+end $$;
+
+create or replace function storage.search(
+  prefix text, bucketname text, limits integer default 100, levels integer default 1, offsets integer default 0,
+  search text default '', sortcolumn text default 'name', sortorder text default 'asc')
+returns table (name text, id uuid, updated_at timestamptz, created_at timestamptz, last_accessed_at timestamptz, metadata jsonb)
+language plpgsql stable as $$
+declare
+  is_descending boolean := lower(coalesce(sortorder, 'asc')) = 'desc';
+  page integer := least(coalesce(limits, 100), 1500);
+  start text := coalesce(prefix, '');
+  wanted text := lower(start || coalesce(search, ''));
+  beyond text := case when wanted <> '' then left(wanted, -1) || chr(ascii(right(wanted, 1)) + 1) end;
+  first_level integer := cardinality(string_to_array(start || '.', '/'));
+  last_level integer := cardinality(string_to_array(start || coalesce(search, '') || '.', '/'));
+  lower_bound text := wanted;
+  below text := beyond;
+  at_name text;
+  at_lower text;
+  slash integer;
+  skipped integer := 0;
+  told integer := 0;
+  found_row storage.objects;
+begin
+  if lower(sortcolumn) in ('updated_at', 'created_at', 'last_accessed_at') then
+    return query execute format($query$
+      with hits as (
+        select o.*, cardinality(string_to_array(o.name, '/')) as depth
+          from storage.objects as o
+         where o.bucket_id = $1 and starts_with(lower(o.name), $2)
+      ), entries as (
+        select array_to_string(path[$3:$4], '/') as name, true as is_folder, null::uuid as id, null::timestamptz as updated_at,
+               null::timestamptz as created_at, null::timestamptz as last_accessed_at, null::jsonb as metadata
+          from (select distinct on (lower(array_to_string((string_to_array(h.name, '/'))[1:$4], '/')))
+                       (string_to_array(h.name, '/'))[1:$4] as path
+                  from hits as h where h.depth > $4
+                 order by lower(array_to_string((string_to_array(h.name, '/'))[1:$4], '/')), h.name collate "C") as folders
+        union all
+        select array_to_string((string_to_array(h.name, '/'))[$3:$4], '/'), false, h.id, h.updated_at, h.created_at,
+               h.last_accessed_at, h.metadata
+          from hits as h where h.depth = $4
+      )
+      select name, id, updated_at, created_at, last_accessed_at, metadata
+        from entries
+       order by is_folder desc, %1$I %2$s, name collate "C" %2$s
+       limit $5 offset $6
+    $query$, lower(sortcolumn), case when is_descending then 'desc' else 'asc' end)
+    using bucketname, wanted, first_level, last_level, page, greatest(coalesce(offsets, 0), 0);
+    return;
+  end if;
+
+  while told < page loop
+    if is_descending then
+      select o.* into found_row from storage.objects as o
+       where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound
+         and (below is null or lower(o.name) collate "C" < below
+              or (at_lower is not null and lower(o.name) collate "C" = at_lower and o.name collate "C" < at_name))
+       order by lower(o.name) collate "C" desc, o.name collate "C" desc limit 1;
+    else
+      select o.* into found_row from storage.objects as o
+       where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound
+         and (at_lower is null or lower(o.name) collate "C" > at_lower
+              or (lower(o.name) collate "C" = at_lower and o.name collate "C" > at_name))
+         and (beyond is null or lower(o.name) collate "C" < beyond)
+       order by lower(o.name) collate "C", o.name collate "C" limit 1;
+    end if;
+    exit when not found;
+    slash := position('/' in substr(found_row.name, length(wanted) + 1));
+    if slash = 0 then
+      name := substr(found_row.name, length(start) + 1); id := found_row.id; updated_at := found_row.updated_at;
+      created_at := found_row.created_at; last_accessed_at := found_row.last_accessed_at; metadata := found_row.metadata;
+      at_name := found_row.name;
+      at_lower := lower(found_row.name);
+      below := at_lower;
+    else
+      name := substr(left(found_row.name, length(wanted) + slash - 1), length(start) + 1); id := null; updated_at := null;
+      created_at := null; last_accessed_at := null; metadata := null;
+      at_name := null;
+      at_lower := null;
+      -- Everything in the folder begins with its name and a slash; `0` is the character after the slash
+      below := lower(left(found_row.name, length(wanted) + slash));
+      lower_bound := case when is_descending then lower_bound else left(below, -1) || '0' end;
+    end if;
+    if skipped < coalesce(offsets, 0) then
+      skipped := skipped + 1;
+    else
+      told := told + 1;
+      return next;
+    end if;
+  end loop;
+end $$;
+
+create or replace function storage.list_multipart_uploads_with_delimiter(
+  bucket_id text, prefix_param text, delimiter_param text, max_keys integer default 100, next_key_token text default '',
+  next_upload_token text default '')
+returns table (key text, id text, created_at timestamptz)
+language plpgsql volatile as $$
+begin
+  return query
+    select distinct on (folded.key collate "C") folded.key, folded.id, folded.created_at
+      from (select coalesce(storage.get_common_prefix(u.key, prefix_param, nullif(delimiter_param, '')), u.key) as key, u.id, u.created_at
+              from storage.s3_multipart_uploads as u
+             where u.bucket_id = list_multipart_uploads_with_delimiter.bucket_id and starts_with(u.key, prefix_param)) as folded
+     where next_key_token = ''
+        or folded.key collate "C" > next_key_token
+        or (next_upload_token <> '' and folded.key = next_key_token and folded.id collate "C" > next_upload_token)
+     order by folded.key collate "C", folded.created_at, folded.id
+     limit max_keys;
+end $$;
+reset role;

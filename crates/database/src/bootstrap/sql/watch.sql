@@ -1,0 +1,135 @@
+-- Event triggers: the API learns of new tables at once, extensions come with their grants. They are the last step, so that
+-- the bootstrap's own statements do not set them off.
+set role supabase_admin;
+
+create or replace function extensions.pgrst_ddl_watch() returns event_trigger language plpgsql as $$
+declare command record;
+begin
+  for command in select * from pg_event_trigger_ddl_commands() loop
+    if command.command_tag in (
+         'CREATE SCHEMA', 'ALTER SCHEMA', 'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'ALTER TABLE',
+         'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW',
+         'ALTER MATERIALIZED VIEW', 'CREATE FUNCTION', 'ALTER FUNCTION', 'CREATE TRIGGER', 'CREATE TYPE', 'ALTER TYPE',
+         'CREATE RULE', 'COMMENT')
+       and command.schema_name is distinct from 'pg_temp'
+       and coalesce(
+         case when command.object_type in ('trigger', 'rule') then
+           (select c.relnamespace::regnamespace::text
+              from (select tgrelid as relid from pg_catalog.pg_trigger where oid = command.objid and command.object_type = 'trigger'
+                    union all
+                    select ev_class from pg_catalog.pg_rewrite where oid = command.objid and command.object_type = 'rule') as o
+              join pg_catalog.pg_class as c on c.oid = o.relid)
+         end, command.schema_name, '') not in ('auth', 'realtime', '_realtime', 'storage')
+    then
+      notify pgrst, 'reload schema';
+    end if;
+  end loop;
+end $$;
+
+create or replace function extensions.pgrst_drop_watch() returns event_trigger language plpgsql as $$
+declare dropped record;
+begin
+  for dropped in select * from pg_event_trigger_dropped_objects() loop
+    if dropped.object_type in ('schema', 'table', 'foreign table', 'view', 'materialized view', 'function', 'trigger', 'type', 'rule')
+       and not dropped.is_temporary
+    then
+      notify pgrst, 'reload schema';
+    end if;
+  end loop;
+end $$;
+
+-- As their owner: a trusted extension is created by a role that owns nothing in it
+create or replace function extensions.grant_pg_cron_access() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog as $$
+begin
+  if exists (select from pg_event_trigger_ddl_commands() as command join pg_catalog.pg_extension as extension on command.objid = extension.oid
+              where extension.extname = 'pg_cron') then
+    grant usage on schema cron to postgres with grant option;
+    grant all on all functions in schema cron to postgres with grant option;
+    grant all on all sequences in schema cron to postgres with grant option;
+    grant all on all tables in schema cron to postgres with grant option;
+    revoke all on table cron.job from postgres;
+    grant select on table cron.job to postgres with grant option;
+    revoke trigger on table cron.job_run_details from postgres;
+  end if;
+end $$;
+comment on function extensions.grant_pg_cron_access() is 'Grants access to pg_cron';
+
+create or replace function extensions.grant_pg_net_access() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog as $$
+begin
+  if exists (select from pg_event_trigger_ddl_commands() as command join pg_catalog.pg_extension as extension on command.objid = extension.oid
+              where extension.extname = 'pg_net') then
+    grant usage on schema net to supabase_functions_admin, postgres, anon, authenticated, service_role;
+    grant execute on all functions in schema net to supabase_functions_admin, postgres, anon, authenticated, service_role;
+  end if;
+end $$;
+comment on function extensions.grant_pg_net_access() is 'Grants access to pg_net';
+
+create or replace function extensions.grant_pg_graphql_access() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog as $func$
+begin
+  if not exists (select from pg_event_trigger_ddl_commands() as command join pg_catalog.pg_extension as extension on command.objid = extension.oid
+                  where extension.extname = 'pg_graphql') then
+    return;
+  end if;
+  create or replace function graphql_public.graphql("operationName" text default null, query text default null,
+                                                    variables jsonb default null, extensions jsonb default null)
+  returns jsonb language sql as $$
+    select graphql.resolve(query := query, variables := coalesce(variables, '{}'), "operationName" := "operationName", extensions := extensions);
+  $$;
+  grant usage on schema graphql to postgres, anon, authenticated, service_role;
+  grant execute on all functions in schema graphql to postgres, anon, authenticated, service_role;
+  grant execute on function graphql_public.graphql(text, text, jsonb, jsonb) to postgres, anon, authenticated, service_role;
+end $func$;
+comment on function extensions.grant_pg_graphql_access() is 'Grants access to pg_graphql';
+
+create or replace function extensions.set_graphql_placeholder() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog as $func$
+begin
+  if not exists (select from pg_event_trigger_dropped_objects() as dropped
+                  where dropped.object_type = 'extension' and dropped.object_name = 'pg_graphql') then
+    return;
+  end if;
+  create or replace function graphql_public.graphql("operationName" text default null, query text default null,
+                                                    variables jsonb default null, extensions jsonb default null)
+  returns jsonb language plpgsql as $$
+  begin
+    return jsonb_build_object('errors', jsonb_build_array(jsonb_build_object('message', 'pg_graphql extension is not enabled.')));
+  end $$;
+  grant execute on function graphql_public.graphql(text, text, jsonb, jsonb) to postgres, anon, authenticated, service_role;
+end $func$;
+comment on function extensions.set_graphql_placeholder() is 'Reintroduces placeholder function for graphql_public.graphql';
+reset role;
+
+do $$
+declare watch record;
+begin
+  if pg_temp.is_superuser() then set local role supabase_admin; end if;
+  for watch in
+    select * from (values
+      ('pgrst_ddl_watch', 'on ddl_command_end', 'pgrst_ddl_watch'),
+      ('pgrst_drop_watch', 'on sql_drop', 'pgrst_drop_watch'),
+      ('issue_pg_cron_access', 'on ddl_command_end when tag in (''CREATE EXTENSION'')', 'grant_pg_cron_access'),
+      ('issue_pg_net_access', 'on ddl_command_end when tag in (''CREATE EXTENSION'')', 'grant_pg_net_access'),
+      ('issue_pg_graphql_access', 'on ddl_command_end when tag in (''CREATE EXTENSION'')', 'grant_pg_graphql_access'),
+      ('issue_graphql_placeholder', 'on sql_drop when tag in (''DROP EXTENSION'')', 'set_graphql_placeholder')
+    ) as watches(name, moment, routine)
+  loop
+    if not exists (select from pg_event_trigger where evtname = watch.name) then
+      perform pg_temp.attempt(format('event trigger %s', watch.name),
+        format('create event trigger %I %s execute function extensions.%I()', watch.name, watch.moment, watch.routine));
+    end if;
+  end loop;
+  reset role;
+end $$;
+
+-- Used by the settings step. Never taken away: a project may have made this event trigger itself.
+create or replace function pg_temp.secure_new_tables(wanted boolean) returns void language plpgsql as $$
+begin
+  if wanted and not exists (select from pg_event_trigger where evtname = 'ensure_rls') then
+    perform pg_temp.attempt('event trigger ensure_rls',
+      'create event trigger ensure_rls on ddl_command_end when tag in (''CREATE TABLE'', ''CREATE TABLE AS'', ''SELECT INTO'')
+       execute function public.rls_auto_enable()');
+  end if;
+end $$;

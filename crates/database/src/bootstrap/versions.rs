@@ -1,0 +1,67 @@
+//! Our own migrations: schema `portico`, one transaction with everything else the bootstrap does.
+
+use tokio_postgres::Client;
+
+use super::{digest, step};
+use crate::error::DatabaseError;
+
+/// A migration is never edited after release: its checksum is recorded with its name.
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_analytics", include_str!("../portico/0001_analytics.sql")),
+    ("0002_project", include_str!("../portico/0002_project.sql")),
+    ("0003_mail_outbox", include_str!("../portico/0003_mail_outbox.sql")),
+    ("0004_vault_key", include_str!("../portico/0004_vault_key.sql")),
+];
+
+const HISTORY: &str = "
+create schema if not exists portico;
+revoke all on schema portico from public;
+create table if not exists portico.schema_migrations (
+  name text primary key,
+  checksum text not null,
+  applied_at timestamptz not null default now()
+);
+create table if not exists portico.bootstrap (
+  only_row boolean primary key default true check (only_row),
+  fingerprint text not null,
+  done_at timestamptz not null default now()
+);";
+
+/// All migrations as bytes, for the fingerprint.
+pub(super) fn texts() -> impl Iterator<Item = &'static str> {
+    MIGRATIONS.iter().map(|(_, text)| *text)
+}
+
+/// Applies what is missing, inside the caller's transaction.
+pub(super) async fn apply(client: &Client) -> Result<(), DatabaseError> {
+    client.batch_execute(HISTORY).await.map_err(step("schema portico"))?;
+    let rows = client.query("select name, checksum from portico.schema_migrations", &[]).await?;
+    let applied: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    if let Some((name, _)) = applied.iter().find(|(name, _)| MIGRATIONS.iter().all(|(known, _)| known != name)) {
+        return Err(DatabaseError::Refused(format!(
+            "the database was used by a newer version of Portico (it has the migration {name} of schema portico): run that version"
+        )));
+    }
+    for (name, text) in MIGRATIONS {
+        let checksum = digest([text.as_bytes()]);
+        match applied.iter().find(|(known, _)| known == name) {
+            Some((_, recorded)) if *recorded == checksum => {}
+            Some(_) => {
+                return Err(DatabaseError::Refused(format!(
+                    "the migration {name} of schema portico was applied with another content than this program has: \
+                     use the released program that set up this database"
+                )));
+            }
+            None => {
+                client.batch_execute(text).await.map_err(step(name))?;
+                client
+                    .execute(
+                        "insert into portico.schema_migrations (name, checksum) values ($1, $2)",
+                        &[name, &checksum],
+                    )
+                    .await?;
+            }
+        }
+    }
+    Ok(())
+}
