@@ -1,9 +1,29 @@
-//! Connections.
+//! Connections: accepting them, HTTP/1.1 or HTTP/2 on each, and ending them gracefully.
+
+use std::convert::Infallible;
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tower::Service;
+
+/// The first bytes of an HTTP/2 connection without TLS.
+const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Room for a request's head in memory: above what the gateway allows, so that it can answer in its own words.
+const HEAD_BUFFER: usize = 128 * 1024;
 
 /// Limits of the listening side.
 #[derive(Debug, Clone)]
@@ -22,14 +42,165 @@ impl Default for ServeLimits {
     }
 }
 
-/// Serves `router` on `listener` until `shutdown` resolves, then ends gracefully.
+/// Serves `router` on `listener` until `shutdown` resolves; then accepts nothing more, lets the requests in
+/// flight end, and cuts off what is left after [`ServeLimits::drain`].
+///
+/// An error only when the listener itself is broken.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     shutdown: impl Future<Output = ()> + Send,
     limits: ServeLimits,
 ) -> io::Result<()> {
-    let _ = (listener, router, limits);
-    shutdown.await;
-    Ok(())
+    let mut shutdown = pin!(shutdown);
+    let (stop, stopping) = watch::channel(false);
+    let places = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut connections = JoinSet::new();
+
+    let outcome = loop {
+        let place = tokio::select! {
+            place = Arc::clone(&places).acquire_owned() => place.expect("the semaphore is never closed"),
+            () = &mut shutdown => break Ok(()),
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut shutdown => break Ok(()),
+        };
+        // Ended ones are forgotten, or the set would grow with every connection there ever was
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, peer)) => {
+                let router = router.clone();
+                let stopping = stopping.clone();
+                let timeout = limits.header_timeout;
+                connections.spawn(async move {
+                    connection(stream, peer, router, stopping, timeout).await;
+                    drop(place);
+                });
+            }
+            Err(error) if is_passing(&error) => {}
+            Err(error) if is_exhaustion(&error) => {
+                tracing::error!(%error, "no connection can be accepted: raise the limit of open files (ulimit -n)");
+                // The listener stays readable, so without a pause this would spin until a connection ends
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            Err(error) => break Err(error),
+        }
+    };
+
+    drop(listener);
+    let _ = stop.send(true);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits.drain, ended).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            "requests were still running after {:?} and are cut off",
+            limits.drain
+        );
+        connections.shutdown().await;
+    }
+    outcome
+}
+
+/// The client went away before we took it.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}
+
+/// Out of file descriptors (process, system) or memory.
+fn is_exhaustion(error: &io::Error) -> bool {
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM
+    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    mut stopping: watch::Receiver<bool>,
+    timeout: Duration,
+) {
+    // Answers are written whole, so waiting for more to send only delays them
+    let _ = stream.set_nodelay(true);
+    let is_http2 = tokio::select! {
+        found = tokio::time::timeout(timeout, speaks_http2(&stream)) => match found {
+            Ok(Ok(is_http2)) => is_http2,
+            Ok(Err(_)) | Err(_) => return,
+        },
+        // Nothing was asked yet
+        () = begins(&mut stopping) => return,
+    };
+    let io = TokioIo::new(stream);
+    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let mut router = router.clone();
+        async move { Ok::<_, Infallible>(infallible(Service::call(&mut router, request).await)) }
+    });
+    let result = if is_http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(timeout)
+            .max_concurrent_streams(256)
+            .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
+        let mut http = pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            result = &mut http => result,
+            () = begins(&mut stopping) => {
+                http.as_mut().graceful_shutdown();
+                http.await
+            }
+        }
+    } else {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(HEAD_BUFFER);
+        let mut http = pin!(builder.serve_connection(io, service).with_upgrades());
+        tokio::select! {
+            result = &mut http => result,
+            () = begins(&mut stopping) => {
+                http.as_mut().graceful_shutdown();
+                http.await
+            }
+        }
+    };
+    if let Err(error) = result {
+        // The client's doing: cut connections, nonsense, slow heads
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// Waits until the shutdown begins.
+async fn begins(stopping: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Whether the client starts with HTTP/2's preface. Reads nothing away and needs no buffer while the client is silent.
+async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
+    let mut start = [0; HTTP2_PREFACE.len()];
+    loop {
+        let seen = stream.peek(&mut start).await?;
+        if seen == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if start[..seen] != HTTP2_PREFACE[..seen] {
+            return Ok(false);
+        }
+        if seen == start.len() {
+            return Ok(true);
+        }
+        // A part of the preface: `peek` would return it again at once
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn infallible<T>(result: Result<T, Infallible>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(never) => match never {},
+    }
 }

@@ -1,47 +1,60 @@
-//! The gateway.
-use std::net::IpAddr;
+//! One request's way through the front door.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
 
 use axum::Router;
-use http::HeaderValue;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use futures_util::FutureExt as _;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http_body::Body as _;
 use ipnet::IpNet;
-use portico_tokens::{ApiKeys, Clock, KeyRing};
+use portico_tokens::{ApiKeys, Clock, KeyRing, RequestId};
+use tower::Service;
+use tracing::Instrument as _;
 
 use crate::access::{Access, KeyPolicy};
+use crate::body::{self, RequestBody};
+use crate::keys::{self, Keys};
+use crate::refusal::Refusal;
 use crate::web_app::WebApp;
+use crate::{address, cors};
 
-/// The request's id, as it is logged and answered. In the extensions of every request.
-#[derive(Debug, Clone)]
-pub struct RequestId(pub(crate) HeaderValue);
+/// The most bytes that a request's line and headers may have together.
+const HEADER_LIMIT: usize = 64 * 1024;
 
-impl RequestId {
-    /// The id's text.
-    pub fn as_str(&self) -> &str {
-        self.0.to_str().unwrap_or_default()
-    }
-}
-
-/// Where the request comes from: the connection's other end, or what a trusted proxy says. In the extensions
-/// of every request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientAddress(pub IpAddr);
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const SB_REQUEST_ID: HeaderName = HeaderName::from_static("sb-request-id");
 
 /// The front door.
 pub struct Gateway;
 
 /// Settles what a [`Gateway`] does.
 pub struct GatewayBuilder {
-    policy: KeyPolicy,
-    mounts: Vec<(String, Router, Access)>,
-    web_app: Option<WebApp>,
-    trusted_proxies: Vec<IpNet>,
+    door: Door,
 }
 
 impl Gateway {
-    /// A gateway that verifies with these keys.
+    /// A gateway that checks keys and tokens with these.
     pub fn builder(keys: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> GatewayBuilder {
-        let _ = (keys, api_keys, clock);
-        GatewayBuilder { policy: KeyPolicy::Hosted, mounts: Vec::new(), web_app: None, trusted_proxies: Vec::new() }
+        GatewayBuilder {
+            door: Door {
+                keys: Keys { ring: keys, api_keys, clock, policy: KeyPolicy::Hosted },
+                mounts: Vec::new(),
+                web_app: None,
+                trusted_proxies: Vec::new(),
+                https: false,
+            },
+        }
     }
 }
 
@@ -49,40 +62,316 @@ impl GatewayBuilder {
     /// Who needs an API key. Default: [`KeyPolicy::Hosted`].
     #[must_use]
     pub fn key_policy(mut self, policy: KeyPolicy) -> Self {
-        self.policy = policy;
+        self.door.keys.policy = policy;
         self
     }
 
-    /// Sends requests below `prefix` (`"/auth/v1"`) to `router`, which sees paths without it.
+    /// Sends requests below `prefix` (`"/auth/v1"`) to `router`, which sees paths without it. The longest
+    /// prefix wins.
     #[must_use]
     pub fn mount(mut self, prefix: &str, router: Router, access: Access) -> Self {
-        self.mounts.push((prefix.to_owned(), router, access));
+        let router = router.layer(middleware::from_fn(tell_route));
+        self.door.mounts.push(Mount { prefix: prefix.trim_end_matches('/').to_owned(), router, access });
         self
     }
 
     /// Serves the web app on all other paths.
     #[must_use]
     pub fn web_app(mut self, app: WebApp) -> Self {
-        self.web_app = Some(app);
+        self.door.web_app = Some(app);
         self
     }
 
     /// Proxies whose `X-Forwarded-*` headers are believed. From anybody else these headers are removed.
     #[must_use]
     pub fn trusted_proxies(mut self, networks: Vec<IpNet>) -> Self {
-        self.trusted_proxies = networks;
+        self.door.trusted_proxies = networks;
         self
     }
 
     /// Says that people reach the server by https (then browsers are told to stay with it).
     #[must_use]
-    pub fn https(self, _https: bool) -> Self {
+    pub fn https(mut self, https: bool) -> Self {
+        self.door.https = https;
         self
     }
 
     /// The whole server as one router, for [`crate::serve`].
-    pub fn build(self) -> Router {
-        let _ = (self.policy, self.web_app, self.trusted_proxies);
-        self.mounts.into_iter().fold(Router::new(), |router, (prefix, mounted, _)| router.nest(&prefix, mounted))
+    pub fn build(mut self) -> Router {
+        self.door.mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
+        if let Some(app) = self.door.web_app.take() {
+            self.door.web_app = Some(app.seal(self.door.https));
+        }
+        Router::new().fallback_service(Entrance(Arc::new(self.door)))
+    }
+}
+
+struct Door {
+    keys: Keys,
+    /// Longest prefix first.
+    mounts: Vec<Mount>,
+    web_app: Option<WebApp>,
+    trusted_proxies: Vec<IpNet>,
+    https: bool,
+}
+
+struct Mount {
+    prefix: String,
+    router: Router,
+    access: Access,
+}
+
+/// The pattern of the route that answered, for the log.
+#[derive(Clone)]
+struct Route(MatchedPath);
+
+async fn tell_route(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut answer = next.run(request).await;
+    if let Some(route) = route {
+        answer.extensions_mut().insert(Route(route));
+    }
+    answer
+}
+
+#[derive(Clone)]
+struct Entrance(Arc<Door>);
+
+impl Service<Request> for Entrance {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let door = Arc::clone(&self.0);
+        Box::pin(async move { Ok(door.pass(request).await) })
+    }
+}
+
+impl Door {
+    /// Everything that holds for every request: its id, where it comes from, the log, the last headers.
+    async fn pass(&self, request: Request) -> Response {
+        let begun = Instant::now();
+        let (mut parts, body) = request.into_parts();
+        let by_proxy = address::settle(&mut parts, &self.trusted_proxies);
+        let id = request_id(&parts.headers, by_proxy);
+        if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+            parts.headers.insert(REQUEST_ID, value);
+        }
+        parts.extensions.insert(id.clone());
+        let method = parts.method.clone();
+        let span = tracing::info_span!("request", id = %id, method = %method);
+
+        let (mut answer, prefix) = self.route(Request::from_parts(parts, body)).instrument(span.clone()).await;
+
+        let headers = answer.headers_mut();
+        if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+            headers.insert(SB_REQUEST_ID, value.clone());
+            headers.insert(REQUEST_ID, value);
+        }
+        if self.https {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+        }
+        let status = answer.status().as_u16();
+        let route = answer.extensions().get::<Route>().map_or("", |Route(route)| route.as_str());
+        let milliseconds = begun.elapsed().as_secs_f64() * 1000.0;
+        // Never the query or a header: both carry tokens
+        tracing::info!(
+            parent: &span,
+            status,
+            route = format_args!("{prefix}{route}"),
+            duration_ms = format_args!("{milliseconds:.1}"),
+            "answered"
+        );
+        answer
+    }
+
+    /// Finds who answers; the prefix is for the log.
+    async fn route(&self, request: Request) -> (Response, &str) {
+        if head_size(&request) > HEADER_LIMIT {
+            let mut answer = Refusal::HeadersTooLarge.answer();
+            cors::open_to_pages(answer.headers_mut());
+            return (answer, "");
+        }
+        if let Some(mount) = self.mounts.iter().find(|mount| mount.holds(request.uri().path())) {
+            return (self.enter(mount, request).await, &mount.prefix);
+        }
+        match &self.web_app {
+            Some(app) if !is_service_path(request.uri().path()) => {
+                let answer = guarded(app.answer(request)).await.unwrap_or_else(Refusal::answer);
+                (answer, "web")
+            }
+            _ => {
+                let mut answer = Refusal::NoRoute.answer();
+                cors::open_to_pages(answer.headers_mut());
+                (answer, "")
+            }
+        }
+    }
+
+    /// The rules of one mount.
+    async fn enter(&self, mount: &Mount, request: Request) -> Response {
+        if cors::is_preflight(request.method(), request.headers()) {
+            return cors::preflight(request.headers());
+        }
+        let mut answer = self.admit(mount, request).await;
+        cors::open_to_pages(answer.headers_mut());
+        answer
+    }
+
+    async fn admit(&self, mount: &Mount, request: Request) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let access = &mount.access;
+        let path = parts.uri.path().get(mount.prefix.len()..).unwrap_or("/");
+        let open = access.is_open(path);
+        let limit = access.body_limit;
+        // Whoever waits for our word before sending need not be listened to
+        let waits = parts.headers.contains_key(header::EXPECT);
+        let refusal = match self.keys.caller(&parts.headers, &parts.uri, open) {
+            Err(refusal) => Some(refusal),
+            Ok(_) if body.size_hint().lower() > limit as u64 => Some(Refusal::BodyTooLarge { limit }),
+            Ok(caller) => {
+                parts.extensions.insert(caller);
+                None
+            }
+        };
+        if let Some(refusal) = refusal {
+            if !waits && !body.is_end_stream() {
+                body::drain(body).await;
+            }
+            return refusal.answer();
+        }
+        if let Some(uri) = inner_uri(&parts.uri, &mount.prefix) {
+            parts.uri = uri;
+        }
+        if body.is_end_stream() {
+            return mount.call(Request::from_parts(parts, body)).await;
+        }
+        let (body, mut rest) = RequestBody::new(body, limit);
+        let answer = mount.call(Request::from_parts(parts, Body::new(body))).await;
+        match rest.try_recv() {
+            Ok(rest) => {
+                if !waits {
+                    body::drain(rest.body).await;
+                }
+                // A service that answers long bodies in its own words has a lower limit than ours
+                if rest.too_large && !answer.status().is_success() {
+                    Refusal::BodyTooLarge { limit }.answer()
+                } else {
+                    answer
+                }
+            }
+            Err(_) => answer,
+        }
+    }
+}
+
+impl Mount {
+    /// Whether a path lies below the prefix. The prefix alone, without a slash, does not.
+    fn holds(&self, path: &str) -> bool {
+        path.strip_prefix(self.prefix.as_str()).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    async fn call(&self, request: Request) -> Response {
+        let mut router = self.router.clone();
+        let called = guarded(async move {
+            match Service::call(&mut router, request).await {
+                Ok(answer) => answer,
+                Err(never) => match never {},
+            }
+        });
+        let outcome = match self.access.timeout {
+            Some(limit) => tokio::time::timeout(limit, called).await.unwrap_or(Err(Refusal::TooSlow)),
+            None => called.await,
+        };
+        outcome.unwrap_or_else(Refusal::answer)
+    }
+}
+
+/// A panic is a bug, but one client's: it becomes an error, and the server goes on.
+async fn guarded(answer: impl Future<Output = Response>) -> Result<Response, Refusal> {
+    AssertUnwindSafe(answer).catch_unwind().await.map_err(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        tracing::error!(message, "a handler panicked");
+        Refusal::Panicked
+    })
+}
+
+/// A trusted proxy's id is kept, so that its log and ours can be joined.
+fn request_id(headers: &HeaderMap, by_proxy: bool) -> RequestId {
+    by_proxy
+        .then(|| headers.get(REQUEST_ID)?.to_str().ok().and_then(RequestId::parse))
+        .flatten()
+        .unwrap_or_else(RequestId::generate)
+}
+
+fn head_size(request: &Request) -> usize {
+    let line = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    // Name, colon, space, line end
+    let headers: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    line + headers
+}
+
+/// What the service sees: the path without the prefix, the query without the API key.
+fn inner_uri(uri: &Uri, prefix: &str) -> Option<Uri> {
+    let whole = uri.path_and_query()?;
+    let path = whole.path().get(prefix.len()..)?;
+    let inner = match whole.query().map(|query| (query, keys::query_without_key(query))) {
+        None => PathAndQuery::try_from(path),
+        Some((query, None)) => PathAndQuery::try_from(format!("{path}?{query}")),
+        Some((_, Some(query))) if query.is_empty() => PathAndQuery::try_from(path),
+        Some((_, Some(query))) => PathAndQuery::try_from(format!("{path}?{query}")),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(inner.ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// Paths that belong to services whether they are there or not (`/rest/v1/...`): a page is no answer to these.
+fn is_service_path(path: &str) -> bool {
+    let mut segments = path.split('/').skip(1);
+    let (first, second) = (segments.next().unwrap_or_default(), segments.next());
+    let is_version = |segment: &str| {
+        segment.strip_prefix('v').is_some_and(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()))
+    };
+    second.is_some_and(is_version) || matches!(first, "pg" | "mcp" | ".well-known")
+}
+
+/// Methods that a page answers.
+pub(crate) fn is_read(method: &Method) -> bool {
+    method == Method::GET || method == Method::HEAD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_sees_neither_the_prefix_nor_the_key() {
+        let inner = |uri: &str| inner_uri(&uri.parse().unwrap(), "/auth/v1").unwrap().to_string();
+        assert_eq!(inner("/auth/v1/user"), "/user");
+        assert_eq!(inner("/auth/v1/user?apikey=x"), "/user");
+        assert_eq!(inner("/auth/v1/user?a=1&apikey=x&b=%20+"), "/user?a=1&b=%20+");
+        assert_eq!(inner("/auth/v1/user?a=1&b&=c"), "/user?a=1&b&=c");
+        assert_eq!(inner("/auth/v1/user?api%6bey=x&a"), "/user?a");
+        assert_eq!(inner("http://host/auth/v1/?x"), "http://host/?x");
+    }
+
+    #[test]
+    fn paths_of_services_are_told_from_pages() {
+        for path in ["/rest/v1/", "/auth/v1", "/pooler/v2/x", "/pg/tables", "/.well-known/x"] {
+            assert!(is_service_path(path), "{path}");
+        }
+        for path in ["/", "/app", "/app/v", "/docs/vine", "/sign-in"] {
+            assert!(!is_service_path(path), "{path}");
+        }
     }
 }

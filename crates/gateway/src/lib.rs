@@ -2,18 +2,25 @@
 //!
 //! Contract: the gateway rules of the wire protocol (who needs a key, in which form a refusal comes, CORS).
 //!
-//! Promises: a service behind it finds a `Caller` ([`portico_tokens::Caller`]), a [`RequestId`] and a
-//! [`ClientAddress`] in the extensions of every request; no request is larger or slower than its mount allows;
-//! a panic in a service is a 500 for one client and nothing for the others.
+//! Promises: a service behind it finds a [`portico_tokens::Caller`], a [`portico_tokens::RequestId`] and a
+//! [`portico_tokens::ClientAddress`] in the extensions of every request; no request is larger or slower than its
+//! mount allows; a panic in a service is a 500 for one client and nothing for the others.
 //!
 //! Must not know: what a service does, the database, the project's files.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod access;
+mod address;
+mod body;
 mod connection;
+mod cors;
 mod gateway;
+mod keys;
+mod refusal;
 mod web_app;
 
 pub use access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
 pub use connection::{ServeLimits, serve};
-pub use gateway::{ClientAddress, Gateway, GatewayBuilder, RequestId};
+pub use gateway::{Gateway, GatewayBuilder};
 pub use web_app::{WebApp, WebAppError};

@@ -1,11 +1,42 @@
-//! The web app.
-use std::path::PathBuf;
+//! The static files of the web application, and the rules under which a browser runs them.
+//!
+//! Promises: only files of the set or folder are ever sent; hashed assets may be kept for ever, pages are asked for
+//! again each time; what the browser has already costs no bytes; a path without an extension is a page of the
+//! application, which decides itself what it shows there.
 
+mod asset;
+mod encoding;
+mod policy;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
+
+use crate::gateway::is_read;
+use crate::refusal::Refusal;
+use asset::{Asset, Content, Source};
+use encoding::Encoding;
+
+/// Where the page finds its configuration.
+const CONFIG_PATH: &str = "portico/config.json";
+const INDEX: &str = "index.html";
 
 /// The static files of the web application.
 #[derive(Debug, Clone)]
-pub struct WebApp {}
+pub struct WebApp {
+    source: Arc<Source>,
+    config: Option<Asset>,
+    development: bool,
+    origins: Vec<String>,
+    /// The headers of pages; made by `seal`.
+    page_headers: HeaderMap,
+}
 
 /// Why a web app can not be served.
 #[derive(Debug, thiserror::Error)]
@@ -22,33 +53,247 @@ impl WebApp {
     /// Files that are part of the program: paths without a leading slash (`"index.html"`), and their content.
     /// Siblings ending in `.br` and `.gz` are precompressed forms.
     pub fn from_files(files: &'static [(&'static str, &'static [u8])]) -> Result<Self, WebAppError> {
-        let _ = files;
-        Ok(Self {})
+        Self::new(Source::embedded(files)).ok_or_else(|| WebAppError::NoIndex("the program".to_owned()))
     }
 
-    /// Files of a folder, read when they are asked for.
+    /// Files of a folder, read each time they are asked for, so that a new build shows at once.
     pub fn from_dir(folder: impl Into<PathBuf>) -> Result<Self, WebAppError> {
-        let _ = folder.into();
-        Ok(Self {})
+        let folder = folder.into();
+        let name = folder.display().to_string();
+        Self::new(Source::Folder(folder)).ok_or(WebAppError::NoIndex(name))
     }
 
-    /// The document at `/portico/config.json`, which the page reads when it starts.
+    fn new(source: Source) -> Option<Self> {
+        source.has_index().then(|| Self {
+            source: Arc::new(source),
+            config: None,
+            development: false,
+            origins: Vec::new(),
+            page_headers: HeaderMap::new(),
+        })
+    }
+
+    /// The document at `/portico/config.json`, which the page reads when it starts. Everybody can read it.
     #[must_use]
-    pub fn with_config(self, config: Value) -> Self {
-        let _ = config;
+    pub fn with_config(mut self, config: Value) -> Self {
+        self.config = Some(Asset::document(config.to_string()));
         self
     }
 
-    /// Lets the page talk to every port of this machine (mailbox, emulators). Never outside development.
+    /// Lets the page talk to, frame and show pictures of every port of this machine (mailbox, emulators). Never
+    /// outside development.
     #[must_use]
-    pub fn development(self, development: bool) -> Self {
-        let _ = development;
+    pub fn development(mut self, development: bool) -> Self {
+        self.development = development;
         self
     }
 
-    /// Lets the page load scripts from and talk to `origin` (`https://eu.posthog.com`), for an analytics adapter.
-    pub fn allow_origin(self, origin: &str) -> Result<Self, WebAppError> {
-        let _ = origin;
+    /// Lets the page load scripts from, frame and talk to `origin` (`https://eu.posthog.com`): for an analytics
+    /// adapter, a captcha, or an API on another origin.
+    pub fn allow_origin(mut self, origin: &str) -> Result<Self, WebAppError> {
+        if !policy::is_origin(origin) {
+            return Err(WebAppError::Origin(origin.to_owned()));
+        }
+        self.origins.push(origin.trim_end_matches('/').to_owned());
         Ok(self)
+    }
+
+    /// Settles the headers once all settings are known.
+    pub(crate) fn seal(mut self, https: bool) -> Self {
+        self.page_headers = policy::page_headers(&self.origins, self.development, https);
+        self
+    }
+
+    /// Answers a request that no service is mounted for.
+    pub(crate) async fn answer(&self, request: Request) -> Response {
+        if !is_read(request.method()) {
+            return Refusal::MethodNotAllowed.answer();
+        }
+        let mut answer = match self.find(request.uri().path(), request.headers()).await {
+            Some(found) => found.render(request.headers()).await,
+            None => {
+                let mut answer = Response::new(Body::from("Not found\n"));
+                *answer.status_mut() = StatusCode::NOT_FOUND;
+                let headers = answer.headers_mut();
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+                headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                answer
+            }
+        };
+        let is_page =
+            answer.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/html"));
+        if is_page {
+            answer.headers_mut().extend(self.page_headers.clone());
+        }
+        policy::harden(answer.headers_mut());
+        if request.method() == http::Method::HEAD {
+            *answer.body_mut() = Body::empty();
+        }
+        answer
+    }
+
+    async fn find(&self, path: &str, headers: &HeaderMap) -> Option<Found> {
+        let path = clean(path)?;
+        if path == CONFIG_PATH {
+            return Some(Found { asset: self.config.clone()?, path, encoding: Encoding::Identity });
+        }
+        let path = if path.is_empty() { INDEX.to_owned() } else { path };
+        let accepted = encoding::accepted(headers);
+        if let Some(found) = self.load(&path, &accepted).await {
+            return Some(found);
+        }
+        let is_page = !path.rsplit('/').next().unwrap_or_default().contains('.');
+        if !is_page || is_fetch(headers) {
+            return None;
+        }
+        self.load(INDEX, &accepted).await
+    }
+
+    /// A file in the form that the client likes best.
+    async fn load(&self, path: &str, accepted: &[Encoding]) -> Option<Found> {
+        // The precompressed forms are no files of their own
+        if Encoding::of_path(path) != Encoding::Identity {
+            return None;
+        }
+        for encoding in accepted {
+            if let Some(asset) = self.source.load(path, *encoding).await {
+                return Some(Found { asset, path: path.to_owned(), encoding: *encoding });
+            }
+        }
+        let asset = self.source.load(path, Encoding::Identity).await?;
+        Some(Found { asset, path: path.to_owned(), encoding: Encoding::Identity })
+    }
+}
+
+struct Found {
+    asset: Asset,
+    path: String,
+    encoding: Encoding,
+}
+
+impl Found {
+    async fn render(self, asked: &HeaderMap) -> Response {
+        let tag = self.asset.tag(self.encoding);
+        let unchanged = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| matches(value, &tag));
+        let length = self.asset.length();
+        let mut answer = if unchanged {
+            let mut answer = Response::new(Body::empty());
+            *answer.status_mut() = StatusCode::NOT_MODIFIED;
+            answer
+        } else {
+            let body = match self.asset.content {
+                Content::Memory(bytes) => Body::from(bytes),
+                Content::File(file, _) => Body::from_stream(tokio_util::io::ReaderStream::new(file)),
+            };
+            let mut answer = Response::new(body);
+            answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+            if let Some(name) = self.encoding.name() {
+                answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
+            }
+            answer
+        };
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(&self.path)));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control(&self.path)));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            headers.insert(header::ETAG, tag);
+        }
+        answer
+    }
+}
+
+/// A request path as the name of a file of ours: decoded, without the leading slash. `None`: it can be none.
+fn clean(path: &str) -> Option<String> {
+    let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?;
+    let path = path.trim_start_matches('/');
+    let harmless = |segment: &str| segment != ".." && segment != "." && !segment.contains(['\\', '\0', ':']);
+    path.split('/').all(harmless).then(|| path.to_owned())
+}
+
+/// Whether a script asks, and not a person who goes to a page. Old browsers and tools do not say.
+fn is_fetch(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate")
+}
+
+/// RFC 9110, 13.1.2: the weak comparison.
+fn matches(value: &HeaderValue, tag: &str) -> bool {
+    let value = value.to_str().unwrap_or_default();
+    value == "*" || value.split(',').any(|entry| entry.trim().trim_start_matches("W/") == tag)
+}
+
+/// The bundler names what is in `assets/` by its content.
+fn cache_control(path: &str) -> &'static str {
+    if path.starts_with("assets/") {
+        "public, max-age=31536000, immutable"
+    } else if Path::new(path).extension().is_some_and(|kind| kind == "html" || kind == "json") {
+        "no-cache"
+    } else {
+        "public, max-age=3600"
+    }
+}
+
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit('.').next().unwrap_or_default() {
+        "html" => "text/html; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "json" | "map" => "application/json; charset=utf-8",
+        "webmanifest" => "application/manifest+json; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "avif" => "image/avif",
+        "gif" => "image/gif",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "woff" => "font/woff",
+        "wasm" => "application/wasm",
+        "txt" => "text/plain; charset=utf-8",
+        "xml" => "application/xml; charset=utf-8",
+        "pdf" => "application/pdf",
+        _ => "application/octet-stream",
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        Self::Memory(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_never_leaves_the_folder() {
+        for bad in ["/../x", "/a/../x", "/a/%2e%2e/x", "/..%2fx", "/a\\..\\x", "/a%00", "/c:/x", "/%ff", "/./x"] {
+            assert_eq!(clean(bad), None, "{bad}");
+        }
+        assert_eq!(clean("/").as_deref(), Some(""));
+        assert_eq!(clean("/assets/a%20b.js").as_deref(), Some("assets/a b.js"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_ever_leaves_the_folder(path in "\\PC{0,40}") {
+            if let Some(path) = clean(&path) {
+                let inside = Path::new(&path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+                prop_assert!(inside, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn tags_are_compared_weakly() {
+        let value = |text: &'static str| HeaderValue::from_static(text);
+        assert!(matches(&value("\"a\""), "\"a\""));
+        assert!(matches(&value("W/\"a\", \"b\""), "\"a\""));
+        assert!(matches(&value("*"), "\"a\""));
+        assert!(!matches(&value("\"ab\""), "\"a\""));
     }
 }

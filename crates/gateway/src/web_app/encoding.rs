@@ -1,0 +1,108 @@
+//! Which compressed form a client takes (RFC 9110, 12.5.3).
+
+use http::{HeaderMap, header};
+
+/// The forms that a file may exist in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Brotli,
+    Gzip,
+    Identity,
+}
+
+impl Encoding {
+    /// What the form's file name ends with.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Self::Brotli => ".br",
+            Self::Gzip => ".gz",
+            Self::Identity => "",
+        }
+    }
+
+    /// The value of `Content-Encoding`.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Brotli => Some("br"),
+            Self::Gzip => Some("gzip"),
+            Self::Identity => None,
+        }
+    }
+
+    /// The form that a file name says.
+    pub(super) fn of_path(path: &str) -> Self {
+        if path.ends_with(".br") {
+            Self::Brotli
+        } else if path.ends_with(".gz") {
+            Self::Gzip
+        } else {
+            Self::Identity
+        }
+    }
+}
+
+/// The compressed forms that a client accepts, the best first.
+pub(super) fn accepted(headers: &HeaderMap) -> Vec<Encoding> {
+    let (mut brotli, mut gzip, mut any) = (None, None, None);
+    // Only an explicit wish for the plain form can outweigh a compressed one
+    let mut identity = 0;
+    for value in headers.get_all(header::ACCEPT_ENCODING) {
+        for entry in value.to_str().unwrap_or_default().split(',') {
+            let mut parameters = entry.split(';');
+            let name = parameters.next().unwrap_or_default().trim().to_ascii_lowercase();
+            let weight = parameters.find_map(weight).unwrap_or(1000);
+            match name.as_str() {
+                "br" => brotli = Some(weight),
+                "gzip" | "x-gzip" => gzip = Some(weight),
+                "identity" => identity = weight,
+                "*" => any = Some(weight),
+                _ => {}
+            }
+        }
+    }
+    let mut forms = [(Encoding::Brotli, brotli.or(any)), (Encoding::Gzip, gzip.or(any))]
+        .into_iter()
+        .filter_map(|(encoding, weight)| Some((encoding, weight?)))
+        .filter(|(_, weight)| *weight > 0 && *weight >= identity)
+        .collect::<Vec<_>>();
+    // Stable: of equal wishes the smaller form wins
+    forms.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
+    forms.into_iter().map(|(encoding, _)| encoding).collect()
+}
+
+/// `q=0.5` in thousandths. What is no number counts as unacceptable.
+fn weight(parameter: &str) -> Option<u32> {
+    let (name, value) = parameter.split_once('=')?;
+    if !name.trim().eq_ignore_ascii_case("q") {
+        return None;
+    }
+    let value: f32 = value.trim().parse().unwrap_or(0.0);
+    // In range after the clamp; NaN becomes 0
+    Some((value.clamp(0.0, 1.0) * 1000.0) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &'static str) -> Vec<Encoding> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, text.parse().unwrap());
+        accepted(&headers)
+    }
+
+    #[test]
+    fn the_client_s_weights_decide_and_the_smaller_form_among_equals() {
+        use Encoding::{Brotli, Gzip};
+        assert_eq!(of("gzip, deflate, br, zstd"), [Brotli, Gzip]);
+        assert_eq!(of("gzip;q=1.0, br;q=0.5"), [Gzip, Brotli]);
+        assert_eq!(of("br;q=0, gzip"), [Gzip]);
+        assert_eq!(of("*"), [Brotli, Gzip]);
+        assert_eq!(of("*;q=0.5, br;q=0"), [Gzip]);
+        assert_eq!(of("identity, br;q=0.5"), []);
+        assert_eq!(of("BR ; Q=0.3 , GZIP;q=0.2"), [Brotli, Gzip]);
+        assert_eq!(of("br;q=nonsense"), []);
+        assert_eq!(of(""), []);
+        assert_eq!(accepted(&HeaderMap::new()), []);
+    }
+}

@@ -1,0 +1,97 @@
+//! What a browser may do with our pages.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Whether `text` is `scheme://host[:port]`, fit for a content security policy.
+pub(super) fn is_origin(text: &str) -> bool {
+    let text = text.trim_end_matches('/');
+    let Ok(url) = url::Url::parse(text) else {
+        return false;
+    };
+    matches!(url.scheme(), "https" | "http" | "wss" | "ws")
+        && url.host_str().is_some_and(|host| !host.is_empty())
+        // Nothing may come after the host; compared as text, since a policy is text
+        && text.split_once("://").is_some_and(|(_, host)| {
+            host.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-' | b':' | b'[' | b']'))
+        })
+}
+
+/// The headers of every page.
+pub(super) fn page_headers(origins: &[String], development: bool, https: bool) -> HeaderMap {
+    let local = if development { " http://127.0.0.1:* http://localhost:*" } else { "" };
+    let others: String = origins.iter().map(|origin| format!(" {origin}")).collect();
+    let upgrade = if https { "; upgrade-insecure-requests" } else { "" };
+    // Pictures come from wherever the identity providers keep them
+    let policy = format!(
+        "default-src 'self'; script-src 'self'{others}; style-src 'self'; font-src 'self'; \
+         img-src 'self' data: blob: https:{local}; connect-src 'self'{others}{local}; \
+         frame-src 'self'{others}{local}; worker-src 'self'; manifest-src 'self'; object-src 'none'; \
+         base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'{upgrade}"
+    );
+    let mut headers = HeaderMap::new();
+    // Origins were checked, so the text is a header value
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(
+        HeaderName::from_static("permissions-policy"),
+        HeaderValue::from_static(
+            "accelerometer=(), camera=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), midi=(), \
+             payment=(), usb=(), publickey-credentials-get=(self), publickey-credentials-create=(self)",
+        ),
+    );
+    // A sign-in window of a provider may talk back to the page that opened it; nobody else's window may
+    headers.insert(
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin-allow-popups"),
+    );
+    headers
+}
+
+/// The headers of every file.
+pub(super) fn harden(headers: &mut HeaderMap) {
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Addresses of pages carry one-time codes: they go to our own server at most
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_origins_get_into_the_policy() {
+        for good in ["https://eu.posthog.com", "https://example.com/", "http://127.0.0.1:54321", "wss://[::1]:8080"] {
+            assert!(is_origin(good), "{good}");
+        }
+        for bad in [
+            "",
+            "example.com",
+            "https://a.b/path",
+            "https://a.b; script-src *",
+            "javascript:alert(1)",
+            "https://*",
+            "https://a b",
+        ] {
+            assert!(!is_origin(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn other_origins_and_ports_of_this_machine_are_open_only_when_asked_for() {
+        let policy = |origins: &[String], development| {
+            let headers = page_headers(origins, development, false);
+            headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned()
+        };
+        let strict = policy(&[], false);
+        assert!(strict.contains("script-src 'self';"));
+        assert!(strict.contains("frame-ancestors 'none'"));
+        assert!(strict.contains("require-trusted-types-for 'script'"));
+        assert!(!strict.contains("unsafe") && !strict.contains("http:") && !strict.contains("127.0.0.1"));
+        let open = policy(&["https://p.example".to_owned()], true);
+        assert!(open.contains("script-src 'self' https://p.example;"));
+        assert!(open.contains("connect-src 'self' https://p.example http://127.0.0.1:* http://localhost:*;"));
+    }
+}

@@ -1,0 +1,55 @@
+//! What the front door knows about a request besides who makes it. Both are in the extensions of every request,
+//! so that services need not read headers that anybody could have written.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Where a request comes from: the connection's other end, or what a trusted proxy says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientAddress(pub IpAddr);
+
+/// The request's id, as it is logged and answered: short, printable ASCII.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// A new random one.
+    pub fn generate() -> Self {
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        Self(Arc::from(&*crate::random::uuid().hyphenated().encode_lower(&mut text)))
+    }
+
+    /// One that came with the request; `None` unless it is 8 to 128 letters, digits, `-`, `_` or `.`, so that
+    /// it can go into logs and headers as it is.
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+        ((8..=128).contains(&text.len()) && text.bytes().all(fits)).then(|| Self(text.into()))
+    }
+
+    /// The id's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_others_are_taken_only_when_harmless() {
+        assert_eq!(RequestId::parse("abc-123_X.y").unwrap().as_str(), "abc-123_X.y");
+        for bad in ["", "short", "has space in it", "line\nbreak-in-it", &"x".repeat(129), "quote\"quote\""] {
+            assert!(RequestId::parse(bad).is_none(), "{bad:?}");
+        }
+        assert_eq!(RequestId::generate().as_str().len(), 36);
+        assert_ne!(RequestId::generate(), RequestId::generate());
+    }
+}
