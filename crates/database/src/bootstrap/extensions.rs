@@ -5,6 +5,7 @@
 //! [`EMULATED`] names.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tokio_postgres::Client;
@@ -25,10 +26,13 @@ struct Shipped {
     witness: &'static str,
     /// Whether every database has it without asking.
     everywhere: bool,
+    /// Whether the real one is preferred where the system has it. The others need a library loaded at the server's start,
+    /// or a key file; our server does their work.
+    real_wins: bool,
 }
 
 macro_rules! shipped {
-    ($name:literal, $version:literal, $schema:literal, $witness:literal, $everywhere:literal) => {
+    ($name:literal, $version:literal, $schema:literal, $witness:literal, $everywhere:literal, $real_wins:literal) => {
         Shipped {
             name: $name,
             version: $version,
@@ -37,16 +41,17 @@ macro_rules! shipped {
             schema: $schema,
             witness: $witness,
             everywhere: $everywhere,
+            real_wins: $real_wins,
         }
     };
 }
 
 const SHIPPED: &[Shipped] = &[
-    shipped!("supabase_vault", "0.3.1", "vault", "vault.create_secret", true),
-    shipped!("pg_net", "0.19.5", "extensions", "net.http_get", true),
-    shipped!("pg_cron", "1.6.4", "extensions", "cron.unschedule", false),
-    shipped!("pgjwt", "0.2.0", "extensions", "extensions.url_encode", false),
-    shipped!("pg_graphql", "1.5.11", "graphql", "graphql.resolve", false),
+    shipped!("supabase_vault", "0.3.1", "vault", "vault.create_secret", true, false),
+    shipped!("pg_net", "0.19.5", "extensions", "net.http_get", true, false),
+    shipped!("pg_cron", "1.6.4", "extensions", "cron.unschedule", false, false),
+    shipped!("pgjwt", "0.2.0", "extensions", "extensions.url_encode", false, true),
+    shipped!("pg_graphql", "1.5.11", "graphql", "graphql.resolve", false, true),
 ];
 
 /// The extensions that we ship a look-alike of.
@@ -69,7 +74,16 @@ pub fn install(folder: &Path, system: Option<&Path>) -> io::Result<()> {
     let folder = folder.join("extension");
     std::fs::create_dir_all(&folder)?;
     for extension in SHIPPED {
-        write_if_other(&folder.join(format!("{}.control", extension.name)), extension.control.as_bytes())?;
+        let control = folder.join(format!("{}.control", extension.name));
+        if extension.real_wins
+            && system.is_some_and(|system| system.join(format!("{}.control", extension.name)).exists())
+        {
+            match std::fs::remove_file(&control) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => continue,
+            }
+        }
+        write_if_other(&control, extension.control.as_bytes())?;
         write_if_other(
             &folder.join(format!("{}--{}.sql", extension.name, extension.version)),
             extension.script.as_bytes(),
@@ -82,7 +96,8 @@ pub fn install(folder: &Path, system: Option<&Path>) -> io::Result<()> {
 }
 
 fn trust_permitted(folder: &Path, system: &Path) -> io::Result<()> {
-    let names = |name: &str| PERMITTED_EXTENSIONS.contains(&name) && !EMULATED.contains(&name);
+    let ours = |name: &str| SHIPPED.iter().any(|extension| extension.name == name && !extension.real_wins);
+    let names = |name: &str| PERMITTED_EXTENSIONS.contains(&name) && !ours(name);
     for entry in std::fs::read_dir(system)? {
         let entry = entry?;
         let file = entry.file_name();
@@ -108,7 +123,11 @@ fn trust_permitted(folder: &Path, system: &Path) -> io::Result<()> {
 fn write_if_other(path: &Path, content: &[u8]) -> io::Result<()> {
     match std::fs::read(path) {
         Ok(existing) if existing == content => Ok(()),
-        _ => std::fs::write(path, content),
+        _ => {
+            std::fs::write(path, content)?;
+            // The server may run as another user than we do
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
+        }
     }
 }
 

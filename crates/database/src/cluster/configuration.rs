@@ -85,7 +85,8 @@ fn postgresql_conf(home: &Home, settings: &ClusterSettings, major: u32) -> Strin
     if major >= 18 {
         // No processes of its own for reading: the data of a small server is in memory
         lines.push(("io_method", "sync".into()));
-        lines.push(("extension_control_path", format!("$system:{}", home.extensions().display())));
+        // Ours first: among them are the system's own, marked as trusted
+        lines.push(("extension_control_path", format!("{}:$system", home.extensions().display())));
     }
     if settings.durability == Durability::Off {
         for name in ["fsync", "synchronous_commit", "full_page_writes"] {
@@ -94,7 +95,8 @@ fn postgresql_conf(home: &Home, settings: &ClusterSettings, major: u32) -> Strin
     }
     let ours = lines.iter().map(|(name, value)| (*name, value));
     let theirs = settings.parameters.iter().map(|(name, value)| (name.as_str(), value));
-    let mut text = String::from("# Written by Portico at every start. Use `alter system`, or [db.settings] of the project.\n");
+    let mut text =
+        String::from("# Written by Portico at every start. Use `alter system`, or [db.settings] of the project.\n");
     for (name, value) in ours.chain(theirs) {
         let _ = writeln!(text, "{name} = '{}'", value.replace('\\', "\\\\").replace('\'', "''"));
     }

@@ -78,8 +78,10 @@ impl Shared {
 
     /// Waits until the thread has ended. `false`: not within that time.
     pub fn wait_until_ended(&self, patience: Duration) -> bool {
-        let (state, _) =
-            self.changed.wait_timeout_while(self.lock(), patience, |state| !state.ended).unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), patience, |state| !state.ended)
+            .unwrap_or_else(PoisonError::into_inner);
         state.ended
     }
 
@@ -111,18 +113,27 @@ pub(super) fn start(
 ) -> Result<oneshot::Receiver<Result<Started, ClusterError>>, ClusterError> {
     let (answer, receiver) = oneshot::channel();
     let body = move || {
+        let _ended = Ended(&shared);
         match prepare(&settings) {
             Ok((home, binaries)) => keep(&home, &binaries, &settings, &shared, answer),
             Err(error) => drop(answer.send(Err(error))),
         }
-        shared.lock().ended = true;
-        shared.changed.notify_all();
     };
     thread::Builder::new()
         .name("postgres".into())
         .spawn(body)
         .map_err(ClusterError::system("a thread for PostgreSQL can not be made"))?;
     Ok(receiver)
+}
+
+/// Tells that the thread has ended, even by a panic, when the folder's lock is free again.
+struct Ended<'a>(&'a Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.changed.notify_all();
+    }
 }
 
 /// Everything before the server can start.
@@ -138,7 +149,7 @@ fn prepare(settings: &ClusterSettings) -> Result<(Home, Binaries), ClusterError>
     initialise(&home, &binaries, settings.durability)?;
     let failed = |error| ClusterError::folder(home.folder(), &error);
     configuration::write(&home, settings, binaries.major()).map_err(failed)?;
-    extensions::write(&home).map_err(failed)?;
+    extensions::write(&home, &binaries).map_err(failed)?;
     Ok((home, binaries))
 }
 
@@ -147,7 +158,9 @@ fn port_is_free(port: u16) -> Result<(), ClusterError> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Err(ClusterError::PortTaken { port }),
-        Err(error) => Err(ClusterError::System { doing: format!("PostgreSQL can not listen on port {port}"), source: error }),
+        Err(error) => {
+            Err(ClusterError::System { doing: format!("PostgreSQL can not listen on port {port}"), source: error })
+        }
     }
 }
 
@@ -243,7 +256,9 @@ fn has_ended(child: &Child) -> bool {
 /// can reach a stranger.
 fn reap(child: &mut Child, shared: &Shared) -> Result<ExitStatus, ClusterError> {
     if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+        {
+        }
     }
     shared.lock().child = None;
     child.wait().map_err(ClusterError::system("the end of PostgreSQL can not be waited for"))
@@ -253,7 +268,9 @@ fn reap(child: &mut Child, shared: &Shared) -> Result<ExitStatus, ClusterError> 
 fn failure(home: &Home, settings: &ClusterSettings, log: &str, status: ExitStatus) -> ClusterError {
     match settings.tcp_port {
         Some(port) if log.contains("Address already in use") => ClusterError::PortTaken { port },
-        _ if log.contains("No space left on device") => ClusterError::NoSpace { folder: home.folder().to_owned(), available: None },
+        _ if log.contains("No space left on device") => {
+            ClusterError::NoSpace { folder: home.folder().to_owned(), available: None }
+        }
         _ => ClusterError::DidNotStart { status: status.to_string(), output: log.to_owned() },
     }
 }
