@@ -1,0 +1,322 @@
+// What a person does in a browser, against the running program: the obligations S1 to S10 of the web application.
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+
+import { codeIn, linkIn, mailTo } from "../harness/mail.ts";
+import { Portico } from "../harness/portico.ts";
+import { chooseGooglePerson, launch, watch, type Watched } from "./harness.ts";
+
+let portico: Portico;
+let browser: Browser;
+let context: BrowserContext;
+
+beforeAll(async () => {
+  [portico, browser] = await Promise.all([Portico.start(), launch()]);
+});
+afterAll(async () => {
+  await browser.close();
+  await portico.dispose();
+});
+beforeEach(async () => {
+  context = await browser.newContext();
+});
+afterEach(() => context.close());
+
+let count = 0;
+const address = (): string => `visitor-${++count}@portico.test`;
+const password = "correct horse battery";
+
+const open = async (path: string): Promise<Watched> => {
+  const watched = await watch(context, portico.url);
+  await watched.page.goto(`${portico.url}${path}`);
+  return watched;
+};
+const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
+
+async function signUp(page: Page, email = address()): Promise<string> {
+  await page.goto(`${portico.url}/sign-up`);
+  await page.getByLabel("E-mail").fill(email);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByRole("button", { name: "Create account" }).click();
+  await heading(page, /^Hello/);
+  return email;
+}
+
+const stored = (page: Page): Promise<Record<string, unknown> | null> =>
+  page.evaluate(() => JSON.parse(localStorage.getItem("portico.session") ?? "null") as Record<string, unknown> | null);
+
+describe("S1: a visitor signs in with a Google account", () => {
+  test("and lands in /app, without the code in the address", async () => {
+    const { page, requests, events, errors } = await open("/");
+    const authorize = page.waitForRequest((request) => new URL(request.url()).pathname === "/auth/v1/authorize");
+    await page.getByRole("button", { name: "Continue with Google" }).click();
+    const asked = new URL((await authorize).url()).searchParams;
+    expect(asked.get("provider")).toBe("google");
+    expect(asked.get("redirect_to")).toBe(`${portico.url}/app`);
+    expect(asked.get("code_challenge_method")).toBe("s256");
+    await chooseGooglePerson(page);
+    await heading(page, /^Hello/);
+    expect(page.url()).toBe(`${portico.url}/app`);
+    expect(requests.some((request) => request.startsWith("POST /auth/v1/token?grant_type=pkce"))).toBe(true);
+    await expect.poll(() => events.filter(({ name }) => name === "sign_in")).toEqual([expect.objectContaining({ properties: { method: "google" } })]);
+    expect(errors).toEqual([]);
+  });
+
+  test("who cancels is told so, and stays a visitor", async () => {
+    const { page } = await open("/sign-in");
+    await page.getByRole("button", { name: "Continue with Google" }).click();
+    await page.getByRole("button", { name: /cancel/i }).click();
+    await page.getByRole("alert").waitFor();
+    expect(new URL(page.url()).search).toBe("");
+    expect(await stored(page)).toBeNull();
+  });
+
+  test("comes back to where they were going", async () => {
+    const { page } = await open("/app?tab=sessions");
+    await page.waitForURL(/\/sign-in\?next=/);
+    await page.getByRole("button", { name: "Continue with Google" }).click();
+    await chooseGooglePerson(page);
+    await heading(page, /^Hello/);
+    await page.waitForURL(`${portico.url}/app?tab=sessions`);
+  });
+});
+
+describe("S4: signing in", () => {
+  test("with e-mail and password is reported once, as e-mail", async () => {
+    const { page, events } = await open("/");
+    const email = await signUp(page);
+    await page.getByText(email).first().waitFor();
+    await expect.poll(() => events.filter(({ name }) => name === "sign_in")).toEqual([expect.objectContaining({ properties: { method: "email" } })]);
+    await page.reload();
+    await heading(page, /^Hello/);
+    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    expect(events.filter(({ name }) => name === "sign_in")).toHaveLength(1);
+  });
+
+  test("with a wrong password says so and keeps what was typed", async () => {
+    const { page } = await open("/sign-in");
+    await page.getByLabel("E-mail").fill("nobody@portico.test");
+    await page.getByLabel("Password", { exact: true }).fill("wrong password");
+    await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").innerText()).toContain("don’t match an account");
+    expect(await page.getByLabel("E-mail").inputValue()).toBe("nobody@portico.test");
+  });
+});
+
+describe("S5: signing out", () => {
+  test("reports first, then asks the server, then forgets", async () => {
+    const { page } = await open("/");
+    await signUp(page);
+    const order: string[] = [];
+    page.on("request", (request) => {
+      const { pathname } = new URL(request.url());
+      if (pathname === "/portico/v1/events" && request.postData()?.includes("sign_out")) order.push("event");
+      if (pathname === "/auth/v1/logout") order.push("logout");
+    });
+    await page.getByRole("button", { name: "Sign out", exact: true }).click();
+    await page.waitForURL(`${portico.url}/`);
+    expect(order).toEqual(["event", "logout"]);
+    expect(await stored(page)).toBeNull();
+    await page.getByRole("button", { name: "Continue with Google" }).waitFor();
+  });
+
+  test("that fails is logged, told, and leaves the person signed in", async () => {
+    const { page, errors } = await open("/");
+    await signUp(page);
+    await page.route("**/auth/v1/logout**", (route) => route.fulfill({ status: 500, contentType: "application/json", body: '{"code":"unexpected_failure","message":"no"}' }));
+    await page.getByRole("button", { name: "Sign out", exact: true }).click();
+    await page.getByText("You are still signed in.").waitFor();
+    expect(errors.some((line) => line.startsWith("Error signing out"))).toBe(true);
+    expect(await stored(page)).not.toBeNull();
+  });
+});
+
+describe("S6: the session", () => {
+  test("is stored with tokens, expiry, type and user", async () => {
+    const { page } = await open("/");
+    const email = await signUp(page);
+    expect(await stored(page)).toMatchObject({
+      access_token: expect.any(String) as unknown,
+      refresh_token: expect.any(String) as unknown,
+      expires_at: expect.any(Number) as unknown,
+      token_type: "bearer",
+      user: { email },
+    });
+  });
+
+  test("of one tab is the session of all", async () => {
+    const first = await open("/");
+    const second = await open("/");
+    await second.page.getByRole("button", { name: "Continue with Google" }).waitFor();
+    await signUp(first.page);
+    await second.page.getByRole("link", { name: "Open your account" }).waitFor();
+    await second.page.goto(`${portico.url}/app`);
+    await heading(second.page, /^Hello/);
+    await first.page.getByRole("button", { name: "Sign out", exact: true }).click();
+    await heading(second.page, /You have been signed out/);
+  });
+});
+
+test("S3: no screen flashes the wrong state", async () => {
+  const { page } = await open("/");
+  await signUp(page);
+  // Records every text that the page ever shows from its first moment on.
+  await page.addInitScript(() => {
+    const seen: string[] = [];
+    Object.assign(window, { seen });
+    new MutationObserver(() => seen.push(document.body.innerText)).observe(document, { childList: true, subtree: true });
+  });
+  await page.goto(`${portico.url}/app`);
+  await heading(page, /^Hello/);
+  const seen = await page.evaluate(() => (window as unknown as { seen: string[] }).seen.join("\n"));
+  expect(seen).not.toContain("Welcome back");
+  await page.goto(`${portico.url}/`);
+  await page.getByRole("link", { name: "Open your account" }).waitFor();
+  const onLanding = await page.evaluate(() => (window as unknown as { seen: string[] }).seen.join("\n"));
+  expect(onLanding).not.toContain("Continue with Google");
+});
+
+test("S7: entries under earlier session keys are deleted at start-up", async () => {
+  const { page } = await open("/");
+  await page.evaluate(() => {
+    localStorage.setItem("supabase.auth.token", "old");
+    localStorage.setItem("sb-abcdefghijklmnop-auth-token", "old");
+    localStorage.setItem("sb-abcdefghijklmnop-auth-token-code-verifier", "old");
+    localStorage.setItem("theme-of-another-program", "kept");
+  });
+  await page.reload();
+  await page.getByRole("button", { name: "Continue with Google" }).waitFor();
+  const keys = await page.evaluate(() => Object.keys(localStorage));
+  expect(keys).toContain("theme-of-another-program");
+  expect(keys.filter((key) => key.startsWith("sb-") || key === "supabase.auth.token")).toEqual([]);
+});
+
+describe("S8: when the session can not be refreshed", () => {
+  const expire = (page: Page): Promise<void> =>
+    page.evaluate(() => {
+      const session = JSON.parse(localStorage.getItem("portico.session")!) as Record<string, unknown>;
+      localStorage.setItem("portico.session", JSON.stringify({ ...session, expires_at: 1, expires_in: 0 }));
+    });
+
+  test("for good, it is removed, and the person is told calmly with a way back", async () => {
+    const { page } = await open("/");
+    await signUp(page);
+    await page.route("**/auth/v1/token?grant_type=refresh_token", (route) =>
+      route.fulfill({ status: 400, contentType: "application/json", body: '{"code":"refresh_token_not_found","message":"Invalid Refresh Token: Refresh Token Not Found"}' }),
+    );
+    await expire(page);
+    await page.goto(`${portico.url}/app?tab=sessions`);
+    await heading(page, /You have been signed out/);
+    expect(await stored(page)).toBeNull();
+    const back = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
+    expect(decodeURIComponent(back ?? "")).toContain("/app?tab=sessions");
+  });
+
+  test("for now, it is tried again until it works", async () => {
+    const { page } = await open("/");
+    await signUp(page);
+    let attempts = 0;
+    await page.route("**/auth/v1/token?grant_type=refresh_token", async (route) => {
+      attempts += 1;
+      if (attempts <= 2) await route.fulfill({ status: 503, body: "" });
+      else await route.continue();
+    });
+    await expire(page);
+    await page.goto(`${portico.url}/app`);
+    await heading(page, /^Hello/);
+    expect(attempts).toBeGreaterThan(2);
+  });
+});
+
+test("S9: calls carry the public key before, and the person's token after signing in", async () => {
+  const { page } = await open("/");
+  const headers: Record<string, string>[] = [];
+  page.on("request", (request) => {
+    if (new URL(request.url()).pathname.startsWith("/auth/v1/")) headers.push(request.headers());
+  });
+  await page.goto(`${portico.url}/sign-in`);
+  await heading(page, /Welcome back/);
+  await expect.poll(() => headers.length).toBeGreaterThan(0);
+  expect(headers.every((sent) => sent["apikey"] === portico.status.PUBLISHABLE_KEY)).toBe(true);
+  await signUp(page);
+  const session = await stored(page);
+  await expect.poll(() => headers.some((sent) => sent["authorization"] === `Bearer ${String(session?.["access_token"])}`)).toBe(true);
+});
+
+test("S10: an error in the address is told and removed from it", async () => {
+  const { page } = await open("/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired");
+  await page.getByText("Email link is invalid or has expired").waitFor();
+  expect(page.url()).not.toContain("error");
+});
+
+test("the last session but this one can be ended from the account", async () => {
+  const { page } = await open("/");
+  const email = await signUp(page);
+  const elsewhere = portico.client();
+  expect((await elsewhere.auth.signInWithPassword({ email, password })).error).toBeNull();
+  await page.reload();
+  await heading(page, /^Hello/);
+  await page.getByRole("button", { name: /sign out.*others|end.*others/i }).first().click();
+  const dialog = page.getByRole("dialog");
+  if (await dialog.isVisible()) await dialog.getByRole("button", { name: /sign out|end/i }).first().click();
+  await expect.poll(async () => (await elsewhere.auth.refreshSession()).error?.status ?? 0).toBeGreaterThanOrEqual(400);
+});
+
+test("an unknown address has a page that helps", async () => {
+  const { page } = await open("/no/such/place");
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.getByRole("link", { name: /start/i }).first().click();
+  await page.waitForURL(`${portico.url}/`);
+});
+
+test("sign-in leads only to places of its own", async () => {
+  const { page } = await open("/sign-in?next=https://elsewhere.test/");
+  await page.getByRole("button", { name: "Continue with Google" }).click();
+  await chooseGooglePerson(page);
+  await heading(page, /^Hello/);
+  expect(new URL(page.url()).origin).toBe(portico.url);
+});
+
+describe("with confirmation by mail", () => {
+  let confirming: Portico;
+  beforeAll(async () => {
+    confirming = await Portico.start({ config: "[auth.email]\nenable_confirmations = true\n" });
+  });
+  afterAll(() => confirming.dispose());
+
+  const begin = async (): Promise<{ page: Page; email: string }> => {
+    const { page } = await watch(context, confirming.url);
+    const email = address();
+    await page.goto(`${confirming.url}/sign-up`);
+    await page.getByLabel("E-mail").fill(email);
+    await page.getByLabel("Password", { exact: true }).fill(password);
+    await page.getByRole("button", { name: "Create account" }).click();
+    await heading(page, /Check your inbox/);
+    return { page, email };
+  };
+
+  test("a new person enters the code from the mail", async () => {
+    const { page, email } = await begin();
+    const code = codeIn(await mailTo(confirming.status.MAILPIT_URL, email));
+    await page.getByLabel(/code/i).fill(code);
+    await heading(page, /^Hello/);
+  });
+
+  test("or opens the link in the same browser", async () => {
+    const { page, email } = await begin();
+    await page.goto(linkIn(await mailTo(confirming.status.MAILPIT_URL, email)));
+    await heading(page, /^Hello/);
+    expect(page.url()).toBe(`${confirming.url}/app`);
+  });
+
+  test("in another browser the link explains itself and offers the code", async () => {
+    const { email } = await begin();
+    const elsewhere = await browser.newContext();
+    const page = await elsewhere.newPage();
+    page.setDefaultTimeout(60_000);
+    await page.goto(linkIn(await mailTo(confirming.status.MAILPIT_URL, email)));
+    await page.getByText("another browser").first().waitFor();
+    await elsewhere.close();
+  });
+});
