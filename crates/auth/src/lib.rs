@@ -9,14 +9,18 @@
 //! This crate must not know: configuration files, other services, or how requests reached it. API keys are checked before.
 
 pub mod audit;
+mod clean_up;
 pub mod error;
 pub mod extract;
 pub mod ids;
+mod logout;
 pub mod model;
 pub mod pkce;
 pub mod redirect;
+mod refresh;
 pub mod refresh_token;
 mod routes;
+pub mod session;
 pub mod settings;
 pub mod sql;
 
@@ -44,6 +48,7 @@ struct Inner {
     keys: Arc<KeyRing>,
     clock: Clock,
     allow_list: AllowList,
+    refresh_gate: refresh::Gate,
 }
 
 impl Auth {
@@ -61,7 +66,7 @@ impl Auth {
         settings.validate()?;
         let allow_list = AllowList::new(&settings.site_url, &settings.redirect_allow_list)?;
         let _ = mail;
-        Ok(Self { inner: Arc::new(Inner { settings, database, keys, clock, allow_list }) })
+        Ok(Self { inner: Arc::new(Inner { settings, database, keys, clock, allow_list, refresh_gate: refresh::Gate::default() }) })
     }
 
     /// All paths of the service, without the prefix `/auth/v1`.
@@ -87,6 +92,11 @@ impl Auth {
     /// Where people may be sent back to.
     pub fn allow_list(&self) -> &AllowList {
         &self.inner.allow_list
+    }
+
+    /// Where refreshes of one token wait for each other.
+    fn refresh_gate(&self) -> &refresh::Gate {
+        &self.inner.refresh_gate
     }
 
     /// The time, in microseconds as PostgreSQL keeps it, so that what is written is what is read again.

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use portico_tokens::RequestId;
@@ -11,11 +12,13 @@ use portico_tokens::RequestId;
 use crate::Auth;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode, Failed, render};
 use crate::extract::header;
+use crate::logout;
 
 /// All paths of the service, without the prefix `/auth/v1`.
 pub(crate) fn router(auth: Auth) -> Router {
     Router::new()
         .merge(accounts())
+        .merge(sessions())
         .fallback(not_found)
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
         .layer(axum::middleware::from_fn_with_state(auth.clone(), finish))
@@ -25,6 +28,14 @@ pub(crate) fn router(auth: Auth) -> Router {
 /// Accounts and the messages they get.
 fn accounts() -> Router<Auth> {
     Router::new()
+}
+
+/// Sessions of a signed-in person.
+fn sessions() -> Router<Auth> {
+    Router::new()
+        .route("/logout", post(logout::logout))
+        .route("/sessions", get(logout::list))
+        .route("/sessions/{id}", delete(logout::revoke))
 }
 
 /// Wire contract: plain text (auth-core 1.4).

@@ -2,16 +2,23 @@
 //!
 //! Every statement is a constant. [`all`] lists them, so that a test can prepare each against the migrated schema.
 
+pub mod accounts;
+pub mod flow_state;
 pub mod identities;
 pub mod one_time_tokens;
 pub mod outbox;
+pub mod refresh_tokens;
+pub mod sessions;
 pub mod users;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
+use futures_util::poll;
 use portico_database::{Client, Database};
 use postgres_types::ToSql;
-use tokio_postgres::{Error, Row};
+use tokio_postgres::{Error, Row, Statement};
 
 use crate::error::AuthError;
 
@@ -27,6 +34,7 @@ pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub struct Tx {
     client: Option<Client>,
     begun: AtomicBool,
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Tx {
@@ -35,11 +43,21 @@ impl Tx {
     /// # Errors
     /// [`AuthError::Unavailable`] when the database is down or every connection stays busy.
     pub async fn begin(database: &Database) -> Result<Self, AuthError> {
-        Ok(Self { client: Some(database.auth().await?), begun: AtomicBool::new(false) })
+        Ok(Self { client: Some(database.auth().await?), begun: AtomicBool::new(false), turn: Default::default() })
     }
 
     fn client(&self) -> &Client {
         self.client.as_ref().expect("the connection is there until commit or drop")
+    }
+
+    /// Prepares statements in one round trip, where the connection does not know them yet. Never needed for correctness.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn prepare(&self, statements: &[&str]) -> Result<(), Error> {
+        let client = self.client();
+        let prepared = statements.iter().map(|sql| client.prepare_cached(sql));
+        futures_util::future::try_join_all(prepared).await.map(drop)
     }
 
     /// Runs a statement and returns its rows.
@@ -47,15 +65,7 @@ impl Tx {
     /// # Errors
     /// What PostgreSQL said; the transaction is then only good for being dropped.
     pub async fn query(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
-        let client = self.client();
-        let statement = client.prepare_cached(sql).await?;
-        if self.begun.swap(true, Ordering::Relaxed) {
-            return client.query(&statement, params).await;
-        }
-        // Polled in this order, so `begin` is on the wire first
-        let (begun, rows) = tokio::join!(biased; client.batch_execute("begin"), client.query(&statement, params));
-        begun?;
-        rows
+        self.in_turn(sql, async |statement| self.client().query(&statement, params).await).await
     }
 
     /// Runs a statement that returns at most one row.
@@ -71,14 +81,36 @@ impl Tx {
     /// # Errors
     /// What PostgreSQL said.
     pub async fn execute(&self, sql: &str, params: Params<'_>) -> Result<u64, Error> {
+        self.in_turn(sql, async |statement| self.client().execute(&statement, params).await).await
+    }
+
+    /// Sends a statement after all that were asked for before, and waits for its answer without holding up the next.
+    async fn in_turn<T>(
+        &self,
+        sql: &str,
+        send: impl AsyncFnOnce(Statement) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let client = self.client();
+        // First come, first served: a statement that must be prepared is not overtaken by one that need not
+        let turn = self.turn.lock().await;
         let statement = client.prepare_cached(sql).await?;
-        if self.begun.swap(true, Ordering::Relaxed) {
-            return client.execute(&statement, params).await;
+        let begins = !self.begun.swap(true, Ordering::Relaxed);
+        let mut begin = pin!(async {
+            if begins { client.batch_execute("begin").await } else { Ok(()) }
+        });
+        let mut answer = pin!(send(statement));
+        // The first poll puts the message on the wire
+        let begun = poll!(&mut begin);
+        let answered = poll!(&mut answer);
+        drop(turn);
+        match begun {
+            Poll::Ready(begun) => begun?,
+            Poll::Pending => begin.await?,
         }
-        let (begun, changed) = tokio::join!(biased; client.batch_execute("begin"), client.execute(&statement, params));
-        begun?;
-        changed
+        match answered {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
+        }
     }
 
     /// Makes everything permanent.
@@ -148,5 +180,5 @@ impl Drop for Tx {
 
 /// Every statement of this crate, by name.
 pub fn all() -> Vec<(&'static str, &'static str)> {
-    [users::ALL, identities::ALL, one_time_tokens::ALL, outbox::ALL, crate::audit::ALL].concat()
+    [users::ALL, accounts::ALL, sessions::ALL, refresh_tokens::ALL, flow_state::ALL, identities::ALL, one_time_tokens::ALL, outbox::ALL, crate::audit::ALL].concat()
 }

@@ -6,7 +6,7 @@ use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::{Run, Tx};
+use super::{Params, Run, Tx};
 use crate::ids::{SessionId, UserId};
 
 /// Every statement of this file.
@@ -176,22 +176,22 @@ pub struct NewSession<'a> {
 pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> Result<(), Error> {
     let counter = session.hmac_key.map(|_| 0_i64);
     let amr_id = portico_tokens::random::uuid();
+    let row: Params<'_> = &[
+        &session.id,
+        &session.user_id,
+        &now,
+        &session.user_agent,
+        &session.ip,
+        &session.tag,
+        &session.hmac_key,
+        &counter,
+    ];
+    let amr: Params<'_> = &[&amr_id, &session.id, &now, &session.method];
+    let user: Params<'_> = &[&session.user_id, &now];
     let (inserted, amr, user) = tokio::join!(biased;
-        tx.execute(
-            INSERT,
-            &[
-                &session.id,
-                &session.user_id,
-                &now,
-                &session.user_agent,
-                &session.ip,
-                &session.tag,
-                &session.hmac_key,
-                &counter,
-            ],
-        ),
-        tx.execute(INSERT_AMR, &[&amr_id, &session.id, &now, &session.method]),
-        tx.execute(SIGNED_IN_NOW, &[&session.user_id, &now]),
+        tx.execute(INSERT, row),
+        tx.execute(INSERT_AMR, amr),
+        tx.execute(SIGNED_IN_NOW, user),
     );
     inserted?;
     amr?;

@@ -1,0 +1,347 @@
+//! The table of built-in providers (auth-core 11).
+
+use super::provider::{At, ClientProof, Document, Endpoints, Extra, IdTokens, Passes, Provider};
+use super::readers as read;
+
+const BOTH: Passes = Passes { scopes: true, others: true };
+const NO_SCOPES: Passes = Passes { scopes: false, others: true };
+
+/// What most providers share; the rows name what differs.
+const PLAIN: Provider = Provider {
+    name: "",
+    endpoints: Endpoints::Discovered { issuer: "" },
+    scopes: "",
+    passes: BOTH,
+    parameters: &[],
+    needs_pkce: false,
+    returns_nonce: false,
+    proof: ClientProof::Detect,
+    id_tokens: IdTokens::Ignored,
+    documents: &[],
+    needs_url: false,
+    read: read::openid,
+};
+
+const fn fixed(authorize: (&'static str, &'static str), token: (&'static str, &'static str)) -> Endpoints {
+    Endpoints::Fixed { authorize: At::new(authorize.0, authorize.1), token: At::new(token.0, token.1) }
+}
+
+/// Google's issuer.
+pub const GOOGLE_ISSUER: &str = "https://accounts.google.com";
+/// Apple's issuer.
+pub const APPLE_ISSUER: &str = "https://appleid.apple.com";
+/// The `iss` of Microsoft's tokens starts with one of these.
+pub const AZURE_ISSUERS: [&str; 2] = ["https://login.microsoftonline.com/", "https://sts.windows.net/"];
+
+/// Every built-in provider.
+pub static PROVIDERS: &[Provider] = &[
+    Provider {
+        name: "google",
+        endpoints: Endpoints::Discovered { issuer: GOOGLE_ISSUER },
+        scopes: "email profile openid",
+        returns_nonce: true,
+        id_tokens: IdTokens::Preferred,
+        documents: &[Document::new("https://www.googleapis.com", "/userinfo/v2/me")],
+        read: read::google,
+        ..PLAIN
+    },
+    Provider {
+        name: "github",
+        endpoints: fixed(
+            ("https://github.com", "/login/oauth/authorize"),
+            ("https://github.com", "/login/oauth/access_token"),
+        ),
+        scopes: "user:email",
+        documents: &[
+            Document {
+                at: At { host: "https://api.github.com", under: "/api/v3", path: "/user" },
+                extra: Extra::Nothing,
+            },
+            Document {
+                at: At { host: "https://api.github.com", under: "/api/v3", path: "/user/emails" },
+                extra: Extra::Nothing,
+            },
+        ],
+        read: read::github,
+        ..PLAIN
+    },
+    Provider {
+        name: "apple",
+        endpoints: Endpoints::Discovered { issuer: APPLE_ISSUER },
+        scopes: "email name",
+        passes: Passes { scopes: false, others: false },
+        parameters: &[("response_mode", "form_post")],
+        returns_nonce: true,
+        proof: ClientProof::Form,
+        id_tokens: IdTokens::Required(APPLE_ISSUER),
+        read: read::apple,
+        ..PLAIN
+    },
+    Provider {
+        name: "facebook",
+        endpoints: fixed(
+            ("https://www.facebook.com", "/dialog/oauth"),
+            ("https://graph.facebook.com", "/oauth/access_token"),
+        ),
+        scopes: "email",
+        documents: &[Document {
+            at: At::new("https://graph.facebook.com", "/me?fields=email,first_name,last_name,name,picture"),
+            extra: Extra::SecretProof,
+        }],
+        read: read::facebook,
+        ..PLAIN
+    },
+    Provider {
+        name: "azure",
+        endpoints: fixed(
+            ("https://login.microsoftonline.com/common", "/oauth2/v2.0/authorize"),
+            ("https://login.microsoftonline.com/common", "/oauth2/v2.0/token"),
+        ),
+        scopes: "openid",
+        returns_nonce: true,
+        id_tokens: IdTokens::PerTenant,
+        read: read::azure,
+        ..PLAIN
+    },
+    Provider {
+        name: "discord",
+        endpoints: fixed(("https://discord.com", "/api/oauth2/authorize"), ("https://discord.com", "/api/oauth2/token")),
+        scopes: "email identify",
+        documents: &[Document::new("https://discord.com", "/api/users/@me")],
+        read: read::discord,
+        ..PLAIN
+    },
+    Provider {
+        name: "gitlab",
+        endpoints: fixed(("https://gitlab.com", "/oauth/authorize"), ("https://gitlab.com", "/oauth/token")),
+        scopes: "read_user",
+        documents: &[
+            Document::new("https://gitlab.com", "/api/v4/user"),
+            Document::new("https://gitlab.com", "/api/v4/user/emails"),
+        ],
+        read: read::gitlab,
+        ..PLAIN
+    },
+    Provider {
+        name: "bitbucket",
+        endpoints: fixed(
+            ("https://bitbucket.org", "/site/oauth2/authorize"),
+            ("https://bitbucket.org", "/site/oauth2/access_token"),
+        ),
+        scopes: "account email",
+        passes: NO_SCOPES,
+        documents: &[
+            Document::new("https://api.bitbucket.org", "/2.0/user"),
+            Document::new("https://api.bitbucket.org", "/2.0/user/emails"),
+        ],
+        read: read::bitbucket,
+        ..PLAIN
+    },
+    Provider {
+        name: "linkedin_oidc",
+        endpoints: fixed(
+            ("https://api.linkedin.com", "/oauth/v2/authorization"),
+            ("https://api.linkedin.com", "/oauth/v2/accessToken"),
+        ),
+        scopes: "openid email profile",
+        proof: ClientProof::Form,
+        id_tokens: IdTokens::Required("https://www.linkedin.com/oauth"),
+        read: read::linkedin_oidc,
+        ..PLAIN
+    },
+    Provider {
+        name: "linkedin",
+        endpoints: fixed(
+            ("https://www.linkedin.com", "/oauth/v2/authorization"),
+            ("https://www.linkedin.com", "/oauth/v2/accessToken"),
+        ),
+        scopes: "r_emailaddress r_liteprofile",
+        proof: ClientProof::Form,
+        documents: &[
+            Document::new(
+                "https://api.linkedin.com",
+                "/v2/me?projection=(id,firstName,lastName,profilePicture(displayImage~:playableStreams))",
+            ),
+            Document::new(
+                "https://api.linkedin.com",
+                "/v2/emailAddress?q=members&projection=(elements*(handle~))",
+            ),
+        ],
+        read: read::linkedin,
+        ..PLAIN
+    },
+    Provider {
+        name: "twitter",
+        endpoints: Endpoints::Signed {
+            request: At::new("https://api.twitter.com", "/oauth/request_token"),
+            authorize: At::new("https://api.twitter.com", "/oauth/authenticate"),
+            token: At::new("https://api.twitter.com", "/oauth/access_token"),
+        },
+        passes: Passes { scopes: false, others: false },
+        documents: &[Document::new("https://api.twitter.com", "/1.1/account/verify_credentials.json?include_email=true")],
+        read: read::twitter,
+        ..PLAIN
+    },
+    Provider {
+        name: "x",
+        endpoints: fixed(("https://x.com", "/i/oauth2/authorize"), ("https://api.x.com", "/2/oauth2/token")),
+        scopes: "users.email tweet.read users.read offline.access",
+        needs_pkce: true,
+        documents: &[Document::new(
+            "https://api.x.com",
+            "/2/users/me?user.fields=confirmed_email,created_at,profile_image_url,url,username,name",
+        )],
+        read: read::x,
+        ..PLAIN
+    },
+    Provider {
+        name: "slack_oidc",
+        endpoints: fixed(("https://slack.com", "/openid/connect/authorize"), ("https://slack.com", "/api/openid.connect.token")),
+        scopes: "profile email openid",
+        documents: &[Document::new("https://slack.com", "/api/openid.connect.userInfo")],
+        read: read::slack_oidc,
+        ..PLAIN
+    },
+    Provider {
+        name: "slack",
+        endpoints: fixed(("https://slack.com", "/oauth/authorize"), ("https://slack.com", "/api/oauth.access")),
+        scopes: "profile email openid",
+        documents: &[Document::new("https://slack.com", "/api/openid.connect.userInfo")],
+        read: read::slack,
+        ..PLAIN
+    },
+    Provider {
+        name: "spotify",
+        endpoints: fixed(("https://accounts.spotify.com", "/authorize"), ("https://accounts.spotify.com", "/api/token")),
+        scopes: "user-read-email",
+        documents: &[Document::new("https://api.spotify.com", "/v1/me")],
+        read: read::spotify,
+        ..PLAIN
+    },
+    Provider {
+        name: "twitch",
+        endpoints: fixed(("https://id.twitch.tv", "/oauth2/authorize"), ("https://id.twitch.tv", "/oauth2/token")),
+        scopes: "user:read:email",
+        proof: ClientProof::Form,
+        documents: &[Document { at: At::new("https://api.twitch.tv", "/helix/users"), extra: Extra::ClientId }],
+        read: read::twitch,
+        ..PLAIN
+    },
+    Provider {
+        name: "notion",
+        endpoints: fixed(("https://api.notion.com", "/v1/oauth/authorize"), ("https://api.notion.com", "/v1/oauth/token")),
+        passes: NO_SCOPES,
+        documents: &[Document {
+            at: At::new("https://api.notion.com", "/v1/users/me"),
+            extra: Extra::Header("notion-version", "2021-08-16"),
+        }],
+        read: read::notion,
+        ..PLAIN
+    },
+    Provider {
+        name: "figma",
+        endpoints: fixed(("https://www.figma.com", "/oauth"), ("https://api.figma.com", "/v1/oauth/token")),
+        scopes: "current_user:read",
+        documents: &[Document::new("https://api.figma.com", "/v1/me")],
+        read: read::figma,
+        ..PLAIN
+    },
+    Provider {
+        name: "kakao",
+        endpoints: fixed(("https://kauth.kakao.com", "/oauth/authorize"), ("https://kauth.kakao.com", "/oauth/token")),
+        scopes: "account_email profile_image profile_nickname",
+        proof: ClientProof::Form,
+        documents: &[Document::new("https://kapi.kakao.com", "/v2/user/me")],
+        read: read::kakao,
+        ..PLAIN
+    },
+    Provider {
+        name: "keycloak",
+        endpoints: fixed(("", "/protocol/openid-connect/auth"), ("", "/protocol/openid-connect/token")),
+        scopes: "profile email",
+        documents: &[Document::new("", "/protocol/openid-connect/userinfo")],
+        needs_url: true,
+        read: read::keycloak,
+        ..PLAIN
+    },
+    Provider {
+        name: "workos",
+        endpoints: fixed(("https://api.workos.com", "/sso/authorize"), ("https://api.workos.com", "/sso/token")),
+        passes: NO_SCOPES,
+        proof: ClientProof::Form,
+        read: read::workos,
+        ..PLAIN
+    },
+    Provider {
+        name: "zoom",
+        endpoints: fixed(("https://zoom.us", "/oauth/authorize"), ("https://zoom.us", "/oauth/token")),
+        passes: NO_SCOPES,
+        documents: &[Document::new("https://api.zoom.us", "/v2/users/me")],
+        read: read::zoom,
+        ..PLAIN
+    },
+    Provider {
+        name: "snapchat",
+        endpoints: fixed(
+            ("https://accounts.snapchat.com", "/accounts/oauth2/auth"),
+            ("https://accounts.snapchat.com", "/accounts/oauth2/token"),
+        ),
+        scopes: "https://auth.snapchat.com/oauth2/api/user.external_id https://auth.snapchat.com/oauth2/api/user.display_name https://auth.snapchat.com/oauth2/api/user.bitmoji.avatar",
+        documents: &[Document::new(
+            "https://kit.snapchat.com",
+            "/v1/me?query=%7Bme%7BexternalId%20displayName%20bitmoji%7Bavatar%20id%7D%7D%7D",
+        )],
+        read: read::snapchat,
+        ..PLAIN
+    },
+    Provider {
+        name: "fly",
+        endpoints: fixed(("https://api.fly.io", "/oauth/authorize"), ("https://api.fly.io", "/oauth/token")),
+        scopes: "read",
+        documents: &[Document::new("https://api.fly.io", "/oauth/token/info")],
+        read: read::fly,
+        ..PLAIN
+    },
+    Provider {
+        name: "vercel_marketplace",
+        endpoints: fixed(
+            ("https://api.vercel.com", "/oauth/v2/authorization"),
+            ("https://api.vercel.com", "/oauth/v2/accessToken"),
+        ),
+        id_tokens: IdTokens::Required("https://marketplace.vercel.com"),
+        read: read::vercel_marketplace,
+        ..PLAIN
+    },
+];
+
+/// The built-in provider of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Provider> {
+    PROVIDERS.iter().find(|provider| provider.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_lower_case() {
+        for (index, provider) in PROVIDERS.iter().enumerate() {
+            assert_eq!(provider.name, provider.name.to_lowercase());
+            assert!(!PROVIDERS[..index].iter().any(|other| other.name == provider.name), "{}", provider.name);
+        }
+        assert_eq!(PROVIDERS.len(), 25);
+    }
+
+    #[test]
+    fn a_configured_url_replaces_every_host() {
+        let Some(Provider { endpoints: Endpoints::Fixed { authorize, .. }, documents, .. }) = find("github") else {
+            panic!("github has fixed endpoints")
+        };
+        assert_eq!(authorize.url(None), "https://github.com/login/oauth/authorize");
+        let own = Some("https://git.example.com/");
+        assert_eq!(authorize.url(own), "https://git.example.com/login/oauth/authorize");
+        assert_eq!(documents[0].at.url(own), "https://git.example.com/api/v3/user");
+        assert_eq!(documents[0].at.origin(None), "https://api.github.com");
+    }
+}

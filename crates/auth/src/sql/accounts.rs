@@ -1,0 +1,210 @@
+//! `auth.users` and `auth.identities` as a sign-in at a provider looks at them: who is this, and what may stay.
+
+use serde_json::Value;
+use time::OffsetDateTime;
+use tokio_postgres::Error;
+
+use super::{Params, Run, Tx};
+use crate::ids::{IdentityId, UserId};
+use crate::model::{Identity, JsonObject, identity_columns};
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("accounts::IDENTITY", IDENTITY),
+    ("accounts::OWNERS_BY_IDENTITY", OWNERS_BY_IDENTITY),
+    ("accounts::OWNERS_BY_ADDRESS", OWNERS_BY_ADDRESS),
+    ("accounts::IS_ADDRESS_TAKEN", IS_ADDRESS_TAKEN),
+    ("accounts::KEEP_ONLY_IDENTITY", KEEP_ONLY_IDENTITY),
+    ("accounts::START_OVER", START_OVER),
+    ("accounts::ADOPT_EMAIL", ADOPT_EMAIL),
+    ("accounts::LOSE_ANONYMITY", LOSE_ANONYMITY),
+    ("accounts::DELETE_IDENTITY", DELETE_IDENTITY),
+    ("accounts::CLEAR_PHONE", CLEAR_PHONE),
+    ("accounts::PROMOTE_EMAIL", PROMOTE_EMAIL),
+    ("accounts::DELETE_ONE_TIME_TOKENS", DELETE_ONE_TIME_TOKENS),
+    ("accounts::DELETE_OLD_ANONYMOUS", DELETE_OLD_ANONYMOUS),
+];
+
+const IDENTITY: &str = concat!(
+    "select ",
+    identity_columns!(),
+    " from auth.identities where identities.provider = $1 and identities.provider_id = $2"
+);
+/// Who proved one of the addresses in the linking domain. An identity that merely claims an address counts only if it is
+/// also the account's own: such an account is unconfirmed, and whoever proves the address takes it over completely.
+const OWNERS_BY_IDENTITY: &str = "
+    select distinct identities.user_id
+      from auth.identities
+      join auth.users on users.id = identities.user_id
+     where identities.email = any ($1)
+       and users.aud = $2
+       and case when $3::text[] is not null
+                then identities.provider = any ($3)
+                else identities.provider not like 'sso:%' and identities.provider <> all ($4)
+           end
+       and ((identities.identity_data ->> 'email_verified') = 'true' or lower(users.email) = identities.email)
+     limit 2";
+const OWNERS_BY_ADDRESS: &str = "
+    select users.id
+      from auth.users
+     where users.instance_id = '00000000-0000-0000-0000-000000000000'
+       and lower(users.email) = any ($1)
+       and users.aud = $2
+       and not users.is_sso_user
+     limit 2";
+const IS_ADDRESS_TAKEN: &str = "
+    select 1
+      from auth.users
+     where lower(users.email) = $1
+       and users.aud = $2
+       and not users.is_sso_user
+       and users.id is distinct from $3
+     limit 1";
+const KEEP_ONLY_IDENTITY: &str = "delete from auth.identities where user_id = $1 and id <> $2";
+/// Nothing that somebody else chose for an account that nobody confirmed stays.
+const START_OVER: &str = "
+    update auth.users
+       set encrypted_password = '',
+           raw_user_meta_data = $2,
+           confirmation_token = '',
+           recovery_token = '',
+           email_change = '',
+           email_change_token_new = '',
+           email_change_token_current = '',
+           phone_change = '',
+           phone_change_token = '',
+           reauthentication_token = '',
+           updated_at = $3
+     where id = $1";
+const ADOPT_EMAIL: &str = "update auth.users set email = $2, updated_at = $3 where id = $1";
+const LOSE_ANONYMITY: &str = "update auth.users set is_anonymous = false, updated_at = $2 where id = $1 and is_anonymous";
+const DELETE_IDENTITY: &str = "delete from auth.identities where id = $1 and user_id = $2";
+const CLEAR_PHONE: &str =
+    "update auth.users set phone = null, phone_confirmed_at = null, updated_at = $2 where id = $1";
+/// The address of another identity becomes the account's; messages on their way to the old one are worth nothing.
+const PROMOTE_EMAIL: &str = "
+    update auth.users
+       set email = nullif($2, ''),
+           email_confirmed_at = case when $3 then email_confirmed_at end,
+           raw_user_meta_data = case when $3 then raw_user_meta_data
+                                     else coalesce(raw_user_meta_data, '{}') || '{\"email_verified\": false}' end,
+           confirmation_token = '',
+           recovery_token = '',
+           email_change = '',
+           email_change_token_new = '',
+           email_change_token_current = '',
+           email_change_confirm_status = 0,
+           phone_change = '',
+           phone_change_token = '',
+           reauthentication_token = '',
+           updated_at = $4
+     where id = $1";
+const DELETE_ONE_TIME_TOKENS: &str = "delete from auth.one_time_tokens where user_id = $1";
+const DELETE_OLD_ANONYMOUS: &str = "
+    delete from auth.users
+     where id in (select old.id
+                    from auth.users as old
+                   where old.is_anonymous
+                     and old.created_at < $1
+                   limit 100
+                     for update skip locked)";
+
+/// The identity of a provider's subject.
+pub async fn identity(run: &impl Run, provider: &str, subject: &str) -> Result<Option<Identity>, Error> {
+    Ok(run.rows(IDENTITY, &[&provider, &subject]).await?.first().map(Identity::from_row))
+}
+
+/// Which providers share their accounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkingDomain {
+    /// All that are not in a domain of their own; these are.
+    Default {
+        /// Providers of other domains.
+        except: Vec<String>,
+    },
+    /// Only these.
+    Named {
+        /// Providers of the domain.
+        providers: Vec<String>,
+    },
+}
+
+/// Up to two users who have one of the (lower-case) addresses by an identity of the domain.
+pub async fn owners_by_identity(
+    tx: &Tx,
+    addresses: &[String],
+    aud: &str,
+    domain: &LinkingDomain,
+) -> Result<Vec<UserId>, Error> {
+    let (only, except): (Option<&[String]>, &[String]) = match domain {
+        LinkingDomain::Default { except } => (None, except),
+        LinkingDomain::Named { providers } => (Some(providers), &[]),
+    };
+    let rows = tx.query(OWNERS_BY_IDENTITY, &[&addresses, &aud, &only, &except]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Up to two users of the default domain who have one of the (lower-case) addresses as their own.
+pub async fn owners_by_address(tx: &Tx, addresses: &[String], aud: &str) -> Result<Vec<UserId>, Error> {
+    Ok(tx.query(OWNERS_BY_ADDRESS, &[&addresses, &aud]).await?.iter().map(|row| row.get(0)).collect())
+}
+
+/// Whether somebody else has the address as their own.
+pub async fn is_address_taken(tx: &Tx, address: &str, aud: &str, except: Option<UserId>) -> Result<bool, Error> {
+    Ok(tx.query_opt(IS_ADDRESS_TAKEN, &[&address, &aud, &except]).await?.is_some())
+}
+
+/// Removes every other identity of a user.
+pub async fn keep_only_identity(tx: &Tx, user: UserId, keep: IdentityId) -> Result<(), Error> {
+    tx.execute(KEEP_ONLY_IDENTITY, &[&user, &keep]).await.map(drop)
+}
+
+/// Forgets the password, the metadata and every message on its way.
+pub async fn start_over(tx: &Tx, user: UserId, data: &JsonObject, now: OffsetDateTime) -> Result<(), Error> {
+    let data = Value::Object(data.clone());
+    let (row, id): (Params<'_>, Params<'_>) = (&[&user, &data, &now], &[&user]);
+    let (user_changed, tokens) =
+        tokio::join!(biased; tx.execute(START_OVER, row), tx.execute(DELETE_ONE_TIME_TOKENS, id));
+    user_changed?;
+    tokens.map(drop)
+}
+
+/// Gives an account without address one.
+pub async fn adopt_email(tx: &Tx, user: UserId, address: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(ADOPT_EMAIL, &[&user, &address, &now]).await.map(drop)
+}
+
+/// An anonymous user becomes a permanent one.
+pub async fn lose_anonymity(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(LOSE_ANONYMITY, &[&user, &now]).await.map(drop)
+}
+
+/// Removes an identity of a user.
+pub async fn delete_identity(tx: &Tx, id: IdentityId, user: UserId) -> Result<bool, Error> {
+    Ok(tx.execute(DELETE_IDENTITY, &[&id, &user]).await? > 0)
+}
+
+/// The account has no number any more.
+pub async fn clear_phone(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(CLEAR_PHONE, &[&user, &now]).await.map(drop)
+}
+
+/// Makes `address` (empty: none) the account's own, `confirmed` or not.
+pub async fn promote_email(
+    tx: &Tx,
+    user: UserId,
+    address: &str,
+    confirmed: bool,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let (row, id): (Params<'_>, Params<'_>) = (&[&user, &address, &confirmed, &now], &[&user]);
+    let (user_changed, tokens) =
+        tokio::join!(biased; tx.execute(PROMOTE_EMAIL, row), tx.execute(DELETE_ONE_TIME_TOKENS, id));
+    user_changed?;
+    tokens.map(drop)
+}
+
+/// Removes anonymous users who came before `before`. Returns how many.
+pub async fn delete_old_anonymous(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
+    tx.execute(DELETE_OLD_ANONYMOUS, &[&before]).await
+}
