@@ -1,0 +1,189 @@
+//! Which key signs, which key verifies.
+
+use std::sync::Arc;
+
+use portico_tokens::{KeyError, KeyRing, Secret, SigningKey, TokenError, development};
+use serde_json::{Value, json};
+
+use crate::{at, encode, header_of, keys, ring};
+
+fn secret() -> Secret {
+    Secret::new(development::JWT_SECRET)
+}
+
+fn key(algorithm: &str, number: usize) -> SigningKey {
+    SigningKey::parse_jwk(&keys()[algorithm][number]).unwrap()
+}
+
+#[test]
+fn the_published_legacy_keys_verify_with_the_published_secret() {
+    let ring = KeyRing::hs256(&secret());
+    let anon = ring.verify(development::ANON_KEY, at(development::KEYS_EXPIRE_AT - 1)).unwrap();
+    assert_eq!(anon.role(), Some("anon"));
+    assert_eq!(anon.issuer(), Some("supabase-demo"));
+    assert_eq!(anon.subject(), None);
+    assert_eq!(
+        ring.verify(development::SERVICE_ROLE_KEY, at(0)).unwrap().text(),
+        r#"{"iss":"supabase-demo","role":"service_role","exp":1983812996}"#
+    );
+    assert_eq!(ring.verify(development::ANON_KEY, at(development::KEYS_EXPIRE_AT)).unwrap_err(), TokenError::Expired);
+}
+
+#[test]
+fn the_development_ring_signs_with_es256_and_still_takes_the_legacy_keys() {
+    let jwk: Value = serde_json::from_str(development::SIGNING_KEY).unwrap();
+    let ring = KeyRing::new(Some(secret()), vec![SigningKey::parse_jwk(&jwk).unwrap()]).unwrap();
+    assert!(ring.signs_asymmetrically());
+
+    let token = ring.sign(&json!({ "sub": "u" })).unwrap();
+    assert_eq!(
+        header_of(&token).to_string(),
+        r#"{"alg":"ES256","kid":"b81269f1-21d8-4f2e-b719-c2240a840d90","typ":"JWT"}"#
+    );
+    assert!(ring.verify(&token, at(0)).is_ok());
+    assert!(ring.verify(development::ANON_KEY, at(0)).is_ok());
+
+    let jwks = ring.jwks();
+    assert_eq!(jwks["keys"].as_array().unwrap().len(), 1);
+    let published = &jwks["keys"][0];
+    assert_eq!(published["kid"], "b81269f1-21d8-4f2e-b719-c2240a840d90");
+    assert_eq!(published["key_ops"], json!(["verify"]));
+    assert_eq!(published["use"], "sig");
+    assert!(published.get("d").is_none());
+}
+
+#[test]
+fn with_the_secret_alone_nothing_is_published() {
+    let ring = KeyRing::hs256(&secret());
+    assert_eq!(ring.jwks(), json!({ "keys": [] }));
+    assert!(!ring.signs_asymmetrically());
+    assert_eq!(header_of(&ring.sign(&json!({})).unwrap()).to_string(), r#"{"alg":"HS256","typ":"JWT"}"#);
+}
+
+#[test]
+fn private_parts_are_never_published() {
+    for algorithm in keys().keys() {
+        let text = ring(algorithm, 0).jwks().to_string();
+        for member in ["\"d\"", "\"p\"", "\"q\"", "\"dp\"", "\"dq\"", "\"qi\"", "\"k\""] {
+            assert!(!text.contains(member), "{algorithm} publishes {member}");
+        }
+        let debug = format!("{:?} {:?}", ring(algorithm, 0), key(algorithm, 0));
+        for member in ["d", "k", "p"] {
+            if let Some(private) = keys()[algorithm][0].get(member).and_then(Value::as_str) {
+                assert!(!debug.contains(private));
+            }
+        }
+    }
+}
+
+#[test]
+fn rotation_keeps_old_tokens_valid_as_long_as_their_key_is_listed() {
+    let old = ring("ES256", 0);
+    let token = old.sign(&json!({ "sub": "u" })).unwrap();
+
+    // The old key may only verify now
+    let mut retired = keys()["ES256"][0].clone();
+    retired["key_ops"] = json!(["verify"]);
+    let rotated = KeyRing::new(None, vec![SigningKey::parse_jwk(&retired).unwrap(), key("ES256", 1)]).unwrap();
+    assert!(rotated.verify(&token, at(0)).is_ok());
+    assert_eq!(header_of(&rotated.sign(&json!({})).unwrap())["kid"], "es256-2");
+    assert_eq!(rotated.jwks()["keys"].as_array().unwrap().len(), 2);
+
+    assert!(matches!(ring("ES256", 1).verify(&token, at(0)), Err(TokenError::UnknownKey { .. })));
+}
+
+#[test]
+fn without_a_key_id_every_key_of_the_algorithm_is_tried() {
+    let mut nameless = keys()["RS256"][1].clone();
+    nameless.as_object_mut().unwrap().remove("kid");
+    let token = KeyRing::new(None, vec![SigningKey::parse_jwk(&nameless).unwrap()]).unwrap().sign(&json!({})).unwrap();
+    assert!(header_of(&token).get("kid").is_none());
+
+    let many = KeyRing::new(Some(secret()), vec![key("ES256", 0), key("RS256", 0), key("RS256", 1)]).unwrap();
+    assert!(many.verify(&token, at(0)).is_ok());
+    let few = KeyRing::new(Some(secret()), vec![key("ES256", 0), key("RS256", 0)]).unwrap();
+    assert_eq!(few.verify(&token, at(0)).unwrap_err(), TokenError::BadSignature);
+}
+
+#[test]
+fn a_secret_s_token_with_a_foreign_key_id_is_tried_with_the_secret() {
+    let mut jwk = json!({ "kty": "oct", "alg": "HS256", "kid": "elsewhere" });
+    jwk["k"] = json!(encode(development::JWT_SECRET));
+    let token = KeyRing::new(None, vec![SigningKey::parse_jwk(&jwk).unwrap()]).unwrap().sign(&json!({})).unwrap();
+    assert_eq!(header_of(&token)["kid"], "elsewhere");
+    assert!(KeyRing::hs256(&secret()).verify(&token, at(0)).is_ok());
+    assert!(KeyRing::new(Some(secret()), vec![key("ES256", 0)]).unwrap().verify(&token, at(0)).is_ok());
+}
+
+#[test]
+fn rings_that_can_not_work_are_refused() {
+    assert_eq!(KeyRing::new(None, vec![]).unwrap_err(), KeyError::NoKey);
+    assert_eq!(KeyRing::new(Some(Secret::new("")), vec![]).unwrap_err(), KeyError::NoKey);
+    assert_eq!(
+        KeyRing::new(None, vec![key("ES256", 0), key("ES256", 0)]).unwrap_err(),
+        KeyError::DuplicateId("es256-1".to_owned())
+    );
+    let mut public = keys()["ES256"][0].clone();
+    public["key_ops"] = json!(["verify"]);
+    let verifies_only = KeyRing::new(None, vec![SigningKey::parse_jwk(&public).unwrap()]).unwrap();
+    assert_eq!(verifies_only.sign(&json!({})).unwrap_err(), TokenError::Unsigned("no key may sign"));
+}
+
+#[test]
+fn a_foreign_key_set_verifies_its_owner_s_tokens_and_ignores_what_it_must() {
+    let owner = KeyRing::new(None, vec![key("RS256", 0)]).unwrap();
+    let token = owner.sign(&json!({ "iss": "https://issuer.example" })).unwrap();
+
+    let mut published = owner.jwks();
+    // Some issuers leave out `alg`, publish keys for encryption and kinds that nobody knows
+    published["keys"][0].as_object_mut().unwrap().remove("alg");
+    let list = published["keys"].as_array_mut().unwrap();
+    list.push(json!({ "kty": "oct", "k": encode("a secret that nobody may know!!!"), "kid": "oct" }));
+    list.push(json!({ "kty": "new", "kid": "new" }));
+    list.push(json!("nonsense"));
+    let mut encryption = keys()["RS256"][1].clone();
+    encryption["use"] = json!("enc");
+    list.push(encryption);
+    let foreign = KeyRing::foreign(&published).unwrap();
+    assert!(foreign.verify(&token, at(0)).is_ok());
+
+    let forged = KeyRing::hs256(&Secret::new("a secret that nobody may know!!!")).sign(&json!({})).unwrap();
+    assert!(foreign.verify(&forged, at(0)).is_err());
+
+    for bad in [json!({}), json!([]), json!({ "keys": 1 }), json!({ "keys": [] }), json!({ "keys": [{}] })] {
+        assert!(KeyRing::foreign(&bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_token_is_verified_once_and_shared() {
+    let ring = ring("ES256", 0);
+    let token = ring.sign(&json!({ "exp": 100 })).unwrap();
+    let first = ring.verify(&token, at(0)).unwrap();
+    assert!(Arc::ptr_eq(&first, &ring.verify(&token, at(1)).unwrap()));
+}
+
+#[test]
+fn claims_tell_what_services_ask_for() {
+    let ring = KeyRing::hs256(&secret());
+    let token = ring
+        .sign(&json!({
+            "iss": "i", "sub": "s", "aud": "authenticated", "exp": 100, "role": "authenticated", "aal": "aal2",
+            "session_id": "x", "is_anonymous": true
+        }))
+        .unwrap();
+    let claims = ring.verify(&token, at(0)).unwrap();
+    assert_eq!(claims.subject(), Some("s"));
+    assert_eq!(claims.role(), Some("authenticated"));
+    assert_eq!(claims.session_id(), Some("x"));
+    assert_eq!(claims.audience(), Some("authenticated"));
+    assert_eq!(claims.aal(), Some("aal2"));
+    assert!(claims.is_anonymous());
+    assert_eq!(claims.expires_at(), Some(at(100)));
+    assert_eq!(claims.values().len(), 8);
+
+    let odd = ring.sign(&json!({ "sub": 1, "role": "", "aud": ["a", "b"], "is_anonymous": "yes" })).unwrap();
+    let odd = ring.verify(&odd, at(0)).unwrap();
+    assert_eq!((odd.subject(), odd.role(), odd.audience()), (None, None, Some("a")));
+    assert!(!odd.is_anonymous());
+}
