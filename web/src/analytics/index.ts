@@ -1,0 +1,82 @@
+import type { Config } from "../lib/config";
+
+/** Everything that is ever reported, with all it may carry. */
+export interface AnalyticsEvents {
+  sign_in: { method: string };
+  sign_up: { method: string };
+  sign_out: Record<string, never>;
+  /** The pattern of the route, never the address itself. */
+  page_view: { route: string };
+}
+
+export interface AnalyticsAdapter {
+  track(event: string, properties: Record<string, string>): void;
+  identify(userId: string): void;
+  reset(): void;
+}
+
+let adapter: Promise<AnalyticsAdapter | null> | AnalyticsAdapter | null = null;
+
+/** Chooses the adapter. Until then, and where the person asked not to be tracked, events go nowhere. */
+export function startAnalytics(settings: Config["analytics"]): void {
+  adapter = asksForPrivacy() ? null : load(settings);
+}
+
+export function track<Name extends keyof AnalyticsEvents>(event: Name, properties: AnalyticsEvents[Name]): void {
+  withAdapter((chosen) => chosen.track(event, { ...properties }));
+}
+
+export function identify(userId: string): void {
+  withAdapter((chosen) => chosen.identify(userId));
+}
+
+export function reset(): void {
+  withAdapter((chosen) => chosen.reset());
+}
+
+/** Runs the call at once when the adapter is there, else when it comes. Its failures never reach the caller. */
+function withAdapter(call: (chosen: AnalyticsAdapter) => void): void {
+  const run = (chosen: AnalyticsAdapter | null) => {
+    try {
+      if (chosen) call(chosen);
+    } catch {
+      // What is measured must never break what is measured.
+    }
+  };
+  if (adapter instanceof Promise) void adapter.then(run);
+  else run(adapter);
+}
+
+function load(settings: Config["analytics"]): Promise<AnalyticsAdapter | null> | AnalyticsAdapter | null {
+  switch (settings.adapter) {
+    case "none":
+      return null;
+    case "builtin":
+      return builtIn();
+    case "posthog":
+      return import("./posthog").then(({ postHog }) => postHog(settings)).catch(() => null);
+    case "ga4":
+      return import("./ga4").then(({ googleAnalytics }) => googleAnalytics(settings)).catch(() => null);
+  }
+}
+
+/** The own server's collector. It knows people by nothing but their events, so there is no one to identify. */
+function builtIn(): AnalyticsAdapter {
+  const address = "/portico/v1/events";
+  return {
+    track(name, properties) {
+      const body = JSON.stringify({ events: [{ name, properties, occurred_at: new Date().toISOString() }] });
+      const sent = navigator.sendBeacon(address, new Blob([body], { type: "application/json" }));
+      if (!sent) void fetch(address, { method: "POST", body, keepalive: true }).catch(() => undefined);
+    },
+    identify: () => undefined,
+    reset: () => undefined,
+  };
+}
+
+/** Global Privacy Control or Do Not Track. */
+function asksForPrivacy(): boolean {
+  // Neither is in the DOM's declarations of every browser.
+  const asked = navigator as { globalPrivacyControl?: boolean; doNotTrack?: string | null };
+  return asked.globalPrivacyControl === true || asked.doNotTrack === "1";
+}

@@ -1,0 +1,24 @@
+import { useConfig } from "../lib/config-context";
+
+/** The brand's mark and name; another product's from its configuration. */
+export function Mark() {
+  const { brand } = useConfig();
+  return (
+    <span className="inline-flex items-center gap-2.5 text-lg font-semibold tracking-[-0.02em] text-ink">
+      {brand.mark === null ? <Arch /> : <img src={brand.mark} alt="" width={26} height={26} />}
+      {brand.name}
+    </span>
+  );
+}
+
+function Arch() {
+  return (
+    <svg aria-hidden width="26" height="26" viewBox="0 0 32 32" className="text-accent">
+      <g fill="none" stroke="currentColor" strokeWidth="2.5" strokeLinecap="round">
+        <path d="M5 27V15a11 11 0 0 1 22 0v12" />
+        <path d="M12.5 27V16a3.5 3.5 0 0 1 7 0v11" />
+        <path d="M3 27h26" />
+      </g>
+    </svg>
+  );
+}

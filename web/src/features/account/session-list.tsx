@@ -1,0 +1,145 @@
+import { useQuery } from "@tanstack/react-query";
+import { Laptop, Smartphone } from "lucide-react";
+import { useState } from "react";
+import { RelativeTime } from "../../components/relative-time";
+import { Alert } from "../../components/ui/alert";
+import { Button } from "../../components/ui/button";
+import { Card } from "../../components/ui/card";
+import { ConfirmDialog } from "../../components/ui/confirm-dialog";
+import { Skeleton } from "../../components/ui/skeleton";
+import type { Api } from "../../lib/api";
+import { describeError } from "../../lib/errors";
+import { useAuth } from "../auth/auth-context";
+import { describeDevice } from "./device";
+import { type DeviceSession, lastSeenAt, sessionsQuery, useEndOtherSessions, useEndSession } from "./sessions";
+
+/** Every browser and device that is signed in, and the ways to end them. */
+export function SessionList({ api, userId }: { api: Api; userId: string }) {
+  const { client } = useAuth();
+  const { data: sessions, error, isPending, refetch, isRefetching } = useQuery(sessionsQuery(api, userId));
+  const endOthers = useEndOtherSessions(client);
+  const [isAsking, setIsAsking] = useState(false);
+  const [done, setDone] = useState("");
+  const others = sessions?.filter((session) => !session.current).length ?? 0;
+
+  return (
+    <Card
+      title="Where you are signed in"
+      description={sessions ? <span>{countText(sessions.length)}</span> : <span>Browsers and devices</span>}
+      aside={
+        others > 0 && (
+          <Button tone="secondary" size="sm" onClick={() => setIsAsking(true)}>
+            Sign out the others
+          </Button>
+        )
+      }
+    >
+      {isPending && <ListSkeleton />}
+      {error && (
+        <Alert
+          tone="danger"
+          actions={
+            <button type="button" className="font-medium underline" disabled={isRefetching} onClick={() => void refetch()}>
+              Try again
+            </button>
+          }
+        >
+          Your sessions could not be loaded. {describeError(error).message}
+        </Alert>
+      )}
+      {endOthers.error && (
+        <Alert tone="danger" className="mb-3">
+          The others could not be signed out. {describeError(endOthers.error).message}
+        </Alert>
+      )}
+      {sessions && (
+        <ul className="divide-y divide-line">
+          {sessions.map((session) => (
+            <SessionRow key={session.id} session={session} api={api} onEnded={setDone} />
+          ))}
+        </ul>
+      )}
+      <p role="status" className="sr-only">
+        {done}
+      </p>
+      {isAsking && (
+        <ConfirmDialog
+          title="Sign out everywhere else?"
+          action="Sign out the others"
+          isPending={endOthers.isPending}
+          onClose={() => setIsAsking(false)}
+          onConfirm={() =>
+            endOthers.mutate(undefined, {
+              onSuccess: () => setDone("The other sessions are signed out."),
+              onSettled: () => setIsAsking(false),
+            })
+          }
+        >
+          {others === 1 ? "One other session" : `${others} other sessions`} will have to sign in again. This one stays.
+        </ConfirmDialog>
+      )}
+    </Card>
+  );
+}
+
+function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Api; onEnded: (text: string) => void }) {
+  const end = useEndSession(api);
+  const device = describeDevice(session.user_agent);
+  const Icon = device.isHandheld ? Smartphone : Laptop;
+  return (
+    <li className="flex flex-wrap items-center gap-x-4 gap-y-2 py-3.5 first:pt-1 last:pb-0">
+      <Icon aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
+      <div className="min-w-0 flex-1 basis-48">
+        <p className="font-medium">
+          {device.name}
+          {session.current && (
+            <span className="ml-2.5 rounded-full bg-accent-wash px-2 py-0.5 text-xs font-medium whitespace-nowrap text-accent-strong">
+              This device
+            </span>
+          )}
+        </p>
+        <p className="text-sm text-soft">
+          {session.current ? "Signed in " : "Last seen "}
+          <RelativeTime at={session.current ? session.created_at : lastSeenAt(session)} />
+          {session.ip !== null && session.ip !== undefined && session.ip !== "" && <> · {session.ip}</>}
+        </p>
+        {end.error && (
+          <p role="alert" className="text-sm text-danger">
+            {describeError(end.error).message}
+          </p>
+        )}
+      </div>
+      {!session.current && (
+        <Button
+          tone="quiet"
+          size="sm"
+          isPending={end.isPending}
+          aria-label={`Sign out ${device.name}`}
+          onClick={() => end.mutate(session.id, { onSuccess: () => onEnded(`${device.name} is signed out.`) })}
+        >
+          Sign out
+        </Button>
+      )}
+    </li>
+  );
+}
+
+function countText(count: number): string {
+  return count === 1 ? "1 session" : `${count} sessions`;
+}
+
+function ListSkeleton() {
+  return (
+    <div aria-busy="true" className="space-y-4 py-1">
+      {[0, 1].map((row) => (
+        <div key={row} className="flex items-center gap-4">
+          <Skeleton className="size-6" />
+          <div className="flex-1 space-y-2">
+            <Skeleton className="h-4 w-44 max-w-full" />
+            <Skeleton className="h-3.5 w-60 max-w-full" />
+          </div>
+        </div>
+      ))}
+    </div>
+  );
+}

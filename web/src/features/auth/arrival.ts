@@ -1,0 +1,70 @@
+import { type Described, describeError } from "../../lib/errors";
+
+/** Why a link or a provider did not bring the person in. */
+export interface ArrivalProblem extends Described {
+  kind: "refused" | "other-browser" | "note";
+  /** The server's own description, word for word. */
+  detail: string | null;
+}
+
+const parameters = ["code", "error", "error_code", "error_description", "message", "sb", "sb_flow_id"];
+const signs = ["access_token", "refresh_token", "error", "error_code", "error_description", "message", "sb"];
+
+/** Reads what the address says before the client takes its part of it away. */
+export function openArrival() {
+  const query = new URLSearchParams(window.location.search);
+  const fragment = new URLSearchParams(window.location.hash.slice(1));
+  const said = (name: string) => query.get(name) ?? fragment.get(name);
+  const hasCode = query.has("code");
+  const hasError = said("error") !== null || said("error_code") !== null || said("error_description") !== null;
+  const comesFromServer = hasCode || hasError || fragment.has("sb") || query.has("sb") || fragment.has("access_token");
+  const message = comesFromServer ? said("message") : null;
+
+  return {
+    /** To be called when the client is done with the address: cleans it and says what is left to tell. */
+    settle(error: unknown, hasSession: boolean): ArrivalProblem | null {
+      if (comesFromServer) cleanAddress();
+      if (error) {
+        const coded = { code: said("error_code") ?? codeOf(error), message: textOf(error), name: nameOf(error) };
+        const described = describeError(coded);
+        const detail = hasError ? said("error_description") : null;
+        return { kind: "refused", ...described, detail: detail === described.message ? null : detail };
+      }
+      if (message !== null) return { kind: "note", message, detail: null };
+      if (hasCode && !hasSession) {
+        return {
+          kind: "other-browser",
+          message: "You opened this link in another browser than the one you began in.",
+          detail: "For your safety it only works there. Enter the six-digit code from the same mail here instead.",
+        };
+      }
+      return null;
+    },
+  };
+}
+
+/** Takes everything from the address that is of no use on the next visit, tokens above all. */
+function cleanAddress(): void {
+  const url = new URL(window.location.href);
+  for (const name of parameters) url.searchParams.delete(name);
+  const fragment = new URLSearchParams(url.hash.slice(1));
+  if (signs.some((name) => fragment.has(name))) url.hash = "";
+  const clean = url.pathname + url.search + url.hash;
+  window.history.replaceState(window.history.state, "", clean);
+}
+
+function codeOf(error: unknown): string | null {
+  return hasText(error, "code") ? error.code : null;
+}
+
+function textOf(error: unknown): string {
+  return hasText(error, "message") ? error.message : String(error);
+}
+
+function nameOf(error: unknown): string {
+  return hasText(error, "name") ? error.name : "";
+}
+
+function hasText<Name extends string>(value: unknown, name: Name): value is Record<Name, string> {
+  return typeof value === "object" && value !== null && typeof Reflect.get(value, name) === "string";
+}

@@ -1,0 +1,130 @@
+import type { AuthChangeEvent, Provider, Session } from "@supabase/supabase-js";
+import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { reset, track } from "../../analytics";
+import { rememberNext } from "../../lib/next";
+import type { ArrivalProblem } from "./arrival";
+import { AuthContext, type AuthState } from "./auth-context";
+import { type Auth, sessionKey } from "./client";
+import { signInReports } from "./sign-in-reports";
+
+interface Known {
+  loading: boolean;
+  session: Session | null;
+  hasEnded: boolean;
+  isUnreachable: boolean;
+  isRecovering: boolean;
+}
+
+const atStart: Known = { loading: true, session: null, hasEnded: false, isUnreachable: false, isRecovering: false };
+const methodKey = "portico.last-method";
+
+/** Holds who is signed in, as the official client tells it, for every page below. */
+export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNode }) {
+  const { client, storage } = auth;
+  const [known, setKnown] = useState(atStart);
+  const [problem, setProblem] = useState<ArrivalProblem | null>(null);
+  const isLeaving = useRef(false);
+
+  useEffect(() => {
+    const reports = signInReports(auth);
+    let hadSession = auth.sessionAtStart !== null;
+
+    function onEvent(event: AuthChangeEvent, session: Session | null) {
+      if (session) {
+        hadSession = true;
+        setKnown((before) => ({
+          ...atStart,
+          loading: false,
+          session,
+          isRecovering: event === "PASSWORD_RECOVERY" || before.isRecovering,
+        }));
+        if (event === "SIGNED_IN") reports.onSignedIn(session);
+        return;
+      }
+      const isStored = storage.getItem(sessionKey) !== null;
+      if (event === "SIGNED_OUT") reset();
+      const hasEnded = hadSession && !isLeaving.current && !isStored;
+      hadSession = isStored;
+      setKnown((before) => ({
+        ...atStart,
+        loading: false,
+        // The client may say "no session" twice; the second time does not make it forgotten that there was one.
+        hasEnded: hasEnded || (before.hasEnded && event === "INITIAL_SESSION"),
+        isUnreachable: event === "INITIAL_SESSION" && isStored,
+      }));
+    }
+
+    const { data } = client.onAuthStateChange(onEvent);
+    return () => data.subscription.unsubscribe();
+  }, [auth, client, storage]);
+
+  useEffect(() => {
+    let isCurrent = true;
+    void auth.arrival.then((found) => {
+      if (isCurrent && found) setProblem(found);
+    });
+    return () => {
+      isCurrent = false;
+    };
+  }, [auth]);
+
+  const rememberMethod = useCallback((method: string) => storage.setItem(methodKey, method), [storage]);
+
+  const signInWithProvider = useCallback(
+    async (provider: Provider, next: string | null = null) => {
+      rememberNext(next);
+      rememberMethod(provider);
+      const { error } = await client.signInWithOAuth({
+        provider,
+        options: { redirectTo: `${window.location.origin}/app` },
+      });
+      if (error) throw error;
+    },
+    [client, rememberMethod],
+  );
+
+  const signInWithGoogle = useCallback(
+    (next?: string | null) => signInWithProvider("google", next),
+    [signInWithProvider],
+  );
+
+  const signOut = useCallback(async () => {
+    isLeaving.current = true;
+    track("sign_out", {});
+    try {
+      // This device only; the account's overview offers to end the other sessions.
+      const { error } = await client.signOut({ scope: "local" });
+      if (error) throw error;
+      setKnown({ ...atStart, loading: false });
+    } catch (error) {
+      console.error("Error signing out", error);
+      throw error;
+    } finally {
+      isLeaving.current = false;
+    }
+  }, [client]);
+
+  const dismissProblem = useCallback(() => setProblem(null), []);
+
+  const state = useMemo<AuthState>(
+    () => ({
+      user: known.session?.user ?? null,
+      session: known.session,
+      loading: known.loading,
+      hasEnded: known.hasEnded,
+      isUnreachable: known.isUnreachable,
+      isRecovering: known.isRecovering,
+      isRemembered: storage.isRemembered,
+      lastMethod: storage.getItem(methodKey),
+      problem,
+      dismissProblem,
+      rememberMethod,
+      signInWithGoogle,
+      signInWithProvider,
+      signOut,
+      client,
+    }),
+    [known, problem, dismissProblem, rememberMethod, signInWithGoogle, signInWithProvider, signOut, client, storage],
+  );
+  return <AuthContext value={state}>{children}</AuthContext>;
+}

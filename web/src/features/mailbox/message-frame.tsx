@@ -1,0 +1,69 @@
+import { useEffect, useRef, useState } from "react";
+import { typePolicy } from "../../lib/trusted-types";
+
+// What it makes is only ever shown in a frame without scripts.
+const policy = typePolicy("portico-mail", { createHTML: (html) => html });
+
+/**
+ * A message as its reader would see it, in a frame that runs no scripts. The page's own content security policy holds
+ * in there too and forbids inline styles as text, so they are applied through the style objects instead.
+ */
+export function MessageFrame({ html, title }: { html: string; title: string }) {
+  const frame = useRef<HTMLIFrameElement>(null);
+  const [height, setHeight] = useState(240);
+
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    const onLoad = () => {
+      const content = element.contentDocument;
+      if (!content) return;
+      applyStyles(content);
+      for (const link of content.querySelectorAll("a[href]")) {
+        link.setAttribute("target", "_blank");
+        link.setAttribute("rel", "noreferrer");
+      }
+      setHeight(Math.min(2400, Math.max(160, content.documentElement.scrollHeight)));
+    };
+    element.addEventListener("load", onLoad);
+    const tame = withoutInlineStyles(html);
+    element.srcdoc = policy.createHTML?.(tame) ?? tame;
+    return () => element.removeEventListener("load", onLoad);
+  }, [html]);
+
+  return (
+    <iframe
+      ref={frame}
+      title={title}
+      sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox"
+      referrerPolicy="no-referrer"
+      height={height}
+      className="block w-full rounded border border-line bg-[white] [color-scheme:light]"
+    />
+  );
+}
+
+const pageStyle = "margin:0;padding:24px;background:white;color:#1c2427;font:16px/1.55 system-ui,sans-serif";
+
+/** Puts the message's own styles aside, where the policy does not see them. */
+function withoutInlineStyles(html: string): string {
+  return html
+    .replace(/(<[^<>]*?\s)style(\s*=)/gi, "$1data-style$2")
+    .replace(/<style\b/gi, "<template data-sheet")
+    .replace(/<\/style>/gi, "</template>");
+}
+
+function applyStyles(content: Document): void {
+  content.body.style.cssText = `${pageStyle};${content.body.dataset.style ?? ""}`;
+  for (const element of content.body.querySelectorAll<HTMLElement>("[data-style]")) {
+    element.style.cssText = element.dataset.style ?? "";
+  }
+  const Sheet = content.defaultView?.CSSStyleSheet;
+  if (!Sheet) return;
+  const templates = content.querySelectorAll<HTMLTemplateElement>("template[data-sheet]");
+  content.adoptedStyleSheets = Array.from(templates, ({ content: style }) => {
+    const sheet = new Sheet();
+    sheet.replaceSync(style.textContent);
+    return sheet;
+  });
+}

@@ -1,0 +1,21 @@
+import type { SupabaseClient } from "@supabase/supabase-js";
+import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
+import type { Config } from "./config";
+import { observedFetch } from "./http";
+
+/**
+ * The clients for data, files, live changes and functions, loaded when a page first needs them. Their calls carry the
+ * anonymous key while nobody is signed in, and the person's access token after.
+ */
+export async function openBackend(config: Config, auth: AuthClient): Promise<SupabaseClient> {
+  const { createClient } = await import("@supabase/supabase-js");
+  return createClient(config.url, config.anonKey, {
+    accessToken: () => accessToken(auth),
+    global: { fetch: observedFetch },
+  });
+}
+
+export async function accessToken(auth: AuthClient): Promise<string | null> {
+  const { data } = await auth.getSession();
+  return data.session?.access_token ?? null;
+}

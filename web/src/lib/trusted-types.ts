@@ -1,0 +1,16 @@
+interface TypePolicy {
+  createHTML(html: string): string;
+  createScriptURL(url: string): string;
+}
+interface TypePolicyFactory {
+  createPolicy(name: string, rules: Partial<TypePolicy>): TypePolicy;
+}
+
+/**
+ * A Trusted Types policy, or the plain functions where the browser has none. The DOM's declarations know only strings,
+ * so the trusted values go under that name here.
+ */
+export function typePolicy(name: string, rules: Partial<TypePolicy>): Partial<TypePolicy> {
+  const factory = (window as { trustedTypes?: TypePolicyFactory }).trustedTypes;
+  return factory ? factory.createPolicy(name, rules) : rules;
+}

@@ -1,0 +1,65 @@
+import { zodResolver } from "@hookform/resolvers/zod";
+import { useForm } from "react-hook-form";
+import { Button } from "../components/ui/button";
+import { Field } from "../components/ui/field";
+import { useAuth } from "../features/auth/auth-context";
+import { emailField } from "../features/auth/fields";
+import { FormAlert } from "../features/auth/form-alert";
+import { FormPage } from "../features/auth/form-page";
+import { pendingCode } from "../features/auth/pending-code";
+import { sendCode } from "../features/auth/send-code";
+import { useProblem } from "../features/auth/use-problem";
+import { AppLink, go } from "../lib/navigation";
+import { usePageTitle } from "../lib/use-page-title";
+import { z } from "../lib/zod";
+
+const schema = z.object({ email: emailField });
+type Values = z.infer<typeof schema>;
+
+export function ForgotPasswordPage() {
+  const { client, user } = useAuth();
+  const { register, handleSubmit, formState, setError } = useForm<Values>({
+    resolver: zodResolver(schema),
+    defaultValues: { email: user?.email ?? pendingCode()?.email ?? "" },
+  });
+  const { problem, report, clear } = useProblem<Values>(setError, ["email"]);
+  const { errors, isSubmitting } = formState;
+  usePageTitle("Forgot password");
+
+  const send = handleSubmit(async ({ email }) => {
+    clear();
+    try {
+      await sendCode(client, { email, kind: "recovery", next: null });
+      go("/verify");
+    } catch (error) {
+      report(error);
+    }
+  });
+
+  return (
+    <FormPage title="Forgot your password?" lead="We’ll mail you a code and a link to set a new one.">
+      <form noValidate onSubmit={send}>
+        <FormAlert problem={problem} />
+        <fieldset disabled={isSubmitting} className="space-y-5">
+          <Field
+            label="E-mail"
+            type="email"
+            autoComplete="username"
+            inputMode="email"
+            error={errors.email?.message}
+            {...register("email")}
+          />
+          <Button type="submit" className="w-full" isPending={isSubmitting}>
+            {isSubmitting ? "Sending the mail" : "Send me a mail"}
+          </Button>
+        </fieldset>
+      </form>
+      <p className="mt-8 text-sm text-soft">
+        Remembered it?{" "}
+        <AppLink href="/sign-in" className="font-medium text-ink underline underline-offset-4">
+          Sign in
+        </AppLink>
+      </p>
+    </FormPage>
+  );
+}

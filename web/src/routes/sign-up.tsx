@@ -1,0 +1,110 @@
+import { zodResolver } from "@hookform/resolvers/zod";
+import { useState } from "react";
+import { useForm, useWatch } from "react-hook-form";
+import { track } from "../analytics";
+import { Alert } from "../components/ui/alert";
+import { Button } from "../components/ui/button";
+import { Field } from "../components/ui/field";
+import { useAuth } from "../features/auth/auth-context";
+import { emailField, newPasswordField } from "../features/auth/fields";
+import { FormAlert } from "../features/auth/form-alert";
+import { FormPage } from "../features/auth/form-page";
+import { VisitorsOnly } from "../features/auth/guards";
+import { PasswordField } from "../features/auth/password-field";
+import { pendingCode, rememberPendingCode } from "../features/auth/pending-code";
+import { Or, ProviderButtons, useSignInMethods } from "../features/auth/provider-buttons";
+import { StrengthHint } from "../features/auth/strength-hint";
+import { useProblem } from "../features/auth/use-problem";
+import { AppLink, go } from "../lib/navigation";
+import { nextFromAddress, withNext } from "../lib/next";
+import { usePageTitle } from "../lib/use-page-title";
+import { z } from "../lib/zod";
+
+export function SignUpPage() {
+  const [next] = useState(nextFromAddress);
+  const { methods } = useSignInMethods();
+  usePageTitle("Create an account");
+  return (
+    <VisitorsOnly next={next}>
+      <FormPage title="Create your account">
+        {methods.allowsSignUp ? (
+          <>
+            <ProviderButtons next={next} />
+            {methods.email && (
+              <>
+                <Or />
+                <SignUpForm next={next} />
+              </>
+            )}
+          </>
+        ) : (
+          <Alert tone="info">New accounts can’t be made here at the moment.</Alert>
+        )}
+        <p className="mt-8 text-sm text-soft">
+          Have an account?{" "}
+          <AppLink href={withNext("/sign-in", next)} className="font-medium text-ink underline underline-offset-4">
+            Sign in
+          </AppLink>
+        </p>
+      </FormPage>
+    </VisitorsOnly>
+  );
+}
+
+const schema = z.object({ email: emailField, password: newPasswordField });
+type Values = z.infer<typeof schema>;
+
+function SignUpForm({ next }: { next: string | null }) {
+  const { client, rememberMethod } = useAuth();
+  const { register, handleSubmit, formState, setError, control } = useForm<Values>({
+    resolver: zodResolver(schema),
+    // Whoever comes back from /verify to correct their address finds it here.
+    defaultValues: { email: pendingCode()?.email ?? "", password: "" },
+  });
+  const { problem, report, clear } = useProblem<Values>(setError, ["email", "password"]);
+  const [email, password] = useWatch({ control, name: ["email", "password"] });
+  const { errors, isSubmitting } = formState;
+
+  const signUp = handleSubmit(async (values) => {
+    clear();
+    const { data, error } = await client.signUp({
+      ...values,
+      options: { emailRedirectTo: window.location.origin + (next ?? "/app") },
+    });
+    if (error) {
+      report(error);
+      return;
+    }
+    track("sign_up", { method: "email" });
+    rememberMethod("password");
+    if (data.session) return;
+    rememberPendingCode({ email: values.email, kind: "signup", next });
+    go("/verify");
+  });
+
+  return (
+    <form noValidate onSubmit={signUp}>
+      <FormAlert problem={problem} />
+      <fieldset disabled={isSubmitting} className="space-y-5">
+        <Field
+          label="E-mail"
+          type="email"
+          autoComplete="username"
+          inputMode="email"
+          error={errors.email?.message}
+          {...register("email")}
+        />
+        <PasswordField
+          label="Password"
+          autoComplete="new-password"
+          error={errors.password?.message}
+          hint={<StrengthHint password={password} known={[email]} />}
+          {...register("password")}
+        />
+        <Button type="submit" className="w-full" isPending={isSubmitting}>
+          {isSubmitting ? "Creating your account" : "Create account"}
+        </Button>
+      </fieldset>
+    </form>
+  );
+}

@@ -1,0 +1,113 @@
+import { zodResolver } from "@hookform/resolvers/zod";
+import { useState } from "react";
+import { useForm, useWatch } from "react-hook-form";
+import { Button } from "../components/ui/button";
+import { useAuth } from "../features/auth/auth-context";
+import { CodeField } from "../features/auth/code-field";
+import { newPasswordField } from "../features/auth/fields";
+import { FormAlert } from "../features/auth/form-alert";
+import { FormPage } from "../features/auth/form-page";
+import { FormSkeleton } from "../features/auth/guards";
+import { PasswordField } from "../features/auth/password-field";
+import { StrengthHint } from "../features/auth/strength-hint";
+import { useProblem } from "../features/auth/use-problem";
+import { AppLink } from "../lib/navigation";
+import { usePageTitle } from "../lib/use-page-title";
+import { z } from "../lib/zod";
+
+export function UpdatePasswordPage() {
+  const { user, loading } = useAuth();
+  usePageTitle("New password");
+  if (loading) return <FormSkeleton />;
+  if (!user) return <LinkExpired />;
+  return <NewPasswordForm email={user.email ?? ""} />;
+}
+
+function LinkExpired() {
+  return (
+    <FormPage
+      title="This link no longer works"
+      lead="It was used already, is too old, or was opened in another browser than the one that asked for it."
+    >
+      <div className="flex flex-wrap gap-3">
+        <Button asChild>
+          <AppLink href="/forgot-password">Send a new one</AppLink>
+        </Button>
+        <Button tone="secondary" asChild>
+          <AppLink href="/verify">Enter the code</AppLink>
+        </Button>
+      </div>
+    </FormPage>
+  );
+}
+
+const schema = z.object({ password: newPasswordField });
+type Values = z.infer<typeof schema>;
+
+function NewPasswordForm({ email }: { email: string }) {
+  const { client, isRecovering } = useAuth();
+  const { register, handleSubmit, formState, setError, control } = useForm<Values>({
+    resolver: zodResolver(schema),
+    defaultValues: { password: "" },
+  });
+  const { problem, report, clear } = useProblem<Values>(setError, ["password"]);
+  const password = useWatch({ control, name: "password" });
+  const [needsCode, setNeedsCode] = useState(false);
+  const [code, setCode] = useState("");
+  const [isDone, setIsDone] = useState(false);
+  const { errors, isSubmitting } = formState;
+
+  const save = handleSubmit(async (values) => {
+    clear();
+    const { error } = await client.updateUser(needsCode ? { password: values.password, nonce: code } : { password: values.password });
+    if (!error) {
+      setIsDone(true);
+      return;
+    }
+    report(error);
+    if (error.code === "reauthentication_needed" && !needsCode) {
+      // The server wants to know that it is still the same person: it sends a code to their inbox.
+      const asked = await client.reauthenticate();
+      if (asked.error) report(asked.error);
+      else setNeedsCode(true);
+    }
+  });
+
+  if (isDone) {
+    return (
+      <FormPage title="Your password is changed" lead="Use it the next time you sign in.">
+        <Button asChild>
+          <AppLink href="/app">Open your account</AppLink>
+        </Button>
+        <p role="status" className="sr-only">
+          Your password is changed.
+        </p>
+      </FormPage>
+    );
+  }
+  return (
+    <FormPage
+      title={isRecovering ? "Set a new password" : "Change your password"}
+      lead={email === "" ? undefined : `For ${email}`}
+    >
+      <form noValidate onSubmit={save}>
+        <FormAlert problem={problem} />
+        <fieldset disabled={isSubmitting} className="space-y-5">
+          {/* Tells password managers whose password this is. */}
+          <input type="text" name="username" autoComplete="username" value={email} readOnly hidden />
+          <PasswordField
+            label="New password"
+            autoComplete="new-password"
+            error={errors.password?.message}
+            hint={<StrengthHint password={password} known={[email]} />}
+            {...register("password")}
+          />
+          {needsCode && <CodeField value={code} error={undefined} onChange={setCode} />}
+          <Button type="submit" className="w-full" isPending={isSubmitting}>
+            {isSubmitting ? "Saving" : "Save password"}
+          </Button>
+        </fieldset>
+      </form>
+    </FormPage>
+  );
+}

@@ -1,0 +1,196 @@
+import { type SubmitEvent, useEffect, useRef, useState } from "react";
+import { Button } from "../components/ui/button";
+import { Field } from "../components/ui/field";
+import { useAuth } from "../features/auth/auth-context";
+import { CodeField } from "../features/auth/code-field";
+import { FormAlert } from "../features/auth/form-alert";
+import { FormPage } from "../features/auth/form-page";
+import { FormSkeleton } from "../features/auth/guards";
+import { OpenMailbox } from "../features/auth/open-mailbox";
+import {
+  forgetPendingCode,
+  type PendingCode,
+  pendingCode,
+  rememberPendingCode,
+  resendAfterMs,
+} from "../features/auth/pending-code";
+import { sendCode } from "../features/auth/send-code";
+import { type Described, describeError } from "../lib/errors";
+import { AppLink, go } from "../lib/navigation";
+import { withNext } from "../lib/next";
+import { useNow } from "../lib/use-now";
+import { usePageTitle } from "../lib/use-page-title";
+
+export function VerifyPage() {
+  const { user, loading } = useAuth();
+  const [pending, setPending] = useState(pendingCode);
+  // A recovery code signs the person in too, but they came for a new password.
+  const target = pending?.kind === "recovery" ? "/update-password" : (pending?.next ?? "/app");
+  const isSignedIn = user !== null;
+  usePageTitle("Check your inbox");
+
+  useEffect(() => {
+    if (!isSignedIn) return;
+    forgetPendingCode();
+    go(target, { replace: true });
+  }, [isSignedIn, target]);
+
+  if (loading || isSignedIn) return <FormSkeleton />;
+  if (pending === null) return <AddressForm onKnown={setPending} />;
+  return <CodeForm pending={pending} onResent={setPending} />;
+}
+
+/** Somebody brought a code, but this browser does not know for which address. */
+function AddressForm({ onKnown }: { onKnown: (pending: PendingCode) => void }) {
+  const [email, setEmail] = useState("");
+  const [error, setError] = useState<string>();
+
+  function accept(event: SubmitEvent) {
+    event.preventDefault();
+    const address = email.trim();
+    if (!/^[^\s@]+@[^\s@]+$/.test(address)) {
+      setError("Enter the e-mail address the code was sent to.");
+      return;
+    }
+    // The server accepts a code of "email" for whichever confirmation is awaited.
+    onKnown(rememberPendingCode({ email: address, kind: "email", sentAt: 0, next: null }));
+  }
+
+  return (
+    <FormPage title="Enter your code" lead="First, which address was the mail sent to?">
+      <form noValidate onSubmit={accept} className="space-y-5">
+        <Field
+          label="E-mail"
+          type="email"
+          autoComplete="username"
+          value={email}
+          error={error}
+          onChange={(event) => setEmail(event.target.value)}
+        />
+        <Button type="submit" className="w-full">
+          Continue
+        </Button>
+      </form>
+    </FormPage>
+  );
+}
+
+const changeAddress = { signup: "/sign-up", email: "/sign-in", recovery: "/forgot-password" };
+
+function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pending: PendingCode) => void }) {
+  const { client, rememberMethod } = useAuth();
+  const [code, setCode] = useState("");
+  const [fieldError, setFieldError] = useState<string>();
+  const [problem, setProblem] = useState<Described | null>(null);
+  const [isVerifying, setIsVerifying] = useState(false);
+  const input = useRef<HTMLInputElement>(null);
+
+  useEffect(() => input.current?.focus(), []);
+
+  async function verify(token: string) {
+    if (isVerifying) return;
+    setProblem(null);
+    if (token.length < 6) {
+      setFieldError("The code has six digits.");
+      input.current?.focus();
+      return;
+    }
+    setFieldError(undefined);
+    setIsVerifying(true);
+    const { error } = await client.verifyOtp({ email: pending.email, token, type: pending.kind });
+    setIsVerifying(false);
+    if (!error) {
+      if (pending.kind === "email") rememberMethod("code");
+      return;
+    }
+    const described = describeError(error);
+    if (described.field === "code") {
+      setFieldError(described.message);
+      input.current?.focus();
+    } else {
+      setProblem(described);
+    }
+  }
+
+  return (
+    <FormPage
+      title="Check your inbox"
+      lead={
+        <>
+          If <strong className="font-medium text-ink">{pending.email}</strong> can be used here, a mail with a six-digit
+          code and a link is on its way. Use either.
+        </>
+      }
+    >
+      <form
+        noValidate
+        onSubmit={(event) => {
+          event.preventDefault();
+          void verify(code);
+        }}
+      >
+        <FormAlert problem={problem} />
+        <CodeField
+          ref={input}
+          value={code}
+          error={fieldError}
+          onChange={(typed) => {
+            setCode(typed);
+            setFieldError(undefined);
+            if (typed.length === 6 && typed !== code) void verify(typed);
+          }}
+        />
+        <Button type="submit" className="mt-5 w-full" isPending={isVerifying}>
+          {isVerifying ? "Checking the code" : "Continue"}
+        </Button>
+      </form>
+      <div className="mt-4 flex flex-wrap items-center justify-between gap-x-4">
+        <Resend pending={pending} onResent={onResent} onFailed={setProblem} />
+        <Button tone="quiet" size="sm" asChild>
+          <AppLink href={withNext(changeAddress[pending.kind], pending.next)}>Change address</AppLink>
+        </Button>
+      </div>
+      <OpenMailbox />
+    </FormPage>
+  );
+}
+
+function Resend({
+  pending,
+  onResent,
+  onFailed,
+}: {
+  pending: PendingCode;
+  onResent: (pending: PendingCode) => void;
+  onFailed: (problem: Described | null) => void;
+}) {
+  const { client } = useAuth();
+  const now = useNow(1000);
+  const [isSending, setIsSending] = useState(false);
+  const [wasSent, setWasSent] = useState(false);
+  const wait = Math.ceil((pending.sentAt + resendAfterMs - now.getTime()) / 1000);
+
+  async function resend() {
+    setIsSending(true);
+    onFailed(null);
+    try {
+      onResent(await sendCode(client, pending));
+      setWasSent(true);
+    } catch (error) {
+      onFailed(describeError(error));
+    } finally {
+      setIsSending(false);
+    }
+  }
+
+  return (
+    <>
+      <Button tone="quiet" size="sm" disabled={wait > 0} isPending={isSending} onClick={resend} className="-ml-3 tabular-nums">
+        {wait > 0 ? `Send again in ${wait} s` : "Send again"}
+      </Button>
+      <span role="status" className="sr-only">
+        {wasSent && "A new mail is on its way."}
+      </span>
+    </>
+  );
+}
