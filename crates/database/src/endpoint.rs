@@ -142,9 +142,7 @@ impl Endpoint {
             host: match (escaped_socket, url.host_str()) {
                 (Some(folder), _) => Host::Socket(folder.into()),
                 (None, None | Some("")) => Host::Tcp("localhost".into()),
-                (None, Some(host)) => {
-                    Host::Tcp(decoded("host", host.trim_start_matches('[').trim_end_matches(']'))?)
-                }
+                (None, Some(host)) => Host::Tcp(decoded("host", host.trim_start_matches('[').trim_end_matches(']'))?),
             },
             port: url.port().unwrap_or(5432),
             user: decoded("user", url.username())?,
@@ -169,13 +167,19 @@ impl Endpoint {
                     endpoint.tls.require_channel_binding = match &*value {
                         "require" => true,
                         "prefer" | "disable" => false,
-                        other => return Err(invalid("channel_binding", format!("`{other}` is not require, prefer or disable"))),
+                        other => {
+                            return Err(invalid(
+                                "channel_binding",
+                                format!("`{other}` is not require, prefer or disable"),
+                            ));
+                        }
                     }
                 }
                 "host" if value.starts_with('/') => endpoint.host = Host::Socket(PathBuf::from(&*value)),
                 "host" => endpoint.host = Host::Tcp(value.into_owned()),
                 "port" => {
-                    endpoint.port = value.parse().map_err(|_| invalid("port", format!("`{value}` is not a port number")))?;
+                    endpoint.port =
+                        value.parse().map_err(|_| invalid("port", format!("`{value}` is not a port number")))?;
                 }
                 "user" => endpoint.user = value.into_owned(),
                 "password" => endpoint.password = Some(Password(value.into_owned())),
@@ -183,8 +187,9 @@ impl Endpoint {
                 "application_name" => endpoint.application_name = Some(value.into_owned()),
                 "options" => endpoint.options = Some(value.into_owned()),
                 "connect_timeout" => {
-                    let seconds: u64 =
-                        value.parse().map_err(|_| invalid("connect_timeout", format!("`{value}` is not a number of seconds")))?;
+                    let seconds: u64 = value
+                        .parse()
+                        .map_err(|_| invalid("connect_timeout", format!("`{value}` is not a number of seconds")))?;
                     endpoint.connect_timeout = Duration::from_secs(seconds.clamp(2, 300));
                 }
                 ignored if IGNORED.contains(&ignored) => {}
@@ -324,7 +329,13 @@ impl Endpoint {
     /// PostgreSQL's protocol ends its texts with a zero byte, so a zero byte inside one would cut it.
     fn refuse_zero_bytes(&self) -> Result<(), EndpointError> {
         let password = self.password.as_ref().map(Password::expose);
-        let texts = [Some(&*self.user), Some(&*self.database), password, self.options.as_deref(), self.application_name.as_deref()];
+        let texts = [
+            Some(&*self.user),
+            Some(&*self.database),
+            password,
+            self.options.as_deref(),
+            self.application_name.as_deref(),
+        ];
         match texts.into_iter().flatten().any(|text| text.contains('\0')) {
             true => Err(invalid("text", "it contains a zero byte".into())),
             false => Ok(()),

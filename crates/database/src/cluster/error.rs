@@ -143,7 +143,7 @@ pub enum ClusterError {
 
 impl ClusterError {
     /// An error of the file system on `folder`, told as what it means.
-    pub(super) fn folder(folder: &Path, error: &io::Error) -> Self {
+    pub(crate) fn folder(folder: &Path, error: &io::Error) -> Self {
         let folder = folder.to_owned();
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { folder, available: None },

@@ -42,7 +42,7 @@ impl Home {
         let data = std::path::absolute(data).map_err(|error| ClusterError::folder(data, &error))?;
         let account = Account::for_data(&data);
         let folder = reachable_folder(&data, account)?;
-        let lock = lock(&folder)?;
+        let lock = lock(&folder, account)?;
         let private = |path: &Path| private_folder(path, account).map_err(|error| ClusterError::folder(path, &error));
         private(&folder)?;
         let socket_folder = socket_folder(&folder, account)?;
@@ -62,6 +62,15 @@ impl Home {
     /// The folder that holds the socket.
     pub fn socket_folder(&self) -> &Path {
         &self.socket_folder
+    }
+
+    /// Removes what a server that was killed left beside its socket, and would keep the next one out. Only when none runs.
+    pub fn clear_socket_folder(&self) {
+        for entry in fs::read_dir(&self.socket_folder).into_iter().flatten().flatten() {
+            if entry.file_name().as_bytes().starts_with(b".s.PGSQL.") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// The folder itself, with every link on the way resolved.
@@ -92,7 +101,7 @@ impl Drop for Home {
 fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterError> {
     let failed = |error: io::Error| ClusterError::folder(data, &error);
     if let Some(parent) = data.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
+        make_parents(parent, account).map_err(failed)?;
     }
     let blocked = || data.parent().and_then(|parent| account.blocked_at(parent));
     match fs::symlink_metadata(data) {
@@ -123,8 +132,14 @@ fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterErr
         return fs::canonicalize(data).map_err(failed);
     }
     let place = Path::new(ROOTS_PLACE).join(format!("data-{}", random_name()));
-    let made = DirBuilder::new().recursive(true).mode(0o755).create(ROOTS_PLACE).and_then(|()| private_folder(&place, account));
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(ROOTS_PLACE)
+        .and_then(|()| private_folder(&place, account));
     made.map_err(|error| ClusterError::folder(&place, &error))?;
+    // For the person who finds the folder and wonders whose it is
+    fs::write(place.join("origin"), data.as_os_str().as_bytes()).map_err(failed)?;
     symlink(&place, data).map_err(failed)?;
     tracing::info!(
         "PostgreSQL runs as user {}, which can not reach {}: its data lies in {}",
@@ -133,6 +148,19 @@ fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterErr
         place.display()
     );
     Ok(place)
+}
+
+/// Makes the folders above the data folder. In the place of an ordinary user they are that user's, not root's.
+fn make_parents(folder: &Path, account: Account) -> io::Result<()> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(folder)?;
+    for folder in missing.into_iter().rev() {
+        let above = folder.parent().map(fs::metadata).transpose()?;
+        if above.is_some_and(|above| above.uid() == account.uid()) {
+            account.own(folder)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes a folder that only the account may enter, or sees to it that an existing one is so.
@@ -152,7 +180,7 @@ pub(super) fn private_folder(folder: &Path, account: Account) -> io::Result<()> 
     Ok(())
 }
 
-fn lock(folder: &Path) -> Result<File, ClusterError> {
+fn lock(folder: &Path, account: Account) -> Result<File, ClusterError> {
     let path = folder.join("server.lock");
     let failed = |error: io::Error| ClusterError::folder(folder, &error);
     let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -169,7 +197,9 @@ fn lock(folder: &Path) -> Result<File, ClusterError> {
     let write = |file: &mut File| {
         file.set_len(0)?;
         file.rewind()?;
-        writeln!(file, "{}", std::process::id())
+        writeln!(file, "{}", std::process::id())?;
+        // Made by root in an ordinary user's place, it must not lock that user out for good.
+        account.own(&path)
     };
     write(&mut file).map_err(failed)?;
     Ok(file)

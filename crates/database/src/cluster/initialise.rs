@@ -5,9 +5,12 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::Signal;
+
 use super::binaries::Binaries;
 use super::error::ClusterError;
 use super::home::Home;
+use super::process::end_with_us;
 use super::settings::Durability;
 
 /// The cluster's superuser, as on the hosted platform. Migrations run as `postgres`, which is not one.
@@ -44,7 +47,9 @@ pub(super) fn initialise(home: &Home, binaries: &Binaries, durability: Durabilit
     }
     // The ICU root collation orders text the same on every machine; PostgreSQL built without ICU falls back to C.
     let mut output = initdb(home, binaries, &new, true)?;
-    if !output.status.success() && mentions(&output, &["ICU is not supported", "unrecognized option", "could not load locale"]) {
+    if !output.status.success()
+        && mentions(&output, &["ICU is not supported", "unrecognized option", "could not load locale"])
+    {
         let _ = fs::remove_dir_all(&new);
         output = initdb(home, binaries, &new, false)?;
     }
@@ -70,7 +75,11 @@ fn check_version(home: &Home, found: &str, binaries: &Binaries) -> Result<(), Cl
     if found == binaries.major().to_string() {
         return Ok(());
     }
-    Err(ClusterError::OtherMajorVersion { data: home.folder().to_owned(), found: found.to_owned(), ours: binaries.major() })
+    Err(ClusterError::OtherMajorVersion {
+        data: home.folder().to_owned(),
+        found: found.to_owned(),
+        ours: binaries.major(),
+    })
 }
 
 fn initdb(home: &Home, binaries: &Binaries, pgdata: &Path, icu: bool) -> Result<Output, ClusterError> {
@@ -88,6 +97,7 @@ fn initdb(home: &Home, binaries: &Binaries, pgdata: &Path, icu: bool) -> Result<
     // A given time zone saves searching for the machine's; nothing of our environment is PostgreSQL's business.
     command.env_clear().env("TZ", "UTC").env("LC_ALL", "C.UTF-8").current_dir(home.folder()).stdin(Stdio::null());
     home.account.apply(&mut command);
+    end_with_us(&mut command, Signal::KILL);
     command.output().map_err(|error| ClusterError::BinariesBroken { program, problem: error.to_string() })
 }
 

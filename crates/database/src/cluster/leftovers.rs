@@ -24,12 +24,18 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
     let leader = contents.lines().next().and_then(|line| line.trim().parse().ok()).and_then(Pid::from_raw);
     let start = Instant::now();
     if let Some(leader) = leader.filter(|leader| works_in(*leader, pgdata)) {
-        tracing::info!("a PostgreSQL that an earlier server left behind (process {}) is being stopped", leader.as_raw_nonzero());
+        tracing::info!(
+            "a PostgreSQL that an earlier server left behind (process {}) is being stopped",
+            leader.as_raw_nonzero()
+        );
         let _ = kill_process(leader, Signal::INT);
         let mut signalled = false;
         while works_in(leader, pgdata) {
             if start.elapsed() > PATIENCE {
-                return Err(ClusterError::LeftBehind { process: leader.as_raw_nonzero().get(), data: pgdata.to_owned() });
+                return Err(ClusterError::LeftBehind {
+                    process: leader.as_raw_nonzero().get(),
+                    data: pgdata.to_owned(),
+                });
             }
             if !signalled && start.elapsed() > POLITENESS {
                 let _ = kill_process(leader, Signal::QUIT);
@@ -38,12 +44,28 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
             std::thread::sleep(PAUSE);
         }
     }
-    end_followers(pgdata)
+    end_followers(pgdata)?;
+    forget(&pid_file);
+    Ok(())
+}
+
+/// Removes the file by which PostgreSQL keeps a second one out of the folder. It only looks whether the number in it is a
+/// process, which may be another program by now, or a dead process that nobody collects (in a container without an init);
+/// we know better. Without `/proc` we do not, and leave it.
+fn forget(pid_file: &Path) {
+    if Path::new("/proc/self/cwd").exists() {
+        let _ = fs::remove_file(pid_file);
+    }
 }
 
 /// Before a restart: like [`end`], but only when the server that died could not clean up behind itself.
 pub(super) fn end_followers_of_the_dead(pgdata: &Path) -> Result<(), ClusterError> {
-    if pgdata.join("postmaster.pid").exists() { end_followers(pgdata) } else { Ok(()) }
+    let pid_file = pgdata.join("postmaster.pid");
+    if pid_file.exists() {
+        end_followers(pgdata)?;
+        forget(&pid_file);
+    }
+    Ok(())
 }
 
 /// Ends the processes of a PostgreSQL whose leader is gone. They end by themselves as soon as they notice; one that is busy
@@ -83,5 +105,9 @@ fn processes_in(pgdata: &Path) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let ours = i32::try_from(std::process::id()).ok();
-    numbers.filter(|number| Some(*number) != ours).filter_map(Pid::from_raw).filter(|process| works_in(*process, pgdata)).collect()
+    numbers
+        .filter(|number| Some(*number) != ours)
+        .filter_map(Pid::from_raw)
+        .filter(|process| works_in(*process, pgdata))
+        .collect()
 }

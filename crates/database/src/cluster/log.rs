@@ -67,17 +67,30 @@ enum Level {
 
 impl Level {
     /// The level a line names. Lines without one (`DETAIL`, `HINT`, further lines of a message) belong to the line before.
-    /// An `ERROR` is the failure of somebody's statement, which that somebody hears of, and no fault of the server.
+    ///
+    /// An `ERROR` is the failure of somebody's statement and a `FATAL` the end of somebody's session: that somebody hears of
+    /// it. A `LOG` is the course of things, unless it tells of a crash.
     fn of(line: &str) -> Option<Self> {
-        Some(match line.split_once(":  ")?.0 {
+        let (word, text) = line.split_once(":  ")?;
+        Some(match word {
             "PANIC" => Self::Error,
-            "FATAL" | "WARNING" => Self::Warning,
-            "LOG" | "INFO" | "NOTICE" => Self::Info,
-            "ERROR" | "DEBUG1" | "DEBUG2" | "DEBUG3" | "DEBUG4" | "DEBUG5" => Self::Detail,
+            "WARNING" => Self::Warning,
+            "LOG" if CRASH.iter().any(|sign| text.contains(sign)) => Self::Warning,
+            "INFO" | "NOTICE" => Self::Info,
+            "FATAL" | "LOG" | "ERROR" | "DEBUG1" | "DEBUG2" | "DEBUG3" | "DEBUG4" | "DEBUG5" => Self::Detail,
             _ => return None,
         })
     }
 }
+
+/// What a `LOG` line contains when something broke.
+const CRASH: &[&str] = &[
+    "was terminated by",
+    "all server processes terminated",
+    "not properly shut down",
+    "No space left on device",
+    "corrupt",
+];
 
 #[cfg(test)]
 mod tests {
@@ -85,7 +98,8 @@ mod tests {
 
     #[test]
     fn lines_belong_to_the_level_that_was_named_last() {
-        assert_eq!(Level::of("FATAL:  could not create lock file"), Some(Level::Warning));
+        assert_eq!(Level::of("LOG:  server process (PID 1) was terminated by signal 9: Killed"), Some(Level::Warning));
+        assert_eq!(Level::of("LOG:  starting PostgreSQL"), Some(Level::Detail));
         assert_eq!(Level::of("DETAIL:  more of it"), None);
         assert_eq!(Level::of("a second line"), None);
     }

@@ -52,7 +52,8 @@ impl Cluster {
     pub async fn start(settings: ClusterSettings) -> Result<Self, ClusterError> {
         let tcp_port = settings.tcp_port;
         let shared = Arc::new(Shared::default());
-        let started = supervisor::start(settings, Arc::clone(&shared))?.await.map_err(|_| ClusterError::SupervisorGone)??;
+        let started =
+            supervisor::start(settings, Arc::clone(&shared))?.await.map_err(|_| ClusterError::SupervisorGone)??;
         let port = tcp_port.unwrap_or(SOCKET_PORT);
         let endpoint = Endpoint::socket(started.socket_folder, port, SUPERUSER, "postgres");
         Ok(Self { endpoint, tcp_port, major: started.major, shared })

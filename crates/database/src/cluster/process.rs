@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use super::binaries::Binaries;
 use super::configuration;
 use super::error::ClusterError;
@@ -25,33 +27,32 @@ pub(super) fn spawn(home: &Home, binaries: &Binaries, settings: &ClusterSettings
     // A Ctrl-C in the terminal is for us; we end PostgreSQL when nothing needs it any more.
     command.process_group(0);
     home.account.apply(&mut command);
-    end_with_us(&mut command);
+    end_with_us(&mut command, Signal::INT);
     command.spawn().map_err(|error| ClusterError::BinariesBroken { program, problem: error.to_string() })
 }
 
-/// Has the system ask PostgreSQL for a fast, clean shutdown when we die, however that happens.
+/// Has the system send the program a signal when we die, however that happens. `INT` asks PostgreSQL for a fast, clean
+/// shutdown.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-fn end_with_us(command: &mut Command) {
-    use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+pub(super) fn end_with_us(command: &mut Command, signal: Signal) {
+    use rustix::process::{getpid, getppid, set_parent_process_death_signal};
     let us = getpid();
     let arrange = move || {
         // Here, after the change of user, which would reset it
-        set_parent_process_death_signal(Some(Signal::INT))?;
-        match getppid() == Some(us) {
-            true => Ok(()),
-            false => Err(io::Error::other("the server ended meanwhile")),
-        }
+        set_parent_process_death_signal(Some(signal))?;
+        // We ended before the arrangement stood.
+        if getppid() == Some(us) { Ok(()) } else { Err(io::Error::from(ErrorKind::BrokenPipe)) }
     };
     // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed. The closure makes two system
-    // calls, takes no lock, and allocates only when our process is already gone.
+    // calls, takes no lock and allocates nothing.
     unsafe {
         command.pre_exec(arrange);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn end_with_us(_: &mut Command) {}
+pub(super) fn end_with_us(_: &mut Command, _: Signal) {}
 
 /// The socket's file.
 pub(super) fn socket(home: &Home, settings: &ClusterSettings) -> PathBuf {

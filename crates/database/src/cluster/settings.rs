@@ -29,7 +29,8 @@ impl ClusterSettings {
     pub(super) fn check(&self) -> Result<(), ClusterError> {
         for (name, value) in &self.parameters {
             let refused = |problem| Err(ClusterError::Setting { name: name.clone(), problem });
-            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')) {
+            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+            {
                 return refused("its name is not a word of letters, digits, `_` and `.`");
             }
             if value.chars().any(char::is_control) {

@@ -207,6 +207,7 @@ fn run_once(
     answer: &mut Option<oneshot::Sender<Result<Started, ClusterError>>>,
 ) -> Result<ExitStatus, ClusterError> {
     leftovers::end_followers_of_the_dead(&home.pgdata())?;
+    home.clear_socket_folder();
     let mut child = process::spawn(home, binaries, settings)?;
     let last = LastLines::default();
     let reader = child.stderr.take().map(|stream| {
