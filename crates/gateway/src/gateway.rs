@@ -300,7 +300,7 @@ async fn guarded(answer: impl Future<Output = Response>) -> Result<Response, Ref
             .copied()
             .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no message");
-        tracing::error!(message, "a handler panicked");
+        tracing::error!(panic = message, "a handler panicked");
         Refusal::Panicked
     })
 }

@@ -1,0 +1,127 @@
+//! How connections live and end.
+
+use std::time::Duration;
+
+use portico_gateway::{Access, KeyPolicy, ServeLimits};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::{PATIENCE, Server, slow};
+
+const REQUEST: &[u8] = b"GET /auth/v1/user HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// Reads until the server closes.
+async fn rest(socket: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let _ = timeout(PATIENCE, socket.read_to_end(&mut all)).await.expect("the connection ends");
+    all
+}
+
+#[tokio::test]
+async fn a_request_in_flight_ends_before_the_server_does() {
+    let (router, asked, go) = slow();
+    let mut server = Server::start(|gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let request = tokio::spawn(server.get("/slow/v1/wait").send());
+    asked.notified().await;
+
+    server.stop.take().unwrap().send(()).unwrap();
+    // Nobody new gets in
+    timeout(PATIENCE, async { while TcpStream::connect(server.address).await.is_ok() {} }).await.unwrap();
+    assert!(!server.ended.is_finished());
+
+    go.notify_one();
+    let answer = timeout(PATIENCE, request).await.unwrap().unwrap().unwrap();
+    assert_eq!(answer.text().await.unwrap(), "done");
+    timeout(PATIENCE, server.ended).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_end_is_cut_off_after_the_drain_time() {
+    let (router, asked, _go) = slow();
+    let limits = ServeLimits { drain: Duration::from_millis(50), ..ServeLimits::default() };
+    let mut server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let request = tokio::spawn(server.get("/slow/v1/wait").send());
+    asked.notified().await;
+    server.stop.take().unwrap().send(()).unwrap();
+    timeout(PATIENCE, server.ended).await.unwrap().unwrap().unwrap();
+    assert!(timeout(PATIENCE, request).await.unwrap().unwrap().is_err());
+}
+
+#[tokio::test]
+async fn idle_and_silent_connections_do_not_hold_the_shutdown_up() {
+    let mut server = Server::with_echo(KeyPolicy::Development).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(REQUEST).await.unwrap();
+    let mut start = [0; 12];
+    idle.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+
+    server.stop.take().unwrap().send(()).unwrap();
+    timeout(PATIENCE, server.ended).await.unwrap().unwrap().unwrap();
+    assert_eq!(rest(&mut silent).await, b"");
+    rest(&mut idle).await;
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_for_more_than_one_request() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    for _ in 0..3 {
+        socket.write_all(REQUEST).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"}") {
+            assert_ne!(timeout(PATIENCE, socket.read_buf(&mut answer)).await.unwrap().unwrap(), 0);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_comes_too_slowly_ends_the_connection() {
+    let limits = ServeLimits { header_timeout: Duration::from_millis(100), ..ServeLimits::default() };
+    let server = Server::start_with(limits, |gateway| gateway).await;
+    for start in [b"".as_slice(), b"G", b"GET / HTTP/1.1\r\nhost:", b"PRI * HT"] {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        socket.write_all(start).await.unwrap();
+        assert!(!rest(&mut socket).await.starts_with(b"HTTP/1.1 200"));
+    }
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_without_tls() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let client = reqwest::Client::builder().http2_prior_knowledge().timeout(PATIENCE).build().unwrap();
+    let answer = client.get(server.url("/auth/v1/user?apikey=x&a=1")).send().await.unwrap();
+    assert_eq!(answer.version(), reqwest::Version::HTTP_2);
+    assert_eq!(answer.status(), 200);
+    let text = answer.text().await.unwrap();
+    assert!(text.contains(r#""path":"/user","query":"a=1""#), "{text}");
+
+    // Also when its preface comes in pieces
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.set_nodelay(true).unwrap();
+    for piece in [b"PRI * HT".as_slice(), b"TP/2.0\r\n\r\nSM\r\n\r\n", &[0, 0, 0, 4, 0, 0, 0, 0, 0]] {
+        socket.write_all(piece).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut frame = [0; 9];
+    timeout(PATIENCE, socket.read_exact(&mut frame)).await.unwrap().unwrap();
+    assert_eq!(frame[3], 4, "the server's settings");
+}
+
+#[tokio::test]
+async fn more_connections_than_allowed_wait_for_their_turn() {
+    let limits = ServeLimits { max_connections: 1, header_timeout: PATIENCE, ..ServeLimits::default() };
+    let server = Server::start_with(limits, |gateway| gateway).await;
+    let mut first = TcpStream::connect(server.address).await.unwrap();
+    first.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut byte = [0];
+    timeout(PATIENCE, first.read_exact(&mut byte)).await.unwrap().unwrap();
+
+    let mut second = TcpStream::connect(server.address).await.unwrap();
+    second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    drop(first);
+    assert!(rest(&mut second).await.starts_with(b"HTTP/1.1 404"));
+}

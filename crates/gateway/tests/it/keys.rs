@@ -1,0 +1,184 @@
+//! Who needs a key, and whom a request is taken for.
+
+use portico_gateway::KeyPolicy;
+use portico_tokens::development::{ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
+use serde_json::{Value, json};
+
+use crate::{Server, json_of};
+
+struct Given<'a> {
+    key: Option<&'a str>,
+    authorization: Option<&'a str>,
+}
+
+async fn ask(server: &Server, given: Given<'_>) -> (u16, Value) {
+    let mut request = server.get("/auth/v1/user");
+    if let Some(key) = given.key {
+        request = request.header("apikey", key);
+    }
+    if let Some(authorization) = given.authorization {
+        request = request.header("authorization", authorization);
+    }
+    let answer = request.send().await.unwrap();
+    (answer.status().as_u16(), json_of(answer).await)
+}
+
+fn wrong_key() -> Value {
+    json!({
+        "message": "Invalid API key",
+        "hint": "Double check your Supabase `anon` or `service_role` API key."
+    })
+}
+
+#[tokio::test]
+async fn every_form_of_key_says_its_role_under_both_policies() {
+    for policy in [KeyPolicy::Development, KeyPolicy::Hosted] {
+        let server = Server::with_echo(policy).await;
+        for (key, role) in [
+            (ANON_KEY, "anon"),
+            (PUBLISHABLE_KEY, "anon"),
+            (SERVICE_ROLE_KEY, "service_role"),
+            (SECRET_KEY, "service_role"),
+        ] {
+            // As the client library sends it: the key twice
+            for authorization in [None, Some(format!("Bearer {key}")), Some(format!("bearer {key}"))] {
+                let given = Given { key: Some(key), authorization: authorization.as_deref() };
+                let (status, told) = ask(&server, given).await;
+                assert_eq!(status, 200, "{policy:?} {key}");
+                assert_eq!(told["role"], role, "{policy:?} {key}");
+                assert_eq!(told["api_key"], role);
+                // A legacy key is a token only where it is sent as one; an opaque key always stands for one
+                let has_token = authorization.is_some() || key.starts_with("sb_");
+                assert_eq!(told["token"].is_string(), has_token, "{policy:?} {key}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_user_s_token_beats_the_key() {
+    for policy in [KeyPolicy::Development, KeyPolicy::Hosted] {
+        let server = Server::with_echo(policy).await;
+        let token = server.token(json!({ "sub": "u", "role": "authenticated" }));
+        for key in [ANON_KEY, PUBLISHABLE_KEY, SERVICE_ROLE_KEY, SECRET_KEY] {
+            let (status, told) = ask(&server, Given { key: Some(key), authorization: Some(&token) }).await;
+            assert_eq!((status, told["role"].as_str()), (200, Some("authenticated")));
+            assert_eq!(told["token"], r#"{"sub":"u","role":"authenticated"}"#);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_hosted_policy_refuses_requests_without_a_key_of_ours() {
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    let token = server.token(json!({ "sub": "u", "role": "authenticated" }));
+
+    for authorization in [None, Some(token.as_str())] {
+        let (status, body) = ask(&server, Given { key: None, authorization }).await;
+        assert_eq!(status, 401);
+        assert_eq!(
+            body,
+            json!({
+                "message": "No API key found in request",
+                "hint": "No `apikey` request header or url param was found."
+            })
+        );
+    }
+    let user_token = token.trim_start_matches("Bearer ");
+    for key in ["wrong", "sb_secret_wrong", "sb_publishable_ACJWlzQHlZjBrEguHvfOxg_3BJgxAaI", user_token] {
+        let (status, body) = ask(&server, Given { key: Some(key), authorization: Some(&token) }).await;
+        assert_eq!((status, body), (401, wrong_key()), "{key}");
+    }
+    let answer = server.get("/auth/v1/user").send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "application/json; charset=utf-8");
+    assert_eq!(answer.headers()["access-control-allow-origin"], "*");
+    assert!(answer.headers().contains_key("www-authenticate"));
+    assert!(answer.headers().contains_key("sb-request-id"));
+}
+
+#[tokio::test]
+async fn the_development_policy_needs_no_key_but_refuses_a_wrong_opaque_one() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+
+    let (status, told) = ask(&server, Given { key: None, authorization: None }).await;
+    assert_eq!((status, told["role"].as_str(), &told["api_key"]), (200, Some("anon"), &Value::Null));
+
+    let (status, body) = ask(&server, Given { key: Some("sb_secret_wrong"), authorization: None }).await;
+    assert_eq!((status, body), (401, wrong_key()));
+
+    // A wrong key of the old kind passes as nobody's, as it does in the reference
+    let (status, told) = ask(&server, Given { key: Some("wrong"), authorization: None }).await;
+    assert_eq!((status, told["role"].as_str(), &told["token"]), (200, Some("anon"), &Value::Null));
+
+    // An opaque key as a token, and no key: the token is dropped
+    let (status, told) = ask(&server, Given { key: None, authorization: Some(&format!("Bearer {SECRET_KEY}")) }).await;
+    assert_eq!((status, told["role"].as_str(), &told["token"]), (200, Some("anon"), &Value::Null));
+}
+
+#[tokio::test]
+async fn open_paths_work_from_a_plain_browser_navigation() {
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    for path in ["/auth/v1/callback?code=x", "/auth/v1/verify?token=x"] {
+        assert_eq!(server.get(path).send().await.unwrap().status(), 200);
+    }
+    assert_eq!(server.get("/auth/v1/verifyx").send().await.unwrap().status(), 401);
+}
+
+#[tokio::test]
+async fn a_secret_key_is_refused_from_a_browser_when_hosted() {
+    let ask = async |policy, key: &str| {
+        let server = Server::with_echo(policy).await;
+        let answer = server
+            .get("/auth/v1/user")
+            .header("apikey", key)
+            .header("user-agent", "Mozilla/5.0 (X11; Linux x86_64)")
+            .send()
+            .await
+            .unwrap();
+        (answer.status().as_u16(), json_of(answer).await)
+    };
+    let (status, body) = ask(KeyPolicy::Hosted, SECRET_KEY).await;
+    assert_eq!((status, body["message"].as_str()), (401, Some("Forbidden use of secret API key in browser")));
+    assert_eq!(ask(KeyPolicy::Hosted, PUBLISHABLE_KEY).await.0, 200);
+    assert_eq!(ask(KeyPolicy::Hosted, SERVICE_ROLE_KEY).await.0, 200);
+    assert_eq!(ask(KeyPolicy::Development, SECRET_KEY).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_token_that_does_not_verify_is_told_to_the_service_which_answers_in_its_own_words() {
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    let expired = server.token(json!({ "sub": "u", "role": "authenticated", "exp": 1 }));
+    for (authorization, reason) in [
+        (expired.as_str(), "token has invalid claims: token is expired"),
+        ("Bearer x", "token is malformed: token contains an invalid number of segments"),
+        ("Bearer a b", "token is malformed: token contains an invalid number of segments"),
+    ] {
+        let (status, told) =
+            ask(&server, Given { key: Some(SERVICE_ROLE_KEY), authorization: Some(authorization) }).await;
+        assert_eq!((status, told["refused"].as_str(), &told["token"]), (200, Some(reason), &Value::Null));
+    }
+    // Another scheme is no token
+    let (_, told) = ask(&server, Given { key: Some(ANON_KEY), authorization: Some("Basic eDp5") }).await;
+    assert_eq!((&told["token"], &told["refused"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn the_key_may_come_in_the_query_and_the_service_does_not_see_it_there() {
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    let answer = server.get(&format!("/auth/v1/user?a=1&apikey={PUBLISHABLE_KEY}&b=%20x")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let told = json_of(answer).await;
+    assert_eq!(told["path"], "/user");
+    assert_eq!(told["query"], "a=1&b=%20x");
+    assert_eq!(told["role"], "anon");
+    assert_eq!(server.get("/auth/v1/user?apikey=").send().await.unwrap().status(), 401);
+}
+
+#[tokio::test]
+async fn keys_that_were_signed_earlier_with_the_same_secret_go_on_working() {
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    let older = server.token(json!({ "role": "anon", "iss": "supabase", "iat": 1_641_769_200_i64 }));
+    let (status, told) =
+        ask(&server, Given { key: Some(older.trim_start_matches("Bearer ")), authorization: None }).await;
+    assert_eq!((status, told["role"].as_str()), (200, Some("anon")));
+}

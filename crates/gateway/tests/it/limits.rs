@@ -1,0 +1,144 @@
+//! What is too large, too slow or broken.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use portico_gateway::{Access, KeyPolicy};
+use reqwest::Body;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::{Server, json_of, slow};
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_answered_with_413_whether_or_not_it_says_its_length() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let post = async |path: &str, body: Body| server.client.post(server.url(path)).body(body).send().await.unwrap();
+    let chunked = |bytes: usize| {
+        let chunk = || Ok::<_, std::io::Error>(Frame::data(Bytes::from(vec![b'x'; 100])));
+        let chunks: Vec<_> = std::iter::repeat_with(chunk).take(bytes / 100).collect();
+        Body::wrap(StreamBody::new(futures_util::stream::iter(chunks)))
+    };
+
+    for body in [Body::from(vec![b'x'; 1000]), chunked(1000)] {
+        let answer = post("/auth/v1/read", body).await;
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.text().await.unwrap(), "1000");
+    }
+    for body in [Body::from(vec![b'x'; 1001]), chunked(1100), Body::from(vec![b'x'; 5_000_000]), chunked(5_000_000)] {
+        let answer = post("/auth/v1/read", body).await;
+        assert_eq!(answer.status(), 413);
+        assert_eq!(json_of(answer).await["message"], "Request body too large (max 1000 bytes)");
+    }
+    // A service that does not look at the body has answered already
+    let answer = post("/auth/v1/ignore", chunked(500_000)).await;
+    assert_eq!((answer.status().as_u16(), answer.text().await.unwrap().as_str()), (200, "ignored"));
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    let answer = server.client.post(server.url("/auth/v1/read")).body(vec![b'x'; 3_000_000]).send().await.unwrap();
+    assert_eq!(answer.status(), 401);
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_refused_before_it_sends() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket
+        .write_all(
+            b"POST /auth/v1/read HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\nexpect: 100-continue\r\n\r\n",
+        )
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 413 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn headers_beyond_the_limit_are_answered_with_431() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let fits = server.get("/auth/v1/user").header("x-long", "x".repeat(60_000)).send().await.unwrap();
+    assert_eq!(fits.status(), 200);
+
+    let answer = server.get("/auth/v1/user").header("x-long", "x".repeat(66_000)).send().await.unwrap();
+    assert_eq!(answer.status(), 431);
+    assert_eq!(json_of(answer).await["message"], "Request headers too large (max 65536 bytes)");
+    let answer = server.get(&format!("/auth/v1/user?{}", "x".repeat(65_600))).send().await;
+    assert!(answer.is_err() || answer.is_ok_and(|answer| matches!(answer.status().as_u16(), 414 | 431)));
+}
+
+#[tokio::test]
+async fn a_service_that_is_too_slow_costs_its_client_a_504() {
+    let (router, _, _) = slow();
+    let server = Server::start(|gateway| {
+        gateway.mount("/slow/v1", router, Access::open().timeout(Some(Duration::from_millis(20))))
+    })
+    .await;
+    let answer = server.get("/slow/v1/wait").send().await.unwrap();
+    assert_eq!(answer.status(), 504);
+    assert_eq!(json_of(answer).await["message"], "Processing this request timed out, please retry after a moment.");
+}
+
+#[tokio::test]
+async fn a_panic_is_one_client_s_500_and_the_server_goes_on() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let answer = server.get("/auth/v1/panic").send().await.unwrap();
+    assert_eq!(answer.status(), 500);
+    assert_eq!(answer.headers()["access-control-allow-origin"], "*");
+    assert_eq!(answer.text().await.unwrap(), r#"{"message":"Internal Server Error"}"#);
+    assert_eq!(server.get("/auth/v1/user").send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused_and_nothing_breaks() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    for nonsense in [
+        b"\0\0\0\0\r\n\r\n".as_slice(),
+        b"GET\r\n\r\n",
+        b"GET /auth/v1/user HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /auth/v1/user HTTP/9.9\r\n\r\n",
+        b"POST /auth/v1/read HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST /auth/v1/read HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnot a frame at all, but long enough to be read as one",
+    ] {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        socket.write_all(nonsense).await.unwrap();
+        let mut answer = Vec::new();
+        // A reset is as good an end
+        let _ = socket.read_to_end(&mut answer).await;
+        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(nonsense));
+    }
+    assert_eq!(server.get("/auth/v1/user").send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn paths_that_nobody_serves_have_the_contract_s_answer() {
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    for path in ["/rest/v1/todos", "/auth/v1", "/", "/nowhere"] {
+        let answer = server.get(path).send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+        assert_eq!(answer.text().await.unwrap(), r#"{"message":"no Route matched with those values"}"#);
+    }
+}
+
+#[tokio::test]
+async fn the_longest_prefix_wins() {
+    let text = |text: &'static str| axum::Router::new().fallback(move || async move { text });
+    let server = Server::start(|gateway| {
+        gateway.mount("/storage/v1", text("storage"), Access::open()).mount(
+            "/storage/v1/s3",
+            text("s3"),
+            Access::open(),
+        )
+    })
+    .await;
+    let body = async |path: &str| server.get(path).send().await.unwrap().text().await.unwrap();
+    assert_eq!(body("/storage/v1/s3/x").await, "s3");
+    assert_eq!(body("/storage/v1/s3").await, "storage");
+    assert_eq!(body("/storage/v1/object").await, "storage");
+}

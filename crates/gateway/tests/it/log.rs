@@ -1,0 +1,81 @@
+//! What is logged, and what never is.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+use portico_gateway::KeyPolicy;
+use portico_tokens::development::ANON_KEY;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::Server;
+
+/// Collects events and spans of the gateway as text.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, " {}={value:?}", field.name());
+    }
+}
+
+impl Lines {
+    fn push(&self, metadata: &Metadata<'_>, record: impl FnOnce(&mut Text)) {
+        let mut text = Text(format!("{} {}", metadata.level(), metadata.target()));
+        record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+
+    fn all(&self) -> String {
+        self.0.lock().unwrap().join("\n")
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("portico_gateway")
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.push(span.metadata(), |text| span.record(text));
+        Id::from_u64(1)
+    }
+    fn event(&self, event: &Event<'_>) {
+        self.push(event.metadata(), |text| event.record(text));
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_request_is_one_line_with_its_route_and_without_anything_secret() {
+    let lines = Lines::default();
+    // For the whole process: what other tests do is logged too, and must be as discreet
+    tracing::subscriber::set_global_default(lines.clone()).unwrap();
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let token = server.token(json!({ "sub": "u" }));
+    let answer = server
+        .get(&format!("/auth/v1/things/secret-path?code=secret-code&apikey={ANON_KEY}"))
+        .header("authorization", &token)
+        .send()
+        .await
+        .unwrap();
+    let id = answer.headers()["x-request-id"].to_str().unwrap().to_owned();
+    server.get("/auth/v1/panic").send().await.unwrap();
+
+    let all = lines.all();
+    assert!(all.contains(&format!("id={id} method=GET")), "{all}");
+    assert!(all.contains("status=200 route=/auth/v1/things/{id} duration_ms="), "{all}");
+    assert!(all.contains("ERROR portico_gateway::gateway message=a handler panicked"), "{all}");
+    assert!(all.contains("on purpose: 1"), "{all}");
+    assert!(all.contains("status=500 route=/auth/v1 "), "{all}");
+    for secret in ["secret-path", "secret-code", ANON_KEY, token.trim_start_matches("Bearer ")] {
+        assert!(!all.contains(secret), "{secret} was logged");
+    }
+}

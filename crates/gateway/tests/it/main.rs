@@ -1,0 +1,131 @@
+//! The gateway over real sockets, with a service behind it that tells what it was given.
+
+#![allow(clippy::unwrap_used)]
+
+mod connections;
+mod cors;
+mod keys;
+mod limits;
+mod log;
+mod proxies;
+mod web_app;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::Request;
+use axum::routing::{any, get, post};
+use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, ServeLimits, serve};
+use portico_tokens::{ApiKeys, Caller, ClientAddress, Clock, KeyRing, RequestId, Secret, development};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+/// Long enough for a machine under load; nothing here waits that long when it works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running gateway.
+struct Server {
+    address: SocketAddr,
+    client: reqwest::Client,
+    ring: Arc<KeyRing>,
+    stop: Option<oneshot::Sender<()>>,
+    ended: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start(settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Self {
+        Self::start_with(ServeLimits { header_timeout: PATIENCE, ..ServeLimits::default() }, settle).await
+    }
+
+    async fn start_with(limits: ServeLimits, settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Self {
+        // Another test may have installed it
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
+        let builder = Gateway::builder(Arc::clone(&ring), Arc::new(ApiKeys::development()), Clock::system());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        let ended = tokio::spawn(serve(listener, settle(builder).build(), shutdown, limits));
+        let client =
+            reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE).build().unwrap();
+        Self { address, client, ring, stop: Some(stop), ended }
+    }
+
+    /// The echo service behind `/auth/v1`, with the paths that the real one opens.
+    async fn with_echo(policy: KeyPolicy) -> Self {
+        Self::start(|gateway| {
+            let access = Access::keyed().except(["/verify", "/callback"]).body_limit(1000);
+            gateway.key_policy(policy).mount("/auth/v1", echo(), access)
+        })
+        .await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn get(&self, path: &str) -> reqwest::RequestBuilder {
+        self.client.get(self.url(path))
+    }
+
+    fn token(&self, claims: Value) -> String {
+        format!("Bearer {}", self.ring.sign(&claims).unwrap())
+    }
+}
+
+/// Answers with what the gateway says about the request.
+fn echo() -> Router {
+    async fn tell(request: Request) -> axum::Json<Value> {
+        let caller = request.extensions().get::<Caller>().expect("every request has a caller");
+        let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        axum::Json(json!({
+            "path": request.uri().path(),
+            "query": request.uri().query(),
+            "role": caller.role(),
+            "api_key": caller.api_key.map(|role| role.as_str()),
+            "token": caller.token.as_ref().map(|token| token.text()),
+            "refused": caller.refused.as_ref().map(ToString::to_string),
+            "address": request.extensions().get::<ClientAddress>().unwrap().0.to_string(),
+            "id": request.extensions().get::<RequestId>().unwrap().as_str(),
+            "x-forwarded-for": header("x-forwarded-for"),
+            "x-forwarded-host": header("x-forwarded-host"),
+        }))
+    }
+    Router::new()
+        .route("/user", any(tell))
+        .route("/callback", get(tell))
+        .route("/verify", get(tell))
+        .route("/things/{id}", get(tell))
+        .route("/read", post(async |body: Bytes| body.len().to_string()))
+        .route("/ignore", post(async || "ignored"))
+        .route("/panic", get(async || -> String { panic!("on purpose: {}", 1) }))
+}
+
+/// A service whose one answer comes when it is told to, and which says when it was asked.
+fn slow() -> (Router, Arc<Notify>, Arc<Notify>) {
+    let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let router = {
+        let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
+        Router::new().route(
+            "/wait",
+            get(move || async move {
+                asked.notify_one();
+                go.notified().await;
+                "done"
+            }),
+        )
+    };
+    (router, asked, go)
+}
+
+async fn json_of(answer: reqwest::Response) -> Value {
+    serde_json::from_str(&answer.text().await.unwrap()).unwrap()
+}

@@ -1,0 +1,214 @@
+//! The static files, and the rules they come with.
+
+use portico_gateway::{Access, WebApp, WebAppError};
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+use serde_json::json;
+
+use crate::{Server, echo};
+
+static FILES: &[(&str, &[u8])] = &[
+    ("index.html", b"<!doctype html><title>Portico</title>"),
+    ("index.html.br", b"index in brotli"),
+    ("index.html.gz", b"index in gzip"),
+    ("assets/app-abc123.js", b"console.log(1)"),
+    ("assets/app-abc123.js.br", b"script in brotli"),
+    ("assets/font-abc123.woff2", b"font"),
+    ("favicon.svg", b"<svg/>"),
+];
+
+async fn server() -> Server {
+    Server::start(|gateway| {
+        let app = WebApp::from_files(FILES).unwrap().with_config(json!({ "anonKey": "k" }));
+        gateway.web_app(app).mount("/auth/v1", echo(), Access::keyed())
+    })
+    .await
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+}
+
+async fn ask(server: &Server, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = server.client.request(method, server.url(path));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = request.send().await.unwrap();
+    Answer { status: answer.status().as_u16(), headers: answer.headers().clone(), body: answer.text().await.unwrap() }
+}
+
+async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> Answer {
+    ask(server, Method::GET, path, headers).await
+}
+
+#[tokio::test]
+async fn a_page_is_the_index_whatever_its_path_and_is_asked_for_again_each_time() {
+    let server = server().await;
+    for path in ["/", "/index.html", "/app", "/sign-in?next=/app", "/deep/er/still", "/nowhere"] {
+        let page = get(&server, path, &[("accept", "text/html"), ("sec-fetch-mode", "navigate")]).await;
+        assert_eq!(page.status, 200, "{path}");
+        assert!(page.body.contains("<title>Portico</title>"));
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+        assert_eq!(page.header("cache-control"), "no-cache");
+        assert_eq!(page.header("vary"), "Accept-Encoding");
+    }
+}
+
+#[tokio::test]
+async fn pages_run_under_a_strict_policy() {
+    let server = server().await;
+    let page = get(&server, "/", &[]).await;
+    let policy = page.header("content-security-policy");
+    for rule in [
+        "default-src 'self'",
+        "script-src 'self';",
+        "style-src 'self';",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "img-src 'self' data: blob: https:;",
+    ] {
+        assert!(policy.contains(rule), "{rule} is not in {policy}");
+    }
+    assert!(!policy.contains("unsafe"));
+    assert_eq!(page.header("x-content-type-options"), "nosniff");
+    assert_eq!(page.header("referrer-policy"), "same-origin");
+    assert_eq!(page.header("x-frame-options"), "DENY");
+    assert!(page.header("permissions-policy").contains("camera=()"));
+    // Over http a browser must not be bound to https
+    assert_eq!(page.header("strict-transport-security"), "");
+}
+
+#[tokio::test]
+async fn behind_https_browsers_are_told_to_stay_with_it() {
+    let server = Server::start(|gateway| {
+        gateway.https(true).web_app(WebApp::from_files(FILES).unwrap()).mount("/auth/v1", echo(), Access::open())
+    })
+    .await;
+    for path in ["/", "/auth/v1/user"] {
+        assert_eq!(get(&server, path, &[]).await.header("strict-transport-security"), "max-age=31536000");
+    }
+    assert!(get(&server, "/", &[]).await.header("content-security-policy").contains("upgrade-insecure-requests"));
+}
+
+#[tokio::test]
+async fn hashed_assets_are_kept_for_ever_and_others_for_an_hour() {
+    let server = server().await;
+    let script = get(&server, "/assets/app-abc123.js", &[]).await;
+    assert_eq!(script.header("cache-control"), "public, max-age=31536000, immutable");
+    assert_eq!(script.header("content-type"), "text/javascript; charset=utf-8");
+    assert_eq!(script.header("x-content-type-options"), "nosniff");
+    assert_eq!(get(&server, "/favicon.svg", &[]).await.header("cache-control"), "public, max-age=3600");
+}
+
+#[tokio::test]
+async fn the_form_is_the_one_that_the_client_likes_best() {
+    let server = server().await;
+    for (accepted, encoding, body) in [
+        ("gzip, deflate, br", "br", "index in brotli"),
+        ("gzip", "gzip", "index in gzip"),
+        ("br;q=0.1, gzip;q=0.9", "gzip", "index in gzip"),
+        ("identity", "", "<!doctype html><title>Portico</title>"),
+        ("br;q=0", "", "<!doctype html><title>Portico</title>"),
+    ] {
+        let page = get(&server, "/", &[("accept-encoding", accepted)]).await;
+        assert_eq!((page.header("content-encoding"), page.body.as_str()), (encoding, body), "{accepted}");
+        assert_eq!(page.header("content-length"), body.len().to_string());
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    }
+    // What exists in one form only comes in that
+    let font = get(&server, "/assets/font-abc123.woff2", &[("accept-encoding", "br, gzip")]).await;
+    assert_eq!((font.header("content-encoding"), font.body.as_str()), ("", "font"));
+    let script = get(&server, "/assets/app-abc123.js", &[("accept-encoding", "gzip, br")]).await;
+    assert_eq!(script.header("content-encoding"), "br");
+}
+
+#[tokio::test]
+async fn what_the_browser_has_already_is_not_sent_again() {
+    let server = server().await;
+    let first = get(&server, "/", &[("accept-encoding", "br")]).await;
+    let tag = first.header("etag").to_owned();
+    assert!(tag.starts_with('"') && tag.ends_with("-br\""));
+    let again = get(&server, "/", &[("accept-encoding", "br"), ("if-none-match", &tag)]).await;
+    assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", tag.as_str()));
+    assert_eq!(again.header("cache-control"), "no-cache");
+    // Another form is another content
+    assert_eq!(get(&server, "/", &[("accept-encoding", "gzip"), ("if-none-match", &tag)]).await.status, 200);
+}
+
+#[tokio::test]
+async fn files_that_are_not_there_and_calls_of_scripts_get_no_page() {
+    let server = server().await;
+    for path in ["/assets/gone-000.js", "/app/x.png", "/index.html.br", "/..%2f..%2fetc/passwd", "/a/%2e%2e/b.txt"] {
+        let answer = get(&server, path, &[("accept", "text/html")]).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(!answer.body.contains("Portico"));
+        assert_eq!(answer.header("cache-control"), "no-store");
+    }
+    assert_eq!(get(&server, "/app", &[("sec-fetch-mode", "cors")]).await.status, 404);
+    // Services' paths are never pages
+    let answer = get(&server, "/rest/v1/todos", &[("accept", "text/html")]).await;
+    assert_eq!((answer.status, answer.header("content-type")), (404, "application/json; charset=utf-8"));
+    let answer = ask(&server, Method::POST, "/app", &[]).await;
+    assert_eq!((answer.status, answer.header("allow")), (405, "GET, HEAD"));
+}
+
+#[tokio::test]
+async fn head_is_get_without_the_body() {
+    let server = server().await;
+    let head = ask(&server, Method::HEAD, "/assets/app-abc123.js", &[]).await;
+    assert_eq!((head.status, head.body.as_str(), head.header("content-length")), (200, "", "14"));
+    assert!(!head.header("etag").is_empty());
+}
+
+#[tokio::test]
+async fn the_page_finds_its_configuration() {
+    let server = server().await;
+    let config = get(&server, "/portico/config.json", &[("sec-fetch-mode", "cors")]).await;
+    assert_eq!((config.status, config.body.as_str()), (200, r#"{"anonKey":"k"}"#));
+    assert_eq!(config.header("content-type"), "application/json; charset=utf-8");
+    assert_eq!(config.header("cache-control"), "no-cache");
+    let tag = config.header("etag").to_owned();
+    assert_eq!(get(&server, "/portico/config.json", &[("if-none-match", &tag)]).await.status, 304);
+}
+
+#[tokio::test]
+async fn a_folder_is_served_as_it_is_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    assert!(matches!(WebApp::from_dir(folder.path()), Err(WebAppError::NoIndex(_))));
+    write("index.html", "one");
+    write("index.html.gz", "one in gzip");
+    std::fs::create_dir(folder.path().join("assets")).unwrap();
+    let server = Server::start(|gateway| gateway.web_app(WebApp::from_dir(folder.path()).unwrap())).await;
+
+    let first = get(&server, "/app", &[]).await;
+    assert_eq!((first.status, first.body.as_str(), first.header("content-length")), (200, "one", "3"));
+    assert_eq!(get(&server, "/", &[("accept-encoding", "gzip")]).await.header("content-encoding"), "gzip");
+    let tag = first.header("etag").to_owned();
+    assert_eq!(get(&server, "/", &[("if-none-match", &tag)]).await.status, 304);
+
+    write("index.html", "second");
+    let second = get(&server, "/", &[("if-none-match", &tag)]).await;
+    assert_eq!((second.status, second.body.as_str()), (200, "second"));
+    // A folder is no file
+    assert_eq!(get(&server, "/assets", &[]).await.body, "second");
+    assert_eq!(get(&server, "/..%2f", &[]).await.status, 404);
+}
+
+#[test]
+fn an_origin_for_the_policy_must_be_one() {
+    let app = WebApp::from_files(FILES).unwrap();
+    assert!(app.clone().allow_origin("https://eu.posthog.com").is_ok());
+    assert!(matches!(app.allow_origin("https://x; script-src *"), Err(WebAppError::Origin(_))));
+}
