@@ -1,0 +1,166 @@
+//! Which migrations are to be applied, given what was applied before.
+
+use std::collections::HashSet;
+
+use super::files::Migration;
+
+/// Choices about what to apply.
+#[derive(Debug, Clone, Default)]
+pub struct PlanOptions {
+    /// Also apply files that come before the newest applied one.
+    pub include_all: bool,
+    /// Do not mind applied versions that have no file.
+    pub allow_missing: bool,
+    /// Stop after this version.
+    pub up_to: Option<String>,
+    /// Leave out this many of the last files.
+    pub leave_out_last: usize,
+}
+
+/// Files and history do not fit together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The database has migrations that the folder does not have.
+    #[error(
+        "Remote migration versions not found in local migrations directory.\n\nMake sure your local git repo is \
+         up-to-date. If the error persists, try repairing the migration history table:\n\
+         portico migration repair --status reverted {}\n",
+        .0.join(" ")
+    )]
+    MissingLocally(Vec<String>),
+    /// Files would have to run before others that ran already.
+    #[error(
+        "Found local migration files to be inserted before the last migration on remote database.\n\nRerun the \
+         command with --include-all flag to apply these migrations:\n{}",
+        .0.join("\n")
+    )]
+    OutOfOrder(Vec<String>),
+    /// Two files have the same version.
+    #[error("{first} and {second} have the same version {version}; versions have to be unique")]
+    Duplicate {
+        /// The version.
+        version: String,
+        /// A file.
+        first: String,
+        /// Another file.
+        second: String,
+    },
+    /// The version to stop at has no file.
+    #[error("glob supabase/migrations/{0}_*.sql: file does not exist")]
+    UnknownVersion(String),
+    /// More files should be left out than there are.
+    #[error("--last must be smaller than total applied migrations: {0}")]
+    TooManyLeftOut(usize),
+}
+
+/// Picks the files that are to be applied now, in their order.
+///
+/// `applied` holds the versions of the history, in any order.
+///
+/// # Errors
+/// When files and history do not fit together.
+pub fn plan<'m>(
+    files: &'m [Migration],
+    applied: &[String],
+    options: &PlanOptions,
+) -> Result<Vec<&'m Migration>, PlanError> {
+    check_duplicates(files)?;
+    let wanted = wanted(files, options)?;
+    let applied: HashSet<&str> = applied.iter().map(String::as_str).collect();
+    let local: HashSet<&str> = files.iter().map(|file| file.version.as_str()).collect();
+    let mut missing: Vec<String> =
+        applied.iter().filter(|version| !local.contains(*version)).map(|version| (*version).to_owned()).collect();
+    if !missing.is_empty() && !options.allow_missing {
+        missing.sort_unstable();
+        return Err(PlanError::MissingLocally(missing));
+    }
+    let is_applied = |file: &Migration| applied.contains(file.version.as_str());
+    // By position, not by comparing versions: files run in the order of their names.
+    let newest = wanted.iter().rposition(is_applied).map_or(0, |index| index + 1);
+    let early: Vec<String> =
+        wanted[..newest].iter().filter(|file| !is_applied(file)).map(|file| file.shown.display().to_string()).collect();
+    if !early.is_empty() && !options.include_all {
+        return Err(PlanError::OutOfOrder(early));
+    }
+    Ok(wanted.iter().filter(|file| !is_applied(file)).collect())
+}
+
+fn check_duplicates(files: &[Migration]) -> Result<(), PlanError> {
+    let mut by_version: Vec<&Migration> = files.iter().collect();
+    by_version.sort_by(|left, right| left.version.cmp(&right.version));
+    match by_version.windows(2).find(|pair| pair[0].version == pair[1].version) {
+        None => Ok(()),
+        Some(pair) => Err(PlanError::Duplicate {
+            version: pair[0].version.clone(),
+            first: pair[0].file_name.clone(),
+            second: pair[1].file_name.clone(),
+        }),
+    }
+}
+
+fn wanted<'m>(files: &'m [Migration], options: &PlanOptions) -> Result<&'m [Migration], PlanError> {
+    let end = match &options.up_to {
+        None => files.len(),
+        Some(version) => {
+            let position = files.iter().position(|file| file.version == *version);
+            position.ok_or_else(|| PlanError::UnknownVersion(version.clone()))? + 1
+        }
+    };
+    match end.checked_sub(options.leave_out_last) {
+        Some(end) if end > 0 || options.leave_out_last == 0 => Ok(&files[..end]),
+        _ => Err(PlanError::TooManyLeftOut(end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn files(names: &[&str]) -> Vec<Migration> {
+        let file = |name: &&str| Migration {
+            version: (*name).to_owned(),
+            name: "x".to_owned(),
+            file_name: format!("{name}_x.sql"),
+            path: PathBuf::new(),
+            shown: PathBuf::from(format!("{name}_x.sql")),
+        };
+        names.iter().map(file).collect()
+    }
+
+    fn planned(local: &[&str], applied: &[&str], options: &PlanOptions) -> Result<Vec<String>, PlanError> {
+        let applied: Vec<String> = applied.iter().map(|version| (*version).to_owned()).collect();
+        let files = files(local);
+        plan(&files, &applied, options).map(|files| files.into_iter().map(|file| file.version.clone()).collect())
+    }
+
+    #[test]
+    fn the_tail_is_pending() {
+        let plain = PlanOptions::default();
+        assert_eq!(planned(&["1", "2", "3"], &["1"], &plain), Ok(vec!["2".into(), "3".into()]));
+        assert_eq!(planned(&["1", "2"], &["2", "1"], &plain), Ok(vec![]));
+        // Unpadded numbers: the tail is found by position, though "10" sorts before "2".
+        assert_eq!(planned(&["10", "1", "2"], &["10", "1"], &plain), Ok(vec!["2".into()]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_unless_wanted() {
+        let plain = PlanOptions::default();
+        assert_eq!(planned(&["1"], &["1", "2"], &plain), Err(PlanError::MissingLocally(vec!["2".into()])));
+        assert_eq!(planned(&["1", "2"], &["2"], &plain), Err(PlanError::OutOfOrder(vec!["1_x.sql".into()])));
+        let all = PlanOptions { include_all: true, allow_missing: true, ..PlanOptions::default() };
+        assert_eq!(planned(&["1", "2"], &["2", "9"], &all), Ok(vec!["1".into()]));
+        assert!(matches!(planned(&["1", "1"], &[], &plain), Err(PlanError::Duplicate { .. })));
+    }
+
+    #[test]
+    fn a_plan_can_stop_early() {
+        let up_to = |version: &str| PlanOptions { up_to: Some(version.to_owned()), ..PlanOptions::default() };
+        assert_eq!(planned(&["1", "2", "3"], &[], &up_to("2")), Ok(vec!["1".into(), "2".into()]));
+        assert_eq!(planned(&["1"], &[], &up_to("7")), Err(PlanError::UnknownVersion("7".into())));
+        let last = |count| PlanOptions { leave_out_last: count, ..PlanOptions::default() };
+        assert_eq!(planned(&["1", "2", "3"], &[], &last(2)), Ok(vec!["1".into()]));
+        assert_eq!(planned(&["1", "2"], &[], &last(2)), Err(PlanError::TooManyLeftOut(2)));
+    }
+}

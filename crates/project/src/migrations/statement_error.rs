@@ -1,0 +1,248 @@
+//! A statement that failed, told so that a person finds and understands it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tokio_postgres::error::ErrorPosition;
+
+use super::script::Script;
+use crate::document::LineIndex;
+use crate::sql::Statement;
+
+/// A statement of a file failed. `Display` is the text for a terminal.
+#[derive(Debug, Clone)]
+pub struct StatementError {
+    /// The file, from the project root.
+    pub file: PathBuf,
+    /// The line of the file that PostgreSQL points at, else the statement's first.
+    pub line: usize,
+    /// Which statement of the file, from zero.
+    pub index: usize,
+    /// `ERROR`, `FATAL` or `PANIC`.
+    pub severity: String,
+    /// SQLSTATE; empty when the error is not PostgreSQL's.
+    pub code: String,
+    /// PostgreSQL's message.
+    pub message: String,
+    /// PostgreSQL's detail.
+    pub detail: Option<String>,
+    /// PostgreSQL's hint, or ours.
+    pub hint: Option<String>,
+    /// Where inside functions it happened, in PostgreSQL's words.
+    pub context: Option<String>,
+    /// The statement up to the failing line, with a caret below the place, shortened where it is long.
+    pub excerpt: String,
+}
+
+/// Lines of a statement that are shown.
+const SHOWN_LINES: usize = 16;
+/// Characters of a line that are shown.
+const SHOWN_COLUMNS: usize = 160;
+
+impl StatementError {
+    pub(super) fn from_postgres(
+        script: &Script<'_>,
+        index: usize,
+        statement: &Statement<'_>,
+        error: &tokio_postgres::Error,
+    ) -> Box<Self> {
+        let database = error.as_db_error();
+        let place = database.and_then(|error| match error.position() {
+            Some(ErrorPosition::Original(position)) => byte_of_character(statement.text, *position),
+            _ => None,
+        });
+        let mut told = Self::at(script, index, statement, place);
+        match database {
+            Some(error) => {
+                told.severity = error.severity().to_owned();
+                told.code = error.code().code().to_owned();
+                told.message = error.message().to_owned();
+                told.detail = error.detail().map(str::to_owned);
+                told.hint =
+                    error.hint().map(str::to_owned).or_else(|| own_hint(error.code().code(), error.message(), index));
+                told.context = error.where_().map(str::to_owned);
+            }
+            None => told.message = told_by_driver(error),
+        }
+        Box::new(told)
+    }
+
+    /// A statement that Portico itself refuses to send.
+    pub(super) fn refused(
+        script: &Script<'_>,
+        index: usize,
+        statement: &Statement<'_>,
+        message: &str,
+        hint: &str,
+    ) -> Box<Self> {
+        let mut told = Self::at(script, index, statement, None);
+        told.message = message.to_owned();
+        told.hint = Some(hint.to_owned());
+        Box::new(told)
+    }
+
+    fn at(script: &Script<'_>, index: usize, statement: &Statement<'_>, place: Option<usize>) -> Self {
+        let byte = statement.offset + place.unwrap_or_else(|| statement.first_code());
+        Self {
+            file: script.shown.to_owned(),
+            line: LineIndex::new(script.text).line(byte),
+            index,
+            severity: "ERROR".to_owned(),
+            code: String::new(),
+            message: String::new(),
+            detail: None,
+            hint: None,
+            context: None,
+            excerpt: excerpt(statement.text, place),
+        }
+    }
+}
+
+/// What PostgreSQL, or the driver, says about an error, in one line.
+pub(crate) fn told(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(error) => format!("{}: {} (SQLSTATE {})", error.severity(), error.message(), error.code().code()),
+        None => told_by_driver(error),
+    }
+}
+
+fn told_by_driver(error: &tokio_postgres::Error) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// Help with errors that look puzzling in a file of statements.
+fn own_hint(code: &str, message: &str, index: usize) -> Option<String> {
+    match code {
+        "42704" => {
+            let name = message.strip_prefix("type \"")?.split('"').next()?;
+            (!name.contains('.')).then(|| {
+                format!(
+                    "The type may be in a schema that is not in the search_path. Name the schema as well, for example \
+                     extensions.{name}"
+                )
+            })
+        }
+        "25001" if index > 0 => Some(
+            "This statement can not run in a transaction: give it a migration file of its own, as the first statement"
+                .to_owned(),
+        ),
+        "55P04" => Some("Use the new value in the next migration file".to_owned()),
+        _ => None,
+    }
+}
+
+/// PostgreSQL counts characters from one.
+fn byte_of_character(text: &str, position: u32) -> Option<usize> {
+    let index = usize::try_from(position).ok()?.checked_sub(1)?;
+    match text.char_indices().nth(index) {
+        Some((byte, _)) => Some(byte),
+        // "at end of input" points behind the last character.
+        None => (text.chars().count() == index).then_some(text.len()),
+    }
+}
+
+/// The statement up to and including the line of `place`, with a caret under it.
+fn excerpt(text: &str, place: Option<usize>) -> String {
+    let end = place.map_or(text.len(), |byte| text[byte..].find('\n').map_or(text.len(), |length| byte + length));
+    let lines: Vec<&str> = text[..end].lines().collect();
+    let mut shown: Vec<String> = Vec::new();
+    let hidden = lines.len().saturating_sub(SHOWN_LINES);
+    for (index, line) in lines.iter().enumerate() {
+        // The beginning says what the statement is, the end where it failed.
+        if hidden > 0 && index == 3 {
+            shown.push(format!("... ({hidden} lines)"));
+        }
+        if hidden == 0 || index < 3 || index >= 3 + hidden {
+            shown.push(line.to_string());
+        }
+    }
+    let start = place.map(|byte| text[..byte].rfind('\n').map_or(0, |index| index + 1));
+    let column = start.zip(place).map_or(0, |(start, byte)| text[start..byte].chars().count());
+    let last = shown.pop().unwrap_or_default();
+    let mut shown: Vec<String> = shown.iter().map(|line| cut(line, 0).0).collect();
+    let (last, column) = cut(&last, column);
+    let caret: String = last.chars().take(column).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
+    // A caret behind the last character has fewer characters above it.
+    let missing = column.saturating_sub(caret.chars().count());
+    shown.push(last);
+    if place.is_some() {
+        shown.push(format!("{caret}{}^", " ".repeat(missing)));
+    }
+    shown.join("\n")
+}
+
+/// A line shortened around a column, and where the column is then.
+fn cut(line: &str, column: usize) -> (String, usize) {
+    let length = line.chars().count();
+    if length <= SHOWN_COLUMNS {
+        return (line.to_owned(), column);
+    }
+    let start = column.saturating_sub(SHOWN_COLUMNS / 2);
+    let middle: String = line.chars().skip(start).take(SHOWN_COLUMNS).collect();
+    let before = if start > 0 { "..." } else { "" };
+    let after = if start + SHOWN_COLUMNS < length { "..." } else { "" };
+    (format!("{before}{middle}{after}"), column - start + before.len())
+}
+
+impl fmt::Display for StatementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.message)?;
+        if !self.code.is_empty() {
+            write!(f, " (SQLSTATE {})", self.code)?;
+        }
+        if let Some(detail) = &self.detail {
+            write!(f, "\n{detail}")?;
+        }
+        if let Some(context) = &self.context {
+            write!(f, "\nCONTEXT: {context}")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\nHINT: {hint}")?;
+        }
+        write!(f, "\nIn {}, line {}", self.file.display(), self.line)?;
+        write!(f, "\nAt statement: {}\n{}", self.index, self.excerpt)
+    }
+}
+
+impl std::error::Error for StatementError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_excerpt_ends_at_the_failing_line_with_a_caret() {
+        let text = "create policy \"own rows\" on public.orderz\n  for select using (true)";
+        let byte = byte_of_character(text, 29);
+        assert_eq!(excerpt(text, byte), "create policy \"own rows\" on public.orderz\n                            ^");
+        assert_eq!(excerpt("select\n\tö, x", byte_of_character("select\n\tö, x", 12)), "select\n\tö, x\n\t   ^");
+        assert_eq!(excerpt("select 1 +", byte_of_character("select 1 +", 11)), "select 1 +\n          ^");
+        assert_eq!(excerpt("select 1\nfrom x", None), "select 1\nfrom x");
+    }
+
+    #[test]
+    fn long_statements_are_shortened() {
+        let long = format!("insert into t values\n{}('{}', oops)", "(1),\n".repeat(500), "x".repeat(1000));
+        let place = long.find("oops");
+        let shown = excerpt(&long, place);
+        assert!(shown.starts_with("insert into t values\n(1),\n(1),\n... (486 lines)\n"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= SHOWN_COLUMNS + 6), "{shown}");
+        let lines: Vec<&str> = shown.lines().rev().take(2).collect();
+        let caret = lines[0].find('^');
+        assert_eq!(caret, lines[1].find("oops"), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_place_makes_the_excerpt_panic(text in "[a\\nö\\t]{0,400}", position in 0u32..500) {
+            let place = byte_of_character(&text, position);
+            prop_assert!(excerpt(&text, place).chars().count() < 4000);
+        }
+    }
+}

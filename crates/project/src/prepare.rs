@@ -1,0 +1,222 @@
+//! Bringing a database to the state the project describes: at each start, and at a reset.
+//!
+//! Contract: project, "Order on a fresh database" (steps 7 to 9) and "db reset". The database has
+//! its roles and schemas already; this adds vault secrets, `roles.sql`, migrations and seeds.
+
+use std::path::Path;
+
+use portico_database::{BootstrapSettings, Database, MigrationSession};
+
+use crate::error::read_text;
+use crate::migrations::{self, Listing, MAX_SQL, MigrationError, PlanOptions, Record, Script, history, run_script};
+use crate::progress::{Progress, ProgressSink};
+use crate::project::Project;
+use crate::seeds;
+
+/// How to prepare a database.
+#[derive(Debug, Clone)]
+pub struct PrepareOptions {
+    /// Which migrations to apply.
+    pub plan: PlanOptions,
+    /// Whether a fresh database is seeded.
+    pub seed: bool,
+}
+
+impl Default for PrepareOptions {
+    fn default() -> Self {
+        Self { plan: PlanOptions::default(), seed: true }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// The database had not been prepared before.
+    pub is_fresh: bool,
+    /// Versions applied now.
+    pub applied: Vec<String>,
+    /// Seed files that ran now.
+    pub seeded: Vec<String>,
+}
+
+/// Several servers may start on one database; one of them prepares it.
+const LOCK: &str = "select pg_catalog.pg_advisory_lock(7306352187424)";
+const UNLOCK: &str = "select pg_catalog.pg_advisory_unlock(7306352187424)";
+
+/// How far the first preparation has come is kept as a comment on the history: a start that failed
+/// half-way is continued by the next, and what was prepared once is never seeded again.
+const BEGUN: &str = "comment on table supabase_migrations.seed_files is 'portico: preparing'";
+const DONE: &str = "comment on table supabase_migrations.seed_files is 'portico: prepared'";
+
+/// A history with rows and without our comment came with a restored or hosted database: that one has
+/// its data. One without rows is new.
+const IS_FRESH: &str = "
+    select coalesce(
+             pg_catalog.obj_description('supabase_migrations.seed_files'::pg_catalog.regclass, 'pg_class')
+               = 'portico: preparing',
+             not exists (select from supabase_migrations.schema_migrations)
+               and not exists (select from supabase_migrations.seed_files))";
+
+/// Applies what is pending. On a fresh database also vault secrets, `roles.sql` and seeds.
+/// Later calls apply new migrations only.
+///
+/// # Errors
+/// When files and history do not fit, a file can not be read, or a statement fails. What was applied
+/// before stays; nothing of the failing file does.
+pub async fn prepare(
+    session: &mut MigrationSession,
+    project: &Project,
+    options: &PrepareOptions,
+    progress: ProgressSink<'_>,
+) -> Result<Prepared, MigrationError> {
+    session.client().batch_execute(LOCK).await.map_err(MigrationError::history("lock the migration history"))?;
+    let outcome = prepare_locked(session, project, options, progress).await;
+    // When the connection is lost, the lock is gone with it.
+    let _ = session.client().batch_execute(UNLOCK).await;
+    outcome
+}
+
+async fn prepare_locked(
+    session: &mut MigrationSession,
+    project: &Project,
+    options: &PrepareOptions,
+    progress: ProgressSink<'_>,
+) -> Result<Prepared, MigrationError> {
+    let files = migrations::list(project)?;
+    // Before anything is written: a plan that can not be fulfilled changes nothing.
+    let applied = history::applied(session).await?;
+    migrations::plan(&files.migrations, &applied, &options.plan)?;
+
+    let mut prepared = Prepared { is_fresh: begin(session).await?, ..Prepared::default() };
+    if prepared.is_fresh {
+        store_vault_secrets(session, project, progress).await?;
+        run_roles(session, project, progress).await?;
+    }
+    if project.config().db.migrations.enabled {
+        report(&files, progress);
+        let pending = migrations::plan(&files.migrations, &applied, &options.plan)?;
+        prepared.applied = migrations::apply(session, pending, progress).await?;
+    }
+    if prepared.is_fresh {
+        if options.seed {
+            prepared.seeded = seeds::apply(session, project, progress).await?;
+        }
+        session.batch("set role postgres").await.map_err(MigrationError::history("return to role postgres"))?;
+        session.batch(DONE).await.map_err(MigrationError::history("record the seeding"))?;
+    }
+    // The next use of the session begins as this one did.
+    session.reset().await.map_err(MigrationError::history("reset the connection"))?;
+    Ok(prepared)
+}
+
+/// Creates the history. True when the database is fresh, or was when its preparation was interrupted.
+async fn begin(session: &mut MigrationSession) -> Result<bool, MigrationError> {
+    history::prepare(session).await?;
+    let failed = MigrationError::history("look for the migration history");
+    let is_fresh: bool = session.client().query_one(IS_FRESH, &[]).await.map_err(failed)?.get(0);
+    if is_fresh {
+        session.batch(BEGUN).await.map_err(MigrationError::history("prepare the migration history"))?;
+    }
+    Ok(is_fresh)
+}
+
+fn report(files: &Listing, progress: ProgressSink<'_>) {
+    for file_name in &files.skipped {
+        progress(Progress::SkippingMigration { file_name: file_name.clone() });
+    }
+    if let Some(remark) = &files.remark {
+        progress(Progress::Warning { message: remark.clone() });
+    }
+}
+
+/// Runs `supabase/roles.sql`, when there is one.
+async fn run_roles(
+    session: &mut MigrationSession,
+    project: &Project,
+    progress: ProgressSink<'_>,
+) -> Result<(), MigrationError> {
+    let shown = Path::new("supabase/roles.sql");
+    if let Some(text) = read_text(&project.root().join(shown), MAX_SQL)? {
+        progress(Progress::SeedingRoles);
+        run_script(session, &Script { shown, text: &text }, Record::Nothing).await?;
+    }
+    Ok(())
+}
+
+const VAULT: &str = "
+    select pg_catalog.to_regprocedure('vault.create_secret(text,text,text,uuid)') is not null
+       and pg_catalog.to_regprocedure('vault.update_secret(uuid,text,text,text,uuid)') is not null";
+
+const SECRET_ID: &str = "
+    select id
+      from vault.secrets
+     where name = $1";
+
+/// Stores the secrets of `[db.vault]`: new names are created, known ones updated.
+///
+/// # Errors
+/// PostgreSQL's error, without the secret.
+pub async fn store_vault_secrets(
+    session: &mut MigrationSession,
+    project: &Project,
+    progress: ProgressSink<'_>,
+) -> Result<(), MigrationError> {
+    let secrets = &project.config().db.vault;
+    if secrets.is_empty() {
+        return Ok(());
+    }
+    progress(Progress::UpdatingVault);
+    let failed = || MigrationError::history("store the vault secrets");
+    let client = session.client();
+    if !client.query_one(VAULT, &[]).await.map_err(failed())?.get::<_, bool>(0) {
+        let message = "the database has no vault: the secrets of [db.vault] are not stored".to_owned();
+        progress(Progress::Warning { message });
+        return Ok(());
+    }
+    for (name, secret) in secrets {
+        let value = secret.expose();
+        let known = client.query_opt(SECRET_ID, &[name]).await.map_err(failed())?;
+        match known {
+            Some(row) => {
+                let id: Option<uuid::Uuid> = row.get(0);
+                let update = "select vault.update_secret($1, $2)";
+                client.execute(update, &[&id, &value]).await.map_err(failed())?;
+            }
+            None => {
+                let create = "select vault.create_secret($1, $2)";
+                client.execute(create, &[&value, name]).await.map_err(failed())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Drops the database with everything in it and prepares it from the start. The caller stops what
+/// uses the database before, and starts it afterwards.
+///
+/// # Errors
+/// As [`prepare`], and when the database can not be made again.
+pub async fn reset(
+    database: &Database,
+    bootstrap: &BootstrapSettings,
+    project: &Project,
+    options: &PrepareOptions,
+    progress: ProgressSink<'_>,
+) -> Result<Prepared, MigrationError> {
+    // A version that does not exist must not cost the data.
+    migrations::plan(&migrations::list(project)?.migrations, &[], &options.plan)?;
+    progress(Progress::Resetting { version: options.plan.up_to.clone() });
+    progress(Progress::Recreating);
+    database.recreate(bootstrap).await?;
+    progress(Progress::Initialising);
+    let mut session = database.migrations().await?;
+    prepare(&mut session, project, options, progress).await
+}
+
+/// The current git branch of a folder, as the last line of a reset names it.
+pub fn current_branch(root: &Path) -> String {
+    let head = root.ancestors().find_map(|folder| read_text(&folder.join(".git/HEAD"), 4096).ok().flatten());
+    head.as_deref()
+        .and_then(|head| head.trim().strip_prefix("ref: refs/heads/"))
+        .map_or_else(|| "main".to_owned(), str::to_owned)
+}

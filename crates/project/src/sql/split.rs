@@ -1,0 +1,246 @@
+//! The statements of a SQL file.
+//!
+//! Contract: project, "Execution of one file". The history table stores the result and other tools
+//! read it back, so what counts as one statement is part of the contract.
+
+use super::lexer::{Kind, Lexer, Token};
+
+/// One statement of a file, without the semicolon that ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statement<'a> {
+    /// The text, comments inside kept, white space around it removed.
+    pub text: &'a str,
+    /// Where the text begins in the file, in bytes.
+    pub offset: usize,
+}
+
+impl Statement<'_> {
+    /// The first words outside comments, in lower case; names in quotes lose them. At most `limit`.
+    pub(crate) fn words(&self, limit: usize) -> Vec<String> {
+        Lexer::new(self.text)
+            .filter_map(|token| match token.kind {
+                Kind::Word => Some(self.text[token.span].to_ascii_lowercase()),
+                Kind::QuotedName => Some(self.text[token.span].trim_matches('"').to_owned()),
+                _ => None,
+            })
+            .take(limit)
+            .collect()
+    }
+
+    /// Where the first thing that is no comment begins, in bytes from the start of the text.
+    pub(crate) fn first_code(&self) -> usize {
+        Lexer::new(self.text)
+            .find(|token| !matches!(token.kind, Kind::Space | Kind::Comment))
+            .map_or(0, |token| token.span.start)
+    }
+}
+
+/// Splits a file into its statements.
+///
+/// A semicolon ends a statement except in strings, quoted names, comments, dollar-quoted bodies,
+/// parentheses and `begin atomic ... end` bodies. What is only white space is no statement; what is
+/// only comments is one.
+pub fn split(text: &str) -> Vec<Statement<'_>> {
+    let mut statements = Vec::new();
+    let mut lexer = Lexer::new(text);
+    let mut start = 0;
+    let mut open = Nesting::default();
+    while let Some(token) = lexer.next() {
+        if open.ends_statement(text, &token) {
+            let statement = trimmed(text, start, token.span.start);
+            if let Some(escapes) = statement.and_then(|statement| turns_escapes(&statement)) {
+                lexer.escapes_everywhere = escapes;
+            }
+            statements.extend(statement);
+            start = token.span.end;
+            open = Nesting::default();
+        }
+    }
+    statements.extend(trimmed(text, start, text.len()));
+    statements
+}
+
+fn trimmed(text: &str, start: usize, end: usize) -> Option<Statement<'_>> {
+    let piece = &text[start..end];
+    let trimmed = piece.trim_start();
+    let offset = start + piece.len() - trimmed.len();
+    let trimmed = trimmed.trim_end();
+    (!trimmed.is_empty()).then_some(Statement { text: trimmed, offset })
+}
+
+/// What a statement has opened and not yet closed.
+#[derive(Default)]
+struct Nesting {
+    parentheses: usize,
+    /// `begin atomic` and the `case`s in it, each of which has its own `end`.
+    blocks: usize,
+    /// The word before, without comments and space between.
+    previous: Previous,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Previous {
+    #[default]
+    Other,
+    Begin,
+    /// `as` or a dot: the next word is a name.
+    Naming,
+}
+
+impl Nesting {
+    fn ends_statement(&mut self, text: &str, token: &Token) -> bool {
+        let piece = &text[token.span.clone()];
+        match (token.kind, piece) {
+            (Kind::Space | Kind::Comment, _) => return false,
+            (Kind::Symbol, "(") => self.parentheses += 1,
+            (Kind::Symbol, ")") => self.parentheses = self.parentheses.saturating_sub(1),
+            (Kind::Symbol, ";") if self.parentheses == 0 && self.blocks == 0 => return true,
+            (Kind::Symbol, ".") => {
+                self.previous = Previous::Naming;
+                return false;
+            }
+            (Kind::Word, word) if self.parentheses == 0 => {
+                self.previous = self.word(word);
+                return false;
+            }
+            _ => {}
+        }
+        self.previous = Previous::Other;
+        false
+    }
+
+    fn word(&mut self, word: &str) -> Previous {
+        let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
+        if self.previous == Previous::Naming {
+            return Previous::Other;
+        }
+        if is("begin") {
+            return Previous::Begin;
+        }
+        if is("as") {
+            return Previous::Naming;
+        }
+        let opens = (is("atomic") && self.previous == Previous::Begin) || (self.blocks > 0 && is("case"));
+        if opens {
+            self.blocks += 1;
+        } else if is("end") {
+            self.blocks = self.blocks.saturating_sub(1);
+        }
+        Previous::Other
+    }
+}
+
+/// Whether a statement changes how a backslash in a plain string reads.
+fn turns_escapes(statement: &Statement<'_>) -> Option<bool> {
+    if statement.text.len() > 200 {
+        return None;
+    }
+    let words = statement.words(6);
+    let words: Vec<&str> =
+        words.iter().map(String::as_str).filter(|word| !matches!(*word, "session" | "local" | "to")).collect();
+    match words.as_slice() {
+        ["set", "standard_conforming_strings", "off" | "false" | "0" | "no"] => Some(true),
+        ["set", "standard_conforming_strings", ..] | ["reset", "standard_conforming_strings" | "all"] => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn texts(text: &str) -> Vec<&str> {
+        split(text).into_iter().map(|statement| statement.text).collect()
+    }
+
+    #[test]
+    fn statements_end_at_their_semicolon() {
+        let atomic = "create function f(i int) returns int language sql begin atomic \
+                      insert into vendor values (i); select case i when 1 then 2 end as end; select append(i); END";
+        let nested = "create procedure p() begin atomic select 1; end";
+        let body = "create function g() returns text language plpgsql as $fn$ begin return 'a;b'; end; $fn$";
+        let rule = "create rule r as on insert to t do also (insert into u values (1); insert into v values (2))";
+        let both = format!("{atomic};\n{nested};\n{body} ;{rule};");
+        let table: &[(&str, &[&str])] = &[
+            ("", &[]),
+            (" ;; \n;", &[]),
+            ("select 1; select 2", &["select 1", "select 2"]),
+            ("select 1;\n-- the end\n", &["select 1", "-- the end"]),
+            ("-- a; b\nselect 1;", &["-- a; b\nselect 1"]),
+            (r"select E'\''; select 2;", &[r"select E'\''", "select 2"]),
+            (r"select '\'; select 2;", &[r"select '\'", "select 2"]),
+            ("select \"a;b\"; select $x$;$x$;", &["select \"a;b\"", "select $x$;$x$"]),
+            ("/* a; /* b; */ c; */ select 1; x", &["/* a; /* b; */ c; */ select 1", "x"]),
+            ("begin; select 1; commit;", &["begin", "select 1", "commit"]),
+            ("select case when a then 1 end; select 2", &["select case when a then 1 end", "select 2"]),
+            (r"select 1\; still; b", &[r"select 1\; still", "b"]),
+            ("select 'never closed; at all", &["select 'never closed; at all"]),
+            ("select );select 2", &["select )", "select 2"]),
+            (
+                "set standard_conforming_strings = off; select '\\';'; set standard_conforming_strings to on; select '\\'; x",
+                &[
+                    "set standard_conforming_strings = off",
+                    "select '\\';'",
+                    "set standard_conforming_strings to on",
+                    "select '\\'",
+                    "x",
+                ],
+            ),
+            (&both, &[atomic, nested, body, rule]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(&texts(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_large_file_is_split_in_one_pass() {
+        let text = "insert into t values ('a;b', $$;$$); -- c;\n".repeat(100_000);
+        assert_eq!(split(&text).len(), 100_001);
+    }
+
+    proptest! {
+        #[test]
+        fn every_statement_is_where_it_says(text in "[beginatomcsd'\"$E1é;()\\\\/*\\-\\n ]{0,60}") {
+            let mut end = 0;
+            for statement in split(&text) {
+                prop_assert!(statement.offset >= end);
+                end = statement.offset + statement.text.len();
+                prop_assert_eq!(&text[statement.offset..end], statement.text);
+                prop_assert_eq!(statement.text.trim(), statement.text);
+                prop_assert!(!statement.text.is_empty());
+            }
+        }
+
+        /// Between statements there is nothing but semicolons and white space.
+        #[test]
+        fn nothing_is_lost_between_statements(text in "[acdegimnost'\"$E;()\\n ]{0,60}") {
+            let mut rest = String::new();
+            let mut end = 0;
+            for statement in split(&text) {
+                rest.push_str(&text[end..statement.offset]);
+                end = statement.offset + statement.text.len();
+            }
+            rest.push_str(&text[end..]);
+            prop_assert!(rest.chars().all(|left| left == ';' || left.is_whitespace()), "{:?}", rest);
+        }
+
+        /// What the history stores, joined again, is an equivalent file.
+        #[test]
+        fn joined_statements_split_into_themselves(
+            pieces in prop::collection::vec(
+                prop::sample::select(vec![
+                    "select 1", "select ';'", "select E'\\';'", "select $a$;$b$;$a$", "/* ; */ select 2", "select \";\"",
+                    "select (1; 2)", "create function f() begin atomic select 1; select case 1 when 1 then 2 end; end",
+                    "-- note;\nselect 3", "do $$ begin perform 1; end $$",
+                ]),
+                0..12,
+            )
+        ) {
+            let file = pieces.join(";\n") + ";\n";
+            prop_assert_eq!(texts(&file), pieces);
+        }
+    }
+}
