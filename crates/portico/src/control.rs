@@ -156,7 +156,7 @@ async fn answer(stream: UnixStream, calls: mpsc::Sender<Call>) {
     while let Some(reply) = lines.recv().await {
         let Ok(mut bytes) = serde_json::to_vec(&reply) else { return };
         bytes.push(b'\n');
-        if write.write_all(&bytes).await.is_err() {
+        if write.write_all(&bytes).await.is_err() || !matches!(reply, Reply::Progress { .. }) {
             return;
         }
     }

@@ -29,14 +29,8 @@ pub fn install(format: LogFormat, default: &str) {
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    let layer = fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(terminal);
+    let layer = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal);
     // An error means that a subscriber is there already, which then stays.
-    let _ = if json {
-        layer.json().flatten_event(true).try_init()
-    } else {
-        layer.compact().with_target(false).try_init()
-    };
+    let _ =
+        if json { layer.json().flatten_event(true).try_init() } else { layer.compact().with_target(false).try_init() };
 }

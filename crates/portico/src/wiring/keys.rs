@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use portico_project::config::AuthConfig;
+use portico_project::AuthConfig;
 use portico_tokens::{ApiKeys, Clock, KeyRing, Secret, SigningKey, development, random};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,19 +35,32 @@ pub struct Keys {
     pub jwt_secret: Secret,
 }
 
+/// The published development keys.
+///
+/// # Errors
+/// Never, unless they were mistyped here.
+pub fn well_known() -> anyhow::Result<Keys> {
+    let jwt_secret = Secret::new(development::JWT_SECRET);
+    let ring = KeyRing::new(Some(jwt_secret.clone()), vec![well_known_signing_key()?])?;
+    Ok(Keys { ring: Arc::new(ring), api: Arc::new(ApiKeys::development()), jwt_secret })
+}
+
+fn well_known_signing_key() -> anyhow::Result<SigningKey> {
+    let key = serde_json::from_str(development::SIGNING_KEY).context("the development signing key")?;
+    Ok(SigningKey::parse_jwk(&key)?)
+}
+
 /// The development keys, with what the configuration puts in their place.
 ///
 /// # Errors
 /// When a configured key is not usable.
 pub fn for_development(auth: &AuthConfig, clock: &Clock) -> anyhow::Result<Keys> {
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| Secret::new(development::JWT_SECRET));
-    let ring = match &auth.signing_keys_path {
-        Some(path) => KeyRing::new(Some(jwt_secret.clone()), read_signing_keys(path)?)?,
-        None => {
-            let key = serde_json::from_str(development::SIGNING_KEY).context("the development signing key")?;
-            KeyRing::new(Some(jwt_secret.clone()), vec![SigningKey::parse_jwk(&key)?])?
-        }
+    let signing = match &auth.signing_keys_path {
+        Some(path) => read_signing_keys(path)?,
+        None => vec![well_known_signing_key()?],
     };
+    let ring = KeyRing::new(Some(jwt_secret.clone()), signing)?;
     let publishable = configured(auth.publishable_key.as_ref()).unwrap_or(development::PUBLISHABLE_KEY);
     let secret = configured(auth.secret_key.as_ref()).unwrap_or(development::SECRET_KEY);
     let signed = if jwt_secret.expose() == development::JWT_SECRET {
@@ -68,7 +81,9 @@ pub fn for_production(auth: &AuthConfig, data: &Path, clock: &Clock) -> anyhow::
     let own = own_secrets(data, clock)?;
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| own.jwt_secret.clone().into());
     if jwt_secret.expose() == development::JWT_SECRET {
-        bail!("auth.jwt_secret is the published development secret: anybody could sign in as anybody. Remove it, and Portico makes its own");
+        bail!(
+            "auth.jwt_secret is the published development secret: anybody could sign in as anybody. Remove it, and Portico makes its own"
+        );
     }
     if jwt_secret.expose().len() < 32 {
         bail!("auth.jwt_secret must be at least 32 characters long in production");
@@ -155,11 +170,24 @@ fn keep(path: &Path, secrets: &OwnSecrets) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use portico_project::{Environment, LoadOptions, Project};
+
     use super::*;
+
+    /// What `[auth]` says in a project with this configuration.
+    fn auth(config: &str) -> AuthConfig {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("supabase")).unwrap();
+        std::fs::write(folder.path().join("supabase/config.toml"), config).unwrap();
+        let workdir = Some(folder.path().to_owned());
+        let environment = Environment::default();
+        let project = Project::load(LoadOptions { workdir, environment, ..LoadOptions::default() }).unwrap();
+        project.config().auth.clone()
+    }
 
     #[test]
     fn development_keys_are_the_published_ones() {
-        let keys = for_development(&AuthConfig::default(), &Clock::system()).unwrap();
+        let keys = for_development(&auth(""), &Clock::system()).unwrap();
         assert_eq!(keys.api.anon_jwt(), development::ANON_KEY);
         assert_eq!(keys.api.publishable(), development::PUBLISHABLE_KEY);
         let now = Clock::system().now();
@@ -168,7 +196,7 @@ mod tests {
 
     #[test]
     fn another_secret_makes_other_legacy_keys_that_stay_the_same() {
-        let auth = AuthConfig { jwt_secret: Some("another-secret-of-at-least-32-characters".into()), ..Default::default() };
+        let auth = auth("[auth]\njwt_secret = \"another-secret-of-at-least-32-characters\"");
         let first = for_development(&auth, &Clock::system()).unwrap();
         let second = for_development(&auth, &Clock::system()).unwrap();
         assert_ne!(first.api.anon_jwt(), development::ANON_KEY);
@@ -178,8 +206,8 @@ mod tests {
     #[test]
     fn production_keeps_its_own_secrets_privately() {
         let data = tempfile::tempdir().unwrap();
-        let first = for_production(&AuthConfig::default(), data.path(), &Clock::system()).unwrap();
-        let second = for_production(&AuthConfig::default(), data.path(), &Clock::system()).unwrap();
+        let first = for_production(&auth(""), data.path(), &Clock::system()).unwrap();
+        let second = for_production(&auth(""), data.path(), &Clock::system()).unwrap();
         assert_eq!(first.api.secret(), second.api.secret());
         assert_eq!(first.api.anon_jwt(), second.api.anon_jwt());
         assert!(!first.api.contains_development_key());
@@ -190,12 +218,13 @@ mod tests {
     #[test]
     fn production_refuses_what_is_published() {
         let data = tempfile::tempdir().unwrap();
-        for auth in [
-            AuthConfig { jwt_secret: Some(development::JWT_SECRET.into()), ..Default::default() },
-            AuthConfig { secret_key: Some(development::SECRET_KEY.into()), ..Default::default() },
-            AuthConfig { anon_key: Some(development::ANON_KEY.into()), ..Default::default() },
+        for (key, value) in [
+            ("jwt_secret", development::JWT_SECRET),
+            ("secret_key", development::SECRET_KEY),
+            ("anon_key", development::ANON_KEY),
         ] {
-            assert!(for_production(&auth, data.path(), &Clock::system()).is_err());
+            let auth = auth(&format!("[auth]\n{key} = \"{value}\""));
+            assert!(for_production(&auth, data.path(), &Clock::system()).is_err(), "{key}");
         }
     }
 }

@@ -1,0 +1,282 @@
+//! `portico dev`: everything an app needs, in a project folder, until Ctrl-C.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use portico_database::cluster::{Cluster, ClusterSettings};
+use portico_database::{Database, Endpoint, PoolSettings};
+use portico_emulators::{Development, Mailbox};
+use portico_gateway::{KeyPolicy, ServeLimits};
+use portico_project::portico_toml::Settings;
+use portico_project::status::StatusValues;
+use portico_project::{LoadOptions, Project};
+use portico_tokens::{Clock, development as well_known};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::panel::{self, Row};
+use super::signals::EndSignals;
+use super::{Global, folder};
+use crate::control::{Call, Control, Reply, Request};
+use crate::wiring::{auth, google, keys, mail, page, unsupported};
+use crate::{Mount, Server, ServerSettings};
+
+/// How long requests in flight may take once the server is asked to end.
+const DRAIN: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Do not run the seed files on the first start
+    #[arg(long)]
+    no_seed: bool,
+}
+
+pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let mut signals = EndSignals::install()?;
+    let (project, api, mailbox_listener) = open_ports(global).await?;
+    let settings = Settings::load(&project)?;
+    let data = project.root().join(".portico");
+    folder::make_data_folder(&data)?;
+
+    let clock = Clock::system();
+    let origin = project.config().api.external_url.clone();
+    let keys = keys::for_development(&project.config().auth, &clock)?;
+    let store = tokio::select! {
+        store = Store::open(&project, &settings, &data) => store?,
+        () = signals.recv() => return Ok(()),
+    };
+    let outcome = async {
+        let database = Database::open(&store.endpoint, PoolSettings::default())?;
+        let mut work = crate::setup::SetUp::new(&project, &database, &keys);
+        work.prepare().await?;
+        work.migrate_and_seed(!options.no_seed, &mut |line| anstream::eprintln!("{line}")).await?;
+
+        let witness = Development::confirm();
+        let mut auth_settings = auth::settings(project.config());
+        unsupported::warn(project.config());
+        auth_settings.allow_insecure_loopback_providers = true;
+        auth_settings.rate_limits.per_address = false;
+        // The same machine has two names, and people use both.
+        auth_settings.redirect_allow_list.push(format!("http://localhost:{}/**", api.1.port()));
+        let mailbox = Mailbox::new(witness, portico_emulators::MailboxLimits::default());
+        let delivery = match &project.config().auth.email.smtp {
+            Some(smtp) => mail::smtp(smtp)?,
+            None => {
+                auth_settings.rate_limits.emails = None;
+                mailbox.transport()
+            }
+        };
+        let mut mounts: Vec<Mount> = Vec::new();
+        if google::is_emulated(&auth_settings, settings.emulators.google) {
+            let accounts = Some(data.join("google-accounts.json"));
+            mounts.push(google::emulate(witness, &mut auth_settings, &origin, accounts, &clock)?);
+        }
+        let mailbox_url = mailbox_listener.as_ref().map(|(_, address)| format!("http://{address}"));
+        let web = &settings.web;
+        let server = Server::new(
+            ServerSettings {
+                auth: auth_settings,
+                keys: keys.clone(),
+                key_policy: KeyPolicy::Development,
+                mail: delivery,
+                page: page::config(keys.api.publishable(), mailbox_url.as_deref(), true, web),
+                trusted_proxies: Vec::new(),
+                https: false,
+                development: true,
+                mounts,
+                clock: clock.clone(),
+            },
+            &database,
+        )?;
+
+        let ending = CancellationToken::new();
+        let limits = || ServeLimits { drain: DRAIN, ..ServeLimits::default() };
+        let mut serving = tokio::task::JoinSet::new();
+        serving.spawn(portico_gateway::serve(api.0, server.router(), ending.clone().cancelled_owned(), limits()));
+        if let Some((listener, _)) = mailbox_listener {
+            let router = mailbox_router(&mailbox, &origin);
+            serving.spawn(portico_gateway::serve(listener, router, ending.clone().cancelled_owned(), limits()));
+        }
+        let _smtp = listen_for_mail(&project, &mailbox).await?;
+
+        let status = status_values(&project, &keys, &store, mailbox_url.as_deref());
+        let (calls, mut incoming) = mpsc::channel(4);
+        let control = Control::listen(&data, calls)?;
+        print_panel(&status, mailbox_url.is_some(), started.elapsed());
+
+        let mut stopping = None;
+        loop {
+            tokio::select! {
+                () = signals.recv() => break,
+                Some(call) = incoming.recv() => match call.request {
+                    Request::Status => {
+                        let value = serde_json::to_value(&status)?;
+                        let _ = call.replies.send(Reply::Done { value }).await;
+                    }
+                    Request::Stop => {
+                        stopping = Some(call.replies);
+                        break;
+                    }
+                    Request::Reset { version, last, seed } => tokio::select! {
+                        () = work.reset(version.as_deref(), last, seed, &call.replies) => {}
+                        () = signals.recv() => break,
+                    },
+                },
+                Some(ended) = serving.join_next() => {
+                    ended.context("the server ended")??;
+                    bail!("the server ended");
+                }
+            }
+        }
+        ending.cancel();
+        while serving.join_next().await.is_some() {}
+        drop(server);
+        database.close().await;
+        drop(control);
+        Ok(stopping)
+    }
+    .await;
+    // Whatever happened, PostgreSQL is stopped as it should be.
+    store.close().await;
+    if let Some(replies) = outcome? {
+        let done = Reply::Done { value: serde_json::Value::Null };
+        let _ = replies.send(done).await;
+        let _ = tokio::time::timeout(Duration::from_secs(2), replies.closed()).await;
+    }
+    Ok(())
+}
+
+type Bound = (TcpListener, SocketAddr);
+
+/// Reads the project and takes its ports. Port 0 means any free one; what was found is then the project's configuration.
+async fn open_ports(global: &Global) -> anyhow::Result<(Project, Bound, Option<Bound>)> {
+    let load = |overrides: Vec<(String, String)>| {
+        let environment = std::env::vars().chain(overrides).collect();
+        LoadOptions { workdir: global.workdir.clone(), environment, ..LoadOptions::default() }
+    };
+    let project = Project::load(load(Vec::new()))?;
+    let (wanted_api, wanted_mailbox) = (project.config().api.port, project.config().inbucket.port);
+    let api = bind(wanted_api, "[api] port").await?;
+    let mailbox = match project.config().inbucket.enabled {
+        true => Some(bind(wanted_mailbox, "[inbucket] port").await?),
+        false => None,
+    };
+    let mut overrides = Vec::new();
+    let mut choose = |name: &str, wanted: u16, address: SocketAddr| {
+        if wanted == 0 {
+            overrides.push((name.to_owned(), address.port().to_string()));
+        }
+    };
+    choose("SUPABASE_API_PORT", wanted_api, api.1);
+    if let Some((_, address)) = &mailbox {
+        choose("SUPABASE_INBUCKET_PORT", wanted_mailbox, *address);
+    }
+    if project.config().db.port == 0 {
+        // PostgreSQL takes the port itself a moment later.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?;
+        choose("SUPABASE_DB_PORT", 0, free);
+    }
+    Ok((folder::load(load(overrides))?, api, mailbox))
+}
+
+async fn bind(port: u16, setting: &str) -> anyhow::Result<Bound> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| {
+        if error.kind() == std::io::ErrorKind::AddrInUse {
+            anyhow::anyhow!(
+                "port {port} is in use by another program (is a Portico server running already?): stop it, or set {setting} in supabase/config.toml"
+            )
+        } else {
+            anyhow::Error::new(error).context(format!("could not listen on port {port} ({setting})"))
+        }
+    })?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// The project's PostgreSQL: our own, or the one that `portico.toml` names.
+struct Store {
+    endpoint: Endpoint,
+    cluster: Option<Cluster>,
+}
+
+impl Store {
+    async fn open(project: &Project, settings: &Settings, data: &Path) -> anyhow::Result<Self> {
+        let settings = &settings.database;
+        if let Some(url) = &settings.url {
+            let endpoint = Endpoint::parse(url.expose()).context("[database] url in supabase/portico.toml")?;
+            return Ok(Self { endpoint, cluster: None });
+        }
+        let cluster = Cluster::start(ClusterSettings {
+            tcp_port: Some(project.config().db.port),
+            binaries: settings.postgres_bin.clone(),
+            parameters: project.config().db.settings.parameters.clone().into_iter().collect(),
+            ..ClusterSettings::new(data.join("postgres"))
+        })
+        .await?;
+        Ok(Self { endpoint: cluster.endpoint(), cluster: Some(cluster) })
+    }
+
+    async fn close(self) {
+        if let Some(cluster) = self.cluster {
+            cluster.stop().await;
+        }
+    }
+}
+
+/// The mailbox's own port: its API, and for a person the page of the web app.
+fn mailbox_router(mailbox: &Mailbox, origin: &str) -> axum::Router {
+    let page = format!("{origin}/mailbox");
+    mailbox.router().route("/", axum::routing::get(move || async move { axum::response::Redirect::temporary(&page) }))
+}
+
+/// The SMTP port of the mailbox, when the project has one.
+async fn listen_for_mail(
+    project: &Project,
+    mailbox: &Mailbox,
+) -> anyhow::Result<Option<portico_emulators::SmtpListener>> {
+    let Some(port) = project.config().inbucket.smtp_port else { return Ok(None) };
+    let (listener, _) = bind(port, "[inbucket] smtp_port").await?;
+    Ok(Some(mailbox.listen_smtp(listener)))
+}
+
+fn status_values(project: &Project, keys: &keys::Keys, store: &Store, mailbox: Option<&str>) -> StatusValues {
+    let config = project.config();
+    StatusValues {
+        api_url: Some(config.api.external_url.clone()),
+        db_url: Some(match &store.cluster {
+            Some(_) => format!(
+                "postgresql://postgres:{}@127.0.0.1:{}/postgres",
+                well_known::DATABASE_PASSWORD,
+                config.db.port
+            ),
+            None => store.endpoint.url_for("postgres", "postgres"),
+        }),
+        mailpit_url: mailbox.map(str::to_owned),
+        publishable_key: Some(keys.api.publishable().to_owned()),
+        secret_key: Some(keys.api.secret().to_owned()),
+        jwt_secret: Some(keys.jwt_secret.expose().to_owned()),
+        anon_key: Some(keys.api.anon_jwt().to_owned()),
+        service_role_key: Some(keys.api.service_role_jwt().to_owned()),
+        ..StatusValues::default()
+    }
+}
+
+fn print_panel(status: &StatusValues, has_mailbox: bool, took: Duration) {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let origin = text(&status.api_url);
+    let mut rows: Vec<Row> = vec![("Web app", origin.clone())];
+    if has_mailbox {
+        rows.push(("Mailbox", format!("{origin}/mailbox")));
+    }
+    rows.push(("Database", text(&status.db_url)));
+    rows.push(("", String::new()));
+    rows.push(("API", origin));
+    rows.push(("Publishable", text(&status.publishable_key)));
+    rows.push(("Secret", text(&status.secret_key)));
+    panel::print("Portico is ready", took, &rows, "Press Ctrl-C to stop");
+}

@@ -1,0 +1,78 @@
+//! Where a project's data lies, and the commands that only need to know that.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use portico_project::{LoadOptions, Project};
+
+use super::Global;
+use crate::control::{self, Request};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Delete the data as well
+    #[arg(long)]
+    no_backup: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct InitOptions {
+    /// Replace a configuration that is there already
+    #[arg(long)]
+    force: bool,
+}
+
+/// Reads the project folder and says on standard error what is odd about it.
+pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
+    let project = Project::load(options)?;
+    let style = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
+    for warning in project.warnings() {
+        anstream::eprintln!("{style}WARN:{style:#} {warning}");
+    }
+    Ok(project)
+}
+
+/// The folder of the development server's data: `.portico` in the project.
+pub(super) fn data_folder(global: &Global) -> anyhow::Result<PathBuf> {
+    Ok(Project::find_root(global.workdir.as_deref())?.join(".portico"))
+}
+
+/// Makes a data folder that nobody else may enter and that git leaves alone.
+pub(super) fn make_data_folder(path: &Path) -> anyhow::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(path)
+        .with_context(|| format!("could not make the data folder {}", path.display()))?;
+    let ignore = path.join(".gitignore");
+    if !ignore.exists() {
+        fs::write(&ignore, "*\n").with_context(|| format!("could not write {}", ignore.display()))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()> {
+    let data = data_folder(global)?;
+    let stopped = control::call(&data, &Request::Stop, |_| {}).await;
+    match stopped {
+        Ok(_) => anstream::println!("Stopped portico local development setup."),
+        // Nothing runs: there may still be data to delete.
+        Err(control::CallError::NotRunning(_)) if options.no_backup => {}
+        Err(error) => return Err(error.into()),
+    }
+    if options.no_backup && data.exists() {
+        fs::remove_dir_all(&data).with_context(|| format!("could not delete {}", data.display()))?;
+        anstream::println!("Deleted {}.", data.display());
+    }
+    Ok(())
+}
+
+pub(super) fn init(global: &Global, options: &InitOptions) -> anyhow::Result<()> {
+    let root = global.workdir.clone().map_or_else(std::env::current_dir, Ok)?;
+    portico_project::init(&root, options.force)?;
+    anstream::println!("Finished portico init.");
+    Ok(())
+}

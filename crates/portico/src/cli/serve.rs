@@ -1,0 +1,146 @@
+//! `portico serve`: production, on the embedded PostgreSQL or on one by URL.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use portico_database::cluster::{Cluster, ClusterSettings};
+use portico_database::{Database, Endpoint, PoolSettings};
+use portico_gateway::{KeyPolicy, ServeLimits};
+use portico_project::LoadOptions;
+use portico_project::portico_toml::Settings;
+use portico_tokens::Clock;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::panel::{self, Row};
+use super::signals::EndSignals;
+use super::{Global, folder};
+use crate::setup::SetUp;
+use crate::wiring::{auth, keys, mail, page, safety, unsupported};
+use crate::{Server, ServerSettings};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Where secrets and the embedded database are kept [default: portico-data in the project]
+    #[arg(long, value_name = "DIR", env = "PORTICO_DATA")]
+    data: Option<PathBuf>,
+    /// The address to listen on [default: that of supabase/portico.toml, else 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS", env = "PORTICO_BIND")]
+    bind: Option<IpAddr>,
+    /// The port to listen on [default: that of supabase/config.toml, else 54321]
+    #[arg(long, env = "PORT")]
+    port: Option<u16>,
+    /// The database of your own PostgreSQL; without it the embedded one is used
+    #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// Check the configuration, say what is wrong with it, and end
+    #[arg(long)]
+    check: bool,
+}
+
+pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let mut signals = EndSignals::install()?;
+    let project = folder::load(LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() })?;
+    let settings = Settings::load(&project)?;
+    let data = options.data.unwrap_or_else(|| settings.database.data.clone());
+    folder::make_data_folder(&data)?;
+
+    let clock = Clock::system();
+    let keys = keys::for_production(&project.config().auth, &data, &clock)?;
+    let public_url = safety::public_url(&settings)?;
+    let mut auth_settings = auth::settings(project.config());
+    auth::at_public_url(&mut auth_settings, project.config(), &public_url);
+    auth_settings.rate_limits.per_address = true;
+    let problems = safety::problems(project.config(), &auth_settings);
+    if !problems.is_empty() {
+        bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
+    }
+    unsupported::refuse(project.config())?;
+    if options.check {
+        anstream::println!("The configuration is fine.");
+        return Ok(());
+    }
+
+    let ip = options.bind.or(settings.server.bind).unwrap_or(IpAddr::from([127, 0, 0, 1]));
+    let address = SocketAddr::from((ip, options.port.unwrap_or(project.config().api.port)));
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("could not listen on {address} ([server] bind in supabase/portico.toml, or --bind and --port)"))?;
+    let address = listener.local_addr()?;
+
+    let url = options.database_url.or_else(|| settings.database.url.as_ref().map(|url| url.expose().to_owned()));
+    let (endpoint, cluster) = match url {
+        Some(url) => (Endpoint::parse(&url).context("DATABASE_URL")?, None),
+        None => {
+            let cluster_settings = ClusterSettings {
+                binaries: settings.database.postgres_bin.clone(),
+                parameters: project.config().db.settings.parameters.clone().into_iter().collect(),
+                ..ClusterSettings::new(data.join("postgres"))
+            };
+            let cluster = tokio::select! {
+                cluster = Cluster::start(cluster_settings) => cluster?,
+                () = signals.recv() => return Ok(()),
+            };
+            (cluster.endpoint(), Some(cluster))
+        }
+    };
+    let outcome = async {
+        let database = Database::open(&endpoint, PoolSettings::default())?;
+        let mut work = SetUp::production(&project, &database, &keys);
+        work.prepare().await?;
+        work.migrate_and_seed(false, &mut |line| tracing::info!("{line}")).await?;
+        let delivery = match &project.config().auth.email.smtp {
+            Some(smtp) => mail::smtp(smtp)?,
+            None => mail::none(),
+        };
+        let server = Server::new(
+            ServerSettings {
+                auth: auth_settings,
+                page: page::config(keys.api.publishable(), None, false, &settings.web),
+                keys: keys.clone(),
+                key_policy: KeyPolicy::Hosted,
+                mail: delivery,
+                trusted_proxies: safety::networks(&settings.server.trusted_proxies)?,
+                https: public_url.starts_with("https://"),
+                development: false,
+                mounts: Vec::new(),
+                clock,
+            },
+            &database,
+        )?;
+        let ending = CancellationToken::new();
+        let limits = ServeLimits { drain: settings.server.drain, ..ServeLimits::default() };
+        let mut serving =
+            tokio::spawn(portico_gateway::serve(listener, server.router(), ending.clone().cancelled_owned(), limits));
+        let rows: Vec<Row> = vec![
+            ("Web app", public_url.clone()),
+            ("Listens on", format!("http://{address}")),
+            ("Publishable", keys.api.publishable().to_owned()),
+            ("Secrets", data.join("secrets.json").display().to_string()),
+        ];
+        panel::print("Portico is ready", started.elapsed(), &rows, "Press Ctrl-C to stop");
+        tracing::info!(%address, "Serving");
+        tokio::select! {
+            () = signals.recv() => {}
+            ended = &mut serving => {
+                ended.context("the server ended")??;
+                bail!("the server ended");
+            }
+        }
+        tracing::info!("Ending: no new connections, requests in flight are finished");
+        ending.cancel();
+        let _ = serving.await;
+        drop(server);
+        database.close().await;
+        Ok(())
+    }
+    .await;
+    if let Some(cluster) = cluster {
+        cluster.stop().await;
+    }
+    outcome
+}

@@ -1,0 +1,113 @@
+//! The whole server, apart from where its settings come from and where its database is.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::Router;
+use ipnet::IpNet;
+use portico_auth::{Auth, AuthSettings};
+use portico_database::Database;
+use portico_gateway::{Access, Gateway, KeyPolicy, WebApp};
+use portico_mail::Transport;
+use portico_tokens::Clock;
+use serde_json::Value;
+
+use crate::upkeep::Upkeep;
+use crate::wiring::keys::Keys;
+use crate::wiring::page;
+
+/// What a server is made of.
+pub struct ServerSettings {
+    /// The account service.
+    pub auth: AuthSettings,
+    /// What signs, verifies and opens.
+    pub keys: Keys,
+    /// Who needs an API key.
+    pub key_policy: KeyPolicy,
+    /// Who delivers mail.
+    pub mail: Arc<dyn Transport>,
+    /// What the page reads when it starts; see [`page`].
+    pub page: Value,
+    /// Proxies whose word on the client's address is taken.
+    pub trusted_proxies: Vec<IpNet>,
+    /// People reach the server by https.
+    pub https: bool,
+    /// A development server: its page may talk to every port of this machine.
+    pub development: bool,
+    /// Further routers: development stand-ins.
+    pub mounts: Vec<Mount>,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// A router that the gateway serves below a path.
+pub struct Mount {
+    /// The path, without a slash at its end.
+    pub prefix: String,
+    /// What answers there.
+    pub router: Router,
+}
+
+/// A server that is ready to be served. Its background work ends when it is dropped.
+pub struct Server {
+    router: Router,
+    auth: Auth,
+    _upkeep: Upkeep,
+}
+
+impl Server {
+    /// Puts the rooms together.
+    ///
+    /// # Errors
+    /// When a setting can not work; the text names it.
+    pub fn new(settings: ServerSettings, database: &Database) -> anyhow::Result<Self> {
+        let ServerSettings { auth, keys, key_policy, mail, page, trusted_proxies, https, development, mounts, clock } =
+            settings;
+        let auth = Auth::new(auth, database.clone(), keys.ring.clone(), mail, clock.clone())
+            .context("the settings of [auth] can not work")?;
+        let mut gateway = Gateway::builder(keys.ring, keys.api, clock)
+            .key_policy(key_policy)
+            .trusted_proxies(trusted_proxies)
+            .https(https)
+            .mount("/auth/v1", auth.router(), auth_access());
+        for Mount { prefix, router } in mounts {
+            gateway = gateway.mount(&prefix, router, Access::open());
+        }
+        gateway = match page::files() {
+            Some(files) => gateway.web_app(page::allow_adapter(
+                WebApp::from_files(files)?.with_config(page.clone()).development(development),
+                &page,
+            )?),
+            None => {
+                tracing::warn!("This build has no web app inside: run `make build` to build both");
+                gateway
+            }
+        };
+        let upkeep = Upkeep::start(auth.clone(), database.clone());
+        Ok(Self { router: gateway.build(), auth, _upkeep: upkeep })
+    }
+
+    /// Everything the server answers.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// The account service, for upkeep by hand.
+    #[must_use]
+    pub fn auth(&self) -> &Auth {
+        &self.auth
+    }
+}
+
+/// Links in mails and redirects of providers arrive without an API key.
+fn auth_access() -> Access {
+    Access::keyed().except([
+        "/verify",
+        "/callback",
+        "/authorize",
+        "/.well-known/jwks.json",
+        "/.well-known/openid-configuration",
+        "/health",
+    ])
+}

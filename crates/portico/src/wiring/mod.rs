@@ -1,0 +1,8 @@
+//! From configuration to settings: the only place that knows both.
+
+pub mod auth;
+pub mod keys;
+pub mod mail;
+pub mod page;
+pub mod safety;
+pub mod unsupported;

@@ -1,0 +1,68 @@
+//! Configuration that this version understands but does not carry out yet.
+//!
+//! In development a person is told; in production what promises protection is refused, because a promise that is not kept is worse
+//! than none.
+
+use anyhow::bail;
+use portico_project::Config;
+
+/// Says in the log which settings have no effect.
+pub fn warn(config: &Config) {
+    for key in found(config) {
+        tracing::warn!(key, "This setting has no effect yet");
+    }
+}
+
+/// Refuses settings that promise protection which is not there.
+///
+/// # Errors
+/// When there is one; the text names all.
+pub fn refuse(config: &Config) -> anyhow::Result<()> {
+    let promises = promises(config);
+    if !promises.is_empty() {
+        bail!("this version does not carry out: {}. Remove these settings to serve without them", promises.join(", "));
+    }
+    warn(config);
+    Ok(())
+}
+
+/// Settings that somebody relies on for safety.
+fn promises(config: &Config) -> Vec<&'static str> {
+    let auth = &config.auth;
+    let mut promises = Vec::new();
+    if !auth.hook.is_empty() {
+        promises.push("[auth.hook]");
+    }
+    if config.api.tls.enabled {
+        promises.push("[api.tls]");
+    }
+    promises
+}
+
+fn found(config: &Config) -> Vec<&'static str> {
+    let auth = &config.auth;
+    let mut found = promises(config);
+    if auth.passkey.enabled {
+        found.push("[auth.passkey]");
+    }
+    if auth.web3.solana || auth.web3.ethereum {
+        found.push("[auth.web3]");
+    }
+    if auth.oauth_server.enabled {
+        found.push("[auth.oauth_server]");
+    }
+    if auth.third_party.issuer.is_some() {
+        found.push("[auth.third_party]");
+    }
+    let mfa = &auth.mfa;
+    if mfa.totp.enroll_enabled || mfa.phone.factor.enroll_enabled || mfa.web_authn.enroll_enabled {
+        found.push("[auth.mfa]");
+    }
+    if !config.storage.buckets.is_empty() {
+        found.push("[storage.buckets]");
+    }
+    if !config.functions.is_empty() {
+        found.push("[functions]");
+    }
+    found
+}

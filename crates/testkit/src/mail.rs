@@ -1,0 +1,68 @@
+//! The mails that a server under test sends, and what is in them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use portico_mail::{Email, SendError, Transport};
+use regex::Regex;
+use tokio::sync::watch;
+
+/// Keeps what it is given.
+#[derive(Clone)]
+pub(crate) struct Outgoing {
+    mails: Arc<Mutex<Vec<Email>>>,
+    arrivals: watch::Sender<usize>,
+}
+
+impl Outgoing {
+    pub(crate) fn new() -> Self {
+        Self { mails: Arc::default(), arrivals: watch::Sender::new(0) }
+    }
+
+    /// The mails to `address`, oldest first.
+    pub(crate) fn to(&self, address: &str) -> Vec<Email> {
+        let mails = self.mails.lock().unwrap_or_else(PoisonError::into_inner);
+        mails.iter().filter(|mail| mail.to().as_str().eq_ignore_ascii_case(address)).cloned().collect()
+    }
+
+    /// All mails, oldest first.
+    pub(crate) fn all(&self) -> Vec<Email> {
+        self.mails.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes with every arrival.
+    pub(crate) fn arrivals(&self) -> watch::Receiver<usize> {
+        self.arrivals.subscribe()
+    }
+}
+
+impl Transport for Outgoing {
+    fn send(&self, email: Email) -> BoxFuture<'_, Result<(), SendError>> {
+        self.mails.lock().unwrap_or_else(PoisonError::into_inner).push(email);
+        self.arrivals.send_modify(|count| *count += 1);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// The link to the server's own `/verify` in a mail's HTML.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+#[track_caller]
+pub fn link_in(html: &str) -> url::Url {
+    let pattern = Regex::new(r#"href="([^"]*/auth/v1/verify[^"]*)""#).expect("the pattern is valid");
+    let found = pattern.captures(html).unwrap_or_else(|| panic!("no link in {html}"));
+    found[1].replace("&amp;", "&").replace("&#43;", "+").parse().expect("the link is a URL")
+}
+
+/// The six-digit code in a mail's HTML.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+#[track_caller]
+pub fn code_in(html: &str) -> String {
+    let pattern = Regex::new(r">\s*(\d{6})\s*<").expect("the pattern is valid");
+    pattern.captures(html).unwrap_or_else(|| panic!("no code in {html}"))[1].to_owned()
+}

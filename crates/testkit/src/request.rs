@@ -1,0 +1,153 @@
+//! Requests as a test writes them, and answers as it reads them.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// A request that is being put together. Redirects are never followed: a test looks at them.
+#[must_use = "a request does nothing until it is sent"]
+pub struct Request {
+    builder: reqwest::RequestBuilder,
+}
+
+impl Request {
+    pub(crate) fn new(builder: reqwest::RequestBuilder) -> Self {
+        Self { builder }
+    }
+
+    /// Adds a header.
+    pub fn header(self, name: &str, value: &str) -> Self {
+        Self { builder: self.builder.header(name, value) }
+    }
+
+    /// Calls with an API key.
+    pub fn key(self, key: &str) -> Self {
+        self.header("apikey", key)
+    }
+
+    /// Calls as whoever `token` was issued to.
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    /// Sends `body` as JSON.
+    pub fn json(self, body: &Value) -> Self {
+        Self { builder: self.builder.json(body) }
+    }
+
+    /// Sends `fields` as a form.
+    pub fn form(self, fields: &[(&str, &str)]) -> Self {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        self.header("content-type", "application/x-www-form-urlencoded").body(body)
+    }
+
+    /// Sends `body` as it is.
+    pub fn body(self, body: impl Into<reqwest::Body>) -> Self {
+        Self { builder: self.builder.body(body) }
+    }
+
+    /// Sends it and reads the whole answer.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn send(self) -> Answer {
+        self.try_send().await.expect("the server answers")
+    }
+
+    /// Sends it; the error is that of the connection.
+    ///
+    /// # Errors
+    /// When there is no complete answer.
+    pub async fn try_send(self) -> Result<Answer, reqwest::Error> {
+        let response = self.builder.send().await?;
+        Ok(Answer {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response.bytes().await?,
+        })
+    }
+}
+
+/// A complete answer.
+#[derive(Clone)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The HTTP header fields.
+    pub headers: http::HeaderMap,
+    /// The body's bytes.
+    pub body: bytes::Bytes,
+}
+
+impl Answer {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// The body as text.
+    #[track_caller]
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.to_vec()).expect("the body is text")
+    }
+
+    /// The first value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Where a redirect leads.
+    ///
+    /// # Panics
+    /// When this is none.
+    #[track_caller]
+    pub fn location(&self) -> url::Url {
+        let location = self.header("location").unwrap_or_else(|| panic!("no redirect: {self:?}"));
+        location.parse().unwrap_or_else(|error| panic!("{error}: {location}"))
+    }
+
+    /// A query parameter of the redirect's target.
+    #[track_caller]
+    pub fn location_query(&self, name: &str) -> Option<String> {
+        parameter(self.location().query().unwrap_or(""), name)
+    }
+
+    /// A parameter of the redirect target's fragment.
+    #[track_caller]
+    pub fn location_fragment(&self, name: &str) -> Option<String> {
+        parameter(self.location().fragment().unwrap_or(""), name)
+    }
+
+    /// The answer, when it has this status.
+    ///
+    /// # Panics
+    /// When it has another one; the message shows the whole answer.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// Status and error code together, as most tests of refusals want them.
+    #[track_caller]
+    pub fn refusal(&self) -> (u16, String) {
+        let body = self.json();
+        let code = body["error_code"].as_str().or_else(|| body["code"].as_str());
+        (self.status, code.unwrap_or_else(|| panic!("no error code in {self:?}")).to_owned())
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.body[..self.body.len().min(2000)];
+        write!(out, "{} {:?} {}", self.status, self.headers, String::from_utf8_lossy(shown))
+    }
+}
+
+fn parameter(encoded: &str, name: &str) -> Option<String> {
+    form_urlencoded::parse(encoded.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}

@@ -1,0 +1,328 @@
+//! The server under test and everything around it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portico::wiring::keys::Keys;
+use portico::{Server, ServerSettings};
+use portico_auth::AuthSettings;
+use portico_database::{Database, Endpoint, PoolSettings, scratch};
+use portico_gateway::{KeyPolicy, ServeLimits};
+use portico_mail::{Email, Transport};
+use portico_tokens::{ApiKeys, Clock};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use tokio_postgres::types::ToSql;
+use tokio_util::sync::CancellationToken;
+
+use crate::mail::Outgoing;
+use crate::{Request, cluster};
+
+/// How long a test waits for something that the server does in its own time. It only ends a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server with a database, a mailbox, an emulated Google and a clock of its own.
+pub struct TestServer {
+    base: String,
+    http: reqwest::Client,
+    outgoing: Outgoing,
+    clock: Clock,
+    keys: Keys,
+    server: Server,
+    database: Database,
+    admin: tokio_postgres::Client,
+    ending: CancellationToken,
+    scratch: cluster::ScratchDatabase,
+}
+
+/// What a test may change before the server starts.
+pub struct TestSettings {
+    /// The account service. The defaults are the contract's with confirmations on, a cheap password hash, and no pause between mails.
+    pub auth: AuthSettings,
+    /// Who needs an API key.
+    pub key_policy: KeyPolicy,
+    /// Delivers mail instead of the one that the test reads.
+    pub mail: Option<Arc<dyn Transport>>,
+    /// Limits of the connections to the database.
+    pub pool: PoolSettings,
+    /// Where the server will answer: `http://127.0.0.1:<port>`.
+    pub origin: String,
+}
+
+impl TestServer {
+    /// A server with the settings of [`TestSettings`].
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A server with other settings of the account service.
+    pub async fn with_auth(change: impl FnOnce(&mut AuthSettings)) -> Self {
+        Self::with(|settings| change(&mut settings.auth)).await
+    }
+
+    /// A server with other settings.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn with(change: impl FnOnce(&mut TestSettings)) -> Self {
+        portico::install_cryptography();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let origin = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+        // Today, to the second: tokens carry whole seconds, and a test that compares times should not see fractions.
+        let now = OffsetDateTime::now_utc().replace_nanosecond(0).expect("zero is a nanosecond");
+        let clock = Clock::movable(now);
+        let mut settings = TestSettings {
+            auth: auth_settings(&origin),
+            key_policy: KeyPolicy::Development,
+            mail: None,
+            pool: PoolSettings { auth_connections: 8, service_connections: 2, ..PoolSettings::default() },
+            origin: origin.clone(),
+        };
+        change(&mut settings);
+        let scratch = cluster::scratch_database().await;
+        let database = Database::open(scratch.endpoint(), settings.pool).expect("the pools are made");
+        let keys = portico::wiring::keys::well_known().expect("the development keys are usable");
+        let outgoing = Outgoing::new();
+        let mounts = Vec::new();
+        let server = Server::new(
+            ServerSettings {
+                auth: settings.auth,
+                key_policy: settings.key_policy,
+                mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
+                page: json!({ "anonKey": keys.api.publishable() }),
+                keys: keys.clone(),
+                trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
+                https: false,
+                development: true,
+                mounts,
+                clock: clock.clone(),
+            },
+            &database,
+        )
+        .expect("the server is made");
+        let ending = CancellationToken::new();
+        let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
+        tokio::spawn(portico_gateway::serve(listener, server.router(), ending.clone().cancelled_owned(), limits));
+        let admin = scratch::connect(scratch.endpoint()).await.expect("the scratch database answers");
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(PATIENCE)
+            .build()
+            .expect("a client");
+        Self { base: origin, http, outgoing, clock, keys, server, database, admin, ending, scratch }
+    }
+
+    /// `http://127.0.0.1:<port>`
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// A request to a path of the server, or to a whole URL.
+    pub fn request(&self, method: http::Method, target: &str) -> Request {
+        let url = if target.starts_with("http") { target.to_owned() } else { format!("{}{target}", self.base) };
+        Request::new(self.http.request(method, url))
+    }
+
+    /// `GET`
+    pub fn get(&self, target: &str) -> Request {
+        self.request(http::Method::GET, target)
+    }
+
+    /// `POST`
+    pub fn post(&self, target: &str) -> Request {
+        self.request(http::Method::POST, target)
+    }
+
+    /// `PUT`
+    pub fn put(&self, target: &str) -> Request {
+        self.request(http::Method::PUT, target)
+    }
+
+    /// `DELETE`
+    pub fn delete(&self, target: &str) -> Request {
+        self.request(http::Method::DELETE, target)
+    }
+
+    /// An account that exists already and is signed in: the token answer of its sign-in. Made by sign-up and confirmed by SQL.
+    ///
+    /// # Panics
+    /// When it can not be made.
+    pub async fn signed_in(&self, email: &str, password: &str) -> Value {
+        self.account(email, password).await;
+        self.sign_in(email, password).await
+    }
+
+    /// A confirmed account; its id.
+    ///
+    /// # Panics
+    /// When it can not be made.
+    pub async fn account(&self, email: &str, password: &str) -> String {
+        let body = json!({ "email": email, "password": password });
+        self.post("/auth/v1/signup").json(&body).send().await.expect(200);
+        let confirm = "update auth.users set email_confirmed_at = now(), confirmation_token = '' where email = $1 returning id::text";
+        let rows = self.query_with(confirm, &[&email]).await;
+        self.execute(&format!("delete from auth.one_time_tokens where user_id = '{}'", rows[0].get::<_, String>(0)))
+            .await;
+        rows[0].get(0)
+    }
+
+    /// The token answer of a sign-in with a password.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub async fn sign_in(&self, email: &str, password: &str) -> Value {
+        let body = json!({ "email": email, "password": password });
+        self.post("/auth/v1/token?grant_type=password").json(&body).send().await.expect(200).json()
+    }
+
+    /// The newest mail to `address`, waited for when there is none yet.
+    ///
+    /// # Panics
+    /// When none arrives.
+    pub async fn mail_to(&self, address: &str) -> Email {
+        self.mail_when(address, |mails| mails.last().cloned()).await
+    }
+
+    /// The mail to `address` that arrives as number `index` (from 0), waited for.
+    ///
+    /// # Panics
+    /// When it does not arrive.
+    pub async fn nth_mail_to(&self, address: &str, index: usize) -> Email {
+        self.mail_when(address, |mails| mails.get(index).cloned()).await
+    }
+
+    async fn mail_when(&self, address: &str, choose: impl Fn(&[Email]) -> Option<Email>) -> Email {
+        let mut arrivals = self.outgoing.arrivals();
+        let waiting = async {
+            loop {
+                if let Some(mail) = choose(&self.outgoing.to(address)) {
+                    return mail;
+                }
+                arrivals.changed().await.expect("the mailbox is there");
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(mail) => mail,
+            Err(_) => panic!("no such mail to {address} arrived; there are {}", self.outgoing.all().len()),
+        }
+    }
+
+    /// The mails to `address` that are there now, oldest first.
+    pub fn mails_to(&self, address: &str) -> Vec<Email> {
+        self.outgoing.to(address)
+    }
+
+    /// Every mail that was sent, oldest first.
+    pub fn mails(&self) -> Vec<Email> {
+        self.outgoing.all()
+    }
+
+    /// The server's clock; the test moves it.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The API keys.
+    pub fn api_keys(&self) -> &ApiKeys {
+        &self.keys.api
+    }
+
+    /// What the server signs with.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Runs the clean-up that the server does in the background.
+    pub async fn clean_up(&self) {
+        self.server.auth().clean_up().await;
+    }
+
+    /// The server's own connections.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Where the scratch database is.
+    pub fn endpoint(&self) -> &Endpoint {
+        self.scratch.endpoint()
+    }
+
+    /// A connection of the superuser to the scratch database.
+    pub fn admin(&self) -> &tokio_postgres::Client {
+        &self.admin
+    }
+
+    /// Rows of a query as the superuser.
+    ///
+    /// # Panics
+    /// When PostgreSQL refuses it.
+    pub async fn query(&self, sql: &str) -> Vec<tokio_postgres::Row> {
+        self.query_with(sql, &[]).await
+    }
+
+    /// Rows of a query with parameters, as the superuser.
+    ///
+    /// # Panics
+    /// When PostgreSQL refuses it.
+    pub async fn query_with(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Vec<tokio_postgres::Row> {
+        self.admin.query(sql, values).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"))
+    }
+
+    /// The single number that a query gives.
+    ///
+    /// # Panics
+    /// When it gives something else.
+    pub async fn count(&self, sql: &str) -> i64 {
+        self.query(sql).await[0].get(0)
+    }
+
+    /// Runs statements as the superuser.
+    ///
+    /// # Panics
+    /// When PostgreSQL refuses them.
+    pub async fn execute(&self, sql: &str) {
+        self.admin.batch_execute(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
+    }
+
+    /// Runs statements as a project's migration would.
+    ///
+    /// # Panics
+    /// When PostgreSQL refuses them.
+    pub async fn migrate(&self, sql: &str) {
+        let mut session = self.database.migrations().await.expect("a migration session");
+        session.batch(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
+    }
+
+    /// The actions in the audit log, oldest first.
+    ///
+    /// # Panics
+    /// When the log can not be read.
+    pub async fn actions(&self) -> Vec<String> {
+        let sql = "select payload->>'action' from auth.audit_log_entries order by created_at, id";
+        self.query(sql).await.iter().map(|row| row.get(0)).collect()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.ending.cancel();
+    }
+}
+
+fn auth_settings(origin: &str) -> AuthSettings {
+    let mut auth = AuthSettings {
+        site_url: "http://127.0.0.1:3000".into(),
+        external_url: format!("{origin}/auth/v1"),
+        redirect_allow_list: vec!["http://127.0.0.1:3000/**".into(), "http://localhost:3000/app".into()],
+        allow_insecure_loopback_providers: true,
+        ..AuthSettings::default()
+    };
+    auth.jwt.issuer.clone_from(&auth.external_url);
+    auth.password.bcrypt_cost = 4;
+    auth.email.max_frequency = Duration::ZERO;
+    auth.email.otp_expiry = Duration::from_secs(3600);
+    auth.refresh.reuse_interval = Duration::from_secs(10);
+    auth.rate_limits.emails = None;
+    auth.rate_limits.texts = None;
+    auth
+}
