@@ -1,0 +1,166 @@
+//! The people that the emulated provider knows.
+
+use std::{
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use portico_mail::Address;
+use portico_tokens::hash;
+use serde::{Deserialize, Serialize};
+
+use super::IdentityProviderError;
+
+const MOST_ACCOUNTS: usize = 200;
+const LONGEST_NAME: usize = 100;
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// A person's account with the provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Account {
+    /// Subject: follows from the address, so that the same person keeps it when the accounts are forgotten.
+    pub sub: String,
+    pub name: String,
+    pub email: String,
+    #[serde(default = "yes")]
+    pub email_verified: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Account {
+    /// # Errors
+    ///
+    /// A text for the person who filled in the form.
+    pub(super) fn new(name: &str, email: &str, email_verified: bool) -> Result<Self, String> {
+        let email = Address::parse(email.trim()).map_err(|error| format!("This is not an e-mail address: {error}."))?;
+        let email = email.as_str().to_lowercase();
+        let name: String = name.trim().chars().filter(|character| !character.is_control()).take(LONGEST_NAME).collect();
+        let name = if name.is_empty() { email.split('@').next().unwrap_or_default().to_owned() } else { name };
+        Ok(Self { sub: subject(&email), name, email, email_verified })
+    }
+
+    pub(super) fn given_name(&self) -> &str {
+        self.name.split_whitespace().next().unwrap_or(&self.name)
+    }
+
+    pub(super) fn family_name(&self) -> Option<&str> {
+        self.name.split_once(char::is_whitespace).map(|(_, family)| family.trim()).filter(|family| !family.is_empty())
+    }
+
+    pub(super) fn domain(&self) -> &str {
+        self.email.rsplit('@').next().unwrap_or_default()
+    }
+
+    /// One or two letters for the picture.
+    pub(super) fn initials(&self) -> String {
+        let letters = [Some(self.given_name()), self.family_name().and_then(|family| family.split_whitespace().last())];
+        letters
+            .into_iter()
+            .flatten()
+            .filter_map(|word| word.chars().next())
+            .flat_map(char::to_uppercase)
+            .take(3)
+            .collect()
+    }
+
+    /// A colour of the person's own, as a hue.
+    pub(super) fn hue(&self) -> u32 {
+        hash::sha256(self.email.as_bytes())[..2].iter().fold(0, |hue, byte| (hue * 256 + u32::from(*byte)) % 360)
+    }
+}
+
+/// 21 digits, as Google's subjects have.
+fn subject(email: &str) -> String {
+    let digits =
+        hash::sha256(email.as_bytes()).iter().take(20).map(|byte| char::from(b'0' + byte % 10)).collect::<String>();
+    format!("1{digits}")
+}
+
+/// The accounts in the order in which they were made, kept in a file if there is one.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    list: Vec<Account>,
+    file: Option<PathBuf>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    accounts: Vec<Account>,
+}
+
+impl Accounts {
+    pub(super) fn load(file: Option<PathBuf>) -> Result<Self, IdentityProviderError> {
+        let stored = file.as_deref().map(read).transpose()?.flatten();
+        // One account to begin with, so that the first sign-in is one click
+        let first = || Account::new("Test User", "test.user@example.com", true).into_iter().collect();
+        Ok(Self { list: stored.unwrap_or_else(first), file })
+    }
+
+    pub(super) fn all(&self) -> &[Account] {
+        &self.list
+    }
+
+    /// By subject or address.
+    pub(super) fn find(&self, wanted: &str) -> Option<&Account> {
+        self.list.iter().find(|account| account.sub == wanted || account.email.eq_ignore_ascii_case(wanted))
+    }
+
+    /// Adds the account, or changes the one with its address.
+    ///
+    /// # Errors
+    ///
+    /// A text for the person who filled in the form.
+    pub(super) fn put(&mut self, account: Account) -> Result<(), String> {
+        let known = self.list.iter().position(|known| known.sub == account.sub);
+        match known {
+            Some(position) => self.list[position] = account,
+            None if self.list.len() == MOST_ACCOUNTS => {
+                return Err(format!("There are {MOST_ACCOUNTS} accounts already. Forget one first."));
+            }
+            None => self.list.push(account),
+        }
+        self.save()
+    }
+
+    /// # Errors
+    ///
+    /// A text for the person at the page.
+    pub(super) fn remove(&mut self, sub: &str) -> Result<(), String> {
+        self.list.retain(|account| account.sub != sub);
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), String> {
+        let Some(file) = &self.file else { return Ok(()) };
+        write(file, &self.list)
+            .map_err(|error| format!("The account could not be saved in {}: {error}.", file.display()))
+    }
+}
+
+fn read(file: &Path) -> Result<Option<Vec<Account>>, IdentityProviderError> {
+    let wrong = |reason: String| IdentityProviderError::Accounts { path: file.to_owned(), reason };
+    match std::fs::metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(wrong(error.to_string())),
+        Ok(metadata) if metadata.len() > LARGEST_FILE => return Err(wrong("it is too large".to_owned())),
+        Ok(_) => {}
+    }
+    let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+    let stored: Stored = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    Ok(Some(stored.accounts.into_iter().take(MOST_ACCOUNTS).collect()))
+}
+
+/// Writes beside the file and renames, so that a crash leaves the old accounts or the new.
+fn write(file: &Path, list: &[Account]) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let fresh = file.with_extension("json.new");
+    let mut out = std::fs::File::create(&fresh)?;
+    out.write_all(&serde_json::to_vec_pretty(&Stored { accounts: list.to_vec() })?)?;
+    out.sync_all()?;
+    std::fs::rename(&fresh, file)
+}

@@ -1,0 +1,183 @@
+//! The development mailbox: takes every mail and text message and delivers none.
+//!
+//! Mails come in through [`Mailbox::transport`] or over SMTP ([`Mailbox::serve_smtp`]), and are read with the HTTP API
+//! of Mailpit, which existing test suites speak (`api`), or live as server-sent events. What exceeds the limits pushes
+//! out the oldest. Nothing is kept on disk.
+//!
+//! | Path | What |
+//! | --- | --- |
+//! | `/api/v1/messages`, `/search`, `/message/{id}`, `/info`, `/tags`, `/view/...` | Mailpit's API |
+//! | `/api/v1/events` | server-sent events `mail`, `text`, `changed`, `reset` |
+//! | `/portico/v1/texts` | captured text messages (GET, DELETE) |
+
+mod api;
+mod message;
+mod search;
+mod smtp;
+mod store;
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use portico_mail::{Email, SendError, Transport};
+use portico_tokens::Clock;
+use tokio::{net::TcpListener, sync::broadcast};
+
+use crate::Development;
+
+pub use message::{CapturedAddress, CapturedMail, CapturedText};
+use store::Store;
+
+/// What the mailbox keeps at most.
+#[derive(Debug, Clone, Copy)]
+pub struct MailboxLimits {
+    /// Mails; also the most text messages.
+    pub messages: usize,
+    /// Bytes of all mails together.
+    pub bytes: usize,
+    /// Bytes of one mail; a larger one is refused.
+    pub message_bytes: usize,
+}
+
+impl Default for MailboxLimits {
+    fn default() -> Self {
+        Self { messages: 1_000, bytes: 64 << 20, message_bytes: 20 << 20 }
+    }
+}
+
+/// Something that happened in the mailbox.
+#[derive(Debug, Clone)]
+pub enum MailboxEvent {
+    /// A mail came in.
+    Mail(Arc<CapturedMail>),
+    /// A text message came in.
+    Text(Arc<CapturedText>),
+    /// Messages were deleted, read or tagged.
+    Changed,
+}
+
+/// The mailbox. Clones are the same mailbox.
+#[derive(Clone)]
+pub struct Mailbox {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Mutex<Store>,
+    events: broadcast::Sender<MailboxEvent>,
+    limits: MailboxLimits,
+    clock: Clock,
+    started: time::OffsetDateTime,
+}
+
+impl Mailbox {
+    /// An empty mailbox.
+    pub fn new(development: Development, limits: MailboxLimits) -> Self {
+        Self::with_clock(development, limits, Clock::system())
+    }
+
+    /// An empty mailbox that dates messages by the given clock.
+    pub fn with_clock(_: Development, limits: MailboxLimits, clock: Clock) -> Self {
+        let (events, _) = broadcast::channel(256);
+        let started = clock.now();
+        Self { inner: Arc::new(Inner { store: Mutex::new(Store::default()), events, limits, clock, started }) }
+    }
+
+    /// A transport that puts every mail into this mailbox.
+    pub fn transport(&self) -> Arc<dyn Transport> {
+        Arc::new(Capture(self.clone()))
+    }
+
+    /// The HTTP API and the live events. Open to pages of every origin.
+    pub fn router(&self) -> axum::Router {
+        api::router(self.clone())
+    }
+
+    /// Takes mails over SMTP until `shutdown` is done. Any login is accepted, and nothing is passed on.
+    pub async fn serve_smtp(&self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send) {
+        smtp::serve(self.clone(), listener, shutdown).await;
+    }
+
+    /// Takes a message as it came over the wire. Recipients of the envelope that the message does not name become blind
+    /// copies.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Permanent`] if it is larger than the limit or no message at all.
+    pub fn capture(&self, raw: Vec<u8>, sender: &str, recipients: &[String]) -> Result<Arc<CapturedMail>, SendError> {
+        if raw.len() > self.inner.limits.message_bytes {
+            return Err(SendError::Permanent("the mail is too large".to_owned()));
+        }
+        let mail = CapturedMail::parse(raw, sender, recipients, self.inner.clock.now())
+            .ok_or_else(|| SendError::Permanent("this is no mail".to_owned()))?;
+        let mail = Arc::new(mail);
+        self.store().add(Arc::clone(&mail), &self.inner.limits);
+        self.announce(MailboxEvent::Mail(Arc::clone(&mail)));
+        Ok(mail)
+    }
+
+    /// Takes a text message in the place of the provider that would have sent it.
+    pub fn capture_text(&self, to: &str, body: &str, provider: &str) -> Arc<CapturedText> {
+        let text = Arc::new(CapturedText::new(to, body, provider, self.inner.clock.now()));
+        self.store().add_text(Arc::clone(&text), self.inner.limits.messages);
+        self.announce(MailboxEvent::Text(Arc::clone(&text)));
+        text
+    }
+
+    /// The mails, newest first.
+    pub fn messages(&self) -> Vec<Arc<CapturedMail>> {
+        self.store().mails().map(|entry| Arc::clone(&entry.mail)).collect()
+    }
+
+    /// The text messages, newest first.
+    pub fn texts(&self) -> Vec<Arc<CapturedText>> {
+        self.store().texts().cloned().collect()
+    }
+
+    /// What happens from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<MailboxEvent> {
+        self.inner.events.subscribe()
+    }
+
+    /// The newest mail that `wanted` accepts: one that is there already, or the first to come. Waits without end.
+    pub async fn wait_for(&self, wanted: impl Fn(&CapturedMail) -> bool) -> Arc<CapturedMail> {
+        // Subscribed before looking, so that a mail between the two is not missed
+        let mut events = self.subscribe();
+        loop {
+            if let Some(mail) = self.messages().into_iter().find(|mail| wanted(mail)) {
+                return mail;
+            }
+            // A closed channel can not be: this mailbox holds its sender. After a lag the mails are looked through again
+            let _ = events.recv().await;
+        }
+    }
+
+    /// Forgets all mails and text messages.
+    pub fn clear(&self) {
+        self.store().clear();
+        self.announce(MailboxEvent::Changed);
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.inner.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn announce(&self, event: MailboxEvent) {
+        // Nobody listening is no failure
+        let _ = self.inner.events.send(event);
+    }
+}
+
+struct Capture(Mailbox);
+
+impl Transport for Capture {
+    fn send(&self, email: Email) -> futures_util::future::BoxFuture<'_, Result<(), SendError>> {
+        Box::pin(async move {
+            let raw = portico_mail::compose(&email)?;
+            let recipients = [email.to().as_str().to_owned()];
+            self.0.capture(raw, email.from().address().as_str(), &recipients).map(drop)
+        })
+    }
+}

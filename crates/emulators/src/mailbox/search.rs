@@ -1,0 +1,199 @@
+//! The search language of Mailpit: words that must all be found, some of them in one field only.
+//!
+//! `word`, `"some words"`, `subject:x`, `to:`, `from:`, `cc:`, `bcc:`, `reply-to:`, `addressed:`, `message-id:`, `tag:`,
+//! `is:read|unread|tagged`, `has:attachment|inline`, `larger:1M`, `smaller:`, `before:2026-01-31`, `after:`; a `-` or `!`
+//! in front turns a word around. Letter case does not matter.
+
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, format_description::well_known::Rfc3339};
+
+use super::{CapturedAddress, store::Entry};
+
+/// The most words that are looked at.
+const MOST_WORDS: usize = 50;
+
+pub(super) struct Search {
+    terms: Vec<Term>,
+}
+
+struct Term {
+    negated: bool,
+    what: What,
+}
+
+enum What {
+    Anywhere(String),
+    Subject(String),
+    To(String),
+    From(String),
+    Cc(String),
+    Bcc(String),
+    ReplyTo(String),
+    Addressed(String),
+    MessageId(String),
+    Tag(String),
+    Read(bool),
+    Tagged,
+    Attachment,
+    Inline,
+    Larger(usize),
+    Smaller(usize),
+    Before(OffsetDateTime),
+    After(OffsetDateTime),
+    /// A value that can not be understood finds nothing, rather than everything.
+    Nothing,
+}
+
+impl Search {
+    pub(super) fn parse(query: &str) -> Self {
+        let terms = words(query).into_iter().take(MOST_WORDS).filter_map(|word| Term::parse(&word)).collect();
+        Self { terms }
+    }
+
+    /// Whether there is anything to look for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    pub(super) fn finds(&self, entry: &Entry) -> bool {
+        self.terms.iter().all(|term| term.what.holds(entry) != term.negated)
+    }
+}
+
+/// Splits at spaces outside of quotation marks, which are dropped.
+fn words(query: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quoted = false;
+    for character in query.chars() {
+        match character {
+            '"' => quoted = !quoted,
+            space if space.is_whitespace() && !quoted => words.push(std::mem::take(&mut word)),
+            other => word.push(other),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+impl Term {
+    fn parse(word: &str) -> Option<Self> {
+        let (negated, word) = match word.strip_prefix(['-', '!']) {
+            Some(rest) => (true, rest),
+            None => (false, word),
+        };
+        if word.is_empty() {
+            return None;
+        }
+        let lower = word.to_lowercase();
+        let what = match lower.split_once(':') {
+            Some((field, value)) if !value.trim().is_empty() => {
+                What::field(field, value.trim()).unwrap_or(What::Anywhere(lower))
+            }
+            _ => What::Anywhere(lower),
+        };
+        Some(Self { negated, what })
+    }
+}
+
+impl What {
+    fn field(field: &str, value: &str) -> Option<Self> {
+        let text = value.to_owned();
+        Some(match field {
+            "subject" => Self::Subject(text),
+            "to" => Self::To(text),
+            "from" => Self::From(text),
+            "cc" => Self::Cc(text),
+            "bcc" => Self::Bcc(text),
+            "reply-to" => Self::ReplyTo(text),
+            "addressed" => Self::Addressed(text),
+            "message-id" => Self::MessageId(text),
+            "tag" => Self::Tag(text),
+            "is" => match value {
+                "read" => Self::Read(true),
+                "unread" => Self::Read(false),
+                "tagged" => Self::Tagged,
+                _ => Self::Nothing,
+            },
+            "has" => match value {
+                "attachment" | "attachments" => Self::Attachment,
+                "inline" | "inlines" => Self::Inline,
+                _ => Self::Nothing,
+            },
+            "larger" => size(value).map_or(Self::Nothing, Self::Larger),
+            "smaller" => size(value).map_or(Self::Nothing, Self::Smaller),
+            "before" => moment(value).map_or(Self::Nothing, Self::Before),
+            "after" => moment(value).map_or(Self::Nothing, Self::After),
+            _ => return None,
+        })
+    }
+
+    fn holds(&self, entry: &Entry) -> bool {
+        let mail = &entry.mail;
+        let contains = |text: &str, wanted: &str| text.to_lowercase().contains(wanted);
+        let among = |people: &[CapturedAddress], wanted: &str| {
+            people.iter().any(|one| contains(&one.address, wanted) || contains(&one.name, wanted))
+        };
+        match self {
+            Self::Anywhere(text) => {
+                contains(&mail.subject, text)
+                    || contains(&mail.text, text)
+                    || among(mail.from.as_slice(), text)
+                    || [&mail.to, &mail.cc, &mail.bcc, &mail.reply_to].into_iter().any(|people| among(people, text))
+                    || contains(&mail.message_id, text)
+                    || mail.parts.iter().any(|part| contains(&part.file_name, text))
+                    || contains(&mail.html, text)
+            }
+            Self::Subject(text) => contains(&mail.subject, text),
+            Self::To(text) => among(&mail.to, text),
+            Self::From(text) => among(mail.from.as_slice(), text),
+            Self::Cc(text) => among(&mail.cc, text),
+            Self::Bcc(text) => among(&mail.bcc, text),
+            Self::ReplyTo(text) => among(&mail.reply_to, text),
+            Self::Addressed(text) => {
+                among(mail.from.as_slice(), text)
+                    || [&mail.to, &mail.cc, &mail.bcc, &mail.reply_to].into_iter().any(|people| among(people, text))
+            }
+            Self::MessageId(text) => contains(&mail.message_id, text.trim_matches(['<', '>'])),
+            Self::Tag(text) => entry.tags.iter().any(|tag| tag.to_lowercase() == *text),
+            Self::Read(read) => entry.is_read == *read,
+            Self::Tagged => !entry.tags.is_empty(),
+            Self::Attachment => mail.parts.iter().any(|part| !part.is_inline),
+            Self::Inline => mail.parts.iter().any(|part| part.is_inline),
+            Self::Larger(bytes) => mail.raw.len() > *bytes,
+            Self::Smaller(bytes) => mail.raw.len() < *bytes,
+            Self::Before(moment) => mail.received_at < *moment,
+            Self::After(moment) => mail.received_at > *moment,
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// `500`, `20k`, `1.5M`.
+fn size(text: &str) -> Option<usize> {
+    let (number, factor) = match text.trim_end_matches('b') {
+        number if number.ends_with('k') => (number.trim_end_matches('k'), 1_024.0),
+        number if number.ends_with('m') => (number.trim_end_matches('m'), 1_048_576.0),
+        number => (number, 1.0),
+    };
+    let bytes = number.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)? * factor;
+    Some(bytes as usize)
+}
+
+/// `2026-01-31`, `2026/01/31`, with ` 12:30` or `t12:30:15` behind, or a full time with its zone; without one it is UTC.
+fn moment(text: &str) -> Option<OffsetDateTime> {
+    if let Ok(moment) = OffsetDateTime::parse(&text.to_uppercase(), &Rfc3339) {
+        return Some(moment);
+    }
+    let (date, clock) = text.split_once([' ', 't']).unwrap_or((text, "00:00:00"));
+    let mut parts = date.split(['-', '/']);
+    let year = parts.next()?.parse().ok()?;
+    let month = Month::try_from(parts.next()?.parse::<u8>().ok()?).ok()?;
+    let day = parts.next()?.parse().ok()?;
+    let mut numbers = clock.split(':').map(|part| part.parse::<u8>().ok());
+    let hour = numbers.next()??;
+    let minute = numbers.next().unwrap_or(Some(0))?;
+    let second = numbers.next().unwrap_or(Some(0))?;
+    let date = Date::from_calendar_date(year, month, day).ok()?;
+    Some(PrimitiveDateTime::new(date, Time::from_hms(hour, minute, second).ok()?).assume_utc())
+}
