@@ -321,8 +321,12 @@ impl Endpoint {
         if self.tls.require_channel_binding {
             config.channel_binding(tokio_postgres::config::ChannelBinding::Require);
         }
-        // A peer that vanished without a word is noticed after a minute or so, not after two hours.
-        config.keepalives_idle(Duration::from_secs(30));
+        // A peer that vanished without a word is noticed after a minute, not after hours.
+        config
+            .keepalives_idle(Duration::from_secs(30))
+            .keepalives_interval(Duration::from_secs(10))
+            .keepalives_retries(3)
+            .tcp_user_timeout(Duration::from_secs(60));
         config
     }
 
@@ -418,5 +422,80 @@ fn without_escaped_socket(text: &str) -> (String, Option<String>) {
     match split() {
         Some((text, folder)) => (text, Some(folder)),
         None => (text.to_owned(), None),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_text_does_harm(text: String) {
+            let _ = Endpoint::parse(&text);
+            let _ = Endpoint::parse(&format!("postgresql://{text}"));
+        }
+
+        #[test]
+        fn what_is_escaped_comes_back(user in "[^\\x00]{1,20}", password in "[^\\x00]{1,20}", database in "[^\\x00]{1,20}") {
+            let escaped = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();
+            let url = format!("postgres://{}:{}@db.example:6543/{}", escaped(&user), escaped(&password), escaped(&database));
+            let endpoint = Endpoint::parse(&url).unwrap();
+            prop_assert_eq!(endpoint.user(), &user);
+            prop_assert_eq!(endpoint.password().map(Password::expose), Some(&*password));
+            prop_assert_eq!(endpoint.database(), &database);
+            prop_assert_eq!(endpoint.place(), "db.example:6543");
+            let again = Endpoint::parse(&endpoint.url_for(&user, &database)).unwrap();
+            prop_assert_eq!((again.user(), again.database(), again.password()), (&*user, &*database, None));
+        }
+    }
+
+    #[test]
+    fn defaults_are_postgresql_s() {
+        let endpoint = Endpoint::parse("postgres://me@localhost").unwrap();
+        assert_eq!((endpoint.port(), endpoint.database()), (5432, "me"));
+        assert_eq!(endpoint.tls().mode, TlsMode::Prefer);
+        assert!(!endpoint.trusts_any_role());
+        let endpoint = Endpoint::parse("postgresql://me@[::1]:1/d?sslmode=verify-full").unwrap();
+        assert_eq!(endpoint.host(), &Host::Tcp("::1".into()));
+        assert_eq!(endpoint.url_for("you", "d"), "postgresql://you@[::1]:1/d?sslmode=verify-full");
+    }
+
+    #[test]
+    fn a_socket_is_named_in_the_hosts_place_or_as_a_parameter() {
+        for url in [
+            "postgresql://me@%2Frun%2Fpostgresql:5433/app",
+            "postgresql:///app?host=/run/postgresql&port=5433&user=me",
+            "postgresql://me@%2frun%2fpostgresql:5433/app?sslmode=verify-full",
+        ] {
+            let endpoint = Endpoint::parse(url).unwrap();
+            assert_eq!(endpoint.host(), &Host::Socket("/run/postgresql".into()), "{url}");
+            assert_eq!((endpoint.port(), endpoint.user(), endpoint.database()), (5433, "me", "app"), "{url}");
+            assert_eq!(endpoint.tls().mode, TlsMode::Disable, "{url}");
+            assert_eq!(Endpoint::parse(&endpoint.url_for("me", "app")).unwrap().host(), endpoint.host(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_secrets_are_not() {
+        for (url, part) in [
+            ("mysql://me:hidden@host/app", "mysql"),
+            ("host=localhost user=me password=hidden", "not a PostgreSQL URL"),
+            ("postgresql://me:hidden@host/app?sslmode=maybe", "`maybe`"),
+            ("postgresql://me:hidden@host/app?ssl_mode=require", "`ssl_mode`"),
+            ("postgresql://me:hidden@host/app?sslcert=a", "belong together"),
+            ("postgresql://me:hidden@host:99999/app", "port"),
+            ("postgresql://:hidden@host/app", "no user"),
+            ("postgresql://me:hidden%00@host/app", "zero byte"),
+            ("postgresql://me:hidden%ff@host/app", "password"),
+        ] {
+            let error = Endpoint::parse(url).unwrap_err().to_string();
+            assert!(error.contains(part), "{url}: {error}");
+            assert!(!error.contains("hidden"), "{url}: {error}");
+        }
+        let endpoint = Endpoint::parse("postgresql://me:hidden@host/app").unwrap();
+        assert!(!format!("{endpoint:?} {}", endpoint.url_for("me", "app")).contains("hidden"));
     }
 }

@@ -48,7 +48,10 @@ pub(super) fn initialise(home: &Home, binaries: &Binaries, durability: Durabilit
     // The ICU root collation orders text the same on every machine; PostgreSQL built without ICU falls back to C.
     let mut output = initdb(home, binaries, &new, true)?;
     if !output.status.success()
-        && mentions(&output, &["ICU is not supported", "unrecognized option", "could not load locale"])
+        && mentions(
+            &output,
+            &["ICU is not supported", "unrecognized option", "could not load locale", "invalid locale"],
+        )
     {
         let _ = fs::remove_dir_all(&new);
         output = initdb(home, binaries, &new, false)?;

@@ -11,8 +11,10 @@ use super::error::ClusterError;
 
 /// How long a left-behind PostgreSQL may take to write its buffers and end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long until it is told to end at once; it recovers at the next start.
+/// How long until it is told to end at once, and until it is ended by force, which also reaches one that was halted. Both
+/// lose nothing: it recovers at the next start.
 const POLITENESS: Duration = Duration::from_secs(20);
+const FIRMNESS: Duration = Duration::from_secs(25);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Ends every PostgreSQL that works in `pgdata`, and waits until it is gone. Only after we hold the folder's lock, so that
@@ -29,7 +31,7 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
             leader.as_raw_nonzero()
         );
         let _ = kill_process(leader, Signal::INT);
-        let mut signalled = false;
+        let mut measures = [(POLITENESS, Signal::QUIT), (FIRMNESS, Signal::KILL)].into_iter().peekable();
         while works_in(leader, pgdata) {
             if start.elapsed() > PATIENCE {
                 return Err(ClusterError::LeftBehind {
@@ -37,9 +39,8 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
                     data: pgdata.to_owned(),
                 });
             }
-            if !signalled && start.elapsed() > POLITENESS {
-                let _ = kill_process(leader, Signal::QUIT);
-                signalled = true;
+            if let Some((_, signal)) = measures.next_if(|(after, _)| start.elapsed() > *after) {
+                let _ = kill_process(leader, signal);
             }
             std::thread::sleep(PAUSE);
         }

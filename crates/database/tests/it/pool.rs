@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portico_database::{Database, DatabaseError, Endpoint, PoolSettings, connect};
 
-use crate::cluster::{reachable, within};
+use crate::cluster::{reachable, system_binaries, within};
 
 /// The roles and schemas that the pools act as and on, without the whole bootstrap.
 const ROLES: &str = "
@@ -16,7 +16,8 @@ const ROLES: &str = "
 #[tokio::test]
 async fn each_pool_acts_as_its_role_by_socket_and_by_url() {
     let folder = tempfile::tempdir().unwrap();
-    let cluster = reachable(folder.path(), |_| {}).await;
+    // The system's PostgreSQL where there is one: what an external server is most often.
+    let cluster = reachable(folder.path(), |settings| settings.binaries = system_binaries().pop()).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute(ROLES).await.unwrap();
     let url = format!("postgresql://operator:secret@127.0.0.1:{}/postgres", cluster.tcp_port().unwrap());
