@@ -14,4 +14,4 @@ pub use development::Development;
 pub use identity::{
     GOOGLE_CLIENT_ID, GOOGLE_CLIENT_SECRET, IdentityProvider, IdentityProviderError, IdentityProviderSettings,
 };
-pub use mailbox::{CapturedAddress, CapturedMail, CapturedText, Mailbox, MailboxEvent, MailboxLimits};
+pub use mailbox::{CapturedAddress, CapturedMail, CapturedText, Mailbox, MailboxEvent, MailboxLimits, SmtpListener};

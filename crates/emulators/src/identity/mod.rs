@@ -75,16 +75,23 @@ pub struct IdentityProviderSettings {
     pub accounts: Option<PathBuf>,
 }
 
+impl Default for IdentityProviderSettings {
+    /// The published client; the issuer and the redirect targets are to be filled in.
+    fn default() -> Self {
+        Self {
+            issuer: String::new(),
+            client_id: GOOGLE_CLIENT_ID.to_owned(),
+            client_secret: Secret::new(GOOGLE_CLIENT_SECRET),
+            redirect_uris: Vec::new(),
+            accounts: None,
+        }
+    }
+}
+
 impl IdentityProviderSettings {
     /// Google's stand-in with the published client, sending people back to `callback`.
     pub fn google(issuer: impl Into<String>, callback: impl Into<String>) -> Self {
-        Self {
-            issuer: issuer.into(),
-            client_id: GOOGLE_CLIENT_ID.to_owned(),
-            client_secret: Secret::new(GOOGLE_CLIENT_SECRET),
-            redirect_uris: vec![callback.into()],
-            accounts: None,
-        }
+        Self { issuer: issuer.into(), redirect_uris: vec![callback.into()], ..Self::default() }
     }
 }
 

@@ -279,13 +279,11 @@ struct Selection {
 
 impl Selection {
     /// Test suites send no body, an empty one, or JSON with or without a content type.
-    fn read(body: &Bytes) -> Result<Self, Response> {
+    fn read(body: &Bytes) -> Result<Self, serde_json::Error> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::default());
         }
-        serde_json::from_slice::<Option<Self>>(body)
-            .map(Option::unwrap_or_default)
-            .map_err(|error| bad_request(&format!("Error: {error}")))
+        serde_json::from_slice::<Option<Self>>(body).map(Option::unwrap_or_default)
     }
 
     /// No ids mean all, unless a search narrows them.
@@ -306,7 +304,7 @@ async fn delete(State(mailbox): State<Mailbox>, body: Bytes) -> Response {
             mailbox.store().delete(selection.selects());
             changed(&mailbox)
         }
-        Err(refusal) => refusal,
+        Err(error) => bad_json(&error),
     }
 }
 
@@ -332,7 +330,7 @@ async fn set_read(State(mailbox): State<Mailbox>, body: Bytes) -> Response {
             });
             changed(&mailbox)
         }
-        Err(refusal) => refusal,
+        Err(error) => bad_json(&error),
     }
 }
 
@@ -354,7 +352,7 @@ async fn set_tags(State(mailbox): State<Mailbox>, body: Bytes) -> Response {
             });
             changed(&mailbox)
         }
-        Err(refusal) => refusal,
+        Err(error) => bad_json(&error),
     }
 }
 
@@ -362,7 +360,7 @@ async fn set_tags(State(mailbox): State<Mailbox>, body: Bytes) -> Response {
 async fn rename_tag(State(mailbox): State<Mailbox>, Path(tag): Path<String>, body: Bytes) -> Response {
     let name = match Selection::read(&body).map(|selection| clean_tags([selection.name].into_iter())) {
         Ok(name) => name,
-        Err(refusal) => return refusal,
+        Err(error) => return bad_json(&error),
     };
     let Some(name) = name.into_iter().next() else { return bad_request("Error: a name is needed") };
     mailbox.store().update(|entry| {
@@ -446,6 +444,10 @@ fn moment(moment: OffsetDateTime) -> String {
 
 fn not_found(text: &str) -> Response {
     (StatusCode::NOT_FOUND, text.to_owned()).into_response()
+}
+
+fn bad_json(error: &serde_json::Error) -> Response {
+    bad_request(&format!("Error: {error}"))
 }
 
 fn bad_request(text: &str) -> Response {

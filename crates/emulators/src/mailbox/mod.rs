@@ -1,6 +1,6 @@
 //! The development mailbox: takes every mail and text message and delivers none.
 //!
-//! Mails come in through [`Mailbox::transport`] or over SMTP ([`Mailbox::serve_smtp`]), and are read with the HTTP API
+//! Mails come in through [`Mailbox::transport`] or over SMTP ([`Mailbox::listen_smtp`]), and are read with the HTTP API
 //! of Mailpit, which existing test suites speak (`api`), or live as server-sent events. What exceeds the limits pushes
 //! out the oldest. Nothing is kept on disk.
 //!
@@ -100,6 +100,12 @@ impl Mailbox {
         smtp::serve(self.clone(), listener, shutdown).await;
     }
 
+    /// Takes mails over SMTP in a task of its own, until the returned value is dropped.
+    pub fn listen_smtp(&self, listener: TcpListener) -> SmtpListener {
+        let mailbox = self.clone();
+        SmtpListener(tokio::spawn(async move { smtp::serve(mailbox, listener, std::future::pending()).await }))
+    }
+
     /// Takes a message as it came over the wire. Recipients of the envelope that the message does not name become blind
     /// copies.
     ///
@@ -167,6 +173,18 @@ impl Mailbox {
     fn announce(&self, event: MailboxEvent) {
         // Nobody listening is no failure
         let _ = self.inner.events.send(event);
+    }
+}
+
+/// The mailbox's SMTP port; it closes when this is dropped.
+#[derive(Debug)]
+#[must_use = "the port closes when this is dropped"]
+pub struct SmtpListener(tokio::task::JoinHandle<()>);
+
+impl Drop for SmtpListener {
+    fn drop(&mut self) {
+        // The connections are tasks of that task and end with it
+        self.0.abort();
     }
 }
 
