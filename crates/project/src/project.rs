@@ -79,6 +79,14 @@ impl Project {
         Ok(Self { root, config, environment, warnings })
     }
 
+    /// Finds the project's root folder without reading anything in it.
+    ///
+    /// # Errors
+    /// When the folder does not exist.
+    pub fn find_root(options: &LoadOptions) -> Result<PathBuf, ProjectError> {
+        find_root(options)
+    }
+
     /// The project's root folder, absolute.
     pub fn root(&self) -> &Path {
         &self.root
