@@ -26,8 +26,13 @@ const MAX_SOCKET_PATH: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Request {
-    /// The values that `portico status` prints.
-    Status,
+    /// What `portico status` prints.
+    Status {
+        /// `pretty`, `env`, `json`, `toml` or `yaml`.
+        format: String,
+        /// Values under other names, as `id=NAME`.
+        names: Vec<String>,
+    },
     /// End the server, cleanly.
     Stop,
     /// Throw the database away and set it up anew from the project folder.
@@ -255,7 +260,7 @@ mod tests {
         let value = call(data.path(), &request, |line| lines.push(line.to_owned())).await.unwrap();
         assert_eq!((lines.as_slice(), value), (&["Applying".to_owned()][..], serde_json::json!({"ok": true})));
         drop(control);
-        let gone = call(data.path(), &Request::Status, |_| {}).await;
+        let gone = call(data.path(), &Request::Stop, |_| {}).await;
         assert!(matches!(gone, Err(CallError::NotRunning(_))), "{gone:?}");
     }
 

@@ -4,6 +4,7 @@
 //! `portico serve` do. Only [`wiring`] knows both the configuration file and the settings of the services. No rule of a
 //! service is decided here.
 
+pub mod cli;
 pub mod control;
 pub mod server;
 pub mod setup;

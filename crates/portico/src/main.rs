@@ -1,3 +1,7 @@
 //! The `portico` program. All of it lives in the library, so that tests can start a whole server in their own process.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    portico::cli::main()
+}

@@ -1,33 +1,101 @@
-//! Bringing the database to where the project wants it: roles and schemas, then migrations, then seeds.
+//! Bringing the database to where the project wants it: roles and schemas, then vault, migrations and seeds.
 
 use std::time::Duration;
 
 use portico_database::{BootstrapSettings, Database, DatabaseError, Password};
+use portico_project::{MigrationError, PlanOptions, PrepareOptions, Progress, Project};
 use portico_tokens::development;
+use tokio::sync::mpsc;
 
+use crate::control::Reply;
 use crate::wiring::keys::Keys;
 
 /// Login roles whose password is the published one in development.
-const DEVELOPMENT_LOGINS: [&str; 7] = [
+const DEVELOPMENT_LOGINS: [&str; 8] = [
     "postgres",
     "supabase_admin",
     "authenticator",
+    "pgbouncer",
     "supabase_auth_admin",
     "supabase_storage_admin",
     "supabase_replication_admin",
     "supabase_read_only_user",
 ];
 
-/// What the database of a development server is told.
-#[must_use]
-pub fn development_bootstrap(keys: &Keys, jwt_expiry: Duration, auto_expose_new_tables: bool) -> BootstrapSettings {
-    let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
-    BootstrapSettings {
-        auto_expose_new_tables,
-        jwt_secret: Some(Password::new(keys.jwt_secret.expose())),
-        jwt_expiry,
-        role_passwords: DEVELOPMENT_LOGINS.into_iter().map(login).collect(),
-        ..BootstrapSettings::default()
+/// A project and the database that it wants set up.
+#[derive(Clone)]
+pub struct SetUp {
+    project: Project,
+    database: Database,
+    bootstrap: BootstrapSettings,
+}
+
+impl SetUp {
+    /// For development: logins have the published password, and SQL can read the signing secret as old migrations expect.
+    #[must_use]
+    pub fn development(project: &Project, database: &Database, keys: &Keys) -> Self {
+        let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
+        let mut set_up = Self::production(project, database);
+        set_up.bootstrap.jwt_secret = Some(Password::new(keys.jwt_secret.expose()));
+        set_up.bootstrap.role_passwords = DEVELOPMENT_LOGINS.into_iter().map(login).collect();
+        set_up
+    }
+
+    /// For production: nobody can log in but through the server's own socket or URL.
+    #[must_use]
+    pub fn production(project: &Project, database: &Database) -> Self {
+        let config = project.config();
+        let bootstrap = BootstrapSettings {
+            auto_expose_new_tables: config.api.exposes_new_tables(),
+            jwt_expiry: Duration::from_secs(config.auth.jwt_expiry.into()),
+            ..BootstrapSettings::default()
+        };
+        Self { project: project.clone(), database: database.clone(), bootstrap }
+    }
+
+    /// Brings roles and schemas up to date, then applies what is pending of the project; `seed` matters on the first start only.
+    ///
+    /// # Errors
+    /// When the database is not there or a file of the project fails; nothing of a failing file stays.
+    pub async fn run(&self, seed: bool, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(), MigrationError> {
+        self.database.bootstrap(&self.bootstrap).await?;
+        let mut session = self.database.migrations().await?;
+        let options = PrepareOptions { seed, ..PrepareOptions::default() };
+        portico_project::prepare(&mut session, &self.project, &options, progress).await?;
+        self.database.maintain_message_partitions().await?;
+        Ok(())
+    }
+
+    /// Throws the database away and sets it up anew, while the server runs. Says every step and the outcome to `replies`.
+    pub async fn reset(&self, version: Option<String>, last: usize, seed: bool, replies: &mpsc::Sender<Reply>) {
+        let outcome = self.try_reset(version, last, seed, replies).await;
+        let reply = match outcome {
+            Ok(()) => Reply::Done { value: serde_json::Value::Null },
+            Err(error) => Reply::Failed { message: format!("failed to reset database: {error}") },
+        };
+        // Who asked may have gone meanwhile.
+        let _ = replies.send(reply).await;
+    }
+
+    async fn try_reset(
+        &self,
+        version: Option<String>,
+        last: usize,
+        seed: bool,
+        replies: &mpsc::Sender<Reply>,
+    ) -> Result<(), MigrationError> {
+        let plan = PlanOptions { up_to: version, leave_out_last: last, ..PlanOptions::default() };
+        let options = PrepareOptions { plan, seed };
+        let mut say = |line: String| {
+            // Never waits: a reader that is slow or gone must not hold the reset up.
+            let _ = replies.try_send(Reply::Progress { line });
+        };
+        let mut progress = |step: Progress| say(step.to_string());
+        portico_project::reset(&self.database, &self.bootstrap, &self.project, &options, &mut progress).await?;
+        self.database.maintain_message_partitions().await?;
+        let branch = portico_project::current_branch(self.project.root());
+        say(format!("Finished portico db reset on branch {branch}."));
+        Ok(())
     }
 }
 
@@ -36,5 +104,6 @@ pub fn development_bootstrap(keys: &Keys, jwt_expiry: Duration, auto_expose_new_
 /// # Errors
 /// When the database refuses it.
 pub async fn bootstrap_for_tests(database: &Database) -> Result<(), DatabaseError> {
-    database.bootstrap(&BootstrapSettings::default()).await
+    database.bootstrap(&BootstrapSettings::default()).await?;
+    database.maintain_message_partitions().await
 }

@@ -7,11 +7,13 @@
 //! Must not know: how any service works inside. A test speaks HTTP and SQL.
 
 mod cluster;
+mod google;
 mod mail;
 mod person;
 mod request;
 mod server;
 
+pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};
 pub use person::{Pkce, claims_of};
 pub use request::{Answer, Request};

@@ -7,6 +7,7 @@ use portico::wiring::keys::Keys;
 use portico::{Server, ServerSettings};
 use portico_auth::AuthSettings;
 use portico_database::{Database, Endpoint, PoolSettings, scratch};
+use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_mail::{Email, Transport};
 use portico_tokens::{ApiKeys, Clock};
@@ -16,7 +17,7 @@ use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
 use crate::mail::Outgoing;
-use crate::{Request, cluster};
+use crate::{Google, Request, cluster};
 
 /// How long a test waits for something that the server does in its own time. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,6 +48,8 @@ pub struct TestSettings {
     pub pool: PoolSettings,
     /// Where the server will answer: `http://127.0.0.1:<port>`.
     pub origin: String,
+    /// Whether Google is emulated.
+    pub emulate_google: bool,
 }
 
 impl TestServer {
@@ -77,13 +80,19 @@ impl TestServer {
             mail: None,
             pool: PoolSettings { auth_connections: 8, service_connections: 2, ..PoolSettings::default() },
             origin: origin.clone(),
+            emulate_google: true,
         };
         change(&mut settings);
         let scratch = cluster::scratch_database().await;
         let database = Database::open(scratch.endpoint(), settings.pool).expect("the pools are made");
         let keys = portico::wiring::keys::well_known().expect("the development keys are usable");
         let outgoing = Outgoing::new();
-        let mounts = Vec::new();
+        let mut mounts = Vec::new();
+        if settings.emulate_google {
+            let google =
+                portico::wiring::google::emulate(Development::confirm(), &mut settings.auth, &origin, None, &clock);
+            mounts.push(google.expect("Google is emulated"));
+        }
         let server = Server::new(
             ServerSettings {
                 auth: settings.auth,
@@ -235,6 +244,11 @@ impl TestServer {
     /// Runs the clean-up that the server does in the background.
     pub async fn clean_up(&self) {
         self.server.auth().clean_up().await;
+    }
+
+    /// The emulated Google, driven as a browser would.
+    pub fn google(&self) -> Google<'_> {
+        Google::new(self)
     }
 
     /// The server's own connections.

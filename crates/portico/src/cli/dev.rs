@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::panel::{self, Row};
 use super::signals::EndSignals;
-use super::{Global, folder};
-use crate::control::{Call, Control, Reply, Request};
+use super::{Global, folder, status};
+use crate::control::{Control, Reply, Request};
+use crate::setup::SetUp;
 use crate::wiring::{auth, google, keys, mail, page, unsupported};
 use crate::{Mount, Server, ServerSettings};
 
@@ -52,9 +53,12 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     };
     let outcome = async {
         let database = Database::open(&store.endpoint, PoolSettings::default())?;
-        let mut work = crate::setup::SetUp::new(&project, &database, &keys);
-        work.prepare().await?;
-        work.migrate_and_seed(!options.no_seed, &mut |line| anstream::eprintln!("{line}")).await?;
+        let set_up = SetUp::development(&project, &database, &keys);
+        let mut say = |step| anstream::eprintln!("{step}");
+        tokio::select! {
+            outcome = set_up.run(!options.no_seed, &mut say) => outcome?,
+            () = signals.recv() => return Ok(None),
+        }
 
         let witness = Development::confirm();
         let mut auth_settings = auth::settings(project.config());
@@ -104,26 +108,29 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         let _smtp = listen_for_mail(&project, &mailbox).await?;
 
-        let status = status_values(&project, &keys, &store, mailbox_url.as_deref());
+        let values = status_values(&project, &keys, &store, mailbox_url.as_deref());
         let (calls, mut incoming) = mpsc::channel(4);
         let control = Control::listen(&data, calls)?;
-        print_panel(&status, mailbox_url.is_some(), started.elapsed());
+        print_panel(&values, mailbox_url.is_some(), started.elapsed());
 
         let mut stopping = None;
         loop {
             tokio::select! {
                 () = signals.recv() => break,
                 Some(call) = incoming.recv() => match call.request {
-                    Request::Status => {
-                        let value = serde_json::to_value(&status)?;
-                        let _ = call.replies.send(Reply::Done { value }).await;
+                    Request::Status { format, names } => {
+                        let reply = match status::render(&values, &format, &names) {
+                            Ok(text) => Reply::Done { value: text.into() },
+                            Err(message) => Reply::Failed { message },
+                        };
+                        let _ = call.replies.send(reply).await;
                     }
                     Request::Stop => {
                         stopping = Some(call.replies);
                         break;
                     }
                     Request::Reset { version, last, seed } => tokio::select! {
-                        () = work.reset(version.as_deref(), last, seed, &call.replies) => {}
+                        () = set_up.reset(version, last, seed, &call.replies) => {}
                         () = signals.recv() => break,
                     },
                 },
@@ -249,11 +256,9 @@ fn status_values(project: &Project, keys: &keys::Keys, store: &Store, mailbox: O
     StatusValues {
         api_url: Some(config.api.external_url.clone()),
         db_url: Some(match &store.cluster {
-            Some(_) => format!(
-                "postgresql://postgres:{}@127.0.0.1:{}/postgres",
-                well_known::DATABASE_PASSWORD,
-                config.db.port
-            ),
+            Some(_) => {
+                format!("postgresql://postgres:{}@127.0.0.1:{}/postgres", well_known::DATABASE_PASSWORD, config.db.port)
+            }
             None => store.endpoint.url_for("postgres", "postgres"),
         }),
         mailpit_url: mailbox.map(str::to_owned),

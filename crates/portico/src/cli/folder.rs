@@ -18,13 +18,6 @@ pub(super) struct Options {
     no_backup: bool,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct InitOptions {
-    /// Replace a configuration that is there already
-    #[arg(long)]
-    force: bool,
-}
-
 /// Reads the project folder and says on standard error what is odd about it.
 pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
     let project = Project::load(options)?;
@@ -37,7 +30,8 @@ pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
 
 /// The folder of the development server's data: `.portico` in the project.
 pub(super) fn data_folder(global: &Global) -> anyhow::Result<PathBuf> {
-    Ok(Project::find_root(global.workdir.as_deref())?.join(".portico"))
+    let options = LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() };
+    Ok(Project::find_root(&options)?.join(".portico"))
 }
 
 /// Makes a data folder that nobody else may enter and that git leaves alone.
@@ -67,12 +61,5 @@ pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()
         fs::remove_dir_all(&data).with_context(|| format!("could not delete {}", data.display()))?;
         anstream::println!("Deleted {}.", data.display());
     }
-    Ok(())
-}
-
-pub(super) fn init(global: &Global, options: &InitOptions) -> anyhow::Result<()> {
-    let root = global.workdir.clone().map_or_else(std::env::current_dir, Ok)?;
-    portico_project::init(&root, options.force)?;
-    anstream::println!("Finished portico init.");
     Ok(())
 }

@@ -49,8 +49,6 @@ enum Command {
     Status(status::Options),
     /// Stop the running development server; data is kept
     Stop(folder::Options),
-    /// Make a project folder here
-    Init(folder::InitOptions),
     /// The project's database
     #[command(subcommand)]
     Db(DbCommand),
@@ -75,6 +73,7 @@ pub fn main() -> ExitCode {
         _ => "warn",
     };
     crate::telemetry::install(cli.global.log_format, default);
+    crate::install_cryptography();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -100,7 +99,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(options) => serve::run(&cli.global, options).await,
         Command::Status(options) => status::run(&cli.global, options).await,
         Command::Stop(options) => folder::stop(&cli.global, options).await,
-        Command::Init(options) => folder::init(&cli.global, &options),
         Command::Db(DbCommand::Reset(options)) => reset::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
     }

@@ -67,9 +67,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
 
     let ip = options.bind.or(settings.server.bind).unwrap_or(IpAddr::from([127, 0, 0, 1]));
     let address = SocketAddr::from((ip, options.port.unwrap_or(project.config().api.port)));
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("could not listen on {address} ([server] bind in supabase/portico.toml, or --bind and --port)"))?;
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("could not listen on {address} ([server] bind in supabase/portico.toml, or --bind and --port)")
+    })?;
     let address = listener.local_addr()?;
 
     let url = options.database_url.or_else(|| settings.database.url.as_ref().map(|url| url.expose().to_owned()));
@@ -90,9 +90,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     };
     let outcome = async {
         let database = Database::open(&endpoint, PoolSettings::default())?;
-        let mut work = SetUp::production(&project, &database, &keys);
-        work.prepare().await?;
-        work.migrate_and_seed(false, &mut |line| tracing::info!("{line}")).await?;
+        SetUp::production(&project, &database).run(false, &mut |step| tracing::info!("{step}")).await?;
         let delivery = match &project.config().auth.email.smtp {
             Some(smtp) => mail::smtp(smtp)?,
             None => mail::none(),

@@ -1,7 +1,7 @@
 //! `portico status`: addresses and keys of the running development server, for people and for scripts.
 
 use clap::Args;
-use portico_project::status::{Format, Overrides, StatusValues};
+use portico_project::status::{NameOverride, StatusFormat, StatusValues};
 
 use super::Global;
 use super::folder::data_folder;
@@ -9,26 +9,36 @@ use crate::control::{self, Request};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// How to print the values
-    #[arg(short, long, value_name = "FORMAT", default_value = "pretty", env = "SUPABASE_OUTPUT")]
-    output: Format,
+    /// How to print the values: pretty, env, json, toml or yaml
+    #[arg(short, long, value_name = "FORMAT", default_value = "pretty", env = "SUPABASE_OUTPUT", value_parser = checked::<StatusFormat>)]
+    output: String,
     /// Print a value under another name, as in `api.url=NEXT_PUBLIC_API_URL`
-    #[arg(long, value_name = "ID=NAME")]
+    #[arg(long, value_name = "ID=NAME", value_parser = checked::<NameOverride>)]
     override_name: Vec<String>,
     /// The same as `--output json`
     #[arg(long, conflicts_with = "output")]
     json: bool,
 }
 
+/// The text itself, when it can be read as a `T`: the server reads it again.
+fn checked<T: std::str::FromStr<Err = String>>(text: &str) -> Result<String, String> {
+    text.parse::<T>().map(|_| text.to_owned())
+}
+
 pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
-    let overrides = Overrides::parse(&options.override_name)?;
     let data = data_folder(global)?;
-    let value = control::call(&data, &Request::Status, |_| {}).await?;
-    let values: StatusValues = serde_json::from_value(value)?;
-    let format = if options.json { Format::Json } else { options.output };
-    if format == Format::Pretty {
+    let format = if options.json { "json".to_owned() } else { options.output };
+    let is_pretty = format == "pretty";
+    let value = control::call(&data, &Request::Status { format, names: options.override_name }, |_| {}).await?;
+    if is_pretty {
         anstream::eprintln!("portico local development setup is running.");
     }
-    anstream::print!("{}", values.render(format, &overrides));
+    anstream::print!("{}", value.as_str().unwrap_or_default());
     Ok(())
+}
+
+/// What the server answers.
+pub(super) fn render(values: &StatusValues, format: &str, names: &[String]) -> Result<String, String> {
+    let overrides = names.iter().map(|name| name.parse::<NameOverride>()).collect::<Result<Vec<_>, _>>()?;
+    Ok(values.render(format.parse()?, &overrides))
 }

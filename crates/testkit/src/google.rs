@@ -1,0 +1,71 @@
+//! The emulated Google, driven as a browser would.
+
+use url::Url;
+
+use crate::{Answer, TestServer};
+
+/// Who answers on the provider's page, and how.
+#[derive(Debug, Clone, Copy)]
+pub enum GooglePerson<'a> {
+    /// A person whose address Google has verified.
+    Verified {
+        /// Their name.
+        name: &'a str,
+        /// Their address.
+        email: &'a str,
+    },
+    /// A person whose address Google has not verified.
+    Unverified {
+        /// Their name.
+        name: &'a str,
+        /// Their address.
+        email: &'a str,
+    },
+    /// Somebody who declines.
+    Cancels,
+    /// The provider breaks.
+    Breaks,
+}
+
+/// The emulated Google of a server under test.
+pub struct Google<'a> {
+    server: &'a TestServer,
+}
+
+impl<'a> Google<'a> {
+    pub(crate) fn new(server: &'a TestServer) -> Self {
+        Self { server }
+    }
+
+    /// Answers the provider's page that `authorize` (the redirect of `/authorize`) leads to, and follows the way back to the
+    /// server: the answer of `/callback`.
+    ///
+    /// # Panics
+    /// When the provider does not send the person back.
+    pub async fn answer(&self, authorize: &Url, person: GooglePerson<'_>) -> Answer {
+        let back = self.decide(authorize, person).await;
+        self.server.get(back.as_str()).send().await
+    }
+
+    /// Answers the provider's page: the address that the person is sent back to.
+    ///
+    /// # Panics
+    /// When the provider does not send the person back.
+    pub async fn decide(&self, authorize: &Url, person: GooglePerson<'_>) -> Url {
+        let mut decision = authorize.clone();
+        decision.set_query(None);
+        let decision = format!("{decision}/decision");
+        let mut fields = vec![("request", authorize.query().unwrap_or_default())];
+        match person {
+            GooglePerson::Verified { name, email } => {
+                fields.extend([("action", "add"), ("name", name), ("email", email)])
+            }
+            GooglePerson::Unverified { name, email } => {
+                fields.extend([("action", "add"), ("name", name), ("email", email), ("unverified", "on")]);
+            }
+            GooglePerson::Cancels => fields.push(("action", "cancel")),
+            GooglePerson::Breaks => fields.push(("action", "fail")),
+        }
+        self.server.post(&decision).form(&fields).send().await.expect(303).location()
+    }
+}
