@@ -47,7 +47,6 @@ impl ApiConfig {
         let enabled = api.flag_or("enabled", true);
         api.quiet_unless(enabled);
         let port = api.number_or("port", 54321);
-        api.require("port", port != 0);
         let tls = ApiTls::read(api.section("tls"), folders);
         let host = api.reading().environment().get("SUPABASE_SERVICES_HOSTNAME").unwrap_or("127.0.0.1").to_owned();
         let written = api.text("external_url").filter(|url| !url.is_empty());

@@ -129,7 +129,6 @@ const NUMBER_SETTINGS: [&str; 8] = [
 impl DbConfig {
     pub(crate) fn read(mut db: Section<'_, '_, '_>) -> Self {
         let port = db.number_or("port", 54322);
-        db.require("port", port != 0);
         let major_version = db.number_or("major_version", 17);
         check_major_version(&db, major_version);
         Self {

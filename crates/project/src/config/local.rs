@@ -105,7 +105,6 @@ impl InbucketConfig {
         let enabled = inbucket.flag_or("enabled", true);
         inbucket.quiet_unless(enabled);
         let port = inbucket.number_or("port", 54324);
-        inbucket.require("port", port != 0);
         Self {
             enabled,
             port,
