@@ -34,7 +34,9 @@ pub(crate) async fn open(
 ) -> Result<(Client, JoinHandle<()>), DatabaseError> {
     let patience = endpoint.connect_timeout();
     // One attempt may hang by itself, in a server that accepts and says nothing.
-    match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(config, tls, patience)).await {
+    match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(config, tls, patience, is_passing))
+        .await
+    {
         Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => Err(refusal(endpoint, error)),
         Err(_) => {
@@ -53,16 +55,17 @@ pub(crate) fn refusal(endpoint: &Endpoint, error: tokio_postgres::Error) -> Data
     }
 }
 
-/// As [`dial`], again and again while the server is starting or restarting, until `patience` is used up.
+/// As [`dial`], again and again while the failure is a `passing` one, until `patience` is used up.
 pub(crate) async fn dial_patiently(
     config: &Config,
     tls: &Tls,
     patience: Duration,
+    passing: fn(&tokio_postgres::Error) -> bool,
 ) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
     let deadline = Instant::now() + patience;
     loop {
         match dial(config, tls).await {
-            Err(error) if is_passing(&error) && Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
+            Err(error) if passing(&error) && Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
             outcome => return outcome,
         }
     }
@@ -81,7 +84,7 @@ async fn dial(config: &Config, tls: &Tls) -> Result<(Client, JoinHandle<()>), to
 
 /// Refused, reset or told to come back: over in a moment when the server is restarting. A name that does not resolve or a
 /// certificate that does not fit does not mend by waiting.
-fn is_passing(error: &tokio_postgres::Error) -> bool {
+pub(crate) fn is_passing(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
         return [SqlState::CANNOT_CONNECT_NOW, SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN].contains(code);
     }

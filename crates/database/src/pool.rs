@@ -10,8 +10,9 @@ use deadpool_postgres::{
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
 
-use crate::connection::{self, dial_patiently};
+use crate::connection::{self, dial_patiently, is_passing};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
@@ -123,7 +124,17 @@ impl Database {
     /// # Errors
     /// As [`connect`](crate::connect).
     pub async fn administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
-        connection::connect(&self.inner.endpoint).await
+        let endpoint = &self.inner.endpoint;
+        match connection::connect(endpoint).await {
+            // On our own cluster that is what an interrupted reset leaves behind; elsewhere somebody else has to decide.
+            Err(error) if is_missing(&error) && endpoint.trusts_any_role() => {
+                let elsewhere = connection::connect(&endpoint.with_database("template1")).await?;
+                let name = endpoint.database().replace('"', "\"\"");
+                elsewhere.batch_execute(&format!("create database \"{name}\" template template0")).await?;
+                connection::connect(endpoint).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Where the database is.
@@ -238,6 +249,15 @@ impl Profile {
     }
 }
 
+fn is_missing(error: &DatabaseError) -> bool {
+    error.sqlstate() == Some(&SqlState::INVALID_CATALOG_NAME)
+}
+
+/// While the project's database is made anew, it is missing for a moment: services wait for it.
+fn is_passing_for_services(error: &tokio_postgres::Error) -> bool {
+    is_passing(error) || error.code() == Some(&SqlState::INVALID_CATALOG_NAME)
+}
+
 /// Opens the connections of one pool.
 struct Connector {
     tls: Tls,
@@ -251,7 +271,7 @@ impl Connect for Connector {
     fn connect(&self, config: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
         let config = config.clone();
         async move {
-            let (client, driver) = dial_patiently(&config, &self.tls, self.patience).await?;
+            let (client, driver) = dial_patiently(&config, &self.tls, self.patience, is_passing_for_services).await?;
             client.batch_execute(&self.set_up).await?;
             Ok((client, driver))
         }

@@ -39,7 +39,7 @@ pub const OBJECT_IN_USE: SqlState = SqlState::OBJECT_IN_USE;
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::FEATURE_NOT_SUPPORTED;
 
 /// Whether the code says that the server is not there for us now, rather than that the statement was wrong: connection
-/// failures (class 08), too many connections, shutting down, starting up.
+/// failures (class 08), too many connections, shutting down, starting up, or the database just being made anew.
 pub fn means_unavailable(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [
@@ -47,6 +47,8 @@ pub fn means_unavailable(code: &SqlState) -> bool {
             SqlState::ADMIN_SHUTDOWN,
             SqlState::CRASH_SHUTDOWN,
             SqlState::CANNOT_CONNECT_NOW,
+            SqlState::DATABASE_DROPPED,
+            SqlState::INVALID_CATALOG_NAME,
         ]
         .contains(code)
 }

@@ -40,6 +40,14 @@ impl Home {
     /// Makes the folder when it is missing, and locks it.
     pub fn open(data: &Path) -> Result<Self, ClusterError> {
         let data = std::path::absolute(data).map_err(|error| ClusterError::folder(data, &error))?;
+        // The path goes into PostgreSQL's configuration, which is lines of UTF-8.
+        if data.to_str().is_none_or(|text| text.chars().any(char::is_control)) {
+            return Err(ClusterError::Folder {
+                folder: data,
+                problem: "its path is not UTF-8, or contains a control character".into(),
+                remedy: "Choose another data folder".into(),
+            });
+        }
         let account = Account::for_data(&data);
         let folder = reachable_folder(&data, account)?;
         let lock = lock(&folder, account)?;

@@ -59,23 +59,31 @@ pub(super) fn socket(home: &Home, settings: &ClusterSettings) -> PathBuf {
     home.socket_folder().join(format!(".s.PGSQL.{}", settings.tcp_port.unwrap_or(SOCKET_PORT)))
 }
 
-/// Whether the server accepts sessions: it opens the socket before it has recovered, so only a session that begins tells.
+/// Whether the server accepts sessions: it opens the socket before it has recovered, so only its answer to one tells. Any
+/// answer will do but "the database system is starting up" (or shutting down): a missing database is no fault of the server.
 pub(super) fn accepts_sessions(socket: &Path) -> bool {
+    const CANNOT_CONNECT_NOW: &[u8] = b"C57P03\0";
     let ask = || {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(&startup_message())?;
-        let mut answer = [0];
-        stream.read_exact(&mut answer)?;
-        // `R`: we are let in. `E`: an error, such as "the database system is starting up".
-        if answer[0] == b'R' {
+        let mut head = [0; 5];
+        stream.read_exact(&mut head)?;
+        if head[0] != b'E' {
+            // Let in; we take our leave.
             stream.write_all(&[b'X', 0, 0, 0, 4])?;
-            return Ok(());
+            return Ok(true);
         }
-        Err(io::Error::from(ErrorKind::ConnectionRefused))
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]).saturating_sub(4);
+        let mut error = Vec::new();
+        stream.take(length.min(LONGEST_ERROR).into()).read_to_end(&mut error)?;
+        Ok::<_, io::Error>(!error.windows(CANNOT_CONNECT_NOW.len()).any(|field| field == CANNOT_CONNECT_NOW))
     };
-    ask().is_ok()
+    ask().unwrap_or(false)
 }
+
+/// As much of an error message as is read.
+const LONGEST_ERROR: u32 = 4096;
 
 /// The protocol's first message, for a session of the superuser.
 fn startup_message() -> Vec<u8> {

@@ -47,7 +47,7 @@ async fn shown(client: &tokio_postgres::Client, setting: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_new_cluster_is_as_promised_and_keeps_its_data() {
+async fn a_new_cluster_is_as_promised_and_starts_again_with_its_data_and_without_its_database() {
     let folder = tempfile::tempdir().unwrap();
     let settings = ClusterSettings {
         parameters: vec![("work_mem".into(), "5MB".into())],
@@ -85,10 +85,15 @@ async fn a_new_cluster_is_as_promised_and_keeps_its_data() {
     assert_eq!(row.get::<_, i64>(3), 0, "without a port nobody comes in by TCP");
     client.batch_execute("create table kept (n int); insert into kept values (42)").await.unwrap();
 
+    drop(client);
+    let elsewhere = connect(&cluster.endpoint().with_database("template1")).await.unwrap();
+    elsewhere.batch_execute("create database other template postgres").await.unwrap();
+    elsewhere.batch_execute("drop database postgres with (force)").await.unwrap();
+
     cluster.stop().await;
     let cluster = Cluster::start(settings).await.unwrap();
 
-    let client = connect(&cluster.endpoint()).await.unwrap();
+    let client = connect(&cluster.endpoint().with_database("other")).await.unwrap();
     assert_eq!(client.query_one("select n from kept", &[]).await.unwrap().get::<_, i32>(0), 42);
 }
 
@@ -155,7 +160,7 @@ async fn a_file_in_the_folders_place_and_a_setting_that_breaks_the_line_are_refu
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    for data in [file.clone(), file.join("below")] {
+    for data in [file.clone(), file.join("below"), folder.path().join("two\nlines")] {
         let error = Cluster::start(ClusterSettings::new(&data)).await.unwrap_err();
         assert!(matches!(error, ClusterError::Folder { .. }), "{error}");
     }

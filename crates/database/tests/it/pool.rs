@@ -74,3 +74,22 @@ async fn an_error_of_a_statement_is_not_mistaken_for_an_absence() {
     let error = DatabaseError::from(client.query_one("select 1::int where false", &[]).await.unwrap_err());
     assert!(!error.is_unavailable(), "{error}");
 }
+
+#[tokio::test]
+async fn a_database_that_is_being_made_anew_is_waited_for_and_a_missing_one_is_made_on_our_own_cluster() {
+    let admin = portico_database::scratch::shared_cluster().await.unwrap().endpoint();
+    let name = portico_database::scratch::fresh_name();
+    let database = Database::open(&admin.with_database(&name), PoolSettings::default()).unwrap();
+
+    let (client, made) = tokio::join!(database.service(), async {
+        // By now the pool has found nothing.
+        tokio::task::yield_now().await;
+        database.administrator().await
+    });
+
+    made.unwrap();
+    let row = client.unwrap().query_one("select current_database()::text", &[]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(0), name);
+    database.close().await;
+    portico_database::scratch::drop_database(&admin, &name).await.unwrap();
+}
