@@ -292,6 +292,11 @@ impl AuthError {
         Self::refuse(ErrorCode::SignupDisabled, "Signups not allowed for this instance")
     }
 
+    /// 403 `user_not_found`: the account of a token that was just checked is gone.
+    pub fn user_gone() -> Self {
+        Self::refuse_with(StatusCode::FORBIDDEN, ErrorCode::UserNotFound, "User from sub claim in JWT does not exist")
+    }
+
     /// 403 `user_banned`.
     pub fn user_banned() -> Self {
         Self::refuse(ErrorCode::UserBanned, "User is banned")
@@ -371,7 +376,7 @@ impl AuthError {
     }
 
     /// Logs what the operator must know; called once per failed request.
-    fn log(&self) {
+    pub(crate) fn log(&self) {
         match self {
             Self::Internal { source, .. } => tracing::error!(error = format!("{source:#}"), "Request failed"),
             Self::Sql { context, source } => {
@@ -414,6 +419,12 @@ impl From<tokio_postgres::Error> for AuthError {
             DatabaseError::Postgres(source) => Self::Sql { context: GENERAL_SQL, source },
             other => Self::internal(other),
         }
+    }
+}
+
+impl From<crate::pkce::ChallengeError> for AuthError {
+    fn from(error: crate::pkce::ChallengeError) -> Self {
+        Self::validation(error.to_string())
     }
 }
 

@@ -180,6 +180,8 @@ pub struct RequestInfo {
     pub redirect_to: String,
     /// Key of the limits by client address; `None`: there are none.
     pub limit_key: Option<String>,
+    /// The caller's token has an administrator's role.
+    pub is_operator: bool,
 }
 
 impl FromRequestParts<Auth> for RequestInfo {
@@ -214,6 +216,9 @@ impl FromRequestParts<Auth> for RequestInfo {
                 .allow_list()
                 .resolve(requested, headers.get(REFERER).and_then(|value| value.to_str().ok())),
             limit_key,
+            is_operator: parts.extensions.get::<Caller>().is_some_and(|caller| {
+                caller.refused.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
+            }),
         })
     }
 }
@@ -326,11 +331,7 @@ impl SignedIn {
         let found = users::signed_in(&client, user_id, lookup).await?;
         drop(client);
         let Some((user, session)) = found else {
-            return Err(AuthError::refuse_with(
-                StatusCode::FORBIDDEN,
-                ErrorCode::UserNotFound,
-                "User from sub claim in JWT does not exist",
-            ));
+            return Err(AuthError::user_gone());
         };
         if session_id == Some(None) {
             return Err(bad("invalid claim: session_id claim must be a UUID"));

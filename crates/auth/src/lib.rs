@@ -9,20 +9,39 @@
 //! This crate must not know: configuration files, other services, or how requests reached it. API keys are checked before.
 
 pub mod audit;
+mod captcha;
 mod clean_up;
 pub mod error;
 pub mod extract;
 pub mod ids;
+mod info;
+mod landing;
+mod limits;
 mod logout;
+mod mailer;
+mod metadata;
 pub mod model;
+mod oauth;
+mod one_time_mail;
+mod one_time_token;
+mod otp;
+pub mod password;
 pub mod pkce;
+mod reauthenticate;
+mod recover;
 pub mod redirect;
 mod refresh;
 pub mod refresh_token;
+mod resend;
 mod routes;
 pub mod session;
 pub mod settings;
+mod signup;
+mod sms;
 pub mod sql;
+mod token;
+mod user;
+mod verify;
 
 use std::sync::Arc;
 
@@ -34,7 +53,12 @@ use time::OffsetDateTime;
 pub use error::{AuthError, ErrorCode};
 pub use settings::{AuthSettings, SettingsError};
 
+use captcha::Captcha;
+use limits::Limits;
+use mailer::Mailer;
+use password::Passwords;
 use redirect::AllowList;
+pub use sms::{TextMessage, TextTransport};
 
 /// The account service. Clones share everything.
 #[derive(Clone)]
@@ -49,6 +73,12 @@ struct Inner {
     clock: Clock,
     allow_list: AllowList,
     refresh_gate: refresh::Gate,
+    passwords: Passwords,
+    limits: Limits,
+    mailer: Arc<Mailer>,
+    captcha: Option<Captcha>,
+    texts: Option<Arc<dyn TextTransport>>,
+    engine: oauth::Engine,
 }
 
 impl Auth {
@@ -65,8 +95,27 @@ impl Auth {
     ) -> Result<Self, SettingsError> {
         settings.validate()?;
         let allow_list = AllowList::new(&settings.site_url, &settings.redirect_allow_list)?;
-        let _ = mail;
-        Ok(Self { inner: Arc::new(Inner { settings, database, keys, clock, allow_list, refresh_gate: refresh::Gate::default() }) })
+        let mailer = Mailer::new(&settings, mail, database.clone())?;
+        mailer.start();
+        let passwords = Passwords::new(&settings.password);
+        let limits = Limits::new(settings.rate_limits.clone());
+        let captcha = Captcha::new(&settings);
+        let engine = oauth::Engine::new(&settings);
+        let inner = Inner {
+            settings,
+            database,
+            keys,
+            clock,
+            allow_list,
+            refresh_gate: refresh::Gate::default(),
+            passwords,
+            limits,
+            mailer,
+            captcha,
+            texts: None,
+            engine,
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// All paths of the service, without the prefix `/auth/v1`.
@@ -92,6 +141,48 @@ impl Auth {
     /// Where people may be sent back to.
     pub fn allow_list(&self) -> &AllowList {
         &self.inner.allow_list
+    }
+
+    /// Sends text messages through `texts`. Before the first request: a service that is in use already is not changed.
+    #[must_use]
+    pub fn with_texts(mut self, texts: Arc<dyn TextTransport>) -> Self {
+        match Arc::get_mut(&mut self.inner) {
+            Some(inner) => inner.texts = Some(texts),
+            None => tracing::error!("Text messages are not available: the service was in use already"),
+        }
+        self
+    }
+
+    /// Rules and hashes of passwords.
+    pub fn passwords(&self) -> &Passwords {
+        &self.inner.passwords
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.inner.limits
+    }
+
+    fn mailer(&self) -> &Mailer {
+        &self.inner.mailer
+    }
+
+    fn captcha(&self) -> Option<&Captcha> {
+        self.inner.captcha.as_ref()
+    }
+
+    fn texts(&self) -> Option<&dyn TextTransport> {
+        self.inner.texts.as_deref()
+    }
+
+    /// Providers whose identities are not in the linking domain `default`.
+    fn providers_of_other_domains(&self) -> Vec<String> {
+        let domains = &self.inner.settings.linking_domains;
+        domains.iter().filter(|(_, domain)| *domain != "default").map(|(provider, _)| provider.clone()).collect()
+    }
+
+    /// Connections to identity providers.
+    fn engine(&self) -> &oauth::Engine {
+        &self.inner.engine
     }
 
     /// Where refreshes of one token wait for each other.

@@ -12,13 +12,15 @@ use portico_tokens::RequestId;
 use crate::Auth;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode, Failed, render};
 use crate::extract::header;
-use crate::logout;
+use crate::{discovery, info, logout, oauth, otp, reauthenticate, recover, resend, signup, token, user, verify};
 
 /// All paths of the service, without the prefix `/auth/v1`.
 pub(crate) fn router(auth: Auth) -> Router {
     Router::new()
         .merge(accounts())
         .merge(sessions())
+        .merge(providers())
+        .merge(published())
         .fallback(not_found)
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
         .layer(axum::middleware::from_fn_with_state(auth.clone(), finish))
@@ -28,14 +30,42 @@ pub(crate) fn router(auth: Auth) -> Router {
 /// Accounts and the messages they get.
 fn accounts() -> Router<Auth> {
     Router::new()
+        .route("/health", get(info::health))
+        .route("/settings", get(info::settings))
+        .route("/signup", post(signup::sign_up))
+        .route("/otp", post(otp::otp))
+        .route("/magiclink", post(otp::magic_link))
+        .route("/recover", post(recover::recover))
+        .route("/resend", post(resend::resend))
+        .route("/verify", get(verify::get).post(verify::post))
+        .route("/reauthenticate", get(reauthenticate::reauthenticate))
+        .route("/user", get(user::get).put(user::put))
 }
 
-/// Sessions of a signed-in person.
+/// Sessions: how they begin, go on and end.
 fn sessions() -> Router<Auth> {
     Router::new()
+        .route("/token", post(token::token))
         .route("/logout", post(logout::logout))
         .route("/sessions", get(logout::list))
         .route("/sessions/{id}", delete(logout::revoke))
+}
+
+/// Ways in through identity providers.
+fn providers() -> Router<Auth> {
+    Router::new()
+        .route("/authorize", get(oauth::authorize::authorize))
+        .route("/callback", get(oauth::callback::callback).post(oauth::callback::callback))
+        .route("/user/identities/authorize", get(oauth::identities::authorize))
+        .route("/user/identities/{identity_id}", delete(oauth::identities::unlink))
+}
+
+/// What others need to verify our tokens.
+fn published() -> Router<Auth> {
+    Router::new()
+        .route("/.well-known/jwks.json", get(discovery::jwks))
+        .route("/.well-known/openid-configuration", get(discovery::openid_configuration))
+        .route("/.well-known/oauth-authorization-server", get(discovery::oauth_authorization_server))
 }
 
 /// Wire contract: plain text (auth-core 1.4).

@@ -298,8 +298,19 @@ pub async fn insert_client_state(
     now: OffsetDateTime,
 ) -> Result<Uuid, Error> {
     let id = portico_tokens::random::uuid();
-    tx.execute(INSERT_CLIENT_STATE, &[&id, &provider_type, &code_verifier, &now]).await?;
+    put_client_state(tx, id, provider_type, code_verifier, now).await?;
     Ok(id)
+}
+
+/// As [`insert_client_state`], with an id that a flow refers to already.
+pub async fn put_client_state(
+    tx: &Tx,
+    id: Uuid,
+    provider_type: &str,
+    code_verifier: &str,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(INSERT_CLIENT_STATE, &[&id, &provider_type, &code_verifier, &now]).await.map(drop)
 }
 
 /// Reads and removes them: they serve once.

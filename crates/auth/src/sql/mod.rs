@@ -3,6 +3,7 @@
 //! Every statement is a constant. [`all`] lists them, so that a test can prepare each against the migrated schema.
 
 pub mod accounts;
+pub mod custom_providers;
 pub mod flow_state;
 pub mod identities;
 pub mod one_time_tokens;
@@ -13,11 +14,13 @@ pub mod users;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use futures_util::poll;
 use portico_database::{Client, Database};
 use postgres_types::ToSql;
+use tokio::sync::Notify;
 use tokio_postgres::{Error, Row, Statement};
 
 use crate::error::AuthError;
@@ -35,6 +38,7 @@ pub struct Tx {
     client: Option<Client>,
     begun: AtomicBool,
     turn: tokio::sync::Mutex<()>,
+    after_commit: OnceLock<Arc<Notify>>,
 }
 
 impl Tx {
@@ -43,7 +47,12 @@ impl Tx {
     /// # Errors
     /// [`AuthError::Unavailable`] when the database is down or every connection stays busy.
     pub async fn begin(database: &Database) -> Result<Self, AuthError> {
-        Ok(Self { client: Some(database.auth().await?), begun: AtomicBool::new(false), turn: Default::default() })
+        Ok(Self {
+            client: Some(database.auth().await?),
+            begun: AtomicBool::new(false),
+            turn: Default::default(),
+            after_commit: OnceLock::new(),
+        })
     }
 
     fn client(&self) -> &Client {
@@ -85,19 +94,13 @@ impl Tx {
     }
 
     /// Sends a statement after all that were asked for before, and waits for its answer without holding up the next.
-    async fn in_turn<T>(
-        &self,
-        sql: &str,
-        send: impl AsyncFnOnce(Statement) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    async fn in_turn<T>(&self, sql: &str, send: impl AsyncFnOnce(Statement) -> Result<T, Error>) -> Result<T, Error> {
         let client = self.client();
         // First come, first served: a statement that must be prepared is not overtaken by one that need not
         let turn = self.turn.lock().await;
         let statement = client.prepare_cached(sql).await?;
         let begins = !self.begun.swap(true, Ordering::Relaxed);
-        let mut begin = pin!(async {
-            if begins { client.batch_execute("begin").await } else { Ok(()) }
-        });
+        let mut begin = pin!(async { if begins { client.batch_execute("begin").await } else { Ok(()) } });
         let mut answer = pin!(send(statement));
         // The first poll puts the message on the wire
         let begun = poll!(&mut begin);
@@ -124,7 +127,15 @@ impl Tx {
         self.client().batch_execute("commit").await?;
         self.begun.store(false, Ordering::Relaxed);
         self.client = None;
+        if let Some(waiting) = self.after_commit.get() {
+            waiting.notify_one();
+        }
         Ok(())
+    }
+
+    /// Wakes someone when the transaction was committed; not when it was given up.
+    pub fn notify_after_commit(&self, waiting: &Arc<Notify>) {
+        let _ = self.after_commit.set(waiting.clone());
     }
 
     /// Gives everything up, and waits for it.
@@ -180,5 +191,17 @@ impl Drop for Tx {
 
 /// Every statement of this crate, by name.
 pub fn all() -> Vec<(&'static str, &'static str)> {
-    [users::ALL, accounts::ALL, sessions::ALL, refresh_tokens::ALL, flow_state::ALL, identities::ALL, one_time_tokens::ALL, outbox::ALL, crate::audit::ALL].concat()
+    [
+        users::ALL,
+        accounts::ALL,
+        custom_providers::ALL,
+        sessions::ALL,
+        refresh_tokens::ALL,
+        flow_state::ALL,
+        identities::ALL,
+        one_time_tokens::ALL,
+        outbox::ALL,
+        crate::audit::ALL,
+    ]
+    .concat()
 }

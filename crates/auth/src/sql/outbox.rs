@@ -12,6 +12,7 @@ use super::{Run, Tx};
 /// Every statement of this file.
 pub const ALL: &[(&str, &str)] = &[
     ("outbox::INSERT", INSERT),
+    ("outbox::INSERT_NOTHING", INSERT_NOTHING),
     ("outbox::CLAIM", CLAIM),
     ("outbox::DELETE", DELETE),
     ("outbox::POSTPONE", POSTPONE),
@@ -20,6 +21,9 @@ pub const ALL: &[(&str, &str)] = &[
 
 const INSERT: &str = "
     insert into portico.mail_outbox (kind, recipient, subject, html, headers) values ($1, $2, $3, $4, $5)";
+/// A row that is never seen: it goes in the transaction in which it came.
+const INSERT_NOTHING: &str = "
+    insert into portico.mail_outbox (kind, recipient, subject, html) values ($1, '', $2, $3) returning id";
 /// Takes due mails for a while; if this server dies meanwhile, another one takes them again afterwards.
 const CLAIM: &str = "
     update portico.mail_outbox
@@ -30,7 +34,8 @@ const CLAIM: &str = "
                    order by due.next_attempt_at
                    limit 16
                      for update skip locked)
-    returning id, kind, recipient, subject, html, headers, attempts, created_at < now() - interval '1 day'";
+    returning id, kind, recipient, subject, html, headers, attempts, created_at < now() - interval '1 day',
+              extract(epoch from created_at)::bigint";
 const DELETE: &str = "delete from portico.mail_outbox where id = $1";
 const POSTPONE: &str = "
     update portico.mail_outbox
@@ -59,6 +64,8 @@ pub struct Waiting {
     pub attempts: i32,
     /// Whether it has waited so long that nobody needs it any more.
     pub is_stale: bool,
+    /// When it was promised, in seconds since 1970.
+    pub promised_at: i64,
 }
 
 /// Promises a mail, in the transaction that makes it necessary.
@@ -71,6 +78,14 @@ pub async fn insert(
     headers: &Value,
 ) -> Result<(), Error> {
     tx.execute(INSERT, &[&kind, &recipient, &subject, &html, headers]).await.map(drop)
+}
+
+/// Costs what [`insert`] costs, and leaves nothing.
+pub async fn pretend(tx: &Tx, kind: &str, subject: &str, html: &str) -> Result<(), Error> {
+    if let Some(row) = tx.query_opt(INSERT_NOTHING, &[&kind, &subject, &html]).await? {
+        tx.execute(DELETE, &[&row.get::<_, i64>(0)]).await?;
+    }
+    Ok(())
 }
 
 /// Takes some due mails.
@@ -87,6 +102,7 @@ pub async fn claim(run: &impl Run) -> Result<Vec<Waiting>, Error> {
             headers: row.get(5),
             attempts: row.get(6),
             is_stale: row.get(7),
+            promised_at: row.get(8),
         })
         .collect())
 }

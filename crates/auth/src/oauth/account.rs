@@ -1,0 +1,358 @@
+//! Whose account a person from a provider gets (auth-core 10.3 to 10.5).
+//!
+//! The rule behind the rules: an address counts only when somebody vouched for it. Whoever proves an address takes over an
+//! account that merely claims it, and nothing that was put there before stays.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use portico_database::sqlstate;
+
+use super::profile::Profile;
+use crate::Auth;
+use crate::audit::{self, Action, Traits};
+use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::extract::RequestInfo;
+use crate::ids::UserId;
+use crate::model::{Identity, JsonObject, User};
+use crate::one_time_mail;
+use crate::one_time_token::Kind;
+use crate::sql::accounts::LinkingDomain;
+use crate::sql::users::NewUser;
+use crate::sql::{Tx, accounts, identities, sessions, users};
+
+/// The domain that most providers share.
+const DEFAULT_DOMAIN: &str = "default";
+
+/// A person as a provider vouches for them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    /// Name of the provider.
+    pub(crate) provider: &'a str,
+    /// What it said.
+    pub(crate) profile: &'a Profile,
+    /// An account without e-mail address is fine.
+    pub(crate) email_optional: bool,
+    /// Hash of the invitation that this accepts.
+    pub(crate) invite: Option<&'a str>,
+}
+
+/// What a sign-in at a provider led to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The person may have a session. The user has identities and factors.
+    SignedIn(Box<User>),
+    /// They may not, but what was written is to be kept: an account that waits for a confirmation.
+    Kept(AuthError),
+}
+
+/// Tries again when somebody else made the same account at the same moment: then it is there, and the rules find it.
+///
+/// # Errors
+/// What `work` says, in the end.
+pub(crate) async fn settled<T>(mut work: impl AsyncFnMut() -> Result<T, AuthError>) -> Result<T, AuthError> {
+    for _ in 0..3 {
+        match work().await {
+            Err(AuthError::Sql { source, .. }) if source.code() == Some(&sqlstate::UNIQUE_VIOLATION) => {}
+            other => return other,
+        }
+    }
+    work().await
+}
+
+/// Finds or makes the account. Part of the caller's transaction.
+///
+/// # Errors
+/// As auth-core 10.5; then nothing is to be kept.
+pub(crate) async fn sign_in(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    claim: &Claim<'_>,
+) -> Result<Outcome, AuthError> {
+    if claim.profile.emails.is_empty() && !claim.email_optional {
+        return Err(AuthError::internal_with(
+            "Error getting user email from external provider",
+            anyhow::anyhow!("{} gave no usable address", claim.provider),
+        ));
+    }
+    if let Some(hash) = claim.invite {
+        return accept_invitation(auth, tx, request, claim, hash).await;
+    }
+    let data = claim.profile.identity_data();
+    let now = request.now;
+    let (user, identity) = match accounts::identity(tx, claim.provider, &claim.profile.subject).await? {
+        Some(identity) => {
+            let user = locked(tx, identity.user_id).await?;
+            identities::set_data(tx, identity.id, &data, now).await?;
+            merge_metadata(tx, &user, &data, request).await?;
+            (user, identity)
+        }
+        None => match owner(auth, tx, request, claim).await? {
+            Some(owner) => {
+                let user = locked(tx, owner).await?;
+                let identity = identities::insert(tx, owner, claim.provider, &claim.profile.subject, &data, now).await?;
+                merge_metadata(tx, &user, &data, request).await?;
+                record_link(auth, tx, &user, &identity, request).await?;
+                (user, identity)
+            }
+            None => create(auth, tx, request, claim, &data).await?,
+        },
+    };
+    admit(auth, tx, request, claim, user, &identity, &data).await
+}
+
+async fn locked(tx: &Tx, id: UserId) -> Result<User, AuthError> {
+    users::lock_complete(tx, id)
+        .await?
+        .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "User not found"))
+}
+
+async fn merge_metadata(tx: &Tx, user: &User, data: &JsonObject, request: &RequestInfo) -> Result<(), AuthError> {
+    let mut merged = user.user_metadata.clone();
+    merged.extend(data.clone());
+    if merged != user.user_metadata {
+        users::set_user_metadata(tx, user.id, &merged, request.now).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn record_link(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    identity: &Identity,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    let traits = identity_traits(identity);
+    Ok(audit::record(auth, tx, user, Action::IdentityLinked, traits, request.ip, request.now).await?)
+}
+
+pub(crate) fn identity_traits(identity: &Identity) -> Traits {
+    Traits::from_iter([
+        ("identity_id".to_owned(), identity.id.to_string().into()),
+        ("provider".to_owned(), identity.provider.as_str().into()),
+        ("provider_id".to_owned(), identity.provider_id.as_str().into()),
+    ])
+}
+
+/// The linking domain of a provider.
+fn domain_name<'a>(auth: &'a Auth, provider: &'a str) -> &'a str {
+    if provider.starts_with("sso:") {
+        return provider;
+    }
+    auth.settings().linking_domains.get(provider).map_or(DEFAULT_DOMAIN, String::as_str)
+}
+
+fn domain(auth: &Auth, provider: &str) -> LinkingDomain {
+    let name = domain_name(auth, provider);
+    let mapped = &auth.settings().linking_domains;
+    if name == DEFAULT_DOMAIN {
+        let except = mapped.iter().filter(|(_, domain)| *domain != DEFAULT_DOMAIN).map(|(name, _)| name.clone());
+        return LinkingDomain::Default { except: except.collect() };
+    }
+    let mut providers: BTreeSet<String> =
+        mapped.iter().filter(|(_, domain)| *domain == name).map(|(provider, _)| provider.clone()).collect();
+    providers.insert(provider.to_owned());
+    LinkingDomain::Named { providers: providers.into_iter().collect() }
+}
+
+/// The one user who has a verified address of the profile. `None`: nobody.
+async fn owner(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    claim: &Claim<'_>,
+) -> Result<Option<UserId>, AuthError> {
+    let verified = claim.profile.verified();
+    if verified.is_empty() {
+        return Ok(None);
+    }
+    let domain = domain(auth, claim.provider);
+    let mut owners = accounts::owners_by_identity(tx, &verified, &request.aud, &domain).await?;
+    if owners.is_empty() && matches!(domain, LinkingDomain::Default { .. }) {
+        owners = accounts::owners_by_address(tx, &verified, &request.aud).await?;
+    }
+    match owners.as_slice() {
+        [] => Ok(None),
+        [owner] => Ok(Some(*owner)),
+        _ => {
+            let name = domain_name(auth, claim.provider);
+            Err(AuthError::internal_with(
+                format!("Multiple accounts with the same email address in the same linking domain detected: {name}"),
+                anyhow::anyhow!("a person from {} matches several accounts", claim.provider),
+            ))
+        }
+    }
+}
+
+async fn create(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    claim: &Claim<'_>,
+    data: &JsonObject,
+) -> Result<(User, Identity), AuthError> {
+    if auth.settings().disable_signup {
+        return Err(AuthError::signup_disabled());
+    }
+    let now = request.now;
+    let is_sso_user = domain_name(auth, claim.provider) != DEFAULT_DOMAIN;
+    let mut email = claim.profile.candidate().map(|email| email.address).unwrap_or_default();
+    if !email.is_empty() && !is_sso_user && accounts::is_address_taken(tx, &email, &request.aud, None).await? {
+        email.clear();
+    }
+    let id = UserId::random();
+    let app_metadata = JsonObject::from_iter([
+        ("provider".to_owned(), claim.provider.into()),
+        ("providers".to_owned(), vec![claim.provider].into()),
+    ]);
+    let new = NewUser {
+        id,
+        aud: &request.aud,
+        email: &email,
+        phone: "",
+        encrypted_password: "",
+        app_metadata,
+        user_metadata: data.clone(),
+        is_sso_user,
+        is_anonymous: false,
+    };
+    const SAVING: &str = "Database error saving new user";
+    users::insert(tx, &new, now).await.context(SAVING)?;
+    users::set_role(tx, id, &auth.settings().jwt.default_role, now).await.context(SAVING)?;
+    let identity =
+        identities::insert(tx, id, claim.provider, &claim.profile.subject, data, now).await.context(SAVING)?;
+    Ok((locked(tx, id).await?, identity))
+}
+
+/// The checks that everybody passes, and what happens to accounts that nobody confirmed yet.
+async fn admit(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    claim: &Claim<'_>,
+    mut user: User,
+    identity: &Identity,
+    data: &JsonObject,
+) -> Result<Outcome, AuthError> {
+    let now = request.now;
+    if user.is_banned(now) {
+        return Err(AuthError::user_banned());
+    }
+    let provider = audit::provider_trait(claim.provider);
+    let candidate = claim.profile.candidate();
+    let without_email = claim.email_optional && candidate.is_none();
+    let mut kept = None;
+    if user.is_email_confirmed() || without_email {
+        audit::record(auth, tx, &user, Action::Login, provider, None, now).await?;
+    } else {
+        if !user.is_phone_confirmed() {
+            // Whoever registered here before did not show that the address is theirs
+            accounts::keep_only_identity(tx, user.id, identity.id).await?;
+            accounts::start_over(tx, user.id, data, now).await?;
+            sessions::delete_all(tx, user.id).await?;
+        }
+        let verified = claim.profile.verified();
+        if user.email.is_empty()
+            && let Some(email) = candidate.as_ref().filter(|email| email.verified)
+            && !accounts::is_address_taken(tx, &email.address, &request.aud, Some(user.id)).await?
+        {
+            accounts::adopt_email(tx, user.id, &email.address, now).await?;
+            user.email.clone_from(&email.address);
+        }
+        let trusted = auth.settings().email.autoconfirm || verified.contains(&user.email);
+        if !user.email.is_empty() && trusted {
+            users::confirm_email(tx, user.id, now).await?;
+            audit::record(auth, tx, &user, Action::UserSignedUp, provider, None, now).await?;
+        } else if user.email.is_empty() && !verified.is_empty() {
+            // Somebody else has the address; the identity is this person's all the same
+            audit::record(auth, tx, &user, Action::Login, provider, None, now).await?;
+        } else {
+            kept = unverified(auth, tx, request, claim, &user).await?;
+        }
+    }
+    users::refresh_providers(tx, user.id, now).await?;
+    match kept {
+        Some(error) => Ok(Outcome::Kept(error)),
+        None => Ok(Outcome::SignedIn(Box::new(locked(tx, user.id).await?))),
+    }
+}
+
+/// Nobody vouches for the address. `Ok(Some)`: refused, and the account waits for its confirmation.
+async fn unverified(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    claim: &Claim<'_>,
+    user: &User,
+) -> Result<Option<AuthError>, AuthError> {
+    let refuse = |text: String| AuthError::refuse(ErrorCode::ProviderEmailNeedsVerification, text);
+    let name = claim.provider;
+    if user.email.is_empty() {
+        if auth.settings().email.allow_unverified_sign_ins {
+            return Ok(None);
+        }
+        // Nothing would ever confirm such an account, so nothing of it stays
+        return Err(refuse(format!(
+            "Unverified email with {name}. Verify the email with {name} in order to sign in"
+        )));
+    }
+    let fresh = locked(tx, user.id).await?;
+    match one_time_mail::send_confirmation(auth, tx, &fresh, None, request).await {
+        Ok(()) => {}
+        // A confirmation is on its way already
+        Err(AuthError::TooMany { .. }) if Kind::Confirmation.sent_at(&fresh).is_some() => {}
+        Err(error) => return Err(error),
+    }
+    if auth.settings().email.allow_unverified_sign_ins {
+        return Ok(None);
+    }
+    Ok(Some(refuse(format!(
+        "Unverified email with {name}. A confirmation email has been sent to your {name} email"
+    ))))
+}
+
+async fn accept_invitation(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    claim: &Claim<'_>,
+    hash: &str,
+) -> Result<Outcome, AuthError> {
+    let now = request.now;
+    let not_found = || AuthError::refuse(ErrorCode::InviteNotFound, "Invite not found");
+    let invited = users::lock_by_token(tx, hash, &[Kind::Confirmation.as_str()])
+        .await?
+        .filter(|user| crate::one_time_token::hash_matches(&user.confirmation_token, hash))
+        .ok_or_else(not_found)?;
+    let is_invited = claim.profile.emails.iter().any(|email| email.address.to_lowercase() == invited.email);
+    if !is_invited {
+        return Err(AuthError::refuse_with(
+            StatusCode::BAD_REQUEST,
+            ErrorCode::ValidationFailed,
+            "Invited email does not match emails from external provider",
+        ));
+    }
+    if invited.is_banned(now) {
+        return Err(AuthError::user_banned());
+    }
+    let data = claim.profile.identity_data();
+    let identity = match accounts::identity(tx, claim.provider, &claim.profile.subject).await? {
+        Some(identity) if identity.user_id == invited.id => identity,
+        Some(_) => {
+            return Err(AuthError::refuse(
+                ErrorCode::IdentityAlreadyExists,
+                "Identity is already linked to another user",
+            ));
+        }
+        None => identities::insert(tx, invited.id, claim.provider, &claim.profile.subject, &data, now).await?,
+    };
+    accounts::keep_only_identity(tx, invited.id, identity.id).await?;
+    accounts::start_over(tx, invited.id, &data, now).await?;
+    users::confirm_email(tx, invited.id, now).await?;
+    users::refresh_providers(tx, invited.id, now).await?;
+    let provider = audit::provider_trait(claim.provider);
+    audit::record(auth, tx, &invited, Action::InviteAccepted, provider, None, now).await?;
+    Ok(Outcome::SignedIn(Box::new(locked(tx, invited.id).await?)))
+}

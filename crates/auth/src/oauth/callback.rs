@@ -1,0 +1,271 @@
+//! `GET` and `POST /callback` (auth-core 10.2): the person comes back from a provider.
+//!
+//! Whatever happens, the answer is a redirect: to the app, or to the site when nobody knows which app it was.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::Method as Verb;
+use serde_json::Value;
+
+use super::account::{self, Claim, Outcome};
+use super::authorize::ProviderSecrets;
+use super::configured::{self, Configured, Place};
+use super::exchange::{self, Tokens};
+use super::identities;
+use super::profile::Profile;
+use super::redirects::{self, Failure};
+use super::signed;
+use crate::Auth;
+use crate::error::{AuthError, ErrorCode};
+use crate::extract::{Query, RequestInfo, read_body};
+use crate::ids::FlowStateId;
+use crate::model::User;
+use crate::session::{self, Method, TokenResponse};
+use crate::sql::flow_state::{self, ClientState, FlowState};
+use crate::sql::{Tx, users};
+
+/// How long our own secrets towards a provider are good.
+const CLIENT_STATE_EXPIRY: time::Duration = time::Duration::minutes(5);
+
+/// `GET /callback`, and `POST` from providers that answer with a form.
+pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw: Request) -> Response {
+    let fields = match fields(raw).await {
+        Ok(fields) => fields,
+        Err(error) => return redirects::to_site(&auth, &error),
+    };
+    let flow = match flow(&auth, &request, &fields).await {
+        Ok(flow) => flow,
+        Err(error) => {
+            error.log();
+            return redirects::to_site(&auth, &error);
+        }
+    };
+    let target = target(&auth, &flow);
+    // Twitter's word for a person who changed their mind
+    let refusal = fields.get("error").or(fields.get("denied").map(|_| "access_denied"));
+    if let Some(refusal) = refusal {
+        return redirects::failed(&auth, &target, &Failure::of_provider(refusal, fields.get("error_description")));
+    }
+    match finish(&auth, &request, &fields, &flow, &target).await {
+        Ok(response) => response,
+        Err(Failed::State(error)) => redirects::to_site(&auth, &error),
+        Err(Failed::SignIn(error)) => {
+            error.log();
+            redirects::failed(&auth, &target, &Failure::of(&error))
+        }
+    }
+}
+
+async fn fields(raw: Request) -> Result<Query, AuthError> {
+    let query = raw.uri().query().unwrap_or_default().to_owned();
+    if raw.method() != Verb::POST {
+        return Ok(Query::parse(&query));
+    }
+    let body = read_body(raw).await?;
+    // The query counts where both have a field
+    Ok(Query::parse(&format!("{query}&{}", String::from_utf8_lossy(&body))))
+}
+
+/// The flow that the person began, if it can still be finished.
+async fn flow(auth: &Auth, request: &RequestInfo, fields: &Query) -> Result<FlowState, AuthError> {
+    let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadOauthState, text);
+    let state = fields
+        .get("state")
+        .ok_or_else(|| AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth state parameter missing"))?;
+    let id = FlowStateId::parse(state).ok_or_else(|| bad("OAuth state parameter is invalid"))?;
+    let client = auth.database().auth().await?;
+    let flow = flow_state::by_id(&client, id).await?;
+    drop(client);
+    check(auth, request, flow)
+}
+
+fn check(auth: &Auth, request: &RequestInfo, flow: Option<FlowState>) -> Result<FlowState, AuthError> {
+    let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadOauthState, text);
+    let flow = flow
+        // Flows of mails live in the same table
+        .filter(|flow| flow.authentication_method == flow_state::method::OAUTH)
+        .ok_or_else(|| bad("OAuth state not found or expired"))?;
+    if flow.is_expired(request.now, auth.settings().flow_state_expiry) {
+        return Err(bad("OAuth state has expired"));
+    }
+    if flow.challenge.is_some() && flow.user_id.is_some() {
+        return Err(AuthError::refuse(ErrorCode::FlowStateAlreadyUsed, "State has already been used"));
+    }
+    Ok(flow)
+}
+
+fn target(auth: &Auth, flow: &FlowState) -> String {
+    let fixed = auth.settings().external_redirect_url.as_deref().filter(|url| !url.is_empty());
+    fixed.or(flow.referrer.as_deref()).unwrap_or(auth.allow_list().site_url()).to_owned()
+}
+
+/// Where the person hears of a failure.
+enum Failed {
+    /// At the site: the flow is not to be trusted.
+    State(AuthError),
+    /// At the app.
+    SignIn(AuthError),
+}
+
+impl From<AuthError> for Failed {
+    fn from(error: AuthError) -> Self {
+        Self::SignIn(error)
+    }
+}
+
+async fn finish(
+    auth: &Auth,
+    request: &RequestInfo,
+    fields: &Query,
+    flow: &FlowState,
+    target: &str,
+) -> Result<Response, Failed> {
+    let provider = configured::find(auth, &flow.provider_type).await.map_err(|error| match error {
+        AuthError::Refused { .. } => AuthError::refuse(
+            ErrorCode::OauthProviderNotSupported,
+            format!("Unsupported provider: {}", flow.provider_type),
+        ),
+        other => other,
+    })?;
+    let secrets = client_state(auth, request, flow).await?;
+    let (tokens, mut profile) = identify(auth, request, &provider, fields, secrets.as_ref()).await?;
+    if auth.settings().email.autoconfirm {
+        profile.trust_every_email();
+    }
+    // Mails of this sign-in lead to the app as well
+    let request = &RequestInfo { redirect_to: target.to_owned(), ..request.clone() };
+    let settled = account::settled(async || settle(auth, request, flow, &provider, &profile, &tokens).await).await?;
+    match settled {
+        Settled::Code(code) => Ok(redirects::with_code(auth, target, &code)),
+        Settled::Session(session) => Ok(redirects::with_session(target, &session)),
+        Settled::Refused(error) => Err(Failed::SignIn(error)),
+        Settled::BadState(error) => Err(Failed::State(error)),
+    }
+}
+
+/// Our own secrets of this flow; nobody gets them a second time.
+async fn client_state(
+    auth: &Auth,
+    request: &RequestInfo,
+    flow: &FlowState,
+) -> Result<Option<ClientState>, AuthError> {
+    let Some(id) = flow.oauth_client_state_id else { return Ok(None) };
+    let client = auth.database().auth().await?;
+    let taken = flow_state::take_client_state(&client, id)
+        .await?
+        .ok_or_else(|| AuthError::refuse(ErrorCode::OauthClientStateNotFound, "OAuth state not found"))?;
+    drop(client);
+    if taken.provider_type != flow.provider_type {
+        return Err(AuthError::refuse(ErrorCode::OauthInvalidState, "OAuth state is for another provider"));
+    }
+    if request.now > taken.created_at + CLIENT_STATE_EXPIRY {
+        return Err(AuthError::refuse(ErrorCode::OauthClientStateExpired, "OAuth state expired"));
+    }
+    Ok(Some(taken))
+}
+
+/// Asks the provider who came.
+async fn identify(
+    auth: &Auth,
+    request: &RequestInfo,
+    provider: &Configured,
+    fields: &Query,
+    secrets: Option<&ClientState>,
+) -> Result<(Tokens, Profile), AuthError> {
+    let missing = || {
+        AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth callback with missing authorization code missing")
+    };
+    let kept = secrets.and_then(|secrets| secrets.code_verifier.as_deref()).unwrap_or_default();
+    if matches!(provider.place, Place::Signed { .. }) {
+        let verified = signed::Verified {
+            token: fields.get("oauth_token").ok_or_else(missing)?,
+            verifier: fields.get("oauth_verifier").ok_or_else(missing)?,
+            kept,
+        };
+        return signed::finish(auth, provider, &verified, request)
+            .await
+            .map_err(exchange::ExchangeError::into_profile_error);
+    }
+    let code = fields.get("code").ok_or_else(missing)?;
+    let secrets = ProviderSecrets::from_column(kept);
+    let verifier = Some(secrets.verifier.as_str()).filter(|verifier| !verifier.is_empty());
+    let addresses = provider.addresses(auth).await?;
+    let tokens = exchange::redeem(auth, provider, &addresses, code, verifier)
+        .await
+        .map_err(|error| error.into_code_error(code))?;
+    let form_user: Option<Value> = fields.get("user").and_then(|user| serde_json::from_str(user).ok());
+    let nonce = secrets.expected_nonce();
+    let profile =
+        exchange::profile(auth, provider, &addresses, &tokens, nonce, form_user.as_ref(), request.now)
+            .await
+            .map_err(exchange::ExchangeError::into_profile_error)?;
+    Ok((tokens, profile))
+}
+
+enum Settled {
+    Code(String),
+    Session(Box<TokenResponse>),
+    Refused(AuthError),
+    BadState(AuthError),
+}
+
+/// Decides about the account and ends the flow, in one transaction.
+async fn settle(
+    auth: &Auth,
+    request: &RequestInfo,
+    flow: &FlowState,
+    provider: &Configured,
+    profile: &Profile,
+    tokens: &Tokens,
+) -> Result<Settled, AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    // Locked now: of two callbacks with one state, the second finds the flow finished
+    let flow = match check(auth, request, flow_state::lock_by_id(&tx, flow.id).await?) {
+        Ok(flow) => flow,
+        Err(error) => return Ok(Settled::BadState(error)),
+    };
+    let user = match flow.linking_target_id {
+        Some(target) => {
+            let Some(target) = users::lock_complete(&tx, target).await? else {
+                return Ok(Settled::BadState(AuthError::refuse(
+                    ErrorCode::UserNotFound,
+                    "Linking target user not found",
+                )));
+            };
+            identities::link(auth, &tx, request, target, &provider.name, profile).await?
+        }
+        None => {
+            let claim = Claim {
+                provider: &provider.name,
+                profile,
+                email_optional: flow.email_optional,
+                invite: flow.invite_token.as_deref(),
+            };
+            account::sign_in(auth, &tx, request, &claim).await?
+        }
+    };
+    let user: Box<User> = match user {
+        Outcome::SignedIn(user) => user,
+        Outcome::Kept(error) => {
+            // The state has served: what follows is a mail
+            flow_state::delete(&tx, flow.id).await?;
+            tx.commit().await?;
+            return Ok(Settled::Refused(error));
+        }
+    };
+    let refresh = tokens.refresh.as_deref();
+    let settled = match flow.auth_code.clone() {
+        Some(code) => {
+            flow_state::signed_in(&tx, flow.id, user.id, Some(&tokens.access), refresh, request.now).await?;
+            Settled::Code(code)
+        }
+        None => {
+            let session = session::issue(auth, &tx, &user, Method::OAuth, request).await?;
+            flow_state::delete(&tx, flow.id).await?;
+            let session = session.with_provider_tokens(Some(tokens.access.clone()), refresh.map(str::to_owned));
+            Settled::Session(Box::new(session))
+        }
+    };
+    tx.commit().await?;
+    Ok(settled)
+}

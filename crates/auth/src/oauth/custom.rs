@@ -1,0 +1,116 @@
+//! Providers of `auth.custom_oauth_providers`, whose names start with `custom:`.
+//!
+//! Their addresses come from a table that an API writes, so calls to them are guarded ([`Trust::Guarded`]).
+
+use portico_tokens::Secret;
+use serde_json::{Value, json};
+
+use super::configured::{Adjust, Configured, Place, TokenIssuer};
+use super::http::Trust;
+use super::oidc::Issuer;
+use super::profile::Profile;
+use super::provider::{ClientProof, Extra, Passes, Sources};
+use super::readers;
+use crate::Auth;
+use crate::error::AuthError;
+use crate::sql::custom_providers::{self, CustomProvider};
+
+/// How their names start.
+pub(crate) const PREFIX: &str = "custom:";
+
+/// Claims that a mapping can not set: they decide about accounts.
+const PROTECTED: [&str; 8] =
+    ["sub", "iss", "provider_id", "email", "email_verified", "phone", "phone_verified", "custom_claims"];
+
+/// The provider for `/authorize` and `/callback`.
+///
+/// # Errors
+/// 400 `validation_failed` "Unsupported provider: ...".
+pub(crate) async fn find(auth: &Auth, name: &str) -> Result<Configured, AuthError> {
+    let unsupported = |why: String| AuthError::validation(format!("Unsupported provider: {why}"));
+    let row = row(auth, name).await?.ok_or_else(|| unsupported(format!("custom provider {name} not found")))?;
+    if !row.enabled {
+        return Err(unsupported(format!("custom provider {name} is disabled")));
+    }
+    configure(auth, row).ok_or_else(|| unsupported(format!("custom provider {name} is incomplete")))
+}
+
+/// The row of that name.
+pub(crate) async fn row(auth: &Auth, name: &str) -> Result<Option<CustomProvider>, AuthError> {
+    // The widest name that the table takes
+    if name.len() > 64 || name.contains('\0') {
+        return Ok(None);
+    }
+    let client = auth.database().auth().await?;
+    Ok(custom_providers::by_name(&client, name).await?)
+}
+
+/// The row as the engine uses it. `None`: it lacks an address.
+pub(crate) fn configure(auth: &Auth, row: CustomProvider) -> Option<Configured> {
+    let (place, token_issuer, documents, issuer_name) = if row.is_oidc {
+        let url = row.issuer?;
+        let issuer = Issuer { url: url.clone(), discovery_url: row.discovery_url, trust: Trust::Guarded };
+        (Place::Issuer(issuer.clone()), TokenIssuer::One { issuer, required: false }, Vec::new(), url)
+    } else {
+        let (authorize, token, userinfo) = (row.authorization_url?, row.token_url?, row.userinfo_url?);
+        let name = url::Url::parse(&userinfo).map(|url| url.origin().ascii_serialization()).ok()?;
+        (Place::Fixed { authorize, token }, TokenIssuer::Nobody, vec![(userinfo, Extra::Nothing)], name)
+    };
+    let mut scopes = row.scopes;
+    if row.is_oidc && !scopes.iter().any(|scope| scope == "openid") {
+        scopes.insert(0, "openid".to_owned());
+    }
+    let parameters = row
+        .authorization_params
+        .into_iter()
+        .filter_map(|(name, value)| value.as_str().map(|value| (name, value.to_owned())))
+        .filter(|(name, _)| !super::authorize::is_reserved(name))
+        .collect();
+    let mut client_ids = vec![row.client_id];
+    client_ids.extend(row.acceptable_client_ids);
+    Some(Configured {
+        name: row.identifier,
+        client_ids,
+        secret: Secret::new(row.client_secret),
+        redirect_uri: format!("{}/callback", auth.settings().external_url.trim_end_matches('/')),
+        place,
+        trust: Trust::Guarded,
+        token_issuer,
+        documents,
+        issuer_name,
+        scopes: scopes.join(" "),
+        scopes_replace: true,
+        passes: Passes { scopes: true, others: true },
+        parameters,
+        needs_pkce: row.pkce_enabled,
+        returns_nonce: row.is_oidc,
+        skip_nonce_check: row.skip_nonce_check,
+        email_optional: row.email_optional,
+        proof: ClientProof::Detect,
+        read: readers::openid,
+        adjust: Adjust { copied: row.custom_claims_allowlist, mapping: row.attribute_mapping },
+    })
+}
+
+/// Applies a custom provider's wishes to what the reader found.
+pub(crate) fn adjust(profile: &mut Profile, adjust: &Adjust, sources: &Sources<'_>) {
+    let empty = super::profile::Object::new();
+    let raw = sources.id_token.or_else(|| sources.document(0).as_object()).unwrap_or(&empty);
+    for (target, source) in &adjust.mapping {
+        let value = match source {
+            Value::String(name) => raw.get(name).cloned(),
+            literal => Some(literal.clone()),
+        };
+        if let Some(value) = value.filter(|_| !PROTECTED.contains(&target.as_str())) {
+            profile.claims.insert(target.clone(), value);
+        }
+    }
+    let copied: serde_json::Map<_, _> =
+        adjust.copied.iter().filter_map(|name| raw.get(name).map(|value| (name.clone(), value.clone()))).collect();
+    if !copied.is_empty() {
+        let custom = profile.claims.entry("custom_claims").or_insert_with(|| json!({}));
+        if let Value::Object(custom) = custom {
+            custom.extend(copied);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Linking and unlinking identities of a signed-in person (auth-core 8).
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::account::{Outcome, identity_traits, record_link};
+use super::authorize;
+use super::profile::Profile;
+use super::redirects;
+use crate::Auth;
+use crate::audit::{self, Action};
+use crate::error::{AuthError, ErrorCode};
+use crate::extract::{Query, RequestInfo, SignedIn};
+use crate::ids::IdentityId;
+use crate::model::{Identity, User};
+use crate::one_time_mail;
+use crate::sql::{Tx, accounts, identities, users};
+
+fn check_enabled(auth: &Auth) -> Result<(), AuthError> {
+    if auth.settings().manual_linking {
+        return Ok(());
+    }
+    Err(AuthError::refuse(ErrorCode::ManualLinkingDisabled, "Manual linking is disabled"))
+}
+
+/// `GET /user/identities/authorize`: begins a flow that adds an identity.
+pub(crate) async fn authorize(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    query: Query,
+    signed_in: SignedIn,
+) -> Result<Response, AuthError> {
+    check_enabled(&auth)?;
+    let url = authorize::begin(&auth, &request, &query, Some(signed_in.user.id)).await?;
+    if query.get("skip_http_redirect") == Some("true") {
+        return Ok(Json(json!({"url": url})).into_response());
+    }
+    Ok(redirects::redirect(StatusCode::FOUND, &url))
+}
+
+/// Adds a provider's identity to `user`, who is locked and complete.
+///
+/// # Errors
+/// As auth-core 8.2; then nothing is to be kept.
+pub(crate) async fn link(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    user: User,
+    provider: &str,
+    profile: &Profile,
+) -> Result<Outcome, AuthError> {
+    let now = request.now;
+    if user.is_banned(now) {
+        return Err(AuthError::user_banned());
+    }
+    if let Some(existing) = accounts::identity(tx, provider, &profile.subject).await? {
+        let text = match existing.user_id == user.id {
+            true => "Identity is already linked",
+            false => "Identity is already linked to another user",
+        };
+        return Err(AuthError::refuse(ErrorCode::IdentityAlreadyExists, text));
+    }
+    let data = profile.identity_data();
+    let identity = identities::insert(tx, user.id, provider, &profile.subject, &data, now).await?;
+    record_link(auth, tx, &user, &identity, request).await?;
+    let mut kept = None;
+    if user.email.is_empty() {
+        match profile.candidate() {
+            Some(email) => {
+                if accounts::is_address_taken(tx, &email.address, &request.aud, Some(user.id)).await? {
+                    return Err(AuthError::refuse_with(
+                        StatusCode::BAD_REQUEST,
+                        ErrorCode::EmailExists,
+                        "A user with this email address has already been registered",
+                    ));
+                }
+                accounts::adopt_email(tx, user.id, &email.address, now).await?;
+                if email.verified || auth.settings().email.autoconfirm {
+                    users::confirm_email(tx, user.id, now).await?;
+                } else {
+                    let adopted = users::lock_complete(tx, user.id).await?.unwrap_or_else(|| user.clone());
+                    one_time_mail::send_confirmation(auth, tx, &adopted, None, request).await?;
+                    kept = Some(AuthError::refuse_with(
+                        StatusCode::UNPROCESSABLE_ENTITY,
+                        ErrorCode::EmailNotConfirmed,
+                        format!(
+                            "Unverified email with {provider}. A confirmation email has been sent to your {provider} email"
+                        ),
+                    ));
+                }
+            }
+            None => accounts::lose_anonymity(tx, user.id, now).await?,
+        }
+    }
+    users::refresh_providers(tx, user.id, now).await?;
+    if let Some(error) = kept {
+        return Ok(Outcome::Kept(error));
+    }
+    let linked = users::lock_complete(tx, user.id).await?.unwrap_or(user);
+    Ok(Outcome::SignedIn(Box::new(linked)))
+}
+
+/// `DELETE /user/identities/{identity_id}`
+pub(crate) async fn unlink(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    signed_in: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, AuthError> {
+    check_enabled(&auth)?;
+    let id = IdentityId::parse(&id).ok_or_else(|| {
+        AuthError::refuse_with(StatusCode::NOT_FOUND, ErrorCode::ValidationFailed, "identity_id must be an UUID")
+    })?;
+    if signed_in.claims.audience().is_some_and(|audience| audience != signed_in.user.aud) {
+        return Err(AuthError::refuse(
+            ErrorCode::UnexpectedAudience,
+            "Token audience doesn't match request audience",
+        ));
+    }
+    let now = request.now;
+    let tx = Tx::begin(auth.database()).await?;
+    let user = users::lock_complete(&tx, signed_in.user.id)
+        .await?
+        .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "User not found"))?;
+    if user.identities.len() <= 1 {
+        return Err(AuthError::refuse(
+            ErrorCode::SingleIdentityNotDeletable,
+            "User must have at least 1 identity after unlinking",
+        ));
+    }
+    let (removed, remaining): (Vec<&Identity>, Vec<&Identity>) =
+        user.identities.iter().partition(|identity| identity.id == id);
+    let Some(removed) = removed.first() else {
+        return Err(AuthError::refuse(ErrorCode::IdentityNotFound, "Identity doesn't exist"));
+    };
+    accounts::delete_identity(&tx, id, user.id).await?;
+    if removed.provider == "phone" {
+        accounts::clear_phone(&tx, user.id, now).await?;
+    } else if !remaining.iter().any(|identity| !identity.email.is_empty() && identity.email == user.email) {
+        replace_email(&auth, &tx, &request, &user, &remaining).await?;
+    }
+    users::refresh_providers(&tx, user.id, now).await?;
+    let traits = identity_traits(removed);
+    audit::record(&auth, &tx, &user, Action::IdentityUnlinked, traits, request.ip, now).await?;
+    tx.commit().await?;
+    Ok(Json(json!({})))
+}
+
+/// The account's address was that of the identity that goes: the best remaining one's takes its place.
+async fn replace_email(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    user: &User,
+    remaining: &[&Identity],
+) -> Result<(), AuthError> {
+    // Verified first, then unverified, then none; oldest first, as they are sorted
+    let rank = |identity: &Identity| match (identity.email.is_empty(), identity.is_email_verified()) {
+        (false, true) => 0,
+        (false, false) => 1,
+        (true, _) => 2,
+    };
+    let mut candidates = remaining.to_vec();
+    candidates.sort_by_key(|identity| rank(identity));
+    for identity in candidates {
+        let taken = !identity.email.is_empty()
+            && accounts::is_address_taken(tx, &identity.email, &user.aud, Some(user.id)).await?;
+        if taken {
+            continue;
+        }
+        let confirmed = !identity.email.is_empty()
+            && (identity.is_email_verified() || auth.settings().email.autoconfirm);
+        return Ok(accounts::promote_email(tx, user.id, &identity.email, confirmed, request.now).await?);
+    }
+    Err(AuthError::refuse(
+        ErrorCode::EmailConflictIdentityNotDeletable,
+        "Unable to unlink identity due to email conflict",
+    ))
+}

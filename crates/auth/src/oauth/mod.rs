@@ -1,0 +1,62 @@
+//! Sign-in at identity providers (auth-core 8, 10, 11 and 5.4): one engine, and a description per provider.
+//!
+//! ```text
+//! authorize ─▶ provider ─▶ callback ─▶ exchange ─▶ readers ─▶ account ─▶ session or code
+//!                                       (tokens)   (profile)  (who is it)
+//! ```
+//!
+//! - [`catalogue`] describes the built-in providers, [`custom`] reads those of `auth.custom_oauth_providers`;
+//!   [`configured`] joins either with the operator's settings.
+//! - [`exchange`] talks to them, through [`http`] with its limits; [`oidc`] checks id_tokens.
+//! - [`account`] decides whose account it is; [`identities`] links and unlinks on request.
+//!
+//! Promises: a provider's word is believed only after the code exchange or the signature; a flow is used once; nobody is
+//! sent to an address outside the allow-list; nothing of a failed sign-in stays in the database, except an account that
+//! waits for the confirmation of its address.
+//!
+//! Between us and a provider there is a secret of our own per flow, kept in `auth.oauth_client_states`: a PKCE verifier
+//! (for providers that understand it), and the nonce that their id_token must carry. Both are in one column, separated by
+//! a space, so that the table stays as others know it.
+
+pub(crate) mod account;
+pub(crate) mod authorize;
+pub(crate) mod callback;
+pub mod catalogue;
+pub(crate) mod configured;
+pub(crate) mod custom;
+pub(crate) mod exchange;
+pub mod http;
+pub(crate) mod id_token;
+pub(crate) mod identities;
+pub mod oidc;
+pub mod profile;
+pub mod provider;
+mod readers;
+pub(crate) mod redirects;
+pub(crate) mod signed;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::settings::AuthSettings;
+use http::ProviderClient;
+use oidc::Issuers;
+
+/// No call to a provider takes longer, whatever is configured: people are waiting.
+const MAX_CALL: Duration = Duration::from_secs(5);
+
+/// What sign-ins at providers share: connections and what is known of issuers.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) client: Arc<ProviderClient>,
+    pub(crate) issuers: Issuers,
+}
+
+impl Engine {
+    pub(crate) fn new(settings: &AuthSettings) -> Self {
+        let timeout = settings.http_timeout.min(MAX_CALL);
+        let client = Arc::new(ProviderClient::new(timeout, settings.allow_insecure_loopback_providers));
+        let issuers = Issuers::new(Arc::clone(&client), settings.oidc_cache_ttl);
+        Self { client, issuers }
+    }
+}

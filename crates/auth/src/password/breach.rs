@@ -1,0 +1,95 @@
+//! Whether a password is known from a breach: the k-anonymity range API of Have I Been Pwned.
+//!
+//! Only the first five digits of the password's SHA-1 leave this server; the answers are kept for a while, since a range
+//! says nothing about who asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::AuthError;
+use crate::settings::BreachCheckSettings;
+
+/// Ranges kept at most.
+const MAX_RANGES: usize = 64;
+/// How long a range is kept.
+const RANGE_AGE: Duration = Duration::from_secs(3600);
+/// The API answers with about 40 KB.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+
+pub(super) struct BreachCheck {
+    settings: BreachCheckSettings,
+    client: OnceLock<Option<reqwest::Client>>,
+    ranges: Mutex<HashMap<String, (Instant, Arc<str>)>>,
+}
+
+impl BreachCheck {
+    pub(super) fn new(settings: BreachCheckSettings) -> Self {
+        Self { settings, client: OnceLock::new(), ranges: Mutex::new(HashMap::new()) }
+    }
+
+    /// Whether the password is in a breach. When the API fails: no, or an error, as configured.
+    pub(super) async fn is_known(&self, password: &str) -> Result<bool, AuthError> {
+        let digest = portico_tokens::hash::sha1_hex(password.as_bytes()).to_ascii_uppercase();
+        let (prefix, suffix) = digest.split_at(5);
+        match self.range(prefix).await {
+            Ok(range) => Ok(range
+                .lines()
+                .filter_map(|line| line.trim().split_once(':'))
+                .any(|(known, count)| known.eq_ignore_ascii_case(suffix) && count != "0")),
+            Err(error) if self.settings.fail_closed => Err(AuthError::internal_with(
+                "Unable to perform password strength check with HaveIBeenPwned.org.",
+                error,
+            )),
+            Err(error) => {
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "The check for breached passwords failed; password accepted"
+                );
+                Ok(false)
+            }
+        }
+    }
+
+    async fn range(&self, prefix: &str) -> anyhow::Result<Arc<str>> {
+        if let Some(range) = self.kept(prefix) {
+            return Ok(range);
+        }
+        let client = self.client.get_or_init(|| self.build_client()).clone();
+        let client = client.ok_or_else(|| anyhow::anyhow!("no TLS client"))?;
+        let url = format!("{}{prefix}", self.settings.url);
+        let mut answer = client.get(url).header("Add-Padding", "true").send().await?.error_for_status()?;
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await? {
+            anyhow::ensure!(body.len() + chunk.len() <= MAX_ANSWER_BYTES, "the answer is too large");
+            body.extend_from_slice(&chunk);
+        }
+        let range: Arc<str> = String::from_utf8(body)?.into();
+        let mut ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        if ranges.len() >= MAX_RANGES {
+            ranges.retain(|_, (at, _)| at.elapsed() < RANGE_AGE);
+            if ranges.len() >= MAX_RANGES {
+                ranges.clear();
+            }
+        }
+        ranges.insert(prefix.to_owned(), (Instant::now(), range.clone()));
+        Ok(range)
+    }
+
+    fn kept(&self, prefix: &str) -> Option<Arc<str>> {
+        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        ranges.get(prefix).filter(|(at, _)| at.elapsed() < RANGE_AGE).map(|(_, range)| range.clone())
+    }
+
+    fn build_client(&self) -> Option<reqwest::Client> {
+        // Another room may have chosen the provider already; both are aws-lc
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        reqwest::Client::builder()
+            .timeout(self.settings.timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(&self.settings.user_agent)
+            .build()
+            .inspect_err(|error| tracing::error!(%error, "No client for the check for breached passwords"))
+            .ok()
+    }
+}

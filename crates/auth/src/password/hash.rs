@@ -1,0 +1,169 @@
+//! The stored forms of passwords (auth-core 14.2): bcrypt for new ones; argon2 and the scrypt of Firebase for accounts
+//! that moved in from elsewhere.
+
+use aes::cipher::{KeyIvInit as _, StreamCipher as _};
+use argon2::{Algorithm, Argon2, Params, PasswordHash, Version};
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use subtle::ConstantTimeEq as _;
+
+/// bcrypt looks at no more.
+pub const MAX_BYTES: usize = 72;
+
+/// Standard alphabet, padding as it comes.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Memory of an argon2 hash at most, in KiB.
+const ARGON2_MAX_MEMORY: u32 = 1_048_576;
+
+pub(super) fn hash(password: &str, cost: u32) -> Result<String, bcrypt::BcryptError> {
+    Ok(bcrypt::hash_with_result(password, cost)?.format_for_version(bcrypt::Version::TwoA))
+}
+
+/// A well-formed hash that no password has, with the usual cost.
+pub(super) fn unmatchable(cost: u32) -> String {
+    let salt: String = std::iter::repeat_n('.', 22).collect();
+    let nothing: String = std::iter::repeat_n('.', 31).collect();
+    format!("$2a${cost:02}${salt}{nothing}")
+}
+
+/// Whether the stored form is not the one that [`hash`] makes.
+pub(super) fn is_outdated(stored: &str, cost: u32) -> bool {
+    let is_bcrypt = ["$2a$", "$2b$", "$2y$"].iter().any(|prefix| stored.starts_with(prefix));
+    !is_bcrypt || stored.get(4..6).and_then(|text| text.parse::<u32>().ok()).is_none_or(|stored| stored < cost)
+}
+
+/// Compares a password with any stored form. A form that can not be read matches nothing.
+pub(super) fn verify(password: &str, stored: &str) -> bool {
+    if stored.starts_with("$2") {
+        // The reference's bcrypt ignores what is beyond its limit, so long passwords of moved accounts keep working
+        let bytes = &password.as_bytes()[..password.len().min(MAX_BYTES)];
+        return bcrypt::verify(bytes, stored).unwrap_or(false);
+    }
+    if stored.starts_with("$argon2") {
+        return verify_argon2(password, stored).unwrap_or(false);
+    }
+    if let Some(rest) = stored.strip_prefix("$fbscrypt$") {
+        return verify_firebase(password, rest).unwrap_or(false);
+    }
+    false
+}
+
+fn verify_argon2(password: &str, stored: &str) -> Option<bool> {
+    let parsed = PasswordHash::new(stored).ok()?;
+    let algorithm = Algorithm::try_from(parsed.algorithm).ok()?;
+    if algorithm == Algorithm::Argon2d || parsed.version != Some(19) {
+        return None;
+    }
+    if parsed.params.get("keyid").is_some() || parsed.params.get("data").is_some() {
+        return None;
+    }
+    let params = Params::try_from(&parsed).ok()?;
+    if params.m_cost() > ARGON2_MAX_MEMORY || params.t_cost() > 20 || params.p_cost() > 16 {
+        return None;
+    }
+    let expected = parsed.hash?;
+    let mut salt = [0u8; 64];
+    let salt = parsed.salt?.decode_b64(&mut salt).ok()?;
+    let mut output = vec![0u8; expected.len()];
+    Argon2::new(algorithm, Version::V0x13, params).hash_password_into(password.as_bytes(), salt, &mut output).ok()?;
+    Some(output.ct_eq(expected.as_bytes()).into())
+}
+
+/// `v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`
+fn verify_firebase(password: &str, rest: &str) -> Option<bool> {
+    let mut parts = rest.split('$');
+    let (parameters, salt, expected) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let field = |name: &str| {
+        parameters.split(',').find_map(|part| part.split_once('=').filter(|(key, _)| *key == name).map(|(_, v)| v))
+    };
+    if field("v")? != "1" {
+        return None;
+    }
+    let log_n: u8 = field("n")?.parse().ok()?;
+    let r: u32 = field("r")?.parse().ok()?;
+    let p: u32 = field("p")?.parse().ok()?;
+    // 128 * r * 2^n bytes of memory: at most 256 MiB
+    if !(1..=20).contains(&log_n) || !(1..=32).contains(&r) || !(1..=16).contains(&p) || u64::from(r) << log_n > 1 << 21
+    {
+        return None;
+    }
+    let mut salted = BASE64.decode(salt).ok()?;
+    salted.extend(BASE64.decode(field("ss")?).ok()?);
+    let mut signer_key = BASE64.decode(field("sk")?).ok()?;
+    let expected = BASE64.decode(expected).ok()?;
+    let params = scrypt::Params::new(log_n, r, p, 32).ok()?;
+    let mut key = [0u8; 32];
+    scrypt::scrypt(password.as_bytes(), &salted, &params, &mut key).ok()?;
+    let mut cipher = ctr::Ctr128BE::<aes::Aes256>::new(&key.into(), &[0u8; 16].into());
+    cipher.apply_keystream(&mut signer_key);
+    Some(!expected.is_empty() && bool::from(signer_key.ct_eq(&expected)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_hashes_of_every_form() {
+        // openwall's test vector, and the same with the other prefixes
+        for prefix in ["$2a$", "$2b$", "$2y$"] {
+            let stored = format!("{prefix}05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW");
+            assert!(verify("U*U", &stored));
+            assert!(!verify("U*U*", &stored));
+        }
+        // The example of Firebase's own documentation
+        let firebase = "$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMXAn210wjLNmdZJzxUECKbm0QsEmYUSDzZvpjeJ9WmXA==$42xEC+ixf3L2lw==$lSrfV15cpx95/sZS2W9c9Kp6i/LVgQNDNC/qzrCnh1SAyZvqmZqAjTdn3aoItz+VHjoZilo78198JAdRuid5lQ==";
+        assert!(verify("user1password", firebase));
+        assert!(!verify("user2password", firebase));
+    }
+
+    #[test]
+    fn argon2_within_its_limits() {
+        use argon2::PasswordHasher as _;
+        let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzYWx0").unwrap();
+        for algorithm in [Algorithm::Argon2id, Algorithm::Argon2i] {
+            let argon2 = Argon2::new(algorithm, Version::V0x13, Params::new(64, 1, 1, None).unwrap());
+            let stored = argon2.hash_password(b"password", &salt).unwrap().to_string();
+            assert!(verify("password", &stored), "{stored}");
+            assert!(!verify("passwore", &stored));
+            assert!(!verify("password", &stored.replace("v=19", "v=16")));
+            assert!(!verify("password", &stored.replace("m=64", "m=4000000")));
+            assert!(is_outdated(&stored, 10));
+        }
+    }
+
+    #[test]
+    fn the_unmatchable_hash_is_read_and_matches_nothing() {
+        let stored = unmatchable(4);
+        assert!(bcrypt::verify("anything", &stored).is_ok());
+        assert!(!verify("", &stored));
+    }
+
+    #[test]
+    fn outdated_forms() {
+        assert!(!is_outdated("$2a$10$x", 10));
+        assert!(!is_outdated("$2b$12$x", 10));
+        assert!(is_outdated("$2a$08$x", 10));
+        assert!(is_outdated("$argon2id$", 10));
+    }
+
+    proptest! {
+        #[test]
+        fn no_stored_text_panics(stored in "\\$(2a|argon2id|fbscrypt)\\$[a-z0-9=,$./+]{0,60}|\\PC{0,40}") {
+            // A cost of 31 is well-formed and would take hours
+            prop_assume!(!stored.starts_with("$2a$"));
+            verify("password", &stored);
+            is_outdated(&stored, 10);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `GET /reauthenticate` (auth-core 6.7): a nonce for the password change of someone who signed in long ago.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use serde_json::json;
+
+use crate::Auth;
+use crate::error::{AuthError, ErrorCode};
+use crate::extract::{RequestInfo, SignedIn};
+use crate::sql::{Tx, users};
+use crate::{one_time_mail, sms};
+
+/// `GET /reauthenticate`
+pub async fn reauthenticate(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    signed_in: SignedIn,
+) -> Result<Response, AuthError> {
+    let unconfirmed = |code, text: &'static str| AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, code, text);
+    let tx = Tx::begin(auth.database()).await?;
+    let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or_else(AuthError::user_gone)?;
+    if user.email.is_empty() && user.phone.is_empty() {
+        return Err(AuthError::validation("Reauthentication requires the user to have an email or a phone number"));
+    }
+    let answer = if !user.email.is_empty() {
+        if !user.is_email_confirmed() {
+            return Err(unconfirmed(ErrorCode::EmailNotConfirmed, "Please verify your email first."));
+        }
+        one_time_mail::send_reauthentication(&auth, &tx, &user, &request).await?;
+        json!({})
+    } else {
+        if !user.is_phone_confirmed() {
+            return Err(unconfirmed(ErrorCode::PhoneNotConfirmed, "Please verify your phone first."));
+        }
+        sms::send_reauthentication(&auth, &tx, &user, &request).await?
+    };
+    tx.commit().await?;
+    Ok(axum::Json(answer).into_response())
+}

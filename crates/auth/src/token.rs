@@ -1,0 +1,177 @@
+//! `POST /token`: the grants that end in a session (auth-core 5).
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+
+use crate::Auth;
+use crate::audit::{self, Action, Traits};
+use crate::error::{AuthError, ErrorCode};
+use crate::extract::{Query, RequestInfo, parse_json, read_body};
+use crate::ids::{EmailAddress, PhoneNumber};
+use crate::limits::Limiter;
+use crate::model::User;
+use crate::session::{self, Method, TokenResponse};
+use crate::sql::{Tx, flow_state, users};
+use crate::{captcha, oauth, refresh};
+
+/// `POST /token?grant_type=`.
+pub(crate) async fn token(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    query: Query,
+    headers: HeaderMap,
+    raw: Request,
+) -> Result<Response, AuthError> {
+    auth.limits().check(Limiter::Token, &request)?;
+    let grant = query.get("grant_type").unwrap_or_default().to_owned();
+    let body = read_body(raw).await?;
+    match grant.as_str() {
+        "password" => {
+            password(&auth, &request, parse_json(&body)?).await.map(IntoResponse::into_response)
+        }
+        "refresh_token" => refresh::grant(&auth, &request, parse_json(&body)?).await,
+        "pkce" => pkce(&auth, &request, parse_json(&body)?).await.map(IntoResponse::into_response),
+        "id_token" => {
+            oauth::id_token::grant(&auth, &request, &headers, parse_json(&body)?).await.map(IntoResponse::into_response)
+        }
+        _ => Err(AuthError::refuse(ErrorCode::InvalidCredentials, "unsupported_grant_type")),
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PasswordBody {
+    email: String,
+    phone: String,
+    password: String,
+    gotrue_meta_security: captcha::Security,
+}
+
+async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Result<TokenResponse, AuthError> {
+    captcha::check(auth, &body.gotrue_meta_security, request).await?;
+    let settings = auth.settings();
+    let by_email = match (body.email.trim().is_empty(), body.phone.trim().is_empty()) {
+        (false, false) => {
+            return Err(AuthError::validation(
+                "Only an email address or phone number should be provided on login.",
+            ));
+        }
+        (true, true) => return Err(AuthError::validation("missing email or phone")),
+        (false, true) => true,
+        (true, false) => false,
+    };
+    let disabled = |code, text: &'static str| AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, code, text);
+    if by_email && !settings.email.enabled {
+        return Err(disabled(ErrorCode::EmailProviderDisabled, "Email logins are disabled"));
+    }
+    if !by_email && !settings.sms.enabled {
+        return Err(disabled(ErrorCode::PhoneProviderDisabled, "Phone logins are disabled"));
+    }
+    let user = find(auth, request, by_email, &body).await?;
+    if user.as_ref().is_some_and(|user| user.is_banned(request.now)) {
+        return Err(AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "User is banned"));
+    }
+    // Also computed for nobody, so that the time of an answer does not tell who has an account
+    let stored = user.as_ref().map(|user| user.encrypted_password.as_str());
+    let comparison = auth.passwords().compare(&body.password, stored).await?;
+    let Some(known) = user.filter(|_| comparison.matches) else {
+        return Err(AuthError::invalid_credentials());
+    };
+    let weak = auth.passwords().weakness(&body.password).await?;
+    let rehashed = match comparison.needs_rehash {
+        true => Some(auth.passwords().hash(&body.password).await?),
+        false => None,
+    };
+
+    let tx = Tx::begin(auth.database()).await?;
+    // Again, since the account may have changed while the hash was computed
+    let user = users::lock_complete(&tx, known.id)
+        .await?
+        .filter(|user| user.encrypted_password == known.encrypted_password && !user.is_banned(request.now))
+        .ok_or_else(AuthError::invalid_credentials)?;
+    if by_email && !user.is_email_confirmed() {
+        return Err(AuthError::refuse(ErrorCode::EmailNotConfirmed, "Email not confirmed"));
+    }
+    if !by_email && !user.is_phone_confirmed() {
+        return Err(AuthError::refuse(ErrorCode::PhoneNotConfirmed, "Phone not confirmed"));
+    }
+    if let Some(hash) = rehashed {
+        users::rehash_password(&tx, user.id, &user.encrypted_password, &hash).await?;
+    }
+    let provider = if by_email { "email" } else { "phone" };
+    audit::record(auth, &tx, &user, Action::Login, audit::provider_trait(provider), None, request.now).await?;
+    let response = session::issue(auth, &tx, &user, Method::Password, request).await?;
+    tx.commit().await?;
+    Ok(response.with_password_strength(weak.as_ref()))
+}
+
+/// The account of an address or number. Neither is checked for its form: what does not exist has no account.
+async fn find(
+    auth: &Auth,
+    request: &RequestInfo,
+    by_email: bool,
+    body: &PasswordBody,
+) -> Result<Option<User>, AuthError> {
+    let client = auth.database().auth().await?;
+    let user = if by_email {
+        let email = EmailAddress::from_stored(&body.email.trim().to_lowercase());
+        users::by_email(&client, &email, &request.aud).await?
+    } else {
+        match PhoneNumber::parse(&body.phone) {
+            Ok(phone) => users::by_phone(&client, &phone, &request.aud).await?,
+            Err(_) => None,
+        }
+    };
+    Ok(user)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PkceBody {
+    auth_code: String,
+    code_verifier: String,
+}
+
+/// The app exchanges the code that a redirect brought.
+async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<TokenResponse, AuthError> {
+    if body.auth_code.is_empty() || body.code_verifier.is_empty() {
+        return Err(AuthError::validation("invalid request: both auth code and code verifier should be non-empty"));
+    }
+    let not_found = || {
+        AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found")
+    };
+    let tx = Tx::begin(auth.database()).await?;
+    let flow = flow_state::lock_by_code(&tx, &body.auth_code)
+        .await?
+        // A code that nobody was given yet is not a code
+        .filter(|flow| flow.auth_code_issued_at.is_some())
+        .ok_or_else(not_found)?;
+    let (Some(user_id), Some(challenge)) = (flow.user_id, &flow.challenge) else {
+        return Err(not_found());
+    };
+    if flow.is_expired(request.now, auth.settings().flow_state_expiry) {
+        return Err(AuthError::refuse(
+            ErrorCode::FlowStateExpired,
+            "invalid flow state, flow state has expired",
+        ));
+    }
+    if !challenge.is_met_by(&body.code_verifier) {
+        return Err(AuthError::refuse(
+            ErrorCode::BadCodeVerifier,
+            "code challenge does not match previously saved code verifier",
+        ));
+    }
+    let user = users::lock_complete(&tx, user_id).await?.ok_or_else(not_found)?;
+    if user.is_banned(request.now) {
+        return Err(AuthError::user_banned());
+    }
+    let method = Method::parse(&flow.authentication_method).unwrap_or(Method::Otp);
+    let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);
+    audit::record(auth, &tx, &user, Action::Login, traits, None, request.now).await?;
+    let response = session::issue(auth, &tx, &user, method, request).await?;
+    flow_state::delete(&tx, flow.id).await?;
+    tx.commit().await?;
+    Ok(response.with_provider_tokens(flow.provider_access_token, flow.provider_refresh_token))
+}

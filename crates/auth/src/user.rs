@@ -1,0 +1,281 @@
+//! `GET` and `PUT /user` (auth-core 7): what people see of their account, and what they may change.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use portico_mail::MailKind;
+use serde::Deserialize;
+use time::Duration;
+
+use crate::Auth;
+use crate::audit::{self, Action};
+use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::extract::{Json, RequestInfo, SignedIn};
+use crate::ids::{EmailAddress, PhoneNumber};
+use crate::limits::Limiter;
+use crate::model::{JsonObject, User};
+use crate::one_time_token::{self, Kind};
+use crate::pkce::Challenge;
+use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
+use crate::{mailer, metadata, one_time_mail, sms, verify};
+
+const FAILED: &str = "Database error updating user";
+
+/// `GET /user`
+pub async fn get(request: RequestInfo, signed_in: SignedIn) -> Result<Response, AuthError> {
+    if signed_in.claims.audience().is_some_and(|aud| aud != request.aud) {
+        return Err(AuthError::validation("Token audience doesn't match request audience"));
+    }
+    Ok(axum::Json(signed_in.user).into_response())
+}
+
+/// The body of `PUT /user`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Update {
+    email: String,
+    phone: String,
+    channel: String,
+    password: Option<String>,
+    current_password: Option<String>,
+    nonce: String,
+    data: Option<JsonObject>,
+    app_metadata: Option<JsonObject>,
+    code_challenge: Option<String>,
+    code_challenge_method: Option<String>,
+}
+
+/// `PUT /user`
+pub async fn put(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    signed_in: SignedIn,
+    Json(body): Json<Update>,
+) -> Result<Response, AuthError> {
+    auth.limits().check(Limiter::UpdateUser, &request)?;
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let email = given(&body.email).map(|email| EmailAddress::parse(&email)).transpose()?;
+    let phone = given(&body.phone).map(|phone| PhoneNumber::parse(&phone)).transpose()?;
+    if phone.is_some() {
+        sms::check_channel(&auth, &body.channel)?;
+    }
+    let password = body.password.as_deref();
+    if let Some(password) = password {
+        auth.passwords().check_strength(password).await?;
+    }
+    let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
+    let user = &signed_in.user;
+    if body.app_metadata.is_some() && user.role != auth.settings().jwt.admin_group {
+        return Err(AuthError::refuse(ErrorCode::NotAdmin, "Updating app_metadata requires admin privileges"));
+    }
+    let new_email = email.filter(|email| email.as_str() != user.email);
+    let new_phone = phone.filter(|phone| phone.as_str() != user.phone);
+    check_who(&signed_in, &body, new_email.is_some() || new_phone.is_some())?;
+    // Hashes are computed before the transaction: it holds a connection and a lock
+    let new_password = match password {
+        Some(password) => {
+            // Asked for before anything expensive or telling: a wrong nonce is found in the transaction
+            needs_nonce(&auth, &signed_in, &body, &request)?;
+            Some(prepare_password(&auth, &signed_in, password, body.current_password.as_deref()).await?)
+        }
+        None => None,
+    };
+
+    let tx = Tx::begin(auth.database()).await?;
+    let user = users::lock_complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
+    if let Some(email) = &new_email {
+        let others = auth.providers_of_other_domains();
+        if users::lock_owner_of_email(&tx, email, &user.aud, &others, Some(user.id)).await?.is_some() {
+            return Err(AuthError::email_exists());
+        }
+    }
+    if let Some(phone) = &new_phone
+        && users::by_phone(&tx, phone, &user.aud).await?.is_some_and(|other| other.id != user.id)
+    {
+        return Err(AuthError::phone_exists());
+    }
+    if let Some(hash) = &new_password {
+        if user.encrypted_password != signed_in.user.encrypted_password {
+            return Err(AuthError::refuse(ErrorCode::Conflict, "The password was changed by another request"));
+        }
+        if needs_nonce(&auth, &signed_in, &body, &request)? {
+            check_nonce(&auth, &user, &body.nonce, &request)?;
+        }
+        set_password(&auth, &tx, &signed_in, &user, hash, &request).await?;
+    }
+    if let Some(changes) = body.data {
+        let merged = metadata::merge(&user.user_metadata, changes);
+        metadata::check_size(&merged)?;
+        users::set_user_metadata(&tx, user.id, &merged, request.now).await.context(FAILED)?;
+    }
+    if let Some(changes) = body.app_metadata {
+        let merged = metadata::merge(&user.app_metadata, changes);
+        metadata::check_size(&merged)?;
+        users::set_app_metadata(&tx, user.id, &merged, request.now).await.context(FAILED)?;
+    }
+    if let Some(email) = &new_email {
+        change_email(&auth, &tx, &user, email, challenge.as_ref(), &request).await?;
+    }
+    if let Some(phone) = &new_phone {
+        sms::begin_phone_change(&auth, &tx, &user, phone, &body.channel, &request).await?;
+    }
+    let (audit, updated) = tokio::join!(biased;
+        audit::record(&auth, &tx, &user, Action::UserModified, audit::Traits::new(), None, request.now),
+        users::complete(&tx, user.id),
+    );
+    audit?;
+    let updated = updated?.ok_or_else(AuthError::user_gone)?;
+    tx.commit().await?;
+    Ok(axum::Json(updated).into_response())
+}
+
+/// Whether this kind of account, in this session, may change this.
+fn check_who(signed_in: &SignedIn, body: &Update, changes_contact: bool) -> Result<(), AuthError> {
+    let user = &signed_in.user;
+    let aal = signed_in.session.as_ref().map_or("aal1", |session| session.aal.as_str());
+    if user.has_verified_factor() && aal == "aal1" && (body.password.is_some() || changes_contact) {
+        return Err(AuthError::refuse(
+            ErrorCode::InsufficientAal,
+            "AAL2 session is required to update email or password when MFA is enabled.",
+        ));
+    }
+    if user.is_anonymous && body.password.is_some() && body.email.is_empty() && body.phone.is_empty() {
+        return Err(AuthError::refuse_with(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorCode::ValidationFailed,
+            "Updating password of an anonymous user without an email or phone is not allowed",
+        ));
+    }
+    if user.is_sso_user && (body.password.is_some() || changes_contact || !body.nonce.is_empty()) {
+        return Err(AuthError::refuse(
+            ErrorCode::UserSsoManaged,
+            "Updating email, phone, password of a SSO account only possible via SSO",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a password change must come with a nonce.
+///
+/// # Errors
+/// 400 `reauthentication_needed` when it must and does not.
+fn needs_nonce(auth: &Auth, signed_in: &SignedIn, body: &Update, request: &RequestInfo) -> Result<bool, AuthError> {
+    if !auth.settings().password_change_needs_reauthentication {
+        return Ok(false);
+    }
+    let signed_in_at = signed_in.session.as_ref().and_then(|session| session.created_at);
+    if signed_in_at.is_some_and(|at| request.now <= at + Duration::hours(24)) {
+        return Ok(false);
+    }
+    if body.nonce.is_empty() {
+        return Err(AuthError::refuse(ErrorCode::ReauthenticationNeeded, "Password update requires reauthentication"));
+    }
+    Ok(true)
+}
+
+fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInfo) -> Result<(), AuthError> {
+    let settings = auth.settings();
+    let (address, life) = if user.email.is_empty() {
+        (&user.phone, settings.sms.otp_expiry)
+    } else {
+        (&user.email, settings.email.otp_expiry)
+    };
+    let is_right = one_time_token::code_matches(&user.reauthentication_token, address, nonce)
+        && Kind::Reauthentication.is_fresh(user, life, request.now);
+    if is_right {
+        return Ok(());
+    }
+    Err(AuthError::refuse(ErrorCode::ReauthenticationNotValid, "Nonce has expired or is invalid"))
+}
+
+/// Checks the current password where that is demanded, and that the new one is new. Returns its stored form.
+async fn prepare_password(
+    auth: &Auth,
+    signed_in: &SignedIn,
+    password: &str,
+    current: Option<&str>,
+) -> Result<String, AuthError> {
+    let user = &signed_in.user;
+    let stored = Some(user.encrypted_password.as_str());
+    if auth.settings().password_change_needs_current && user.has_password() && !came_by_mail(signed_in) {
+        let refuse = |code| AuthError::refuse(code, "Current password required when setting new password.");
+        let current =
+            current.filter(|text| !text.is_empty()).ok_or_else(|| refuse(ErrorCode::CurrentPasswordRequired))?;
+        if !auth.passwords().compare(current, stored).await?.matches {
+            return Err(refuse(ErrorCode::CurrentPasswordInvalid));
+        }
+    }
+    if user.has_password() && auth.passwords().compare(password, stored).await?.matches {
+        return Err(AuthError::refuse(
+            ErrorCode::SamePassword,
+            "New password should be different from the old password.",
+        ));
+    }
+    auth.passwords().hash(password).await
+}
+
+/// Whether the session began with a message: its owner may have forgotten the password.
+fn came_by_mail(signed_in: &SignedIn) -> bool {
+    let methods = signed_in.claims.get("amr").and_then(|amr| amr.as_array());
+    signed_in.session.is_some()
+        && methods.into_iter().flatten().any(|entry| {
+            matches!(entry.get("method").and_then(|method| method.as_str()), Some("otp" | "magiclink" | "recovery"))
+        })
+}
+
+/// Stores the password, ends all other sessions and every message that is on its way.
+async fn set_password(
+    auth: &Auth,
+    tx: &Tx,
+    signed_in: &SignedIn,
+    user: &User,
+    hash: &str,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    let now = request.now;
+    let (stored, tokens, audit) = tokio::join!(biased;
+        users::set_password(tx, user.id, hash, now),
+        one_time_tokens::delete_all(tx, user.id),
+        audit::record(auth, tx, user, Action::UserUpdatedPassword, audit::Traits::new(), None, now),
+    );
+    stored.context(FAILED)?;
+    tokens?;
+    audit?;
+    match &signed_in.session {
+        Some(session) => sessions::delete_others(tx, user.id, session.id).await?,
+        None => sessions::delete_all(tx, user.id).await?,
+    }
+    let has_email_identity = user.identities.iter().any(|identity| identity.provider == "email");
+    if auth.settings().create_email_identity_on_password_set
+        && !user.has_password()
+        && user.is_email_confirmed()
+        && !has_email_identity
+    {
+        let mut data = metadata::of_contact(JsonObject::new(), user.id, Some(&user.email));
+        data.insert("email_verified".into(), true.into());
+        identities::upsert_contact(tx, user.id, "email", &data, now).await?;
+        users::refresh_providers(tx, user.id, now).await.context(FAILED)?;
+    }
+    if user.email.is_empty() {
+        return Ok(());
+    }
+    mailer::notify(auth, tx, MailKind::PasswordChanged, &user.email, &mailer::variables(auth, user)).await
+}
+
+async fn change_email(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    email: &EmailAddress,
+    challenge: Option<&Challenge>,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    if !(auth.settings().email.autoconfirm && user.is_anonymous) {
+        return one_time_mail::send_email_change(auth, tx, user, email, challenge, request).await;
+    }
+    // Addresses need no confirmation, and there is no earlier one to defend
+    let mut changed = user.clone();
+    changed.email_change = email.to_string();
+    verify::apply_email_change(auth, tx, &changed, request).await?;
+    Ok(users::refresh_providers(tx, user.id, request.now).await.context(FAILED)?)
+}

@@ -1,0 +1,516 @@
+//! `GET` and `POST /verify` (auth-core 6.5, 6.6): a code or a link proves that a message was received.
+//!
+//! The user's row is locked before the token is compared, so a token works once even when it is sent twice at the same time.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use portico_mail::{MailKind, Variables};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::Auth;
+use crate::audit::{self, Action, provider_trait};
+use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::extract::{Json, Query, RequestInfo};
+use crate::ids::{EmailAddress, PhoneNumber};
+use crate::landing::{self, Fields, error_fields};
+use crate::limits::Limiter;
+use crate::mailer;
+use crate::model::{JsonObject, User};
+use crate::one_time_token::{self, Kind};
+use crate::session::{self, Method, TokenResponse};
+use crate::sms;
+use crate::sql::flow_state::{self, method};
+use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
+
+const FIRST_OF_TWO: &str = "Confirmation link accepted. Please proceed to confirm link sent to the other email";
+
+/// What a request wants to verify.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum VerifyType {
+    SignUp,
+    Invite,
+    MagicLink,
+    Recovery,
+    EmailChange,
+    /// Whatever waits: a confirmation, or a sign-in or recovery link.
+    Email,
+    Sms,
+    PhoneChange,
+}
+
+impl VerifyType {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "signup" => Self::SignUp,
+            "invite" => Self::Invite,
+            "magiclink" => Self::MagicLink,
+            "recovery" => Self::Recovery,
+            "email_change" => Self::EmailChange,
+            "email" => Self::Email,
+            "sms" => Self::Sms,
+            "phone_change" => Self::PhoneChange,
+            _ => return None,
+        })
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::SignUp => "signup",
+            Self::Invite => "invite",
+            Self::MagicLink => "magiclink",
+            Self::Recovery => "recovery",
+            Self::EmailChange => "email_change",
+            Self::Email => "email",
+            Self::Sms => "sms",
+            Self::PhoneChange => "phone_change",
+        }
+    }
+
+    fn is_by_phone(self) -> bool {
+        matches!(self, Self::Sms | Self::PhoneChange)
+    }
+
+    /// The pools that a token of this type may come from, in the order in which they are tried.
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::SignUp | Self::Invite | Self::Sms => &[Kind::Confirmation],
+            Self::MagicLink | Self::Recovery => &[Kind::Recovery],
+            Self::EmailChange => &[Kind::EmailChangeNew, Kind::EmailChangeCurrent],
+            Self::Email => &[Kind::Confirmation, Kind::Recovery],
+            Self::PhoneChange => &[Kind::PhoneChange],
+        }
+    }
+}
+
+/// The body of `POST /verify`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Verify {
+    r#type: String,
+    token: String,
+    token_hash: String,
+    email: String,
+    phone: String,
+    redirect_to: String,
+}
+
+/// A token that was found, with the locked user.
+struct Found {
+    user: User,
+    kind: Kind,
+}
+
+/// What a token did.
+enum Outcome {
+    /// The person may be signed in; identities and factors are loaded.
+    Verified(Box<User>),
+    /// One of two confirmations of a change of address.
+    FirstOfTwo,
+}
+
+/// `POST /verify`
+pub async fn post(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    Json(body): Json<Verify>,
+) -> Result<Response, AuthError> {
+    auth.limits().check(Limiter::Verify, &request)?;
+    if body.r#type.is_empty() {
+        return Err(AuthError::validation("Verify requires a verification type"));
+    }
+    if body.token.is_empty() == body.token_hash.is_empty() {
+        return Err(AuthError::validation("Verify requires either a token or a token hash"));
+    }
+    let verify_type = VerifyType::parse(&body.r#type);
+    let tx = Tx::begin(auth.database()).await?;
+    let found = if body.token.is_empty() {
+        if !(body.email.is_empty() && body.phone.is_empty() && body.redirect_to.is_empty()) {
+            return Err(AuthError::validation("Only the token_hash and type should be provided"));
+        }
+        let verify_type = verify_type
+            .filter(|verify_type| !verify_type.is_by_phone())
+            .ok_or_else(|| AuthError::validation("Invalid email verification type"))?;
+        find_by_hash(&auth, &tx, verify_type, &body.token_hash, &request).await?
+    } else {
+        if body.email.is_empty() == body.phone.is_empty() {
+            return Err(AuthError::validation("Only an email address or phone number should be provided on verify"));
+        }
+        // Wire contract: an unknown type with an address is an expired code (auth-core 27, 25)
+        if body.phone.is_empty() {
+            let email = EmailAddress::parse(&body.email).map_err(|_| {
+                AuthError::refuse_with(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    ErrorCode::ValidationFailed,
+                    "Invalid email format",
+                )
+            })?;
+            let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+            find_by_code(&auth, &tx, verify_type, &email, &body.token, &request).await?
+        } else {
+            let phone = PhoneNumber::parse(&body.phone)?;
+            let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+            find_by_phone(&auth, &tx, verify_type, &phone, &body.token, &request).await?
+        }
+    };
+    match redeem(&auth, &tx, found, verify_type.unwrap_or(VerifyType::Email), &request).await? {
+        Outcome::Verified(user) => {
+            let tokens = session::issue(&auth, &tx, &user, Method::Otp, &request).await?;
+            tx.commit().await?;
+            Ok(tokens.into_response())
+        }
+        Outcome::FirstOfTwo => {
+            tx.commit().await?;
+            Ok(axum::Json(json!({"code": "200", "msg": FIRST_OF_TWO})).into_response())
+        }
+    }
+}
+
+/// `GET /verify`: the link of a mail. Everything but a missing parameter ends in a redirect.
+pub async fn get(State(auth): State<Auth>, request: RequestInfo, query: Query) -> Result<Response, AuthError> {
+    auth.limits().check(Limiter::Verify, &request)?;
+    let type_text = query.get("type").ok_or_else(|| AuthError::validation("Verify requires a verification type"))?;
+    let hash = query
+        .get("token")
+        .or_else(|| query.get("token_hash"))
+        .ok_or_else(|| AuthError::validation("Verify requires a token or a token hash"))?;
+    let is_pkce = one_time_token::is_pkce(hash);
+    let target = &request.redirect_to;
+    let location = match follow_link(&auth, &request, type_text, hash, is_pkce).await {
+        Ok(Landing::SignedIn(tokens, link_type)) => {
+            let mut fields = tokens.fragment();
+            fields.push(("type", link_type.to_owned()));
+            landing::with_fragment(target, fields)
+        }
+        Ok(Landing::Code(code)) => landing::with_query(target, &vec![("code", code)]),
+        Ok(Landing::FirstOfTwo) => {
+            let message = || ("message", FIRST_OF_TWO.to_owned());
+            let base = if is_pkce { landing::with_query(target, &vec![message()]) } else { target.clone() };
+            landing::with_fragment(&base, vec![message(), ("sb", String::new())])
+        }
+        Err(error) => {
+            if error.contract().status.is_server_error() {
+                tracing::error!(error = format!("{:#}", anyhow::Error::new(error)), "A link could not be followed");
+                let general = AuthError::internal(anyhow::anyhow!("logged above"));
+                return Ok(landing::redirect(StatusCode::SEE_OTHER, &error_location(target, is_pkce, &general)));
+            }
+            error_location(target, is_pkce, &error)
+        }
+    };
+    Ok(landing::redirect(StatusCode::SEE_OTHER, &location))
+}
+
+/// Implicit: in the fragment. With a proof key: in query and fragment.
+fn error_location(target: &str, is_pkce: bool, error: &AuthError) -> String {
+    let fields = error_fields(error);
+    let base = if is_pkce { landing::with_query(target, &fields) } else { target.to_owned() };
+    let mut fragment: Fields = fields;
+    fragment.push(("sb", String::new()));
+    landing::with_fragment(&base, fragment)
+}
+
+/// Where a link leads.
+enum Landing {
+    SignedIn(Box<TokenResponse>, &'static str),
+    Code(String),
+    FirstOfTwo,
+}
+
+async fn follow_link(
+    auth: &Auth,
+    request: &RequestInfo,
+    type_text: &str,
+    hash: &str,
+    is_pkce: bool,
+) -> Result<Landing, AuthError> {
+    let verify_type =
+        VerifyType::parse(type_text).filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::link_expired)?;
+    let tx = Tx::begin(auth.database()).await?;
+    let found = find_by_hash(auth, &tx, verify_type, hash, request).await?;
+    let kind = found.kind;
+    let user = match redeem(auth, &tx, found, verify_type, request).await? {
+        Outcome::Verified(user) => user,
+        Outcome::FirstOfTwo => {
+            tx.commit().await?;
+            return Ok(Landing::FirstOfTwo);
+        }
+    };
+    if !is_pkce {
+        let tokens = session::issue(auth, &tx, &user, Method::Otp, request).await?;
+        tx.commit().await?;
+        let link_type = match (verify_type, kind) {
+            (VerifyType::Email, Kind::Confirmation) => "signup",
+            (VerifyType::Email, _) => "magiclink",
+            _ => verify_type.as_str(),
+        };
+        return Ok(Landing::SignedIn(Box::new(tokens), link_type));
+    }
+    let code = issue_code(&tx, &user, verify_type, kind, request).await?;
+    tx.commit().await?;
+    Ok(Landing::Code(code))
+}
+
+/// The code that the app exchanges: of the newest flow that the user began this way.
+async fn issue_code(
+    tx: &Tx,
+    user: &User,
+    verify_type: VerifyType,
+    kind: Kind,
+    request: &RequestInfo,
+) -> Result<String, AuthError> {
+    // A recovery token may have been sent to sign in, and the link's type may be that of a template of the project's own
+    let methods: &[&str] = match (verify_type, kind) {
+        (VerifyType::Invite, _) => &[method::INVITE],
+        (VerifyType::Recovery, _) => &[method::RECOVERY, method::MAGIC_LINK],
+        (_, Kind::Recovery) => &[method::MAGIC_LINK, method::RECOVERY],
+        (_, Kind::EmailChangeNew | Kind::EmailChangeCurrent) => &[method::EMAIL_CHANGE],
+        _ => &[method::EMAIL_SIGNUP],
+    };
+    for method in methods {
+        if let Some(flow) = flow_state::lock_newest(tx, user.id, method).await?
+            && let Some(code) = flow.auth_code
+        {
+            flow_state::issue_code(tx, flow.id, request.now).await?;
+            return Ok(code);
+        }
+    }
+    Err(AuthError::refuse_with(
+        StatusCode::BAD_REQUEST,
+        ErrorCode::FlowStateNotFound,
+        "No associated flow state found. The sign-in must be finished in the browser in which it began, and in time.",
+    ))
+}
+
+async fn find_by_hash(
+    auth: &Auth,
+    tx: &Tx,
+    verify_type: VerifyType,
+    hash: &str,
+    request: &RequestInfo,
+) -> Result<Found, AuthError> {
+    let kinds = verify_type.kinds();
+    let labels: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+    let user = users::lock_by_token(tx, hash, &labels).await?.ok_or_else(AuthError::link_expired)?;
+    let kind = kinds
+        .iter()
+        .copied()
+        .find(|kind| one_time_token::hash_matches(kind.stored(&user), hash))
+        .filter(|kind| kind.is_fresh(&user, auth.settings().email.otp_expiry, request.now))
+        .ok_or_else(AuthError::link_expired)?;
+    not_banned(&user, request)?;
+    Ok(Found { user, kind })
+}
+
+async fn find_by_code(
+    auth: &Auth,
+    tx: &Tx,
+    verify_type: VerifyType,
+    email: &EmailAddress,
+    code: &str,
+    request: &RequestInfo,
+) -> Result<Found, AuthError> {
+    let user = match verify_type {
+        VerifyType::EmailChange => match users::lock_by_email_change(tx, email, &request.aud).await? {
+            Some(user) => Some(user),
+            None => users::lock_by_email(tx, email, &request.aud).await?,
+        },
+        _ => users::lock_by_email(tx, email, &request.aud).await?,
+    };
+    let user = user.ok_or_else(AuthError::code_expired)?;
+    let address = email.as_str();
+    let kind = verify_type
+        .kinds()
+        .iter()
+        .copied()
+        .filter(|kind| one_time_token::code_matches(kind.stored(&user), address, code))
+        .find(|kind| kind.is_fresh(&user, auth.settings().email.otp_expiry, request.now))
+        .ok_or_else(AuthError::code_expired)?;
+    not_banned(&user, request)?;
+    Ok(Found { user, kind })
+}
+
+async fn find_by_phone(
+    auth: &Auth,
+    tx: &Tx,
+    verify_type: VerifyType,
+    phone: &PhoneNumber,
+    code: &str,
+    request: &RequestInfo,
+) -> Result<Found, AuthError> {
+    let (user, kind) = match verify_type {
+        VerifyType::PhoneChange => (users::lock_by_phone_change(tx, phone, &request.aud).await?, Kind::PhoneChange),
+        _ => (users::lock_by_phone(tx, phone, &request.aud).await?, Kind::Confirmation),
+    };
+    let user = user.ok_or_else(AuthError::code_expired)?;
+    let is_right = one_time_token::code_matches(kind.stored(&user), phone.as_str(), code)
+        && kind.is_fresh(&user, auth.settings().sms.otp_expiry, request.now);
+    if !is_right && !sms::is_test_otp(auth, phone, code, request.now) {
+        return Err(AuthError::code_expired());
+    }
+    not_banned(&user, request)?;
+    Ok(Found { user, kind })
+}
+
+fn not_banned(user: &User, request: &RequestInfo) -> Result<(), AuthError> {
+    if user.is_banned(request.now) { Err(AuthError::user_banned()) } else { Ok(()) }
+}
+
+/// Does what the token is for (auth-core 6.6, "Effects").
+async fn redeem(
+    auth: &Auth,
+    tx: &Tx,
+    found: Found,
+    verify_type: VerifyType,
+    request: &RequestInfo,
+) -> Result<Outcome, AuthError> {
+    const FAILED: &str = "Database error updating user";
+    let Found { user, kind } = found;
+    match kind {
+        Kind::Confirmation if verify_type == VerifyType::Sms => confirm_phone(auth, tx, &user, request).await?,
+        Kind::Confirmation => confirm_email(auth, tx, &user, verify_type, request).await.context(FAILED)?,
+        Kind::Recovery => recover(auth, tx, &user, request).await.context(FAILED)?,
+        Kind::EmailChangeNew | Kind::EmailChangeCurrent => {
+            if !change_email(auth, tx, &user, kind, request).await? {
+                return Ok(Outcome::FirstOfTwo);
+            }
+        }
+        Kind::PhoneChange => change_phone(auth, tx, &user, request).await?,
+        // No type verifies a nonce
+        Kind::Reauthentication => return Err(AuthError::code_expired()),
+    }
+    let (cleared, providers, user) = tokio::join!(biased;
+        one_time_tokens::delete_all(tx, user.id),
+        users::refresh_providers(tx, user.id, request.now),
+        users::complete(tx, user.id),
+    );
+    cleared?;
+    providers.context(FAILED)?;
+    let user = user?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the user is gone")))?;
+    Ok(Outcome::Verified(Box::new(user)))
+}
+
+fn main_provider(user: &User) -> &str {
+    user.app_metadata.get("provider").and_then(|provider| provider.as_str()).unwrap_or("email")
+}
+
+async fn confirm_email(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    verify_type: VerifyType,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    let now = request.now;
+    if verify_type == VerifyType::Invite && !user.has_password() {
+        sessions::delete_all(tx, user.id).await?;
+    }
+    let signed_up_by_mail = identities::of_user(tx, user.id).await?.iter().any(|identity| identity.provider == "email");
+    if signed_up_by_mail && !user.is_email_confirmed() {
+        // The mail belongs to the person who signed up by mail. An identity that merely claims the same address may be
+        // another person's, who must not get into an account that was confirmed by its owner
+        identities::delete_unverified(tx, user.id, &user.email).await?;
+    }
+    let (audit, confirmed, verified) = tokio::join!(biased;
+        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
+        users::confirm_email(tx, user.id, now),
+        identities::verify_email(tx, user.id, &user.email, now),
+    );
+    audit?;
+    confirmed?;
+    verified?;
+    Ok(())
+}
+
+async fn recover(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
+    let now = request.now;
+    users::clear_recovery(tx, user.id, now).await?;
+    if user.is_email_confirmed() {
+        audit::record(auth, tx, user, Action::Login, provider_trait(main_provider(user)), None, now).await?;
+        return Ok(());
+    }
+    // Nobody had proved that the address is theirs, so nobody's password or claim counts
+    let (password, unverified, audit, confirmed, verified) = tokio::join!(biased;
+        users::set_password(tx, user.id, "", now),
+        identities::delete_unverified(tx, user.id, &user.email),
+        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
+        users::confirm_email(tx, user.id, now),
+        identities::verify_email(tx, user.id, &user.email, now),
+    );
+    password?;
+    unverified?;
+    audit?;
+    confirmed?;
+    verified?;
+    Ok(())
+}
+
+/// Whether the change was applied; else it waits for the other confirmation.
+async fn change_email(auth: &Auth, tx: &Tx, user: &User, kind: Kind, request: &RequestInfo) -> Result<bool, AuthError> {
+    let email = &auth.settings().email;
+    let now = request.now;
+    let needs_two = !email.autoconfirm && email.secure_change && !user.email.is_empty();
+    if needs_two && user.email_change_confirm_status == 0 {
+        let hash = kind.stored(user);
+        let (half, gone) = tokio::join!(biased;
+            users::confirm_email_change_half(tx, user.id, hash, now),
+            one_time_tokens::delete_hash(tx, user.id, hash),
+        );
+        half.context("Database error updating user")?;
+        gone?;
+        return Ok(false);
+    }
+    apply_email_change(auth, tx, user, request).await?;
+    Ok(true)
+}
+
+/// The pending address becomes the user's (auth-core 7.3, "When applied").
+pub(crate) async fn apply_email_change(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    let now = request.now;
+    let new = EmailAddress::parse(&user.email_change)?;
+    let others = auth.providers_of_other_domains();
+    if users::lock_owner_of_email(tx, &new, &user.aud, &others, Some(user.id)).await?.is_some() {
+        return Err(AuthError::email_exists());
+    }
+    let data = JsonObject::from_iter([
+        ("sub".to_owned(), user.id.to_string().into()),
+        ("email".to_owned(), new.as_str().into()),
+        ("email_verified".to_owned(), true.into()),
+        ("phone_verified".to_owned(), false.into()),
+    ]);
+    let (audit, applied, identity) = tokio::join!(biased;
+        audit::record(auth, tx, user, Action::UserModified, audit::Traits::new(), None, now),
+        users::apply_email_change(tx, user.id, &new, now),
+        identities::upsert_contact(tx, user.id, "email", &data, now),
+    );
+    audit?;
+    applied
+        .on_constraint("users_email_partial_key", AuthError::email_exists)
+        .context("Database error updating user")?;
+    identity?;
+    if !user.email.is_empty() {
+        let variables =
+            Variables { email: new.to_string(), old_email: Some(user.email.clone()), ..mailer::variables(auth, user) };
+        mailer::notify(auth, tx, MailKind::EmailChanged, &user.email, &variables).await?;
+    }
+    Ok(())
+}
+
+async fn confirm_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
+    let (audit, confirmed) = tokio::join!(biased;
+        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait("phone"), None, request.now),
+        users::confirm_phone(tx, user.id, request.now),
+    );
+    audit?;
+    confirmed.context("Database error updating user")
+}
+
+async fn change_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
+    audit::record(auth, tx, user, Action::UserModified, audit::Traits::new(), None, request.now).await?;
+    sms::apply_phone_change(auth, tx, user, request).await
+}
