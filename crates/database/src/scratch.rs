@@ -28,8 +28,8 @@ const PREFIX: &str = "scratch_";
 /// machine crashes, and is fast for it.
 ///
 /// Its data outlives the process: the next test program takes it over, with the templates in it, and need neither make a
-/// cluster nor fill a template. Programs that run at the same time each have their own. Databases with a [`fresh_name`] that
-/// an earlier program left behind are dropped.
+/// cluster nor fill a template. Programs that run at the same time each have their own. What an earlier program left behind
+/// is dropped: every database but PostgreSQL's own and those whose name begins with `template_`.
 ///
 /// # Errors
 /// [`ClusterError`] when PostgreSQL is missing or can not start.
@@ -96,7 +96,11 @@ fn forget_other_boots(folder: &Path, boot: &str) {
 async fn drop_left_behind(admin: &Endpoint) -> Result<(), DatabaseError> {
     let client = connection::connect(admin).await?;
     let left = client
-        .query("select datname::text from pg_catalog.pg_database where datname like $1 || '%'", &[&PREFIX])
+        .query(
+            "select datname::text from pg_catalog.pg_database
+              where datname <> 'postgres' and not datistemplate and not starts_with(datname, 'template_')",
+            &[],
+        )
         .await?;
     for row in left {
         let name: String = row.try_get(0)?;
@@ -155,7 +159,34 @@ pub async fn clone_database(admin: &Endpoint, template: &str, name: &str) -> Res
     let client = connection::connect(admin).await?;
     let statement = format!("create database {} template {} strategy file_copy", quoted(name), quoted(template));
     unless_in_use(&client, &statement).await?;
+    client.batch_execute(&inherit(template, name)).await?;
     Ok(admin.with_database(name))
+}
+
+/// `create database` copies neither the owner nor the grants and settings of its template, which the bootstrap has made.
+fn inherit(template: &str, name: &str) -> String {
+    let literal = |text: &str| format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    format!(
+        "do $inherit$
+         declare
+           template pg_catalog.pg_database;
+           item record;
+         begin
+           select * into strict template from pg_catalog.pg_database where datname = {template};
+           execute format('alter database %I owner to %I', {name}, pg_catalog.pg_get_userbyid(template.datdba));
+           for item in select distinct grantee, privilege_type from pg_catalog.aclexplode(template.datacl) where grantee <> 0 loop
+             execute format('grant %s on database %I to %I', item.privilege_type, {name}, pg_catalog.pg_get_userbyid(item.grantee));
+           end loop;
+           for item in select split_part(entry, '=', 1) as name, substr(entry, strpos(entry, '=') + 1) as value
+                         from pg_catalog.pg_db_role_setting, unnest(setconfig) as entry
+                        where setdatabase = template.oid and setrole = 0
+           loop
+             execute format('alter database %I set %I = %L', {name}, item.name, item.value);
+           end loop;
+         end $inherit$",
+        template = literal(template),
+        name = literal(name),
+    )
 }
 
 /// Drops the database, ending whatever is connected to it. One that is not there is fine.
