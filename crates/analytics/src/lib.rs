@@ -1,1 +1,57 @@
-//! The built-in collector of product events
+//! The built-in collector of product events: `POST /events`, kept in `portico.analytics_events`.
+//!
+//! Pages send events with `navigator.sendBeacon` and never look at the answer, so collecting must cost them nothing and
+//! must not be able to disturb sign-in or sign-out: an event waits in memory for its batch, and when the database is away
+//! for long the newest are given up.
+//!
+//! Promises: only known events in their exact shape are kept; nothing personal beyond the user's id; nothing at all from
+//! a browser that asks not to be tracked (`DNT`, `Sec-GPC`); memory and rate are bounded. Does not promise: that every
+//! event arrives, or arrives once.
+//!
+//! Must not know: who reads the events, other services, the gateway.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod event;
+mod rate;
+mod routes;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::Router;
+use portico_database::Database;
+use portico_tokens::Clock;
+
+use rate::RateLimit;
+use writer::Writer;
+
+/// The collector. Clones share the events that wait.
+#[derive(Clone)]
+pub struct Analytics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clock: Clock,
+    rate: RateLimit,
+    writer: Writer,
+}
+
+impl Analytics {
+    /// A collector that writes to `database`. Starts a task, so it needs a Tokio runtime; the task ends after the last
+    /// clone and router are dropped and what waited was written.
+    pub fn new(database: Database, clock: Clock) -> Self {
+        Self { inner: Arc::new(Inner { clock, rate: RateLimit::default(), writer: Writer::start(database) }) }
+    }
+
+    /// `POST /events`, to be mounted at `/portico/v1`, open to callers without a key.
+    pub fn router(&self) -> Router {
+        routes::router(self.clone())
+    }
+
+    /// Writes now what waits, for a clean shutdown. `false`: the database did not take it (yet).
+    pub async fn flush(&self) -> bool {
+        self.inner.writer.flush().await
+    }
+}

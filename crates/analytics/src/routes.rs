@@ -1,0 +1,99 @@
+//! `POST /events`.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use portico_tokens::{Caller, ClientAddress};
+use uuid::Uuid;
+
+use crate::Analytics;
+use crate::event::{self, EventError};
+use crate::writer::Overloaded;
+
+/// The largest body. Browsers send beacons up to 64 KiB.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+pub(crate) fn router(analytics: Analytics) -> Router {
+    Router::new().route("/events", post(collect)).with_state(analytics)
+}
+
+/// Why events are not taken.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Event(#[from] EventError),
+    #[error("Request body too large (max {MAX_BODY_BYTES} bytes)")]
+    TooLarge,
+    #[error("Events are sent as application/json or text/plain")]
+    MediaType,
+    #[error("Events of other sites are not collected")]
+    OtherSite,
+    #[error("Too many events, try again later")]
+    TooMany(u64),
+    #[error("Events can not be taken now")]
+    Overloaded,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, wait) = match self {
+            Self::Event(_) => (StatusCode::BAD_REQUEST, None),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, None),
+            Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, None),
+            Self::OtherSite => (StatusCode::FORBIDDEN, None),
+            Self::TooMany(seconds) => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
+            Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, Some(5)),
+        };
+        let body = serde_json::json!({ "message": self.to_string() }).to_string();
+        let mut answer = Response::new(Body::from(body));
+        *answer.status_mut() = status;
+        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = wait {
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        answer
+    }
+}
+
+async fn collect(State(analytics): State<Analytics>, request: Request) -> Result<StatusCode, Refusal> {
+    let (parts, body) = request.into_parts();
+    if asks_for_privacy(&parts.headers) {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    if parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return Err(Refusal::OtherSite);
+    }
+    if !is_taken(&parts.headers) {
+        return Err(Refusal::MediaType);
+    }
+    let collector = &analytics.inner;
+    let now = collector.clock.now();
+    let address =
+        parts.extensions.get::<ClientAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.0);
+    collector.rate.take(address, now).map_err(Refusal::TooMany)?;
+    let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| Refusal::TooLarge)?;
+    let user_id =
+        parts.extensions.get::<Caller>().and_then(Caller::subject).and_then(|subject| Uuid::parse_str(subject).ok());
+    let events = event::parse(&body, user_id, now)?;
+    collector.writer.add(events).map_err(|Overloaded| Refusal::Overloaded)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Global Privacy Control or Do Not Track.
+fn asks_for_privacy(headers: &HeaderMap) -> bool {
+    ["sec-gpc", "dnt"].into_iter().any(|name| headers.get(name).is_some_and(|value| value == "1"))
+}
+
+/// Beacons come as text or JSON; so do the calls of scripts. A form is none of ours.
+fn is_taken(headers: &HeaderMap) -> bool {
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else {
+        return true;
+    };
+    let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    ["application/json", "text/plain"].into_iter().any(|taken| kind.eq_ignore_ascii_case(taken))
+}

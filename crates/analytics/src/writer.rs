@@ -1,0 +1,171 @@
+//! Events on their way to the database, many to a statement.
+
+use std::time::Duration;
+
+use portico_database::{Database, DatabaseError};
+use serde_json::Value;
+use time::OffsetDateTime;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::event::Event;
+
+/// How long an event waits for others.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Enough events to write at once.
+const FULL: usize = 500;
+/// Events in memory while the database is away; more are given up.
+const MAX_HELD: usize = 5_000;
+/// Requests that wait for the task to look at them.
+const MAX_QUEUED: usize = 1_000;
+/// How often a statement that PostgreSQL refuses is tried.
+const MAX_REFUSALS: u32 = 3;
+/// Pauses while the database is away.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+const INSERT: &str = "
+    insert into portico.analytics_events (name, properties, user_id, route, occurred_at, received_at)
+    select name, properties, user_id, route, occurred_at, received_at
+      from unnest($1::text[], $2::jsonb[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[])
+           as event (name, properties, user_id, route, occurred_at, received_at)";
+
+enum Message {
+    Events(Vec<Event>),
+    /// Answered with whether nothing waits any more.
+    Flush(oneshot::Sender<bool>),
+}
+
+/// The way to the task that writes.
+pub(crate) struct Writer {
+    queue: mpsc::Sender<Message>,
+}
+
+/// The queue is full.
+pub(crate) struct Overloaded;
+
+impl Writer {
+    pub(crate) fn start(database: Database) -> Self {
+        let (queue, messages) = mpsc::channel(MAX_QUEUED);
+        let task = Task { database, held: Vec::new(), refusals: 0, pause: FIRST_PAUSE, due: None, is_paused: false };
+        tokio::spawn(task.run(messages));
+        Self { queue }
+    }
+
+    pub(crate) fn add(&self, events: Vec<Event>) -> Result<(), Overloaded> {
+        self.queue.try_send(Message::Events(events)).map_err(|_| Overloaded)
+    }
+
+    pub(crate) async fn flush(&self) -> bool {
+        let (answer, done) = oneshot::channel();
+        self.queue.send(Message::Flush(answer)).await.is_ok() && done.await.unwrap_or(false)
+    }
+}
+
+struct Task {
+    database: Database,
+    held: Vec<Event>,
+    /// How often PostgreSQL refused what is held.
+    refusals: u32,
+    /// How long to wait after the next failure.
+    pause: Duration,
+    /// When to write what is held.
+    due: Option<Instant>,
+    /// The database refused a moment ago, so a full batch waits for `due` too.
+    is_paused: bool,
+}
+
+impl Task {
+    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        loop {
+            let message = match self.due {
+                None => messages.recv().await.map(Some),
+                Some(due) => tokio::select! {
+                    message = messages.recv() => message.map(Some),
+                    () = tokio::time::sleep_until(due) => Some(None),
+                },
+            };
+            match message {
+                Some(Some(Message::Events(events))) => self.hold(events).await,
+                Some(Some(Message::Flush(answer))) => {
+                    self.write().await;
+                    let _ = answer.send(self.held.is_empty());
+                }
+                Some(None) => self.write().await,
+                // Nobody can send any more
+                None => {
+                    self.write().await;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn hold(&mut self, mut events: Vec<Event>) {
+        let room = MAX_HELD - self.held.len();
+        if events.len() > room {
+            tracing::warn!(events = events.len() - room, "events are given up: the database does not take them");
+            events.truncate(room);
+        }
+        self.held.append(&mut events);
+        if self.is_paused {
+            return;
+        }
+        if self.held.len() >= FULL {
+            self.write().await;
+        } else if self.due.is_none() && !self.held.is_empty() {
+            self.due = Some(Instant::now() + PATIENCE);
+        }
+    }
+
+    async fn write(&mut self) {
+        (self.due, self.is_paused) = (None, false);
+        if self.held.is_empty() {
+            return;
+        }
+        match self.insert().await {
+            Ok(()) => {
+                self.held.clear();
+                (self.refusals, self.pause) = (0, FIRST_PAUSE);
+            }
+            Err(DatabaseError::Closed) => self.held.clear(),
+            Err(error) => {
+                if !error.is_unavailable() {
+                    self.refusals += 1;
+                }
+                if self.refusals >= MAX_REFUSALS {
+                    tracing::error!(%error, events = self.held.len(), "events are given up: PostgreSQL refuses them");
+                    self.held.clear();
+                    (self.refusals, self.pause) = (0, FIRST_PAUSE);
+                    return;
+                }
+                tracing::warn!(%error, events = self.held.len(), "events could not be written and are kept for now");
+                (self.due, self.is_paused) = (Some(Instant::now() + self.pause), true);
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    async fn insert(&self) -> Result<(), DatabaseError> {
+        fn column<'a, T>(held: &'a [Event], of: impl Fn(&'a Event) -> T) -> Vec<T> {
+            held.iter().map(of).collect()
+        }
+        let held = &self.held;
+        let names: Vec<&str> = column(held, |event| event.name);
+        let properties: Vec<&Value> = column(held, |event| &event.properties);
+        let users: Vec<Option<Uuid>> = column(held, |event| event.user_id);
+        let routes: Vec<Option<&str>> = column(held, |event| event.route.as_deref());
+        let occurred: Vec<OffsetDateTime> = column(held, |event| event.occurred_at);
+        let received: Vec<OffsetDateTime> = column(held, |event| event.received_at);
+        let client = self.database.service().await?;
+        let statement = client.prepare_cached(INSERT).await?;
+        let written = client.execute(&statement, &[&names, &properties, &users, &routes, &occurred, &received]).await;
+        if written.is_err() {
+            // The schema may have been made anew, which ends prepared statements
+            client.statement_cache.clear();
+        }
+        written?;
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! What is kept, and what is not.
+
+use serde_json::Value;
+use time::Duration;
+
+use crate::{Collector, USER};
+
+const SIGN_IN: &str =
+    r#"{"events":[{"name":"sign_in","properties":{"method":"google"},"occurred_at":"2026-05-01T11:59:50Z"}]}"#;
+
+#[tokio::test]
+async fn beacons_of_every_form_are_kept_as_they_were_sent() {
+    let collector = Collector::start().await;
+    for kind in ["application/json", "text/plain;charset=UTF-8", "Application/JSON"] {
+        let answer = collector.post(SIGN_IN).header("content-type", kind).send().await.unwrap();
+        assert_eq!(answer.status(), 204);
+        assert_eq!(answer.text().await.unwrap(), "");
+    }
+    assert_eq!(
+        collector.send(r#"{"events":[{"name":"page_view","properties":{"route":"/app"}},{"name":"sign_out"}]}"#).await,
+        204
+    );
+    assert_eq!(
+        collector.kept().await,
+        [
+            r#"sign_in {"method": "google"} - - 10 true"#,
+            r#"sign_in {"method": "google"} - - 10 true"#,
+            r#"sign_in {"method": "google"} - - 10 true"#,
+            r#"page_view {"route": "/app"} - /app 0 true"#,
+            "sign_out {} - - 0 true",
+        ]
+    );
+    collector.end().await;
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_browser_that_asks_not_to_be_tracked() {
+    let collector = Collector::start().await;
+    for name in ["dnt", "sec-gpc"] {
+        let answer = collector.post(SIGN_IN).header(name, "1").send().await.unwrap();
+        assert_eq!(answer.status(), 204);
+    }
+    assert_eq!(collector.post(SIGN_IN).header("dnt", "0").send().await.unwrap().status(), 204);
+    assert_eq!(collector.kept().await.len(), 1);
+    collector.end().await;
+}
+
+#[tokio::test]
+async fn of_a_person_the_id_is_kept_and_nothing_else() {
+    let collector = Collector::start().await;
+    let user = "0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10";
+    for subject in [user, "no-uuid"] {
+        let answer = collector.post(r#"{"events":[{"name":"sign_out"}]}"#).header(USER, subject).send().await;
+        assert_eq!(answer.unwrap().status(), 204);
+    }
+    assert_eq!(collector.kept().await, [format!("sign_out {{}} {user} - 0 true"), "sign_out {} - - 0 true".to_owned()]);
+    collector.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_exactly_an_event_of_ours_is_refused_as_a_whole() {
+    let collector = Collector::start().await;
+    for bad in [
+        "",
+        "nonsense",
+        r#"{"events":[]}"#,
+        r#"{"events":[{"name":"purchase"}]}"#,
+        r#"{"events":[{"name":"sign_out"},{"name":"sign_in","properties":{"email":"ada@example.com"}}]}"#,
+    ] {
+        let answer = collector.post(bad).send().await.unwrap();
+        assert_eq!(answer.status(), 400, "{bad}");
+        assert_eq!(answer.headers()["content-type"], "application/json");
+        let body: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        assert!(body["message"].is_string());
+        // What was sent may be personal, so it is not repeated
+        assert!(!body.to_string().contains("ada@"));
+    }
+    let form = collector.post("a=b").header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(form.send().await.unwrap().status(), 415);
+    assert_eq!(collector.post(vec![b' '; 64 * 1024 + 1]).send().await.unwrap().status(), 413);
+    assert_eq!(collector.post(SIGN_IN).header("sec-fetch-site", "cross-site").send().await.unwrap().status(), 403);
+    assert_eq!(collector.http.get(&collector.url).send().await.unwrap().status(), 405);
+    assert_eq!(collector.kept().await, Vec::<String>::new());
+    collector.end().await;
+}
+
+#[tokio::test]
+async fn an_address_that_sends_too_often_is_told_when_to_come_back() {
+    let collector = Collector::start().await;
+    for _ in 0..60 {
+        assert_eq!(collector.send(SIGN_IN).await, 204);
+    }
+    let answer = collector.post(SIGN_IN).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+    collector.clock.advance(Duration::SECOND);
+    assert_eq!(collector.send(SIGN_IN).await, 204);
+    assert_eq!(collector.kept().await.len(), 61);
+    collector.end().await;
+}
