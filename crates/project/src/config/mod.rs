@@ -126,7 +126,7 @@ fn project_id(root: &mut Section<'_, '_, '_>, folder: &Path) -> String {
 }
 
 /// Characters outside `[a-zA-Z0-9_.-]` become one `_` per run; leading `_ . -` go; at most 40 stay.
-fn clean_project_id(raw: &str) -> String {
+pub(crate) fn clean_project_id(raw: &str) -> String {
     let mut clean = String::new();
     let mut in_run = false;
     for character in raw.chars() {

@@ -1,0 +1,60 @@
+//! `supabase/portico.toml`
+
+use std::time::Duration;
+
+use portico_project::portico_toml::{AnalyticsAdapter, Settings};
+
+use crate::folder::Folder;
+
+fn settings(text: &str) -> Result<Settings, String> {
+    let folder = Folder::with("supabase/portico.toml", text);
+    Settings::load(&folder.load()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn without_a_file_everything_has_its_default() {
+    let settings = Settings::load(&Folder::new().load()).unwrap();
+    assert_eq!(settings.server.drain, Duration::from_secs(10));
+    assert_eq!(settings.web.analytics, AnalyticsAdapter::Builtin);
+    assert_eq!(settings.web.brand.name, "Portico");
+    assert!(settings.emulators.google && settings.database.url.is_none());
+}
+
+#[test]
+fn every_setting_is_read() {
+    let settings = settings(
+        "[server]\nbind = \"0.0.0.0\"\npublic_url = \"https://app.example.com/\"\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n\
+         drain_seconds = 3\n[database]\nurl = \"postgresql://u:p@db.example/app\"\npool_size = 4\ndata = \"../data\"\n\
+         [web.brand]\nname = \"Shop\"\naccent = \"#4f46e5\"\nmark = \"mark.svg\"\n\
+         [web.analytics]\nadapter = \"posthog\"\nposthog_key = \"phc_x\"\n[emulators]\ngoogle = false\n",
+    )
+    .unwrap();
+    assert_eq!(settings.server.bind, Some([0, 0, 0, 0].into()));
+    assert_eq!(settings.server.public_url.as_deref(), Some("https://app.example.com"));
+    assert_eq!(settings.server.trusted_proxies.len(), 2);
+    assert_eq!(settings.server.drain, Duration::from_secs(3));
+    assert_eq!(settings.database.pool_size, 4);
+    assert_eq!(settings.web.brand.name, "Shop");
+    assert!(matches!(settings.web.analytics, AnalyticsAdapter::Posthog { key, .. } if key == "phc_x"));
+    assert!(!settings.emulators.google);
+}
+
+#[test]
+fn what_is_wrong_fails_with_its_line() {
+    let table = [
+        ("[server]\nbnd = 1\n", "supabase/portico.toml:2: unknown key server.bnd; did you mean server.bind?"),
+        ("[sever]\n", "supabase/portico.toml:1: unknown key sever; did you mean server?"),
+        ("[server]\nbind = \"everywhere\"\n", "expected an IP address"),
+        ("[server]\npublic_url = \"app.example.com\"\n", "expected a URL"),
+        ("[server]\ntrusted_proxies = [\"10.0.0.0/64\"]\n", "expected an address or network"),
+        ("[database]\npool_size = 0\n", "expected at least 1"),
+        ("[web.brand]\naccent = \"red;}body{\"\n", "expected a colour"),
+        ("[web.analytics]\nadapter = \"ga4\"\n", "Missing required field in config: web.analytics.ga4_measurement_id"),
+        ("[web.analytics]\nadapter = \"spy\"\n", "must be one of [builtin posthog ga4 none]"),
+        ("[emulators]\ngoogle = \"perhaps\"\n", "expected true or false"),
+    ];
+    for (text, expected) in table {
+        let error = settings(text).map(|_| ()).unwrap_err();
+        assert!(error.contains(expected), "{text}\n{error}");
+    }
+}
