@@ -11,7 +11,7 @@ use std::path::Path;
 use tokio_postgres::Client;
 
 use super::session::PERMITTED_EXTENSIONS;
-use super::{quote_identifier, quote_literal, step};
+use super::{quote_literal, step};
 use crate::error::DatabaseError;
 
 /// One extension that we ship.
@@ -158,17 +158,18 @@ pub(super) async fn create(client: &Client) -> Result<(), DatabaseError> {
             continue;
         }
         let needs_pgcrypto = extension.script.contains("@extschema:pgcrypto@");
-        let text = if available {
-            format!("create extension {} with schema {}", quote_identifier(extension.name), extension.schema)
-        } else if let Some(pgcrypto) = pgcrypto.as_ref().filter(|_| needs_pgcrypto) {
-            as_plain_objects(extension, pgcrypto)
-        } else if needs_pgcrypto {
-            continue;
-        } else {
-            as_plain_objects(extension, "")
+        let text = match &pgcrypto {
+            _ if available => {
+                format!("select pg_temp.ensure_extension({}, '{}')", quote_literal(extension.name), extension.schema)
+            }
+            None if needs_pgcrypto => continue,
+            // What this login may not create is told as a limitation, as in the steps written in SQL
+            _ => format!(
+                "select pg_temp.attempt({}, {})",
+                quote_literal(extension.name),
+                quote_literal(&as_plain_objects(extension, pgcrypto.as_deref().unwrap_or_default()))
+            ),
         };
-        // What this login may not create is told as a limitation, as in the steps written in SQL
-        let text = format!("select pg_temp.attempt({}, {})", quote_literal(extension.name), quote_literal(&text));
         client.batch_execute(&text).await.map_err(step(extension.name))?;
     }
     Ok(())

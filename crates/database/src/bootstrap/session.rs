@@ -2,13 +2,14 @@
 
 use tokio_postgres::{Client, Error};
 
+use super::extensions::EMULATED;
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
 
 /// `postgres`' own setting, with the literal backslash of the hosted service, given at login so that `reset all` returns to it.
-const SEARCH_PATH: &str = r#"-c search_path="\\$user",public,extensions"#;
+const SEARCH_PATH: &str = r#"-c search_path="\\$user",\ public,\ extensions"#;
 
 /// How the connection came to act as `postgres`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ enum Disguise {
 ///
 /// A few statements that the hosted service allows to `postgres` need a superuser in plain PostgreSQL: event triggers,
 /// publications of all tables, and extensions in C. Where the login role is a superuser (always on the embedded server), a
-/// [`batch`](Self::batch) that begins with one of them runs as that superuser.
+/// [`batch`](Self::batch) that is one of them and nothing else runs as that superuser.
 pub struct MigrationSession {
     client: Client,
     disguise: Disguise,
@@ -64,17 +65,46 @@ impl MigrationSession {
     }
 
     /// Runs a text of one or more statements. Outside a transaction that the caller has begun they are one implicit
-    /// transaction, as PostgreSQL does with one message.
+    /// transaction, as PostgreSQL does with one message. A single statement about an extension whose objects are there
+    /// without it (see [`EMULATED_EXTENSIONS`](crate::EMULATED_EXTENSIONS)) is taken as done.
     ///
     /// # Errors
     /// PostgreSQL's error; its position counts characters in `sql`.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
-        if self.disguise != Disguise::SuperuserAsSession || !needs_superuser(sql) {
-            return self.client.batch_execute(sql).await;
+        match self.way_for(sql).await {
+            Way::AsPostgres => self.client.batch_execute(sql).await,
+            Way::Skip => Ok(()),
+            Way::AsSuperuser => self.batch_as_superuser(sql).await,
         }
-        self.client.batch_execute("reset session authorization").await?;
+    }
+
+    async fn way_for(&self, sql: &str) -> Way {
+        let Some(statement) = Statement::read(sql) else { return Way::AsPostgres };
+        if let Some(name) = &statement.extension {
+            // In a failed transaction the question fails, and so will the statement
+            let Ok(known) = self.client.query_opt(EXTENSION, &[name]).await else { return Way::AsPostgres };
+            match known.map(|row| (row.get::<_, bool>(0), row.get::<_, bool>(1))) {
+                None if EMULATED.contains(&name.as_str()) => return Way::Skip,
+                Some((true, _)) if statement.creates => return Way::AsPostgres,
+                Some((_, true)) if !statement.creates => return Way::AsPostgres,
+                _ => {}
+            }
+        }
+        match statement.needs_superuser && self.disguise == Disguise::SuperuserAsSession {
+            true => Way::AsSuperuser,
+            false => Way::AsPostgres,
+        }
+    }
+
+    async fn batch_as_superuser(&mut self, sql: &str) -> Result<(), Error> {
+        // Event triggers of the project would run with the superuser's rights
+        self.client.batch_execute("reset session authorization; set session_replication_role = replica").await?;
         let outcome = self.client.batch_execute(sql).await;
-        match (self.put_on().await, outcome) {
+        let dressed = match self.client.batch_execute("reset session_replication_role").await {
+            Ok(()) => self.put_on().await,
+            Err(error) => Err(error),
+        };
+        match (dressed, outcome) {
             (Ok(()), outcome) => outcome,
             // In a failed transaction nothing can be set; its rollback takes back the reset as well
             (Err(_), Err(error)) => Err(error),
@@ -125,20 +155,65 @@ impl MigrationSession {
     }
 }
 
-/// Whether the text begins with a statement that the hosted service lets `postgres` run and plain PostgreSQL only a superuser.
-fn needs_superuser(sql: &str) -> bool {
-    let words: Vec<String> = words(sql).take(12).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["create" | "alter" | "drop", "event", "trigger", ..] => true,
-        ["create" | "alter", "publication", rest @ ..] => {
-            rest.windows(3).any(|three| three == ["for", "all", "tables"] || three == ["tables", "in", "schema"])
+/// How a text is run.
+enum Way {
+    AsPostgres,
+    AsSuperuser,
+    Skip,
+}
+
+/// Whether a role without superuser rights may create the extension, and whether postgres owns it.
+const EXTENSION: &str = "
+    select bool_or(v.trusted or not v.superuser),
+           exists (select from pg_catalog.pg_extension where extname = $1 and extowner = 'postgres'::regrole)
+      from pg_catalog.pg_available_extension_versions as v
+     where v.name = $1
+    having count(*) > 0";
+
+/// A single statement that needs more than PostgreSQL gives to `postgres`, though the hosted service runs it.
+#[derive(Debug, PartialEq, Eq)]
+struct Statement {
+    needs_superuser: bool,
+    /// The extension it is about.
+    extension: Option<String>,
+    creates: bool,
+}
+
+impl Statement {
+    /// `None`: any other statement, or more than one, which together might do anything.
+    fn read(sql: &str) -> Option<Self> {
+        let mut rest = sql;
+        let first: Vec<String> = words(&mut rest).collect();
+        if rest.strip_prefix(';').is_some_and(|mut after| words(&mut after).next().is_some() || !after.is_empty()) {
+            return None;
         }
-        ["create", "extension", "if", "not", "exists", name, ..] | ["create", "extension", name, ..] => {
-            PERMITTED_EXTENSIONS.contains(name)
+        let first: Vec<&str> = first.iter().map(String::as_str).collect();
+        let about = |name: &str, creates| {
+            let needs_superuser = PERMITTED_EXTENSIONS.contains(&name);
+            let is_ours = needs_superuser || EMULATED.contains(&name);
+            is_ours.then(|| Self { needs_superuser, extension: Some(name.to_owned()), creates })
+        };
+        match first.as_slice() {
+            // One of all tables belongs to a superuser, so only a superuser drops it
+            ["create" | "alter" | "drop", "event", "trigger", ..] | ["drop", "publication", ..] => {
+                Some(Self { needs_superuser: true, extension: None, creates: false })
+            }
+            ["create" | "alter", "publication", rest @ ..]
+                if rest
+                    .windows(3)
+                    .any(|three| three == ["for", "all", "tables"] || three == ["tables", "in", "schema"]) =>
+            {
+                Some(Self { needs_superuser: true, extension: None, creates: false })
+            }
+            ["create", "extension", "if", "not", "exists", name, ..] | ["create", "extension", name, ..] => {
+                about(name, true)
+            }
+            ["drop", "extension", "if", "exists", name, ..]
+            | ["drop", "extension", name, ..]
+            | ["alter", "extension", name, "update", ..]
+            | ["comment", "on", "extension", name, ..] => about(name, false),
+            _ => None,
         }
-        ["alter" | "drop", "extension", ..] => true,
-        _ => false,
     }
 }
 
@@ -183,16 +258,16 @@ pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
     "wrappers",
 ];
 
-/// The words of a statement in lower case, comments and the quotes of identifiers left out.
-fn words(sql: &str) -> impl Iterator<Item = String> {
-    let mut rest = sql;
+/// The words of the first statement in lower case, comments and the quotes of identifiers left out. `rest` is moved on to the
+/// semicolon that ends it, or to the end.
+fn words<'a>(rest: &'a mut &str) -> impl Iterator<Item = String> + 'a {
     std::iter::from_fn(move || {
         loop {
-            rest = rest.trim_start();
+            *rest = rest.trim_start();
             if let Some(comment) = rest.strip_prefix("--") {
-                rest = comment.split_once('\n').map_or("", |(_, after)| after);
+                *rest = comment.split_once('\n').map_or("", |(_, after)| after);
             } else if let Some(comment) = rest.strip_prefix("/*") {
-                rest = comment.split_once("*/").map_or("", |(_, after)| after);
+                *rest = comment.split_once("*/").map_or("", |(_, after)| after);
             } else {
                 break;
             }
@@ -200,44 +275,55 @@ fn words(sql: &str) -> impl Iterator<Item = String> {
         if rest.is_empty() || rest.starts_with(';') {
             return None;
         }
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let (word, after) = quoted.split_once('"')?;
-            rest = after;
-            return Some(word.to_owned());
+        for quote in ['"', '\''] {
+            if let Some(quoted) = rest.strip_prefix(quote) {
+                let (word, after) = quoted.split_once(quote).unwrap_or((quoted, ""));
+                *rest = after;
+                return Some(word.to_owned());
+            }
         }
         let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
         let end = if end == 0 { rest.chars().next().map_or(1, char::len_utf8) } else { end };
         let (word, after) = rest.split_at(end);
-        rest = after;
+        *rest = after;
         Some(word.to_ascii_lowercase())
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::needs_superuser;
+    use super::Statement;
 
     #[test]
     fn statements_of_the_hosted_postgres_are_recognised() {
         for sql in [
             "create event trigger t on ddl_command_end execute function f()",
-            "-- why\n/* and */ CREATE EXTENSION IF NOT EXISTS \"moddatetime\" WITH SCHEMA extensions;",
-            "create extension postgres_fdw",
+            "-- why\n/* and */ CREATE EXTENSION IF NOT EXISTS \"moddatetime\" WITH SCHEMA extensions; -- so",
+            "create extension postgres_fdw version '1;0';",
             "create publication everything for all tables",
+            "drop publication if exists everything",
         ] {
-            assert!(needs_superuser(sql), "{sql}");
+            assert!(Statement::read(sql).is_some_and(|statement| statement.needs_superuser), "{sql}");
         }
+        let skipped = Statement::read("comment on extension pg_net is 'a; b'");
+        assert_eq!(
+            skipped,
+            Some(Statement { needs_superuser: false, extension: Some("pg_net".into()), creates: false })
+        );
         for sql in [
             "",
             ";",
             "create table event (trigger text)",
             "create extension file_fdw",
             "create extension \"",
+            "create extension moddatetime; alter role postgres superuser",
+            "create event trigger t on x execute function f();;alter role postgres superuser",
+            "alter extension moddatetime add function f()",
             "select 'create event trigger'",
             "create publication p for table a",
-            "é",
+            "\u{e9}",
         ] {
-            assert!(!needs_superuser(sql), "{sql}");
+            assert_eq!(Statement::read(sql), None, "{sql}");
         }
     }
 }

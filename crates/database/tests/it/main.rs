@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod bootstrap;
+mod bootstrap_application;
 mod bootstrap_catalog;
+mod bootstrap_extensions;
+mod bootstrap_services;
 mod cluster;
 mod faults;
 mod pool;

@@ -6,6 +6,14 @@ set check_function_bodies = off;
 set lock_timeout = '30s';
 set statement_timeout = 0;
 
+-- Event triggers that the project has made run with the rights of whoever runs a statement, and ours are a superuser's
+do $$
+begin
+  if (select rolsuper from pg_roles where rolname = session_user) then
+    set session_replication_role = replica;
+  end if;
+end $$;
+
 create temporary table if not exists portico_limitation (what text primary key, why text not null) on commit drop;
 grant all on portico_limitation to public;
 
@@ -21,6 +29,25 @@ begin
 exception when insufficient_privilege or feature_not_supported or undefined_file or undefined_object then
   insert into portico_limitation values (what, sqlerrm) on conflict do nothing;
   return false;
+end $$;
+
+-- Created by postgres where it may, so that a project can drop it or move it to a newer version.
+create or replace function pg_temp.ensure_extension(name text, schema_name text) returns void language plpgsql as $$
+begin
+  if exists (select from pg_extension where extname = name) then
+    return;
+  end if;
+  begin
+    set local role postgres;
+    execute format('create extension %I with schema %I', name, schema_name);
+    reset role;
+  exception when insufficient_privilege then
+    reset role;
+    perform pg_temp.attempt(format('extension %s', name), format('create extension %I with schema %I', name, schema_name));
+  when feature_not_supported or undefined_file then
+    reset role;
+    insert into portico_limitation values (format('extension %s', name), sqlerrm) on conflict do nothing;
+  end;
 end $$;
 
 -- `privileged`: attributes that only a superuser can give on some versions; without them the role is still made.
@@ -67,10 +94,20 @@ begin
            else '' end));
 end $$;
 
+create or replace function pg_temp.can_be(name text) returns boolean language sql stable as $$
+  select pg_has_role(session_user, name, case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end)
+$$;
+
+-- On a server whose operator keeps supabase_admin to himself, the login owns what that role would
+create or replace function pg_temp.act_as(name text) returns void language plpgsql as $$
+begin
+  execute format('set role %I', case when pg_temp.can_be(name) then name else session_user end);
+end $$;
+
 create or replace function pg_temp.ensure_schema(name text, owner_name text) returns void language plpgsql as $$
 begin
   if not exists (select from pg_namespace where nspname = name) then
-    execute format('create schema %I authorization %I', name, owner_name);
+    execute format('create schema %I authorization %I', name, case when pg_temp.can_be(owner_name) then owner_name else session_user end);
   end if;
 end $$;
 

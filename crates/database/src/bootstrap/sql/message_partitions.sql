@@ -7,6 +7,10 @@ declare
 begin
   -- Two servers at once would both see a partition missing
   perform pg_advisory_xact_lock(7306352187424);
+  -- Event triggers of the project would run with our rights
+  if (select rolsuper from pg_roles where rolname = session_user) then
+    set local session_replication_role = replica;
+  end if;
   set local role supabase_realtime_admin;
   set local client_min_messages = warning;
   for day in select generate_series(today - 1, today + 3, interval '1 day')::date loop
@@ -15,6 +19,8 @@ begin
         'messages_' || to_char(day, 'YYYY_MM_DD'), day::timestamp, (day + 1)::timestamp);
     end if;
   end loop;
+  -- Whoever owns them: an import may have brought them
+  reset role;
   for old in
     select child.oid::regclass as name
       from pg_inherits join pg_class as child on child.oid = inhrelid

@@ -1,5 +1,5 @@
 -- Schemas around the services: GraphQL's entry, database webhooks, the history of migrations, the pooler's look-up.
-set role supabase_admin;
+select pg_temp.act_as('supabase_admin');
 
 do $outer$
 begin

@@ -24,18 +24,20 @@ begin
   end if;
 end $$;
 
-set role postgres;
 do $$
 begin
   if not exists (select from pg_publication where pubname = 'supabase_realtime') then
+    set local role postgres;
     create publication supabase_realtime;
+    reset role;
+  elsif (select pubowner from pg_publication where pubname = 'supabase_realtime') <> 'postgres'::regrole then
+    perform pg_temp.attempt('owner of publication supabase_realtime', 'alter publication supabase_realtime owner to postgres');
   end if;
 end $$;
-reset role;
 do $$
 begin
   if not exists (select from pg_publication where pubname = 'supabase_realtime_messages_publication') then
-    set local role supabase_admin;
+    perform pg_temp.act_as('supabase_admin');
     perform pg_temp.attempt('publication of realtime.messages', 'create publication supabase_realtime_messages_publication for table realtime.messages');
     reset role;
   end if;

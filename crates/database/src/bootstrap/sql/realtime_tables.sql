@@ -62,7 +62,7 @@ create unique index if not exists subscription_subscription_id_entity_filters_ac
   on realtime.subscription (subscription_id, entity, filters, action_filter, coalesce(selected_columns, '{}'::text[]));
 reset role;
 
-set role supabase_admin;
+select pg_temp.act_as('supabase_admin');
 select pg_temp.ensure_table('realtime.schema_migrations', $columns$
   version bigint not null
   inserted_at timestamp(0)

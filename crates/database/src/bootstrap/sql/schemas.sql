@@ -33,7 +33,7 @@ begin
 end $$;
 grant usage on schema public to postgres, anon, authenticated, service_role;
 
-set role supabase_admin;
+select pg_temp.act_as('supabase_admin');
 grant usage on schema auth to anon, authenticated, service_role, postgres;
 grant all on schema auth to supabase_auth_admin, dashboard_user;
 grant usage on schema storage to anon, authenticated, service_role;

@@ -1,6 +1,6 @@
 -- Event triggers: the API learns of new tables at once, extensions come with their grants. They are the last step, so that
 -- the bootstrap's own statements do not set them off.
-set role supabase_admin;
+select pg_temp.act_as('supabase_admin');
 
 create or replace function extensions.pgrst_ddl_watch() returns event_trigger language plpgsql as $$
 declare command record;
@@ -105,7 +105,7 @@ reset role;
 do $$
 declare watch record;
 begin
-  if pg_temp.is_superuser() then set local role supabase_admin; end if;
+  if pg_temp.is_superuser() then perform pg_temp.act_as('supabase_admin'); end if;
   for watch in
     select * from (values
       ('pgrst_ddl_watch', 'on ddl_command_end', 'pgrst_ddl_watch'),
