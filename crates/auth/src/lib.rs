@@ -11,6 +11,7 @@
 pub mod audit;
 mod captcha;
 mod clean_up;
+mod discovery;
 pub mod error;
 pub mod extract;
 pub mod ids;

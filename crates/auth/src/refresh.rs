@@ -24,7 +24,7 @@ use crate::audit::{self, Action, Traits};
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::RequestInfo;
 use crate::refresh_token::{CountedToken, RefreshToken, SessionKey};
-use crate::session::{self, TokenResponse, user_agent};
+use crate::session::{self, user_agent};
 use crate::sql::refresh_tokens::{Family, StoredToken};
 use crate::sql::{Tx, refresh_tokens, sessions};
 

@@ -46,18 +46,13 @@ pub(crate) enum Outcome {
     Kept(AuthError),
 }
 
-/// Tries again when somebody else made the same account at the same moment: then it is there, and the rules find it.
-///
-/// # Errors
-/// What `work` says, in the end.
-pub(crate) async fn settled<T>(mut work: impl AsyncFnMut() -> Result<T, AuthError>) -> Result<T, AuthError> {
-    for _ in 0..3 {
-        match work().await {
-            Err(AuthError::Sql { source, .. }) if source.code() == Some(&sqlstate::UNIQUE_VIOLATION) => {}
-            other => return other,
-        }
-    }
-    work().await
+/// How often a decision is made again when somebody else made the same account at the same moment: the next time it is
+/// there, and the rules find it.
+pub(crate) const ATTEMPTS: usize = 4;
+
+/// Whether an error says that somebody else was faster.
+pub(crate) fn is_race(error: &AuthError) -> bool {
+    matches!(error, AuthError::Sql { source, .. } if source.code() == Some(&sqlstate::UNIQUE_VIOLATION))
 }
 
 /// Finds or makes the account. Part of the caller's transaction.

@@ -134,8 +134,14 @@ async fn finish(
     }
     // Mails of this sign-in lead to the app as well
     let request = &RequestInfo { redirect_to: target.to_owned(), ..request.clone() };
-    let settled = account::settled(async || settle(auth, request, flow, &provider, &profile, &tokens).await).await?;
-    match settled {
+    let mut settled = settle(auth, request, flow, &provider, &profile, &tokens).await;
+    for _ in 1..account::ATTEMPTS {
+        if !settled.as_ref().is_err_and(account::is_race) {
+            break;
+        }
+        settled = settle(auth, request, flow, &provider, &profile, &tokens).await;
+    }
+    match settled? {
         Settled::Code(code) => Ok(redirects::with_code(auth, target, &code)),
         Settled::Session(session) => Ok(redirects::with_session(target, &session)),
         Settled::Refused(error) => Err(Failed::SignIn(error)),

@@ -80,38 +80,53 @@ pub(crate) async fn grant(
     if auth.settings().email.autoconfirm {
         profile.trust_every_email();
     }
-    account::settled(async || {
-        let tx = Tx::begin(auth.database()).await?;
-        let outcome = match &linking {
-            Some(person) => {
-                let user = users::lock_complete(&tx, person.user.id)
-                    .await?
-                    .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "Linking target user not found"))?;
-                identities::link(auth, &tx, request, user, &expected.provider, &profile).await?
-            }
-            None => {
-                let claim = Claim {
-                    provider: &expected.provider,
-                    profile: &profile,
-                    email_optional: expected.email_optional,
-                    invite: None,
-                };
-                account::sign_in(auth, &tx, request, &claim).await?
-            }
-        };
-        match outcome {
-            Outcome::SignedIn(user) => {
-                let response = session::issue(auth, &tx, &user, Method::OAuth, request).await?;
-                tx.commit().await?;
-                Ok(response)
-            }
-            Outcome::Kept(error) => {
-                tx.commit().await?;
-                Err(error)
-            }
+    let mut settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
+    for _ in 1..account::ATTEMPTS {
+        if !settled.as_ref().is_err_and(account::is_race) {
+            break;
         }
-    })
-    .await
+        settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
+    }
+    settled
+}
+
+/// Decides about the account and signs in, in one transaction.
+async fn settle(
+    auth: &Auth,
+    request: &RequestInfo,
+    expected: &Expected,
+    profile: &Profile,
+    linking: Option<&SignedIn>,
+) -> Result<TokenResponse, AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    let outcome = match linking {
+        Some(person) => {
+            let user = users::lock_complete(&tx, person.user.id)
+                .await?
+                .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "Linking target user not found"))?;
+            identities::link(auth, &tx, request, user, &expected.provider, profile).await?
+        }
+        None => {
+            let claim = Claim {
+                provider: &expected.provider,
+                profile,
+                email_optional: expected.email_optional,
+                invite: None,
+            };
+            account::sign_in(auth, &tx, request, &claim).await?
+        }
+    };
+    match outcome {
+        Outcome::SignedIn(user) => {
+            let response = session::issue(auth, &tx, &user, Method::OAuth, request).await?;
+            tx.commit().await?;
+            Ok(response)
+        }
+        Outcome::Kept(error) => {
+            tx.commit().await?;
+            Err(error)
+        }
+    }
 }
 
 async fn linking_person(auth: &Auth, headers: &HeaderMap) -> Result<SignedIn, AuthError> {

@@ -159,7 +159,7 @@ impl Issuers {
     pub async fn verify(
         &self,
         issuer: &Issuer,
-        accepted: &dyn Fn(&str) -> bool,
+        accepted: &(dyn Fn(&str) -> bool + Sync),
         token: &str,
         access_token: Option<&str>,
         now: OffsetDateTime,
