@@ -20,7 +20,7 @@ mod writer;
 use std::sync::Arc;
 
 use axum::Router;
-use portico_database::Database;
+use portico_database::{Database, DatabaseError};
 use portico_tokens::Clock;
 
 use rate::RateLimit;
@@ -33,6 +33,7 @@ pub struct Analytics {
 }
 
 struct Inner {
+    database: Database,
     clock: Clock,
     rate: RateLimit,
     writer: Writer,
@@ -42,12 +43,26 @@ impl Analytics {
     /// A collector that writes to `database`. Starts a task, so it needs a Tokio runtime; the task ends after the last
     /// clone and router are dropped and what waited was written.
     pub fn new(database: Database, clock: Clock) -> Self {
-        Self { inner: Arc::new(Inner { clock, rate: RateLimit::default(), writer: Writer::start(database) }) }
+        let writer = Writer::start(database.clone());
+        Self { inner: Arc::new(Inner { database, clock, rate: RateLimit::default(), writer }) }
     }
 
     /// `POST /events`, to be mounted at `/portico/v1`, open to callers without a key.
     pub fn router(&self) -> Router {
         routes::router(self.clone())
+    }
+
+    /// Deletes events that arrived more than `keep` ago, a bounded number at a time; says how many went. To be called
+    /// now and then; concurrent calls do not harm.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn clean_up(&self, keep: time::Duration) -> Result<u64, DatabaseError> {
+        match self.inner.clock.now().checked_sub(keep) {
+            Some(limit) => writer::delete_before(&self.inner.database, limit).await,
+            // Before the calendar begins there are no events
+            None => Ok(0),
+        }
     }
 
     /// Writes now what waits, for a clean shutdown. `false`: the database did not take it (yet).

@@ -31,6 +31,26 @@ const INSERT: &str = "
       from unnest($1::text[], $2::jsonb[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[])
            as event (name, properties, user_id, route, occurred_at, received_at)";
 
+/// In steps, so that no statement runs long or locks much.
+const DELETE: &str = "
+    delete from portico.analytics_events
+     where id in (select id
+                    from portico.analytics_events
+                   where received_at < $1
+                   limit 5000)";
+
+/// Deletes events that arrived before `limit`.
+pub(crate) async fn delete_before(database: &Database, limit: OffsetDateTime) -> Result<u64, DatabaseError> {
+    let client = database.service().await?;
+    let mut deleted = 0;
+    loop {
+        match client.execute(DELETE, &[&limit]).await? {
+            0 => return Ok(deleted),
+            some => deleted += some,
+        }
+    }
+}
+
 enum Message {
     Events(Vec<Event>),
     /// Answered with whether nothing waits any more.

@@ -1,7 +1,9 @@
 //! Answers that the gateway gives itself.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
 /// Why a request is answered here and not by a service. The bodies are those of the wire contract where it has
@@ -53,17 +55,36 @@ impl Refusal {
         }
     }
 
+    /// The error code that clients of the account service look for, where the refusal may take the place of its answer.
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Self::BodyTooLarge { .. } => Some("request_entity_too_large"),
+            Self::TooSlow => Some("request_timeout"),
+            Self::Panicked => Some("unexpected_failure"),
+            _ => None,
+        }
+    }
+
     pub(crate) fn answer(self) -> Response<Body> {
         let (status, message, hint) = self.contract();
-        let body = match (self, hint) {
-            (Self::BodyTooLarge { limit }, _) => json!({ "message": format!("{message} (max {limit} bytes)") }),
-            (_, Some(hint)) => json!({ "message": message, "hint": hint }),
-            (_, None) => json!({ "message": message }),
+        let message = match self {
+            Self::BodyTooLarge { limit } => Cow::Owned(format!("{message} (max {limit} bytes)")),
+            _ => Cow::Borrowed(message),
+        };
+        let code = self.code();
+        let body = match (code, hint) {
+            // Both spellings of the account service's errors, since it is not known here which one the client reads
+            (Some(code), _) => json!({ "code": code, "error_code": code, "message": message, "msg": message }),
+            (None, Some(hint)) => json!({ "message": message, "hint": hint }),
+            (None, None) => json!({ "message": message }),
         };
         let mut answer = Response::new(Body::from(body.to_string()));
         *answer.status_mut() = status;
         let headers = answer.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        if let Some(code) = code {
+            headers.insert(HeaderName::from_static("x-sb-error-code"), HeaderValue::from_static(code));
+        }
         match self {
             Self::NoKey | Self::WrongKey | Self::SecretKeyInBrowser => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Key realm=\"portico\""));

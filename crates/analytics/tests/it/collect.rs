@@ -97,3 +97,18 @@ async fn an_address_that_sends_too_often_is_told_when_to_come_back() {
     assert_eq!(collector.kept().await.len(), 61);
     collector.end().await;
 }
+
+#[tokio::test]
+async fn old_events_are_deleted_and_newer_ones_stay() {
+    let collector = Collector::start().await;
+    assert_eq!(collector.send(SIGN_IN).await, 204);
+    assert!(collector.analytics.flush().await);
+    collector.clock.advance(Duration::days(90));
+    assert_eq!(collector.send(r#"{"events":[{"name":"sign_out"}]}"#).await, 204);
+    assert!(collector.analytics.flush().await);
+
+    assert_eq!(collector.analytics.clean_up(Duration::days(91)).await.unwrap(), 0);
+    assert_eq!(collector.analytics.clean_up(Duration::days(89)).await.unwrap(), 1);
+    assert_eq!(collector.kept().await.len(), 1);
+    collector.end().await;
+}

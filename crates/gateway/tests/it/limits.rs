@@ -7,6 +7,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use portico_gateway::{Access, KeyPolicy};
 use reqwest::Body;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -81,6 +82,7 @@ async fn a_service_that_is_too_slow_costs_its_client_a_504() {
     .await;
     let answer = server.get("/slow/v1/wait").send().await.unwrap();
     assert_eq!(answer.status(), 504);
+    assert_eq!(answer.headers()["x-sb-error-code"], "request_timeout");
     assert_eq!(json_of(answer).await["message"], "Processing this request timed out, please retry after a moment.");
 }
 
@@ -90,7 +92,16 @@ async fn a_panic_is_one_client_s_500_and_the_server_goes_on() {
     let answer = server.get("/auth/v1/panic").send().await.unwrap();
     assert_eq!(answer.status(), 500);
     assert_eq!(answer.headers()["access-control-allow-origin"], "*");
-    assert_eq!(answer.text().await.unwrap(), r#"{"message":"Internal Server Error"}"#);
+    assert_eq!(answer.headers()["x-sb-error-code"], "unexpected_failure");
+    assert_eq!(
+        json_of(answer).await,
+        json!({
+            "code": "unexpected_failure",
+            "error_code": "unexpected_failure",
+            "message": "Internal Server Error",
+            "msg": "Internal Server Error"
+        })
+    );
     assert_eq!(server.get("/auth/v1/user").send().await.unwrap().status(), 200);
 }
 
