@@ -12,6 +12,7 @@ use super::{
     IdentityProvider,
     account::Account,
     grant::Grant,
+    key,
     page::{self, Chooser},
 };
 
@@ -58,7 +59,7 @@ fn begin(provider: &IdentityProvider, query: String) -> Response {
         Ok(request) => request,
         Err(refusal) => return provider.refuse(refusal),
     };
-    provider.inner.key.prepare();
+    key::prepare();
     if request.prompt.split(' ').any(|word| word == "none") {
         let hinted = provider.accounts().find(&request.login_hint).cloned();
         return match hinted {

@@ -14,11 +14,9 @@ use portico_tokens::hash;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-/// Makes the key when it is first asked for: that takes a moment which the start of the server should not wait for.
-#[derive(Default)]
-pub(super) struct KeyHolder {
-    key: Arc<OnceCell<Arc<ProviderKey>>>,
-}
+/// The one key of the program, made when it is first asked for: that takes a moment, for which neither the start of the
+/// server nor every test of a process should wait.
+static KEY: OnceCell<Arc<ProviderKey>> = OnceCell::const_new();
 
 /// An RSA key, as Google signs with.
 pub(super) struct ProviderKey {
@@ -38,24 +36,22 @@ impl IntoResponse for KeyFailure {
     }
 }
 
-impl KeyHolder {
-    pub(super) async fn get(&self) -> Result<Arc<ProviderKey>, KeyFailure> {
-        let make = || async {
-            let pair = tokio::task::spawn_blocking(|| RsaKeyPair::generate(KeySize::Rsa2048)).await;
-            let pair = pair.map_err(|_| KeyFailure)?.map_err(|_| KeyFailure)?;
-            let modulus = pair.public_key().modulus().big_endian_without_leading_zero().to_vec();
-            let id = hash::sha256_hex(&modulus)[..40].to_owned();
-            Ok(Arc::new(ProviderKey { pair, id }))
-        };
-        self.key.get_or_try_init(make).await.cloned()
-    }
+/// The key.
+pub(super) async fn get() -> Result<Arc<ProviderKey>, KeyFailure> {
+    let make = || async {
+        let pair = tokio::task::spawn_blocking(|| RsaKeyPair::generate(KeySize::Rsa2048)).await;
+        let pair = pair.map_err(|_| KeyFailure)?.map_err(|_| KeyFailure)?;
+        let modulus = pair.public_key().modulus().big_endian_without_leading_zero().to_vec();
+        let id = hash::sha256_hex(&modulus)[..40].to_owned();
+        Ok(Arc::new(ProviderKey { pair, id }))
+    };
+    KEY.get_or_try_init(make).await.cloned()
+}
 
-    /// Begins making the key, so that it is there by the time a person has chosen.
-    pub(super) fn prepare(&self) {
-        if !self.key.initialized() {
-            let holder = Self { key: Arc::clone(&self.key) };
-            tokio::spawn(async move { holder.get().await.map(drop) });
-        }
+/// Begins making the key, so that it is there by the time a person has chosen.
+pub(super) fn prepare() {
+    if !KEY.initialized() {
+        tokio::spawn(async { get().await.map(drop) });
     }
 }
 

@@ -52,7 +52,6 @@ use serde_json::{Value, json};
 use crate::Development;
 use account::Accounts;
 use grant::Grants;
-use key::KeyHolder;
 
 /// The client id that the emulated Google knows.
 pub const GOOGLE_CLIENT_ID: &str = "portico-development.apps.googleusercontent.com";
@@ -121,7 +120,6 @@ struct Inner {
     settings: IdentityProviderSettings,
     accounts: Mutex<Accounts>,
     grants: Mutex<Grants>,
-    key: KeyHolder,
     clock: Clock,
 }
 
@@ -149,7 +147,6 @@ impl IdentityProvider {
                 settings,
                 accounts: Mutex::new(accounts),
                 grants: Mutex::new(Grants::default()),
-                key: KeyHolder::default(),
                 clock,
             }),
         })
@@ -215,8 +212,8 @@ async fn discovery(State(provider): State<IdentityProvider>) -> Json<Value> {
 }
 
 /// `GET /jwks`
-async fn jwks(State(provider): State<IdentityProvider>) -> Response {
-    match provider.inner.key.get().await {
+async fn jwks() -> Response {
+    match key::get().await {
         Ok(key) => Json(key.jwks()).into_response(),
         Err(error) => error.into_response(),
     }

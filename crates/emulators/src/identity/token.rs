@@ -17,6 +17,7 @@ use super::{
     IdentityProvider,
     account::Account,
     grant::{Exchange, Grant, Issued, TOKEN_LIFETIME},
+    key,
 };
 
 /// An error answer of RFC 6749.
@@ -104,7 +105,7 @@ async fn answer(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -
     });
     // Google treats email and profile as asking for openid
     if ["openid", "email", "profile"].iter().any(|scope| has_scope(&issued.grant, scope)) {
-        let key = provider.inner.key.get().await.map_err(server_error)?;
+        let key = key::get().await.map_err(server_error)?;
         body["id_token"] = key.sign(&id_token(provider, &issued, &account)).map_err(server_error)?.into();
     }
     if let Some(refresh_token) = issued.refresh_token {
@@ -113,7 +114,7 @@ async fn answer(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -
     Ok(body)
 }
 
-fn server_error(error: super::key::KeyFailure) -> TokenError {
+fn server_error(error: key::KeyFailure) -> TokenError {
     tracing::error!("{error}");
     TokenError { status: StatusCode::INTERNAL_SERVER_ERROR, error: "server_error", text: error.to_string() }
 }
