@@ -133,7 +133,9 @@ impl Endpoint {
     /// [`EndpointError`] when it is not one, or asks for something we do not understand. The text never repeats a secret.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
         // A socket folder as host: the URL parser would reject the escaped slashes of `%2Frun%2Fpostgresql`.
-        let (text, escaped_socket) = without_escaped_socket(text);
+        // And it would take a database named `.` for a place in a tree.
+        let (text, database) = without_database(text);
+        let (text, escaped_socket) = without_escaped_socket(&text);
         let url = Url::parse(&text).map_err(|error| EndpointError::NotAUrl(error.to_string()))?;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
             return Err(EndpointError::NotAUrl(format!("the scheme is `{}`", url.scheme())));
@@ -147,7 +149,7 @@ impl Endpoint {
             port: url.port().unwrap_or(5432),
             user: decoded("user", url.username())?,
             password: url.password().map(|text| decoded("password", text).map(Password)).transpose()?,
-            database: decoded("database", url.path().trim_start_matches('/'))?,
+            database: decoded("database", database)?,
             tls: TlsSettings::default(),
             options: None,
             application_name: None,
@@ -402,6 +404,18 @@ fn decoded(part: &'static str, text: &str) -> Result<String, EndpointError> {
     Ok(text.into_owned())
 }
 
+/// Takes the path, which is the database's name, out of the URL.
+fn without_database(text: &str) -> (String, &str) {
+    let start = text.find("://").map_or(text.len(), |scheme| scheme + 3);
+    let (before, rest) = text.split_at(start);
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let (place, parameters) = rest.split_at(end);
+    match place.split_once('/') {
+        Some((authority, path)) => (format!("{before}{authority}/{parameters}"), path),
+        None => (text.to_owned(), ""),
+    }
+}
+
 /// Takes a socket folder out of the host's place: `postgresql://me@%2Frun%2Fpostgresql:5433/app`.
 fn without_escaped_socket(text: &str) -> (String, Option<String>) {
     let split = || {
@@ -458,6 +472,8 @@ mod tests {
         assert_eq!((endpoint.port(), endpoint.database()), (5432, "me"));
         assert_eq!(endpoint.tls().mode, TlsMode::Prefer);
         assert!(!endpoint.trusts_any_role());
+        let endpoint = Endpoint::parse("postgres://me@localhost/..?connect_timeout=3").unwrap();
+        assert_eq!(endpoint.database(), "..");
         let endpoint = Endpoint::parse("postgresql://me@[::1]:1/d?sslmode=verify-full").unwrap();
         assert_eq!(endpoint.host(), &Host::Tcp("::1".into()));
         assert_eq!(endpoint.url_for("you", "d"), "postgresql://you@[::1]:1/d?sslmode=verify-full");

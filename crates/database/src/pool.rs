@@ -20,6 +20,8 @@ use crate::tls::Tls;
 /// A pooled connection; it goes back to its pool when dropped. `prepare_cached` prepares a statement once per connection.
 pub type Client = deadpool_postgres::Object;
 
+/// The role that the auth service acts as.
+const AUTH: &str = "supabase_auth_admin";
 /// A connection that was in use so recently is taken for whole without asking.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 /// How long an idle connection may take to answer before it is given up.
@@ -89,8 +91,7 @@ impl Database {
     /// # Errors
     /// When the certificates that the endpoint names can not be read.
     pub fn open(endpoint: &Endpoint, settings: PoolSettings) -> Result<Self, DatabaseError> {
-        let auth =
-            Profile { role: Some("supabase_auth_admin"), search_path: "auth", connections: settings.auth_connections };
+        let auth = Profile { role: Some(AUTH), search_path: "auth", connections: settings.auth_connections };
         let service = Profile { role: None, search_path: "portico, public", connections: settings.service_connections };
         Ok(Self {
             inner: Arc::new(Inner {
@@ -107,7 +108,20 @@ impl Database {
     /// # Errors
     /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.
     pub async fn auth(&self) -> Result<Client, DatabaseError> {
-        self.take(&self.inner.auth).await
+        self.take(&self.inner.auth).await.map_err(|error| self.explain_refused_role(error))
+    }
+
+    /// A login that may not act as the service's role is a mistake of the set-up, and has a remedy.
+    fn explain_refused_role(&self, error: DatabaseError) -> DatabaseError {
+        let refused = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_PARAMETER_VALUE];
+        match error.sqlstate() {
+            Some(code) if refused.contains(code) => DatabaseError::Refused(format!(
+                "the login role `{0}` of the database may not act as `{AUTH}` ({error}): as a superuser, run `grant {AUTH} to \
+                 \"{0}\"`",
+                self.inner.endpoint.user()
+            )),
+            _ => error,
+        }
     }
 
     /// A pooled connection as the owner of our own schema `portico`, which is the endpoint's login role: upkeep, analytics.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 use super::extensions;
 use super::home::{Home, SOCKET_PORT};
@@ -32,12 +33,20 @@ pub(super) fn write(home: &Home, settings: &ClusterSettings, major: u32) -> io::
     Ok(())
 }
 
+/// The loopback addresses that this machine has: a container often lacks the newer one.
+pub(super) fn loopback_addresses() -> Vec<IpAddr> {
+    let newer = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    let has_newer = TcpListener::bind((newer, 0)).is_ok();
+    [IpAddr::V4(Ipv4Addr::LOCALHOST)].into_iter().chain(has_newer.then_some(newer)).collect()
+}
+
 /// What is given on the command line, where neither a file nor `alter system` can override it: the ways in.
 pub(super) fn arguments(home: &Home, settings: &ClusterSettings) -> Vec<String> {
     let (addresses, port) = match settings.tcp_port {
-        Some(port) => ("127.0.0.1,::1", port),
-        None => ("", SOCKET_PORT),
+        Some(port) => (loopback_addresses().iter().map(IpAddr::to_string).collect(), port),
+        None => (Vec::new(), SOCKET_PORT),
     };
+    let addresses = addresses.join(",");
     [
         format!("listen_addresses={addresses}"),
         format!("port={port}"),

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::account::Account;
+
 /// Why the embedded PostgreSQL does not run. Every text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -159,6 +161,18 @@ impl ClusterError {
             },
             _ => Self::Folder { folder, problem: error.to_string(), remedy: "Choose another data folder".into() },
         }
+    }
+
+    /// A program that the system does not start, as `account`.
+    pub(super) fn not_run(program: PathBuf, account: Account, error: &io::Error) -> Self {
+        let problem = match account {
+            Account::Lesser { uid, .. } if error.kind() == io::ErrorKind::PermissionDenied => format!(
+                "PostgreSQL must not run as root, and root may not run it as user {uid} here ({error}): start Portico as an \
+                 ordinary user"
+            ),
+            _ => error.to_string(),
+        };
+        Self::BinariesBroken { program, problem }
     }
 
     /// For `map_err`: what was being done when the system refused.

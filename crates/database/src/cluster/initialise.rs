@@ -101,7 +101,7 @@ fn initdb(home: &Home, binaries: &Binaries, pgdata: &Path, icu: bool) -> Result<
     command.env_clear().env("TZ", "UTC").env("LC_ALL", "C.UTF-8").current_dir(home.folder()).stdin(Stdio::null());
     home.account.apply(&mut command);
     end_with_us(&mut command, Signal::KILL);
-    command.output().map_err(|error| ClusterError::BinariesBroken { program, problem: error.to_string() })
+    command.output().map_err(|error| ClusterError::not_run(program, home.account, &error))
 }
 
 /// Everything to the disk at once, where the system can; else file by file.

@@ -28,7 +28,7 @@ pub(super) fn spawn(home: &Home, binaries: &Binaries, settings: &ClusterSettings
     command.process_group(0);
     home.account.apply(&mut command);
     end_with_us(&mut command, Signal::INT);
-    command.spawn().map_err(|error| ClusterError::BinariesBroken { program, problem: error.to_string() })
+    command.spawn().map_err(|error| ClusterError::not_run(program, home.account, &error))
 }
 
 /// Has the system send the program a signal when we die, however that happens. `INT` asks PostgreSQL for a fast, clean

@@ -2,7 +2,8 @@
 //!
 //! A thread and not a task, because the child process is tied to the life of the thread that makes it.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -155,13 +156,14 @@ fn prepare(settings: &ClusterSettings) -> Result<(Home, Binaries), ClusterError>
 
 /// PostgreSQL goes on with the other loopback address when one is taken, and would be reachable by half.
 fn port_is_free(port: u16) -> Result<(), ClusterError> {
-    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Err(ClusterError::PortTaken { port }),
-        Err(error) => {
-            Err(ClusterError::System { doing: format!("PostgreSQL can not listen on port {port}"), source: error })
+    for address in configuration::loopback_addresses() {
+        match TcpListener::bind((address, port)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(ClusterError::PortTaken { port }),
+            Err(error) => return Err(ClusterError::system(format!("PostgreSQL can not listen on port {port}"))(error)),
         }
     }
+    Ok(())
 }
 
 /// Starts the server and stays until it is stopped for good.

@@ -1,13 +1,14 @@
 //! What the embedded cluster survives: the death of its server, and of its owner.
 
 use std::env;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use portico_database::cluster::{Cluster, ClusterError, ClusterSettings};
 use portico_database::{Database, PoolSettings, connect};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, kill_process};
 
 use crate::cluster::within;
 
@@ -46,6 +47,9 @@ async fn a_killed_owner_takes_its_server_along_and_the_next_one_finds_everything
     let folder = tempfile::tempdir().unwrap();
     let (mut child, server) = owner(folder.path()).await;
     let settings = ClusterSettings::new(folder.path().join("database"));
+    assert_eq!(getpgid(Some(server)).unwrap(), server, "what a terminal sends to us does not reach it");
+    let process = std::fs::metadata(format!("/proc/{}", server.as_raw_nonzero())).unwrap();
+    assert_ne!(process.uid(), 0, "never as root");
 
     let refusal = Cluster::start(settings.clone()).await.unwrap_err();
     assert!(

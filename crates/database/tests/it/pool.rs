@@ -10,6 +10,7 @@ use crate::cluster::{reachable, system_binaries, within};
 const ROLES: &str = "
     create role supabase_auth_admin login noinherit;
     create role operator login password 'secret' createrole;
+    create role stranger login password 'secret';
     grant supabase_auth_admin to operator;
     create schema auth authorization supabase_auth_admin;";
 
@@ -22,6 +23,10 @@ async fn each_pool_acts_as_its_role_by_socket_and_by_url() {
     admin.batch_execute(ROLES).await.unwrap();
     let url = format!("postgresql://operator:secret@127.0.0.1:{}/postgres", cluster.tcp_port().unwrap());
     let external = Endpoint::parse(&url).unwrap();
+    let stranger = external.with_user("stranger", external.password().cloned());
+    let error = Database::open(&stranger, PoolSettings::default()).unwrap().auth().await.unwrap_err();
+    assert!(error.to_string().contains("grant supabase_auth_admin to \"stranger\""), "{error}");
+    assert!(!error.is_unavailable());
     let settings = PoolSettings { auth_connections: 2, wait: Duration::from_millis(200), ..PoolSettings::default() };
     let who = "select session_user::text, current_user::text, current_setting('search_path'), current_setting('lock_timeout')";
 
