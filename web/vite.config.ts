@@ -1,8 +1,8 @@
 import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
-import { precompress } from "./build/precompress";
-import { preloadFont } from "./build/preload-font";
+import { precompress } from "./build/precompress.ts";
+import { preloadFont } from "./build/preload-font.ts";
 
 // While the pages are developed with `npm run dev -w web`, everything else is answered by `portico dev`.
 const server = process.env.PORTICO_URL ?? "http://127.0.0.1:54321";

@@ -66,7 +66,7 @@ function builtIn(): AnalyticsAdapter {
   return {
     track(name, properties) {
       const body = JSON.stringify({ events: [{ name, properties, occurred_at: new Date().toISOString() }] });
-      const sent = navigator.sendBeacon(address, new Blob([body], { type: "application/json" }));
+      const sent = navigator.sendBeacon(address, body);
       if (!sent) void fetch(address, { method: "POST", body, keepalive: true }).catch(() => undefined);
     },
     identify: () => undefined,

@@ -22,8 +22,8 @@ export function Colonnade({ className }: { className?: string }) {
           <stop offset="0.72" stopColor="var(--sky-low)" />
         </linearGradient>
         <linearGradient id={`${id}pool`} x1="0" y1="0" x2="0" y2="1">
-          <stop offset="0" stopColor="var(--sun)" stopOpacity="0.7" />
-          <stop offset="1" stopColor="var(--sun)" stopOpacity="0.08" />
+          <stop offset="0" stopColor="var(--pool)" />
+          <stop offset="1" stopColor="var(--pool)" stopOpacity="0.1" />
         </linearGradient>
       </defs>
       <rect width="640" height="720" fill={`url(#${id}sky)`} />

@@ -60,13 +60,13 @@ export function IdentityList({ user }: { user: User }) {
       {identities.length === 0 && <p className="text-sm text-soft">No sign-in is linked yet.</p>}
       <ul className="divide-y divide-line">
         {identities.map((identity) => (
-          <li key={identity.identity_id} className="flex flex-wrap items-center gap-x-4 gap-y-2 py-3.5 first:pt-1 last:pb-0">
+          <li key={identity.identity_id} className="flex items-center gap-x-4 py-3.5 first:pt-1 last:pb-0">
             {identity.provider === "email" ? (
               <KeyRound aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
             ) : (
               <Link2 aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
             )}
-            <div className="min-w-0 flex-1 basis-40">
+            <div className="min-w-0 flex-1">
               <p className="font-medium">{providerName(identity.provider)}</p>
               <p className="text-sm text-soft [overflow-wrap:anywhere]">
                 {addressOf(identity)}
@@ -82,6 +82,7 @@ export function IdentityList({ user }: { user: User }) {
               <Button
                 tone="quiet"
                 size="sm"
+                className="-mr-3 shrink-0"
                 aria-label={`Remove ${providerName(identity.provider)}`}
                 onClick={() => setLeaving(identity)}
               >

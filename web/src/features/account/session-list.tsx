@@ -87,9 +87,9 @@ function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Ap
   const device = describeDevice(session.user_agent);
   const Icon = device.isHandheld ? Smartphone : Laptop;
   return (
-    <li className="flex flex-wrap items-center gap-x-4 gap-y-2 py-3.5 first:pt-1 last:pb-0">
+    <li className="flex items-center gap-x-4 py-3.5 first:pt-1 last:pb-0">
       <Icon aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
-      <div className="min-w-0 flex-1 basis-48">
+      <div className="min-w-0 flex-1">
         <p className="font-medium">
           {device.name}
           {session.current && (
@@ -114,6 +114,7 @@ function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Ap
           tone="quiet"
           size="sm"
           isPending={end.isPending}
+          className="-mr-3 shrink-0"
           aria-label={`Sign out ${device.name}`}
           onClick={() => end.mutate(session.id, { onSuccess: () => onEnded(`${device.name} is signed out.`) })}
         >

@@ -2,7 +2,6 @@ import { useState } from "react";
 import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { describeError } from "../../lib/errors";
-import { go } from "../../lib/navigation";
 import { useAuth } from "../auth/auth-context";
 
 export function SignOutButton() {
@@ -14,8 +13,8 @@ export function SignOutButton() {
     setIsPending(true);
     setError(null);
     try {
+      // The page's guard leads away once nobody is signed in.
       await signOut();
-      go("/", { replace: true });
     } catch (failure) {
       setError(describeError(failure).message);
       setIsPending(false);

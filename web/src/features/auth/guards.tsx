@@ -1,8 +1,7 @@
-import { type ReactNode, useEffect } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 import { Button } from "../../components/ui/button";
 import { Skeleton } from "../../components/ui/skeleton";
-import { go } from "../../lib/navigation";
-import { AppLink } from "../../lib/navigation";
+import { AppLink, go } from "../../lib/navigation";
 import { takeRememberedNext, withNext } from "../../lib/next";
 import { usePageTitle } from "../../lib/use-page-title";
 import { useAuth } from "./auth-context";
@@ -12,13 +11,17 @@ export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; chil
   const { user, loading, hasEnded, isUnreachable } = useAuth();
   const isVisitor = !loading && user === null && !hasEnded && !isUnreachable;
 
+  const wasSignedIn = useRef(false);
   useEffect(() => {
-    if (isVisitor) go(withNext("/sign-in", here()), { replace: true });
+    if (!isVisitor) return;
+    // Whoever just signed out here is done; whoever comes without a session wants to get in.
+    go(wasSignedIn.current ? "/" : withNext("/sign-in", here()), { replace: true });
   }, [isVisitor]);
 
   const isSignedIn = user !== null;
   useEffect(() => {
     if (!isSignedIn) return;
+    wasSignedIn.current = true;
     // Providers always come back to /app; this is where the person was on their way to.
     const next = takeRememberedNext();
     if (next !== null && next !== here()) go(next, { replace: true });

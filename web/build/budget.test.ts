@@ -1,0 +1,57 @@
+// @vitest-environment node
+import { readdir, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { build, type Manifest } from "vite";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "portico-web-"));
+  await build({
+    root: resolve(import.meta.dirname, ".."),
+    mode: "production",
+    logLevel: "error",
+    define: { "process.env.NODE_ENV": '"production"' },
+    build: { outDir: folder, emptyOutDir: true },
+  });
+}, 300_000);
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** The entry's script and everything it imports before it runs, which is all that the landing page loads. */
+async function landingScripts(): Promise<string[]> {
+  // Our own build's manifest has Vite's shape.
+  const manifest = JSON.parse(await readFile(join(folder, "manifest.json"), "utf8")) as Manifest;
+  const wanted = ["index.html"];
+  const files = new Set<string>(["theme.js"]);
+  for (let name = wanted.pop(); name !== undefined; name = wanted.pop()) {
+    const chunk = manifest[name];
+    if (!chunk || files.has(chunk.file)) continue;
+    files.add(chunk.file);
+    wanted.push(...(chunk.imports ?? []));
+  }
+  return [...files];
+}
+
+test("the landing page loads at most 90 KiB of compressed script", async () => {
+  const sizes = await Promise.all((await landingScripts()).map(async (file) => (await stat(join(folder, `${file}.br`))).size));
+  const total = sizes.reduce((sum, size) => sum + size, 0) / 1024;
+  expect(sizes.length).toBeGreaterThan(1);
+  expect(total).toBeGreaterThan(40);
+  expect(total).toBeLessThanOrEqual(90);
+});
+
+test("every text file has its compressed siblings, and the page no inline code", async () => {
+  const files = await readdir(folder, { recursive: true });
+  const scripts = files.filter((file) => /\.(?:js|css|html)$/.test(file));
+  for (const file of scripts) {
+    const { size } = await stat(join(folder, file));
+    if (size < 200) continue;
+    expect(files).toContain(`${file}.br`);
+    expect(files).toContain(`${file}.gz`);
+  }
+  const page = await readFile(join(folder, "index.html"), "utf8");
+  expect(page).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/i);
+  expect(page).toMatch(/rel="preload" href="\/portico\/config\.json" as="fetch"/);
+});

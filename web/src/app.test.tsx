@@ -1,0 +1,215 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, test, vi } from "vitest";
+import { config, fakeServer, session, storeSession } from "./testing/fake-server";
+import { renderApp } from "./testing/render-app";
+
+const patient = { timeout: 20_000 };
+
+describe("the landing page", () => {
+  test("offers visitors the ways in, and people who are signed in their account", async () => {
+    fakeServer();
+    const { unmount } = renderApp("/");
+    expect(await screen.findByRole("button", { name: "Continue with Google" }, patient)).toBeEnabled();
+    expect(screen.getByRole("link", { name: "Create an account" })).toHaveAttribute("href", "/sign-up");
+    unmount();
+    storeSession(session());
+    renderApp("/");
+    expect(await screen.findByRole("link", { name: "Open your account" }, patient)).toHaveAttribute("href", "/app");
+    expect(screen.queryByRole("button", { name: "Continue with Google" })).toBeNull();
+  });
+
+  test("leads on without loading the page anew", async () => {
+    fakeServer();
+    const { user, beacons } = renderApp("/");
+    await user.click(await screen.findByRole("link", { name: "Create an account" }, patient));
+    expect(await screen.findByRole("heading", { name: "Create your account" }, patient)).toBeVisible();
+    await waitFor(() => expect(beacons.map(({ properties }) => properties.route)).toEqual(["/", "/sign-up"]));
+  });
+});
+
+describe("/app", () => {
+  test("sends a visitor to sign in, and back to the same place after", async () => {
+    fakeServer({
+      "POST /auth/v1/token": ({ body }) =>
+        body.password === "correct horse"
+          ? { body: session() }
+          : { status: 400, body: { code: "invalid_credentials", message: "Invalid login credentials" } },
+    });
+    const { user } = renderApp("/app?tab=sessions");
+    await screen.findByRole("heading", { name: "Welcome back" }, patient);
+    expect(window.location.search).toBe("?next=%2Fapp%3Ftab%3Dsessions");
+
+    const email = await screen.findByLabelText("E-mail", {}, patient);
+    await user.type(email, "ada@portico.test");
+    await user.type(screen.getByLabelText("Password"), "wrong");
+    await user.click(screen.getByRole("button", { name: "Sign in" }));
+    expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("That e-mail and password don’t match an account.");
+    // Nothing that was typed is lost.
+    expect(screen.getByLabelText("E-mail")).toHaveValue("ada@portico.test");
+    expect(screen.getByLabelText("Password")).toHaveValue("wrong");
+
+    await user.clear(screen.getByLabelText("Password"));
+    await user.type(screen.getByLabelText("Password"), "correct horse");
+    await user.click(screen.getByRole("button", { name: "Sign in" }));
+    expect(await screen.findByRole("heading", { name: "Hello, Ada Byron" }, patient)).toBeVisible();
+    expect(window.location.pathname + window.location.search).toBe("/app?tab=sessions");
+  });
+
+  test("shows who is here and every session, and ends them", async () => {
+    let sessions = [
+      { id: "a", created_at: "2026-11-01T10:00:00Z", user_agent: "Mozilla/5.0 (X11; Linux) Firefox/140.0", ip: "192.0.2.1", current: true },
+      { id: "b", created_at: "2026-11-02T10:00:00Z", user_agent: "Mozilla/5.0 (iPhone) Version/18 Safari/604.1", ip: null, current: false },
+    ];
+    const server = fakeServer({
+      "GET /auth/v1/sessions": () => ({ body: sessions }),
+      "DELETE /auth/v1/sessions/b": () => {
+        sessions = sessions.filter(({ id }) => id !== "b");
+        return { status: 204 };
+      },
+    });
+    storeSession(session());
+    const { user } = renderApp("/app");
+    const list = await screen.findByRole("region", { name: "Where you are signed in" }, patient);
+    expect(await within(list).findByText("2 sessions", {}, patient)).toBeVisible();
+    expect(within(list).getByText("Firefox on Linux")).toHaveTextContent("This device");
+    await user.click(within(list).getByRole("button", { name: "Sign out Safari on iPhone" }));
+    expect(await within(list).findByText("1 session", {}, patient)).toBeVisible();
+    expect(server.paths()).toContain("DELETE /auth/v1/sessions/b");
+  });
+
+  test("offers another try when the sessions can not be loaded", async () => {
+    fakeServer({ "GET /auth/v1/sessions": { status: 500, body: { message: "broken" } } });
+    storeSession(session());
+    renderApp("/app");
+    expect(await screen.findByText(/could not be loaded/, {}, patient)).toBeVisible();
+    expect(screen.getByRole("button", { name: "Try again" })).toBeEnabled();
+  });
+
+  test("says calmly that the session has ended, with a way back", async () => {
+    fakeServer({ "POST /auth/v1/token": { status: 400, body: { code: "refresh_token_not_found", message: "gone" } } });
+    vi.spyOn(console, "error").mockImplementation(() => undefined);
+    storeSession(session({ expiresIn: -10 }));
+    renderApp("/app?tab=2");
+    expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
+    expect(screen.getByRole("link", { name: "Sign in again" })).toHaveAttribute("href", "/sign-in?next=%2Fapp%3Ftab%3D2");
+  });
+
+  test("leads home after signing out, and stays when that fails", async () => {
+    let isBroken = true;
+    fakeServer({ "POST /auth/v1/logout": () => (isBroken ? { status: 500, body: { message: "broken" } } : { status: 204 }) });
+    vi.spyOn(console, "error").mockImplementation(() => undefined);
+    storeSession(session());
+    const { user } = renderApp("/app");
+    await user.click(await screen.findByRole("button", { name: "Sign out" }, patient));
+    expect(await screen.findByText(/You are still signed in/, {}, patient)).toBeVisible();
+    isBroken = false;
+    await user.click(screen.getByRole("button", { name: "Sign out" }));
+    expect(await screen.findByRole("button", { name: "Continue with Google" }, patient)).toBeVisible();
+    expect(window.location.pathname).toBe("/");
+  });
+});
+
+describe("creating an account", () => {
+  test("asks for the code from the inbox, and submits it on the sixth digit", async () => {
+    const server = fakeServer({
+      "POST /auth/v1/signup": { body: { id: "1", email: "grace@portico.test", identities: [] } },
+      "POST /auth/v1/verify": ({ body }) =>
+        body.token === "123456"
+          ? { body: session() }
+          : { status: 403, body: { code: "otp_expired", message: "Token has expired or is invalid" } },
+    });
+    const { user, beacons } = renderApp("/sign-up?next=/app/files");
+    await user.type(await screen.findByLabelText("E-mail", {}, patient), "grace@portico.test");
+    await user.type(screen.getByLabelText("Password"), "a long enough one");
+    await user.click(screen.getByRole("button", { name: "Create account" }));
+    const code = await screen.findByLabelText("Six-digit code", {}, patient);
+    expect(code).toHaveAttribute("autocomplete", "one-time-code");
+    expect(screen.getByRole("button", { name: /Send again in \d+ s/ })).toBeDisabled();
+    await user.click(code);
+    await user.paste("999 999");
+    expect(await screen.findByText(/wrong or no longer valid/, {}, patient)).toBeVisible();
+    await user.clear(code);
+    await user.paste("123 456");
+    await waitFor(() => expect(window.location.pathname).toBe("/app/files"), patient);
+    const verified = server.seen.filter(({ path }) => path.startsWith("/auth/v1/verify"));
+    expect(verified.map(({ body }) => [body.type, body.token])).toEqual([
+      ["signup", "999999"],
+      ["signup", "123456"],
+    ]);
+    expect(beacons.map(({ name }) => name)).toContain("sign_up");
+  });
+
+  test("checks what can be checked here, and lists the server's reasons", async () => {
+    fakeServer({
+      "POST /auth/v1/signup": {
+        status: 422,
+        body: { code: "weak_password", message: "Password is weak", weak_password: { reasons: ["pwned"] } },
+      },
+    });
+    const { user } = renderApp("/sign-up");
+    await user.type(await screen.findByLabelText("E-mail", {}, patient), "grace");
+    await user.type(screen.getByLabelText("Password"), "short");
+    await user.click(screen.getByRole("button", { name: "Create account" }));
+    expect(await screen.findByText("This doesn’t look like an e-mail address.", {}, patient)).toBeVisible();
+    expect(screen.getByLabelText("Password")).toHaveAccessibleDescription(/Use at least 8 characters/);
+    await user.type(screen.getByLabelText("E-mail"), "@portico.test");
+    await user.type(screen.getByLabelText("Password"), " but longer");
+    await user.click(screen.getByRole("button", { name: "Create account" }));
+    expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("It appeared in a data breach");
+  });
+});
+
+test("a forgotten password is mailed for and set anew", async () => {
+  const server = fakeServer({
+    "POST /auth/v1/recover": {},
+    "POST /auth/v1/verify": { body: session() },
+    "PUT /auth/v1/user": { body: session().user },
+  });
+  const { user } = renderApp("/forgot-password");
+  await user.type(await screen.findByLabelText("E-mail", {}, patient), "ada@portico.test");
+  await user.click(screen.getByRole("button", { name: "Send me a mail" }));
+  await user.type(await screen.findByLabelText("Six-digit code", {}, patient), "123456");
+  await user.type(await screen.findByLabelText("New password", {}, patient), "a new long password");
+  await user.click(screen.getByRole("button", { name: "Save password" }));
+  expect(await screen.findByRole("heading", { name: "Your password is changed" }, patient)).toBeVisible();
+  expect(server.seen.find(({ method }) => method === "PUT")?.body).toMatchObject({ password: "a new long password" });
+});
+
+test("only the ways in that the server offers are shown", async () => {
+  fakeServer({ "GET /auth/v1/settings": { body: { external: { google: false, email: true, github: true }, disable_signup: true } } });
+  renderApp("/sign-in");
+  expect(await screen.findByRole("button", { name: "Continue with GitHub" }, patient)).toBeVisible();
+  expect(screen.queryByRole("button", { name: "Continue with Google" })).toBeNull();
+  expect(screen.queryByRole("link", { name: "Create an account" })).toBeNull();
+});
+
+test("an error that a provider sent back is shown, and the address is clean", async () => {
+  fakeServer();
+  renderApp("/app?error=access_denied&error_description=The+person+cancelled");
+  expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("The person cancelled");
+  await waitFor(() => expect(window.location.href).toBe("http://portico.test/sign-in"), patient);
+});
+
+test("an unknown address is a friendly page, and the mailbox is one where there is none", async () => {
+  fakeServer();
+  const { unmount } = renderApp("/no/such/page");
+  expect(await screen.findByRole("heading", { name: "There is no door here" }, patient)).toBeVisible();
+  unmount();
+  renderApp("/mailbox");
+  expect(await screen.findByRole("heading", { name: "There is no door here" }, patient)).toBeVisible();
+});
+
+test("the development mailbox lists and shows what was captured", async () => {
+  fakeServer({
+    "GET /api/v1/messages": {
+      body: { total: 1, messages: [{ ID: "m", To: [{ Address: "ada@portico.test" }], Subject: "Confirm", Created: "2026-11-01T10:00:00Z" }] },
+    },
+    "GET /api/v1/message/m": {
+      body: { ID: "m", To: [{ Address: "ada@portico.test" }], Subject: "Confirm", Date: "2026-11-01T10:00:00Z", HTML: '<p style="color:red">Hi</p>' },
+    },
+  });
+  renderApp("/mailbox", { ...config, development: true, mailbox: "http://portico.test" });
+  const frame = await screen.findByTitle("The message “Confirm”", {}, patient);
+  expect(frame.getAttribute("sandbox")).not.toContain("allow-scripts");
+  expect(frame.getAttribute("srcdoc")).toContain("Hi");
+});

@@ -1,0 +1,90 @@
+import { expect, test, vi } from "vitest";
+import { ada, config, fakeServer, session } from "../../testing/fake-server";
+import { openAuth } from "./client";
+
+test("sessions under earlier keys are deleted at the start, and nothing else", async () => {
+  fakeServer();
+  const keep = { "portico.session": JSON.stringify(session()), "portico.theme": "dark", "sb-theme": "x" };
+  const drop = {
+    "supabase.auth.token": "old",
+    "sb-abcdef-auth-token": "old",
+    "sb-127-auth-token-code-verifier": "old",
+    "sb-abcdef-auth-token.0": "old",
+  };
+  for (const [key, value] of Object.entries({ ...keep, ...drop })) window.localStorage.setItem(key, value);
+  await openAuth(config).arrival;
+  expect(Object.keys(window.localStorage).toSorted()).toEqual(Object.keys(keep).toSorted());
+});
+
+test("the stored session has its five parts", async () => {
+  fakeServer({ "POST /auth/v1/token": { body: session() } });
+  const { client } = openAuth(config);
+  await client.signInWithPassword({ email: "ada@portico.test", password: "correct horse" });
+  const stored: unknown = JSON.parse(window.localStorage.getItem("portico.session") ?? "null");
+  expect(stored).toMatchObject({
+    access_token: expect.any(String) as string,
+    refresh_token: "refresh-session-1",
+    expires_at: expect.any(Number) as number,
+    token_type: "bearer",
+    user: { id: ada.id },
+  });
+});
+
+test("a code in the address becomes a session and disappears", async () => {
+  window.localStorage.setItem("portico.session-code-verifier", JSON.stringify("verifier"));
+  window.history.replaceState(null, "", "/app?code=abc&tab=1");
+  const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
+  const { arrival, client } = openAuth(config);
+  expect(await arrival).toBeNull();
+  expect(server.seen[0]).toMatchObject({ path: "/auth/v1/token?grant_type=pkce", body: { auth_code: "abc" } });
+  expect((await client.getSession()).data.session?.user.id).toBe(ada.id);
+  expect(window.location.search).toBe("?tab=1");
+});
+
+test("a code whose sign-in began in another browser explains itself", async () => {
+  fakeServer();
+  window.history.replaceState(null, "", "/app?code=abc");
+  expect(await openAuth(config).arrival).toMatchObject({ kind: "other-browser" });
+  expect(window.location.href).toBe("http://portico.test/app");
+});
+
+test.each([
+  ["/app?error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired"],
+  ["/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired&sb="],
+])("an error in the address is told with its description and removed: %s", async (address) => {
+  fakeServer();
+  window.history.replaceState(null, "", address);
+  const { arrival, client } = openAuth(config);
+  expect(await arrival).toMatchObject({
+    kind: "refused",
+    message: "This code or link is wrong or no longer valid. Ask for a new one.",
+    detail: "Email link is invalid or has expired",
+  });
+  expect(window.location.href).toBe("http://portico.test/app");
+  const { error } = await client.initialize();
+  expect(error?.message).toBe("Email link is invalid or has expired");
+});
+
+test("an implicit-flow address, which this flow does not accept, is an authentication error without tokens left behind", async () => {
+  fakeServer();
+  window.history.replaceState(null, "", "/app#access_token=a&refresh_token=r&expires_in=3600&token_type=bearer");
+  expect(await openAuth(config).arrival).toMatchObject({ kind: "refused", message: "Not a valid PKCE flow url." });
+  expect(window.location.hash).toBe("");
+});
+
+test("sign-up without address and phone has the agreed words", async () => {
+  fakeServer();
+  const { client } = openAuth(config);
+  // The types forbid it, which is the point: this is what a caller without them gets.
+  const nothing = { password: "correct horse" } as { email: string; password: string };
+  const words = "You must provide either an email or phone number and a password";
+  expect((await client.signUp(nothing)).error?.message).toBe(words);
+  expect((await client.signInWithPassword(nothing)).error?.message).toBe(words);
+});
+
+test("a message from the server comes along as a note", async () => {
+  fakeServer();
+  vi.spyOn(console, "error").mockImplementation(() => undefined);
+  window.history.replaceState(null, "", "/confirm-email-change#message=One+more+link&sb=");
+  expect(await openAuth(config).arrival).toMatchObject({ kind: "note", message: "One more link" });
+});

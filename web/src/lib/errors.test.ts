@@ -1,0 +1,49 @@
+import { AuthApiError, AuthRetryableFetchError, AuthSessionMissingError, AuthWeakPasswordError } from "@supabase/auth-js";
+import { describe, expect, test, vi } from "vitest";
+import { fakeServer } from "../testing/fake-server";
+import { describeError } from "./errors";
+import { observedFetch } from "./http";
+
+describe("a failure is told by its code", () => {
+  test.each([
+    ["invalid_credentials", "That e-mail and password don’t match an account."],
+    ["email_not_confirmed", "This address isn’t confirmed yet. Enter the code we sent you first."],
+    ["signup_disabled", "New accounts can’t be made here at the moment."],
+    ["bad_oauth_state", "This sign-in took too long or was changed on its way. Please start again."],
+  ])("%s", (code, message) => {
+    expect(describeError(new AuthApiError("raw", 400, code)).message).toBe(message);
+  });
+
+  test("with the field it belongs to", () => {
+    expect(describeError(new AuthApiError("raw", 403, "otp_expired")).field).toBe("code");
+    expect(describeError(new AuthApiError("raw", 422, "email_exists")).field).toBe("email");
+  });
+
+  test("an unknown code shows the server's message", () => {
+    expect(describeError(new AuthApiError("The moon is full", 400, "full_moon")).message).toBe("The moon is full");
+  });
+
+  test("a weak password lists the server's reasons", () => {
+    const described = describeError(new AuthWeakPasswordError("weak", 422, ["length", "pwned"]));
+    expect(described.reasons).toEqual([
+      "It is too short.",
+      "It appeared in a data breach, so others can guess it.",
+    ]);
+  });
+
+  test("no answer at all, and no session", () => {
+    expect(describeError(new AuthRetryableFetchError("Failed to fetch", 0)).message).toMatch(/can’t reach the server/);
+    expect(describeError(new AuthSessionMissingError()).message).toMatch(/signed out/);
+    expect(describeError("odd").message).toBe("odd");
+  });
+});
+
+test("a rate limit says when to try again, as far as the server did", async () => {
+  const limited = new AuthApiError("slow down", 429, "over_email_send_rate_limit");
+  expect(describeError(limited).message).toMatch(/a little/);
+  vi.useFakeTimers({ now: 0 });
+  fakeServer({ "POST /auth/v1/otp": { status: 429, body: {}, headers: { "Retry-After": "42" } } });
+  await observedFetch("http://portico.test/auth/v1/otp", { method: "POST" });
+  expect(describeError(limited).message).toBe("We just sent you a mail. Please try again in 42 seconds.");
+  vi.useRealTimers();
+});

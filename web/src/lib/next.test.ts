@@ -1,0 +1,33 @@
+import { expect, test } from "vitest";
+import { rememberNext, safeNext, takeRememberedNext, withNext } from "./next";
+
+test.each([["/app"], ["/app/security"], ["/app?tab=files#top"]])("%s is a place to return to", (place) => {
+  expect(safeNext(place)).toBe(place);
+});
+
+test.each([
+  [null],
+  [""],
+  ["app"],
+  ["//evil.test/app"],
+  ["/\\evil.test/app"],
+  ["https://evil.test/app"],
+  ["javascript:alert(1)"],
+  ["/app/../sign-in"],
+  ["/application"],
+  ["/\t/evil.test/app"],
+  ["/sign-in"],
+])("%s is not", (place) => {
+  expect(safeNext(place)).toBeNull();
+});
+
+test("a place survives the round trip to a provider, once", () => {
+  rememberNext("/app/files");
+  expect(takeRememberedNext()).toBe("/app/files");
+  expect(takeRememberedNext()).toBeNull();
+});
+
+test("the account's own address needs no mention", () => {
+  expect(withNext("/sign-in", "/app")).toBe("/sign-in");
+  expect(withNext("/sign-in", "/app/files?a=1")).toBe("/sign-in?next=%2Fapp%2Ffiles%3Fa%3D1");
+});

@@ -1,0 +1,37 @@
+import { render } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { vi } from "vitest";
+import { startAnalytics } from "../analytics";
+import { App } from "../app";
+import { openAuth } from "../features/auth/client";
+import type { Config } from "../lib/config";
+import { config as usual } from "./fake-server";
+
+/** Opens the whole application at an address, as a browser would. */
+export function renderApp(address: string, config: Config = usual) {
+  window.history.replaceState(null, "", address);
+  const beacons = watchBeacons();
+  startAnalytics(config.analytics);
+  const auth = openAuth(config);
+  const view = render(<App config={config} auth={auth} />);
+  return { auth, beacons, user: userEvent.setup(), ...view };
+}
+
+export interface SentEvent {
+  name: string;
+  properties: Record<string, string>;
+}
+
+/** What reaches the collector, as it does. */
+export function watchBeacons(onSent: (event: SentEvent) => void = () => undefined): SentEvent[] {
+  const sent: SentEvent[] = [];
+  vi.spyOn(navigator, "sendBeacon").mockImplementation((_url, body) => {
+    const { events } = JSON.parse(body as string) as { events: SentEvent[] };
+    for (const event of events) {
+      sent.push(event);
+      onSent(event);
+    }
+    return true;
+  });
+  return sent;
+}
