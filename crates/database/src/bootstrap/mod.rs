@@ -8,6 +8,8 @@ mod session;
 mod settings;
 mod versions;
 
+use std::collections::HashSet;
+
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 use tracing::{debug, warn};
@@ -40,7 +42,14 @@ const STEPS: &[(&str, &str)] = &[
     ("platform schemas", include_str!("sql/platform.sql")),
     ("rights of postgres", include_str!("sql/powers.sql")),
     ("event triggers", include_str!("sql/watch.sql")),
+    ("partitions of realtime.messages", MESSAGE_PARTITIONS),
 ];
+
+const MESSAGE_PARTITIONS: &str = include_str!("sql/message_partitions.sql");
+
+/// Schemas whose functions are ours to replace, even by ones that return something else.
+const SERVICE_SCHEMAS: &[&str] =
+    &["auth.", "storage.", "realtime.", "graphql_public.", "supabase_functions.", "pgbouncer."];
 
 /// How often a bootstrap starts again that met another one: roles belong to the whole server, and two databases of it may
 /// be set up at the same time.
@@ -103,7 +112,7 @@ impl Database {
     /// PostgreSQL's error.
     pub async fn maintain_message_partitions(&self) -> Result<(), DatabaseError> {
         let client = self.service().await?;
-        client.batch_execute(include_str!("sql/message_partitions.sql")).await?;
+        client.batch_execute(MESSAGE_PARTITIONS).await?;
         Ok(())
     }
 }
@@ -125,7 +134,7 @@ async fn run(client: &Client, settings: &BootstrapSettings, fingerprint: &str) -
         return Ok(client.batch_execute("commit").await?);
     }
     for (what, text) in STEPS {
-        client.batch_execute(text).await.map_err(step(what))?;
+        run_step(client, text).await.map_err(step(what))?;
     }
     versions::apply(client).await?;
     extensions::create(client).await?;
@@ -144,6 +153,33 @@ async fn run(client: &Client, settings: &BootstrapSettings, fingerprint: &str) -
         warn!(what, why, "the database login may not set this up; a superuser can do it and start the server again");
     }
     Ok(())
+}
+
+/// Runs one step. `create or replace` can not change what an older version of a function returns or how its arguments are
+/// called; PostgreSQL's hint names the function, which is dropped then.
+async fn run_step(client: &Client, text: &str) -> Result<(), Error> {
+    let mut dropped = HashSet::new();
+    loop {
+        client.batch_execute("savepoint step").await?;
+        let error = match client.batch_execute(text).await {
+            Ok(()) => return client.batch_execute("release savepoint step").await,
+            Err(error) => error,
+        };
+        let hint = error.as_db_error().filter(|error| *error.code() == SqlState::INVALID_FUNCTION_DEFINITION);
+        let function = hint.and_then(|error| error.hint()?.strip_prefix("Use DROP FUNCTION ")?.strip_suffix(" first."));
+        match function {
+            Some(function) if SERVICE_SCHEMAS.iter().any(|schema| function.starts_with(schema)) => {
+                if !dropped.insert(function.to_owned()) {
+                    return Err(error);
+                }
+                client.batch_execute("rollback to savepoint step").await?;
+                for function in &dropped {
+                    client.batch_execute(&format!("drop function if exists {function}")).await?;
+                }
+            }
+            _ => return Err(error),
+        }
+    }
 }
 
 async fn is_done_in_transaction(client: &Client, fingerprint: &str) -> Result<bool, DatabaseError> {

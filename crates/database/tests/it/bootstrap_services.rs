@@ -139,6 +139,12 @@ async fn messages_need_partitions_which_come_and_go() {
         let client = database.administrator().await.unwrap();
         let partitions = "select string_agg(relname, ',' order by relname) from pg_inherits join pg_class on pg_class.oid = inhrelid where inhparent = 'realtime.messages'::regclass";
         let expected = value(&client, "select string_agg('messages_' || to_char((now() at time zone 'utc')::date + n, 'YYYY_MM_DD'), ',' order by n) from generate_series(-1, 3) as n").await;
+        assert_eq!(value(&client, partitions).await, expected);
+        client
+            .batch_execute("do $$ declare name text; begin for name in select inhrelid::regclass from pg_inherits where inhparent = 'realtime.messages'::regclass
+                            loop execute 'drop table ' || name; end loop; end $$")
+            .await
+            .unwrap();
         // Without one, a message is lost with a warning, and the transaction goes on
         client.batch_execute("select realtime.send('{}', 'e', 't', false)").await.unwrap();
         assert_eq!(value(&client, "select count(*) from realtime.messages").await, "0");

@@ -1,5 +1,4 @@
 -- Row security, grants and the recorded migrations of schema auth.
-select pg_temp.adopt('auth', 'supabase_auth_admin') where pg_temp.is_superuser();
 set role supabase_auth_admin;
 do $$
 declare name text;

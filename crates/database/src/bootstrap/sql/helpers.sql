@@ -157,15 +157,6 @@ begin
   end loop;
 end $$;
 
--- `create or replace` can not change what a function returns or how its arguments are called.
-create or replace function pg_temp.ensure_function(signature text, command text) returns void language plpgsql as $$
-begin
-  execute command;
-exception when invalid_function_definition then
-  execute format('drop function %s', signature);
-  execute command;
-end $$;
-
 create or replace function pg_temp.ensure_trigger(target text, name text, command text) returns void language plpgsql as $$
 begin
   if not exists (select from pg_trigger where tgrelid = target::regclass and tgname = name) then

@@ -1,5 +1,4 @@
 -- Trigger, row security and grants of schema realtime.
-select pg_temp.adopt('realtime', 'supabase_realtime_admin', '{schema_migrations}') where pg_temp.is_superuser();
 set role supabase_realtime_admin;
 select pg_temp.ensure_trigger('realtime.subscription', 'tr_check_filters',
          'before insert or update on realtime.subscription for each row execute function realtime.subscription_check_filters()');

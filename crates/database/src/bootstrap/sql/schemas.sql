@@ -79,3 +79,9 @@ set role postgres;
 grant usage on schema extensions to anon, authenticated, service_role;
 grant all on schema extensions to dashboard_user;
 reset role;
+
+-- Before anything is replaced or added there, since only an owner can
+select pg_temp.adopt('auth', 'supabase_auth_admin'),
+       pg_temp.adopt('storage', 'supabase_storage_admin'),
+       pg_temp.adopt('realtime', 'supabase_realtime_admin', '{schema_migrations}')
+ where pg_temp.is_superuser();

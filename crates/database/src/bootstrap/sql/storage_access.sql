@@ -1,5 +1,4 @@
 -- Triggers, row security, grants and the recorded migrations of schema storage.
-select pg_temp.adopt('storage', 'supabase_storage_admin') where pg_temp.is_superuser();
 set role supabase_storage_admin;
 select pg_temp.ensure_trigger('storage.buckets', 'enforce_bucket_name_length_trigger',
          'before insert or update of name on storage.buckets for each row execute function storage.enforce_bucket_name_length()'),

@@ -2,6 +2,10 @@
 -- a page costs as much as it shows, however many objects lie below. Row security of the caller applies.
 set role supabase_storage_admin;
 
+-- Forms of older versions, which would make calls ambiguous
+drop function if exists storage.search(text, text, integer, integer, integer);
+drop function if exists storage.search_v2(text, text, integer, integer, text);
+
 create or replace function storage.list_objects_with_delimiter(
   _bucket_id text, prefix_param text, delimiter_param text, max_keys integer default 100, start_after text default '',
   next_token text default '', sort_order text default 'asc')
