@@ -74,6 +74,8 @@ fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn request(peer: &str, forwarded: &[&str]) -> Parts {
@@ -120,5 +122,13 @@ mod tests {
         let mut parts = request("10.0.0.1", &[]);
         assert!(settle(&mut parts, &["10.0.0.0/8".parse().unwrap()]));
         assert!(parts.headers.contains_key("x-forwarded-host"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_chain_says_the_client_is_an_address(chain in "[ -~]{0,60}") {
+            let address = client("10.0.0.1", &[&chain]);
+            prop_assert!(address.parse::<IpAddr>().is_ok());
+        }
     }
 }

@@ -352,6 +352,8 @@ pub(crate) fn is_read(method: &Method) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -372,6 +374,21 @@ mod tests {
         }
         for path in ["/", "/app", "/app/v", "/docs/vine", "/sign-in"] {
             assert!(!is_service_path(path), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_and_query_reaches_the_service_without_the_key(path in "[!-~]{0,30}", query in "[!-~]{0,60}") {
+            if let Ok(uri) = format!("/auth/v1/{path}?{query}").parse::<Uri>()
+                && let Some(inner) = inner_uri(&uri, "/auth/v1")
+            {
+                prop_assert_eq!(inner.path(), &uri.path()["/auth/v1".len()..]);
+                let kept: Vec<_> = form_urlencoded::parse(inner.query().unwrap_or_default().as_bytes()).collect();
+                prop_assert!(kept.iter().all(|(name, _)| name != "apikey"));
+                let all = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+                prop_assert_eq!(kept.clone(), all.filter(|(name, _)| name != "apikey").collect::<Vec<_>>());
+            }
         }
     }
 }

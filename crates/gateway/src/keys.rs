@@ -116,3 +116,55 @@ pub(crate) fn query_without_key(query: &str) -> Option<String> {
     };
     query.split('&').any(is_key).then(|| query.split('&').filter(|pair| !is_key(pair)).collect::<Vec<_>>().join("&"))
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn authorization(value: &[u8]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+        headers
+    }
+
+    #[test]
+    fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {
+        for (value, token) in [
+            ("Bearer x", Some("x")),
+            ("bearer x", Some("x")),
+            ("BEARER  x ", Some("x")),
+            ("Bearer\tx", Some("x")),
+            ("Bearer", None),
+            ("Bearer ", None),
+            ("Bearerx", None),
+            ("Basic x", None),
+            ("", None),
+        ] {
+            assert_eq!(bearer(&authorization(value.as_bytes())), token, "{value:?}");
+        }
+        assert_eq!(bearer(&authorization(b"Bearer \xff\xfe")), Some("?"));
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn the_header_s_key_beats_the_query_s() {
+        let uri: Uri = "/x?a=b&apikey=q%2Fk".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        assert_eq!(api_key(&headers, &uri).as_deref(), Some("q/k"));
+        headers.insert("apikey", HeaderValue::from_static("h"));
+        assert_eq!(api_key(&headers, &uri).as_deref(), Some("h"));
+        headers.insert("apikey", HeaderValue::from_bytes(b"\xff").unwrap());
+        assert_eq!(api_key(&headers, &uri).as_deref(), Some("?"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_is_a_token_or_none(value in prop::collection::vec(32_u8..=255, 0..40)) {
+            prop_assume!(!value.contains(&127));
+            let _ = bearer(&authorization(&value));
+        }
+    }
+}

@@ -14,13 +14,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
 use crate::gateway::is_read;
 use crate::refusal::Refusal;
-use asset::{Asset, Content, Source};
+use asset::{Asset, Content, Document, Source};
 use encoding::Encoding;
 
 /// Where the page finds its configuration.
@@ -31,7 +30,7 @@ const INDEX: &str = "index.html";
 #[derive(Debug, Clone)]
 pub struct WebApp {
     source: Arc<Source>,
-    config: Option<Asset>,
+    config: Option<Arc<Document>>,
     development: bool,
     origins: Vec<String>,
     /// The headers of pages; made by `seal`.
@@ -76,7 +75,7 @@ impl WebApp {
     /// The document at `/portico/config.json`, which the page reads when it starts. Everybody can read it.
     #[must_use]
     pub fn with_config(mut self, config: Value) -> Self {
-        self.config = Some(Asset::document(config.to_string()));
+        self.config = Some(Arc::new(Document::new(config.to_string().into())));
         self
     }
 
@@ -110,7 +109,7 @@ impl WebApp {
             return Refusal::MethodNotAllowed.answer();
         }
         let mut answer = match self.find(request.uri().path(), request.headers()).await {
-            Some(found) => found.render(request.headers()).await,
+            Some(found) => found.render(request.headers()),
             None => {
                 let mut answer = Response::new(Body::from("Not found\n"));
                 *answer.status_mut() = StatusCode::NOT_FOUND;
@@ -135,7 +134,11 @@ impl WebApp {
     async fn find(&self, path: &str, headers: &HeaderMap) -> Option<Found> {
         let path = clean(path)?;
         if path == CONFIG_PATH {
-            return Some(Found { asset: self.config.clone()?, path, encoding: Encoding::Identity });
+            return Some(Found {
+                asset: self.config.as_ref()?.asset(Encoding::Identity),
+                path,
+                encoding: Encoding::Identity,
+            });
         }
         let path = if path.is_empty() { INDEX.to_owned() } else { path };
         let accepted = encoding::accepted(headers);
@@ -172,8 +175,8 @@ struct Found {
 }
 
 impl Found {
-    async fn render(self, asked: &HeaderMap) -> Response {
-        let tag = self.asset.tag(self.encoding);
+    fn render(self, asked: &HeaderMap) -> Response {
+        let tag = self.asset.tag.clone();
         let unchanged = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| matches(value, &tag));
         let length = self.asset.length();
         let mut answer = if unchanged {
@@ -254,12 +257,6 @@ fn media_type(path: &str) -> &'static str {
         "xml" => "application/xml; charset=utf-8",
         "pdf" => "application/pdf",
         _ => "application/octet-stream",
-    }
-}
-
-impl From<Bytes> for Content {
-    fn from(bytes: Bytes) -> Self {
-        Self::Memory(bytes)
     }
 }
 

@@ -83,6 +83,8 @@ fn weight(parameter: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn of(text: &'static str) -> Vec<Encoding> {
@@ -104,5 +106,16 @@ mod tests {
         assert_eq!(of("br;q=nonsense"), []);
         assert_eq!(of(""), []);
         assert_eq!(accepted(&HeaderMap::new()), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_gives_each_form_at_most_once(text in "[ -~]{0,60}") {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, text.parse().unwrap());
+            let forms = accepted(&headers);
+            prop_assert!(forms.len() <= 2 && !forms.contains(&Encoding::Identity));
+            prop_assert!(forms.len() < 2 || forms[0] != forms[1]);
+        }
     }
 }
