@@ -352,19 +352,50 @@ async fn a_database_is_made_anew() {
     }
 }
 
+/// A cluster whose roles a test may spoil.
+async fn own_cluster(major: u32) -> (Cluster, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = ClusterSettings {
+        binaries: (major != 18).then(old_binaries),
+        durability: Durability::Off,
+        ..ClusterSettings::new(folder.path().join("database"))
+    };
+    (Cluster::start(settings).await.unwrap(), folder)
+}
+
+/// A server of one's own, where `postgres` is the superuser, as it usually is.
+#[tokio::test]
+async fn a_superuser_called_postgres_stays_one() {
+    for major in majors() {
+        let (cluster, _folder) = own_cluster(major).await;
+        let admin = connect(&cluster.endpoint()).await.unwrap();
+        admin.batch_execute("create role postgres superuser login").await.unwrap();
+        admin.batch_execute("create database app owner postgres template template0").await.unwrap();
+        drop(admin);
+        let database = open(&cluster.endpoint().with_database("app").with_user("postgres", None));
+        database.bootstrap(&BootstrapSettings::default()).await.unwrap_or_else(|error| panic!("on {major}: {error}"));
+        let mut session = database.migrations().await.unwrap();
+        session.batch("create event trigger t on sql_drop execute function public.rls_auto_enable()").await.unwrap();
+        session.batch("create table public.t (id int); drop event trigger t").await.unwrap();
+        assert_eq!(value(session.client(), "select rolsuper and has_table_privilege('anon', 'public.t', 'select') from pg_roles where rolname = 'postgres'").await, "t");
+        assert_eq!(value(session.client(), "show search_path").await, r#""\$user", public, extensions"#);
+        assert_eq!(
+            value(
+                session.client(),
+                "select pg_get_userbyid(relowner) from pg_class where oid = 'auth.users'::regclass"
+            )
+            .await,
+            "supabase_auth_admin"
+        );
+        cluster.stop().await;
+    }
+}
+
 /// A managed server: the login may make roles and databases, and is no superuser.
 #[tokio::test]
 async fn a_login_without_superuser_rights_gets_what_it_may_have() {
     for major in majors() {
-        // Roles belong to the whole server, so this one is on its own
-        let folder = tempfile::tempdir().unwrap();
-        let cluster = Cluster::start(ClusterSettings {
-            binaries: (major == 15).then(old_binaries),
-            durability: Durability::Off,
-            ..ClusterSettings::new(folder.path().join("database"))
-        })
-        .await
-        .unwrap();
+        let (cluster, _folder) = own_cluster(major).await;
         let admin = connect(&cluster.endpoint()).await.unwrap();
         admin.batch_execute("create role tenant login createrole createdb").await.unwrap();
         admin.batch_execute("create database app owner tenant template template0").await.unwrap();
@@ -387,6 +418,20 @@ async fn a_login_without_superuser_rights_gets_what_it_may_have() {
         session.batch("create table public.t (id uuid references auth.users (id))").await.unwrap();
         session.batch("create policy p on storage.objects for select using (true)").await.unwrap();
         assert_eq!(value(session.client(), "select has_table_privilege('anon', 'public.t', 'select')").await, "t");
+        assert_eq!(value(&client, "select count(*) from pg_event_trigger").await, "0");
+        // What it could not have is what the warnings say
+        let denied = session
+            .batch("create event trigger t on sql_drop execute function public.rls_auto_enable()")
+            .await
+            .unwrap_err();
+        assert_eq!(denied.code().unwrap().code(), "42501");
+        let auth = database.auth().await.unwrap();
+        auth.batch_execute("insert into auth.users (id) values (gen_random_uuid())").await.unwrap();
+        drop(auth);
+        database
+            .recreate(&BootstrapSettings::default())
+            .await
+            .unwrap_or_else(|error| panic!("anew on {major}: {error}"));
         cluster.stop().await;
     }
 }
