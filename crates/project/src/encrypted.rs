@@ -1,5 +1,17 @@
 //! Secrets that are kept encrypted in the configuration (`encrypted:...`, the dotenvx format).
+//!
+//! A message is ECIES on secp256k1: an ephemeral public key, then AES-256-GCM under a key that HKDF
+//! derives from the ephemeral key and the shared point. Contract: project, "encrypted: values".
 
+use aes_gcm::aead::{Aead, KeyInit};
+use aes_gcm::aes::Aes256;
+use aes_gcm::aes::cipher::consts::U16;
+use aes_gcm::{AesGcm, Key, Nonce};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k256::elliptic_curve::sec1::ToEncodedPoint;
+use k256::{PublicKey, SecretKey};
 use portico_tokens::Secret;
 
 use crate::environment::Environment;
@@ -14,9 +26,16 @@ pub(crate) struct DecryptionKeys {
 pub(crate) enum DecryptError {
     #[error("missing private key")]
     MissingKey,
-    #[error("this build can not open encrypted values; give the value through env(NAME)")]
-    Unsupported,
+    #[error("the value is no encrypted message")]
+    Malformed,
+    #[error("none of the private keys fits")]
+    WrongKey,
 }
+
+/// Bytes of an uncompressed point, of the nonce and of the tag, in this order at the start of a message.
+const POINT: usize = 65;
+const NONCE: usize = 16;
+const TAG: usize = 16;
 
 impl DecryptionKeys {
     pub fn from_environment(environment: &Environment) -> Self {
@@ -32,7 +51,92 @@ impl DecryptionKeys {
     }
 
     /// Opens a message (base64) with the first key that fits.
-    pub fn decrypt(&self, _message: &str) -> Result<Secret, DecryptError> {
-        if self.keys.is_empty() { Err(DecryptError::MissingKey) } else { Err(DecryptError::Unsupported) }
+    pub fn decrypt(&self, message: &str) -> Result<Secret, DecryptError> {
+        if self.keys.is_empty() {
+            return Err(DecryptError::MissingKey);
+        }
+        let message = STANDARD.decode(message.trim()).map_err(|_| DecryptError::Malformed)?;
+        if message.len() < POINT + NONCE + TAG {
+            return Err(DecryptError::Malformed);
+        }
+        let (point, sealed) = message.split_at(POINT);
+        let ephemeral = PublicKey::from_sec1_bytes(point).map_err(|_| DecryptError::Malformed)?;
+        let opened = self.keys.iter().find_map(|key| open(key, &ephemeral, point, sealed));
+        let plain = opened.ok_or(DecryptError::WrongKey)?;
+        String::from_utf8(plain).map(Secret::new).map_err(|_| DecryptError::Malformed)
+    }
+}
+
+fn open(key: &Secret, ephemeral: &PublicKey, point: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+    let key = key.expose();
+    let key = SecretKey::from_slice(&hex::decode(key.strip_prefix("0x").unwrap_or(key)).ok()?).ok()?;
+    let shared = (ephemeral.to_projective() * *key.to_nonzero_scalar()).to_affine();
+    let shared = PublicKey::from_affine(shared).ok()?.to_encoded_point(false);
+    let master = [point, shared.as_bytes()].concat();
+    let mut key = [0; 32];
+    Salt::new(HKDF_SHA256, &[]).extract(&master).expand(&[], KeyLength).ok()?.fill(&mut key).ok()?;
+
+    let (nonce, rest) = sealed.split_at(NONCE);
+    let (tag, text) = rest.split_at(TAG);
+    let cipher = AesGcm::<Aes256, U16>::new(Key::<Aes256>::from_slice(&key));
+    // The format puts the tag in front, the cipher wants it behind.
+    cipher.decrypt(Nonce::<U16>::from_slice(nonce), [text, tag].concat().as_slice()).ok()
+}
+
+/// HKDF is asked for an AES-256 key.
+struct KeyLength;
+
+impl KeyType for KeyLength {
+    fn len(&self) -> usize {
+        32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Made with the reference's own library (`eciesjs`).
+    const KEY: &str = "1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f";
+    const MESSAGE: &str = "BDx/baj+Dv18IwTRvnYIT+59frxgXh3vzCeguwLlmjdqyQ0GmjETXE7blr7s3aV9LjMs5+AN8BMODVKEO2rD/nuiBoBfeS8XesDj+MIulfDnPpFRmuZxOdHM+hNBHCDPBPHx0XWFfd7p5q9Yxal92fpv+A==";
+
+    fn keys(variables: &[(&str, &str)]) -> DecryptionKeys {
+        DecryptionKeys::from_environment(&variables.iter().copied().collect())
+    }
+
+    #[test]
+    fn a_message_opens_with_the_key_that_fits() {
+        let other = "2a".repeat(32);
+        let both = format!("{other}, {KEY}");
+        for variables in [
+            [("DOTENV_PRIVATE_KEY", KEY)],
+            [("DOTENV_PRIVATE_KEY_PRODUCTION", KEY)],
+            [("DOTENV_PRIVATE_KEY", both.as_str())],
+        ] {
+            let opened = keys(&variables).decrypt(MESSAGE);
+            assert_eq!(opened.as_ref().map(Secret::expose), Ok("sesame öffne dich"), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_open_says_why() {
+        assert_eq!(keys(&[]).decrypt(MESSAGE), Err(DecryptError::MissingKey));
+        assert_eq!(keys(&[("DOTENV_PRIVATE_KEYS", KEY)]).decrypt(MESSAGE), Err(DecryptError::MissingKey));
+        assert_eq!(keys(&[("DOTENV_PRIVATE_KEY", &"2a".repeat(32))]).decrypt(MESSAGE), Err(DecryptError::WrongKey));
+        assert_eq!(keys(&[("DOTENV_PRIVATE_KEY", "no key")]).decrypt(MESSAGE), Err(DecryptError::WrongKey));
+        let mine = keys(&[("DOTENV_PRIVATE_KEY", KEY)]);
+        assert_eq!(mine.decrypt("***"), Err(DecryptError::Malformed));
+        assert_eq!(mine.decrypt(&MESSAGE[..100]), Err(DecryptError::Malformed));
+        let tampered = format!("{}{}", &MESSAGE[..MESSAGE.len() - 6], "AAAA==");
+        assert_eq!(mine.decrypt(&tampered), Err(DecryptError::WrongKey));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_makes_decryption_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = keys(&[("DOTENV_PRIVATE_KEY", KEY)]).decrypt(&STANDARD.encode(bytes));
+        }
     }
 }

@@ -345,3 +345,43 @@ fn a_remote_has_no_effect_until_it_is_chosen() {
         "[remotes.a]\nproject_id = \"abcdefghijklmnopqrst\"\n[remotes.b]\nproject_id = \"abcdefghijklmnopqrst\"\n";
     assert!(Folder::config(twice).error().contains("duplicate project_id for [remotes.b] and [remotes.a]"));
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Any kind of value at any place is read or refused, and nothing panics.
+    #[test]
+    fn no_value_makes_loading_panic(
+        places in proptest::collection::vec(
+            (
+                proptest::sample::select(vec![
+                    "api", "api.port", "api.tls", "db", "db.seed.sql_paths", "db.settings.work_mem", "db.vault.x", "auth",
+                    "auth.email.template", "auth.email.template.invite", "auth.email.smtp", "auth.external",
+                    "auth.external.google", "auth.hook.send_sms", "auth.sms.test_otp", "auth.mfa.phone", "auth.third_party",
+                    "functions", "functions.a.env", "storage.buckets", "storage.buckets.b", "remotes", "remotes.r",
+                    "experimental.inspect.rules", "edge_runtime.secrets", "auth.sessions.timebox", "inbucket", "project_id",
+                ]),
+                proptest::sample::select(vec![
+                    "1", "-1", "1.5", "true", "\"\"", "\"text\"", "\"env(NAME)\"", "\"env(\"", "[]", "[1, \"a\"]", "{}",
+                    "{ enabled = true }", "{ enabled = \"env(NAME)\", uri = \"http://x\" }", "[{}]", "1979-05-27",
+                    "99999999999", "\"encrypted:AAAA\"", "{ project_id = \"abcdefghijklmnopqrst\", api = 1 }",
+                ]),
+            ),
+            1..4,
+        )
+    ) {
+        let text: String = places.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        let _ = Folder::config(&text).try_load(&[("NAME", "value")]).map_err(|error| error.to_string());
+    }
+}
+
+#[test]
+fn an_encrypted_secret_is_opened_with_the_key_of_the_environment() {
+    // Made with `eciesjs`, the library of the format.
+    let message = "BDx/baj+Dv18IwTRvnYIT+59frxgXh3vzCeguwLlmjdqyQ0GmjETXE7blr7s3aV9LjMs5+AN8BMODVKEO2rD/nuiBoBfeS8XesDj+MIulfDnPpFRmuZxOdHM+hNBHCDPBPHx0XWFfd7p5q9Yxal92fpv+A==";
+    let folder = Folder::config(&format!("[auth]\njwt_secret = \"encrypted:{message}\"\n"));
+    let key = "1f".repeat(32);
+    let project = folder.try_load(&[("DOTENV_PRIVATE_KEY_DEV", &key)]).unwrap();
+    assert_eq!(project.config().auth.jwt_secret_or_development().expose(), "sesame öffne dich");
+    assert!(!format!("{:?}", project.config()).contains("sesame"));
+}

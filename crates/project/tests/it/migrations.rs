@@ -293,3 +293,53 @@ async fn a_migration_can_do_what_hosted_ones_do() {
     assert!(t.has("public.profiles").await);
     t.drop().await;
 }
+
+#[tokio::test]
+async fn an_old_history_table_is_completed() {
+    let t = Scratch::new().await;
+    t.session()
+        .await
+        .batch(
+            "drop schema supabase_migrations cascade; create schema supabase_migrations;\n\
+             create table supabase_migrations.schema_migrations (version text not null primary key);\n\
+             insert into supabase_migrations.schema_migrations values ('20260102030405')",
+        )
+        .await
+        .unwrap();
+    let folder = one("select 1/0;").write("supabase/migrations/20260102030406_second.sql", "create table t (id int);");
+    assert_eq!(t.start(&folder).await.applied, ["20260102030406"]);
+    let rows =
+        t.texts("select version || coalesce(name, '') from supabase_migrations.schema_migrations order by 1").await;
+    assert_eq!(rows, ["20260102030405", "20260102030406second"]);
+
+    t.session().await.batch("drop schema supabase_migrations cascade").await.unwrap();
+    let folder = one("create table u (id int);");
+    assert_eq!(t.start(&folder).await.applied, ["20260102030405"]);
+    t.drop().await;
+}
+
+#[tokio::test]
+async fn a_lost_connection_leaves_nothing_and_is_told() {
+    let t = Scratch::new().await;
+    let admin = t.database.administrator().await.unwrap();
+    admin.batch_execute("select pg_advisory_lock(42)").await.unwrap();
+    let folder = one("create table t (id int); select pg_advisory_lock(42);")
+        .write("supabase/seed.sql", "insert into t values (1);");
+    let cut = async {
+        let end =
+            "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objid = 42 and not granted";
+        while admin.query(end, &[]).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let ((outcome, _), ()) = tokio::join!(t.prepare(&folder), cut);
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("terminating connection") || error.contains("closed"), "{error}");
+    assert!(!t.has("public.t").await);
+
+    admin.batch_execute("select pg_advisory_unlock(42)").await.unwrap();
+    let prepared = t.start(&folder).await;
+    assert_eq!((prepared.applied.len(), prepared.seeded.len()), (1, 1));
+    drop(admin);
+    t.drop().await;
+}
