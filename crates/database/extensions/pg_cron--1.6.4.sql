@@ -183,3 +183,12 @@ begin
     revoke trigger on cron.job_run_details from postgres;
   end if;
 end $$;
+
+-- Rows of an extension's tables are in dumps only when asked for; outside of `create extension` this is refused
+do $$
+begin
+  perform pg_catalog.pg_extension_config_dump('cron.job', '');
+  perform pg_catalog.pg_extension_config_dump('cron.jobid_seq', '');
+exception when feature_not_supported then
+  null;
+end $$;

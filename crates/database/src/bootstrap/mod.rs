@@ -204,7 +204,7 @@ async fn apply_settings(client: &Client, settings: &BootstrapSettings) -> Result
         ));
     }
     if let Some(key) = &settings.vault_key {
-        text.push_str(&format!("update portico.vault_key set key = {};", quote_literal(key.expose())));
+        text.push_str(&format!("select pg_temp.set_vault_key({});", quote_literal(key.expose())));
     }
     text.push_str(&format!("select pg_temp.secure_new_tables({});", settings.secure_new_tables));
     for (role, password) in &settings.role_passwords {

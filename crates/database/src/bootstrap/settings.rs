@@ -20,7 +20,8 @@ pub struct BootstrapSettings {
     pub jwt_expiry: Duration,
     /// Passwords of login roles, sent to the server as SCRAM verifiers only.
     pub role_passwords: Vec<(String, Password)>,
-    /// The key that `vault.secrets` are encrypted with; without one the database makes its own.
+    /// The key that `vault.secrets` are encrypted with; without one the database makes its own. It can not change once there
+    /// are secrets: nobody could read them any more.
     pub vault_key: Option<Password>,
 }
 
@@ -49,6 +50,11 @@ impl fmt::Debug for BootstrapSettings {
 }
 
 impl BootstrapSettings {
+    /// What a database is at that this program has set up with these settings: good for the name of a template.
+    pub fn fingerprint(&self) -> String {
+        super::fingerprint(self)
+    }
+
     /// The settings as bytes: equal settings give equal bytes, and different ones different bytes.
     pub(super) fn identity(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -328,6 +328,13 @@ async fn settings_reach_the_database() {
     session.batch("create table public.guarded (id int)").await.unwrap();
     assert_eq!(value(&client, "select relrowsecurity from pg_class where oid = 'public.guarded'::regclass").await, "t");
     assert!(!format!("{settings:?}").contains("secret\\"));
+    // Another key would make the secrets unreadable
+    client.batch_execute("select vault.create_secret('x')").await.unwrap();
+    let other = BootstrapSettings { vault_key: Some(Password::new("other")), ..settings.clone() };
+    assert_ne!(other.fingerprint(), settings.fingerprint());
+    let error = database.bootstrap(&other).await.unwrap_err();
+    assert!(error.to_string().contains("key of the vault"), "{error}");
+    assert_eq!(value(&client, "select decrypted_secret from vault.decrypted_secrets").await, "x");
 }
 
 #[tokio::test]
