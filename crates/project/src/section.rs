@@ -127,6 +127,7 @@ impl Found<'_> {
                 let short: String = text.chars().take(40).collect();
                 format!("{short:?}")
             }
+            (None, Source::Written(Value::Integer(number))) => number.to_string(),
             (None, _) => self.kind().to_owned(),
         }
     }

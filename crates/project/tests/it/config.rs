@@ -82,14 +82,14 @@ fn wrong_types_fail_with_file_line_and_key_all_at_once() {
         error,
         "failed to parse config:\n  \
          supabase/config.toml:2: api.port: expected a whole number from 0 to 65535, found \"gate\"\n  \
-         supabase/config.toml:3: api.schemas: expected a list of texts, found a whole number\n  \
+         supabase/config.toml:3: api.schemas: expected a list of texts, found 5\n  \
          supabase/config.toml:4: api.enabled: expected true or false, found \"yes\"\n  \
-         supabase/config.toml:6: auth.jwt_expiry: expected a whole number that is not negative, found a whole number\n  \
+         supabase/config.toml:6: auth.jwt_expiry: expected a whole number that is not negative, found -1\n  \
          supabase/config.toml:7: auth.site_url: expected text, found true or false\n  \
          supabase/config.toml:8: auth.password_requirements: must be one of [ letters_digits lower_upper_letters_digits \
          lower_upper_letters_digits_symbols], found \"long\"\n  \
          supabase/config.toml:10: auth.email.max_frequency: expected a duration such as \"90s\" or \"1h30m\", found \"soon\"\n  \
-         supabase/config.toml:12: db.port: expected a whole number from 0 to 65535, found a whole number\n  \
+         supabase/config.toml:12: db.port: expected a whole number from 0 to 65535, found 70000\n  \
          supabase/config.toml:13: db.seed: expected a table, found a whole number\n  \
          supabase/config.toml:15: storage.file_size_limit: expected a size such as \"50MiB\" or a number of bytes, found \"big\""
     );

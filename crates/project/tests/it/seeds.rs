@@ -142,3 +142,20 @@ async fn roles_come_before_migrations_and_vault_secrets_before_roles() {
     t.session().await.batch(&format!("drop table t; drop role {role}")).await.unwrap();
     t.drop().await;
 }
+
+#[tokio::test]
+async fn what_needs_more_rights_works_after_a_recorded_file_too() {
+    let t = Scratch::new().await;
+    let watch = "create function on_ddl() returns event_trigger language plpgsql as $$ begin end $$;\n\
+                 create event trigger watch_one on ddl_command_end execute function on_ddl();\n";
+    let folder = Folder::with("supabase/migrations/1_t.sql", "create table t (note text);")
+        .write("supabase/migrations/2_watch.sql", watch)
+        .write("supabase/seed.sql", "create event trigger watch_two on ddl_command_end execute function on_ddl();\ninsert into t values (current_user);");
+    t.start(&folder).await;
+    assert_eq!(notes(&t).await, ["postgres"]);
+    assert_eq!(
+        t.texts("select evtname::text from pg_event_trigger where evtname like 'watch_%' order by 1").await,
+        ["watch_one", "watch_two"]
+    );
+    t.drop().await;
+}
