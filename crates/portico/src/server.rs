@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use axum::Router;
 use ipnet::IpNet;
+use portico_analytics::Analytics;
 use portico_auth::{Auth, AuthSettings};
 use portico_database::Database;
 use portico_gateway::{Access, Gateway, KeyPolicy, WebApp};
@@ -52,6 +53,7 @@ pub struct Mount {
 pub struct Server {
     router: Router,
     auth: Auth,
+    analytics: Analytics,
     _upkeep: Upkeep,
 }
 
@@ -65,11 +67,13 @@ impl Server {
             settings;
         let auth = Auth::new(auth, database.clone(), keys.ring.clone(), mail, clock.clone())
             .context("the settings of [auth] can not work")?;
+        let analytics = Analytics::new(database.clone(), clock.clone());
         let mut gateway = Gateway::builder(keys.ring, keys.api, clock)
             .key_policy(key_policy)
             .trusted_proxies(trusted_proxies)
             .https(https)
-            .mount("/auth/v1", auth.router(), auth_access());
+            .mount("/auth/v1", auth.router(), auth_access())
+            .mount("/portico/v1", analytics.router(), Access::open());
         for Mount { prefix, router } in mounts {
             gateway = gateway.mount(&prefix, router, Access::open());
         }
@@ -83,14 +87,21 @@ impl Server {
                 gateway
             }
         };
-        let upkeep = Upkeep::start(auth.clone(), database.clone());
-        Ok(Self { router: gateway.build(), auth, _upkeep: upkeep })
+        let upkeep = Upkeep::start(auth.clone(), analytics.clone(), database.clone());
+        Ok(Self { router: gateway.build(), auth, analytics, _upkeep: upkeep })
     }
 
     /// Everything the server answers.
     #[must_use]
     pub fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// Writes what waits to be written: the last thing before the database is closed.
+    pub async fn finish(self) {
+        if !self.analytics.flush().await {
+            tracing::warn!("Some analytics events could not be written");
+        }
     }
 
     /// The account service, for upkeep by hand.
@@ -100,9 +111,9 @@ impl Server {
     }
 }
 
-/// Links in mails and redirects of providers arrive without an API key.
+/// Links in mails and redirects of providers arrive without an API key. The service has a limit of its own for bodies.
 fn auth_access() -> Access {
-    Access::keyed().except([
+    Access::keyed().body_limit(usize::MAX).except([
         "/verify",
         "/callback",
         "/authorize",

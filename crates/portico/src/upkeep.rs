@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portico_analytics::Analytics;
 use portico_auth::Auth;
 use portico_database::Database;
 use tokio::task::JoinHandle;
@@ -9,6 +10,10 @@ use tokio::time::MissedTickBehavior;
 
 /// How often expired sessions, tokens and flow states are removed. Each run works in small batches and skips locked rows.
 const CLEAN_UP_EVERY: Duration = Duration::from_secs(60);
+/// How long analytics events are kept.
+const EVENTS_KEPT: time::Duration = time::Duration::days(400);
+/// How often old analytics events are removed.
+const EVENTS_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How often the partitions of `realtime.messages` are looked after: well within the days that exist ahead.
 const PARTITIONS_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
 
@@ -16,12 +21,21 @@ const PARTITIONS_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
 pub(crate) struct Upkeep(Vec<JoinHandle<()>>);
 
 impl Upkeep {
-    pub(crate) fn start(auth: Auth, database: Database) -> Self {
+    pub(crate) fn start(auth: Auth, analytics: Analytics, database: Database) -> Self {
         let clean_up = tokio::spawn(async move {
             let mut ticks = every(CLEAN_UP_EVERY);
             loop {
                 ticks.tick().await;
                 auth.clean_up().await;
+            }
+        });
+        let events = tokio::spawn(async move {
+            let mut ticks = every(EVENTS_EVERY);
+            loop {
+                ticks.tick().await;
+                if let Err(error) = analytics.clean_up(EVENTS_KEPT).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "Old analytics events could not be removed");
+                }
             }
         });
         let partitions = tokio::spawn(async move {
@@ -36,7 +50,7 @@ impl Upkeep {
                 }
             }
         });
-        Self(vec![clean_up, partitions])
+        Self(vec![clean_up, events, partitions])
     }
 }
 

@@ -142,7 +142,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         ending.cancel();
         while serving.join_next().await.is_some() {}
-        drop(server);
+        server.finish().await;
         database.close().await;
         drop(control);
         Ok(stopping)

@@ -18,6 +18,13 @@ pub(super) struct Options {
     no_backup: bool,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct InitOptions {
+    /// Replace a configuration that is there already
+    #[arg(long)]
+    force: bool,
+}
+
 /// Reads the project folder and says on standard error what is odd about it.
 pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
     let project = Project::load(options)?;
@@ -61,5 +68,14 @@ pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()
         fs::remove_dir_all(&data).with_context(|| format!("could not delete {}", data.display()))?;
         anstream::println!("Deleted {}.", data.display());
     }
+    Ok(())
+}
+
+pub(super) fn init(global: &Global, options: &InitOptions) -> anyhow::Result<()> {
+    let root = global.workdir.clone().map_or_else(std::env::current_dir, Ok)?;
+    for path in portico_project::init(&root, options.force)? {
+        anstream::eprintln!("Wrote {}", path.display());
+    }
+    anstream::println!("Finished portico init.");
     Ok(())
 }

@@ -49,6 +49,8 @@ enum Command {
     Status(status::Options),
     /// Stop the running development server; data is kept
     Stop(folder::Options),
+    /// Make a project folder here
+    Init(folder::InitOptions),
     /// The project's database
     #[command(subcommand)]
     Db(DbCommand),
@@ -99,6 +101,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(options) => serve::run(&cli.global, options).await,
         Command::Status(options) => status::run(&cli.global, options).await,
         Command::Stop(options) => folder::stop(&cli.global, options).await,
+        Command::Init(options) => folder::init(&cli.global, &options),
         Command::Db(DbCommand::Reset(options)) => reset::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
     }

@@ -132,7 +132,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         tracing::info!("Ending: no new connections, requests in flight are finished");
         ending.cancel();
         let _ = serving.await;
-        drop(server);
+        server.finish().await;
         database.close().await;
         Ok(())
     }

@@ -1,0 +1,29 @@
+//! `make bench`: what Portico does, as a ratio to what this machine can do at best, measured in the same run.
+//!
+//! A limit is the same work without Portico: the same statements by `pgbench` on the same PostgreSQL, the same password hash on the
+//! same cores. Each measurement runs limit and subject in turns, several rounds, and reports the median of the ratios, so that a
+//! machine that slows down for a while spoils one round and not the result.
+
+#![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
+
+mod accounts;
+mod client;
+mod limits;
+mod report;
+mod server;
+mod starts;
+
+use anyhow::Result;
+
+fn main() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(run())
+}
+
+async fn run() -> Result<()> {
+    let mut report = report::Report::default();
+    starts::measure(&mut report).await?;
+    accounts::measure(&mut report).await?;
+    println!("{}", report.render());
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! The release program in a project folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// A running `portico dev`.
+pub struct Server {
+    child: Child,
+    status: Value,
+    /// From the start of the process to its first answered request.
+    pub first_answer: Duration,
+}
+
+/// The program to measure.
+pub fn program() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let beside = own.with_file_name("portico");
+    if !beside.exists() {
+        bail!("{} is missing: run make build", beside.display());
+    }
+    Ok(beside)
+}
+
+impl Server {
+    /// Starts it in `folder`, on the ports that the folder's configuration names.
+    pub async fn start(folder: &Path, port: u16) -> Result<Self> {
+        let started = Instant::now();
+        let mut child = Command::new(program()?)
+            .args(["dev", "--workdir"])
+            .arg(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let health = crate::client::request("GET", "/auth/v1/health", &[], "");
+        let address = format!("127.0.0.1:{port}");
+        let first_answer = loop {
+            if let Ok(mut connection) = crate::client::Connection::open(&address).await
+                && let Ok(answer) = connection.call(&health).await
+                && answer.status == 200
+            {
+                break started.elapsed();
+            }
+            if let Some(status) = child.try_wait()? {
+                bail!("portico dev ended: {status}");
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
+        // The panel is printed when everything is ready; whoever asks earlier may find no control socket yet.
+        let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
+        while let Some(line) = lines.next_line().await? {
+            if line.contains("Press Ctrl-C") {
+                break;
+            }
+        }
+        let output = Command::new(program()?).args(["status", "-o", "json", "--workdir"]).arg(folder).output().await?;
+        Ok(Self { child, status: serde_json::from_slice(&output.stdout)?, first_answer })
+    }
+
+    /// A value of `portico status`.
+    pub fn value(&self, name: &str) -> &str {
+        self.status[name].as_str().unwrap_or_default()
+    }
+
+    /// Resident memory of the process, PostgreSQL aside, in bytes.
+    pub fn resident(&self) -> Result<u64> {
+        let pid = self.child.id().context("it runs")?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("its memory")?;
+        let kib: u64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
+        Ok(kib * 1024)
+    }
+
+    /// Ends it cleanly.
+    pub async fn stop(mut self, folder: &Path) -> Result<()> {
+        Command::new(program()?).args(["stop", "--workdir"]).arg(folder).output().await?;
+        self.child.wait().await?;
+        Ok(())
+    }
+}
+
+/// A project folder with ports of its own; `[auth]` settings may follow.
+pub fn folder(port: u16, auth: &str) -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("supabase"))?;
+    let config = format!(
+        "[api]\nport = {port}\n[db]\nport = {}\n[inbucket]\nport = {}\n{auth}",
+        port + 1,
+        port + 3
+    );
+    std::fs::write(folder.path().join("supabase/config.toml"), config)?;
+    Ok(folder)
+}
