@@ -25,7 +25,7 @@ enum Disguise {
 /// One dedicated connection that acts as `postgres`, as the hosted service's migrations do: its role, its search path.
 ///
 /// A few statements that the hosted service allows to `postgres` need a superuser in plain PostgreSQL: event triggers,
-/// publications of all tables, and extensions in C. Where the login role is a superuser (always on the embedded server), a
+/// publications of all tables, extensions in C, settings of one's own on the database. Where the login role is a superuser (always on the embedded server), a
 /// [`batch`](Self::batch) that is one of them and nothing else runs as that superuser.
 pub struct MigrationSession {
     client: Client,
@@ -205,6 +205,10 @@ impl Statement {
             {
                 Some(Self { needs_superuser: true, extension: None, creates: false })
             }
+            // Settings of the project's own, whose names nobody could grant in advance
+            ["alter", "database" | "role", _, "set", name, ..] if *name == "app" || name.starts_with("app.") => {
+                Some(Self { needs_superuser: true, extension: None, creates: false })
+            }
             ["create", "extension", "if", "not", "exists", name, ..] | ["create", "extension", name, ..] => {
                 about(name, true)
             }
@@ -302,13 +306,15 @@ mod tests {
             "create extension postgres_fdw version '1;0';",
             "create publication everything for all tables",
             "drop publication if exists everything",
+            "alter database postgres set \"app.settings.own\" = 'x'",
+            "alter database postgres set app.own to 'x'",
         ] {
             assert!(Statement::read(sql).is_some_and(|statement| statement.needs_superuser), "{sql}");
         }
         let skipped = Statement::read("comment on extension pg_net is 'a; b'");
         assert_eq!(
             skipped,
-            Some(Statement { needs_superuser: false, extension: Some("pg_net".into()), creates: false })
+            Some(Statement { needs_superuser: true, extension: Some("pg_net".into()), creates: false })
         );
         for sql in [
             "",
@@ -321,6 +327,7 @@ mod tests {
             "alter extension moddatetime add function f()",
             "select 'create event trigger'",
             "create publication p for table a",
+            "alter database postgres set log_statement = 'none'",
             "\u{e9}",
         ] {
             assert_eq!(Statement::read(sql), None, "{sql}");

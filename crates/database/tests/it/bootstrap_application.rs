@@ -108,6 +108,12 @@ const APPLICATION: &[&str] = &[
     "create index on auth.users (created_at); drop index auth.users_created_at_idx",
     "insert into supabase_migrations.schema_migrations (version, name, statements) values ('1', 'init', '{select 1}')",
     "set session_replication_role = replica; reset session_replication_role",
+    "set role anon",
+    "reset role",
+    "set role supabase_storage_admin",
+    "reset role",
+    "select pg_reload_conf()",
+    "set log_min_messages = warning",
     "create event trigger seen on ddl_command_end execute function public.rls_auto_enable()",
     "drop event trigger seen",
     "create publication everything for all tables",
@@ -127,6 +133,10 @@ async fn application(major: u32) -> portico_database::Database {
     for statement in APPLICATION {
         session.batch(statement).await.unwrap_or_else(|error| panic!("on {major}: {statement}\n{error:?}"));
     }
+    session
+        .batch(&format!("alter database {} set app.settings.own = 'x'", database.endpoint().database()))
+        .await
+        .unwrap();
     assert_eq!(value(session.client(), "select current_user || ' ' || session_user").await, "postgres postgres");
     database
 }

@@ -24,7 +24,7 @@ async fn extensions_can_be_created_as_migrations_write_it() {
         session.batch(statement).await.unwrap_or_else(|error| panic!("{statement}\n{error:?}"));
     }
     // Their rows are in dumps
-    let dumped = "select string_agg(oid::regclass::text, ',' order by oid::regclass::text) from pg_extension, unnest(extconfig) as oid";
+    let dumped = "select string_agg(dumped::regclass::text, ',' order by dumped::regclass::text) from pg_extension, unnest(extconfig) as dumped";
     assert_eq!(value(session.client(), dumped).await, "cron.job,cron.jobid_seq,vault.secrets");
     // Trusted for postgres without any help of the session
     let plain = portico_database::connect(&database.endpoint().with_user("postgres", None)).await.unwrap();
