@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 
 import { createClient, type SupabaseClient, type SupabaseClientOptions } from "@supabase/supabase-js";
+import { WebSocket } from "ws";
 
 const root = resolve(import.meta.dirname, "../..");
 
@@ -128,6 +129,8 @@ export class Portico {
   client(options: SupabaseClientOptions<"public"> = {}, key = this.status.PUBLISHABLE_KEY): SupabaseClient {
     // eslint-disable-next-line @typescript-eslint/no-unsafe-return -- without generated types the client's tables are `any`
     return createClient(this.url, key, {
+      // Node 20 has no WebSocket of its own.
+      realtime: { transport: WebSocket as unknown as typeof globalThis.WebSocket },
       ...options,
       auth: { persistSession: true, autoRefreshToken: false, detectSessionInUrl: false, storage: memoryStorage(), ...options.auth },
     });
