@@ -175,7 +175,9 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
         return claim_unconfirmed(auth, tx, request, applicant, existing).await.map(Attempt::Done);
     }
     if is_taken {
-        if settings.email.autoconfirm || settings.sms.autoconfirm {
+        // The reference tells as soon as either channel confirms by itself (auth-core 4.3). Who has this address is
+        // hidden by the confirmation of this channel alone, so that decides here.
+        if settings.email.autoconfirm {
             return Err(AuthError::user_already_exists());
         }
         let action = Action::UserRepeatedSignUp;

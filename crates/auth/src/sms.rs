@@ -192,7 +192,7 @@ pub(crate) async fn sign_up(
     let user = match users::lock_by_phone(&tx, &phone, &request.aud).await? {
         None => insert(auth, &tx, request, &phone, &hash, data).await?,
         Some(user) if user.is_phone_confirmed() => {
-            if settings.autoconfirm || auth.settings().email.autoconfirm {
+            if settings.autoconfirm {
                 return Err(AuthError::user_already_exists());
             }
             let traits = provider_trait("phone");
