@@ -245,10 +245,12 @@ impl IdentityProvider {
         people.sort_by_key(|account| account.email != request.login_hint && account.sub != request.login_hint);
         let hint_is_new = request.login_hint.contains('@') && accounts.find(&request.login_hint).is_none();
         let email = if typed.1.is_empty() && hint_is_new { &request.login_hint } else { typed.1 };
+        let host = request.redirect_uri.host_str().unwrap_or_default();
+        let client = request.redirect_uri.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let page = page::chooser(&Chooser {
             issuer: &self.inner.settings.issuer,
             request: &request.query,
-            client: request.redirect_uri.host_str().unwrap_or_default(),
+            client: &client,
             people: &people,
             problem: problem.as_deref(),
             hosted_domain: domain,

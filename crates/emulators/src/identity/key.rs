@@ -41,8 +41,7 @@ pub(super) async fn get() -> Result<Arc<ProviderKey>, KeyFailure> {
     let make = || async {
         let pair = tokio::task::spawn_blocking(|| RsaKeyPair::generate(KeySize::Rsa2048)).await;
         let pair = pair.map_err(|_| KeyFailure)?.map_err(|_| KeyFailure)?;
-        let modulus = pair.public_key().modulus().big_endian_without_leading_zero().to_vec();
-        let id = hash::sha256_hex(&modulus)[..40].to_owned();
+        let id = hash::sha256_hex(pair.public_key().as_ref())[..40].to_owned();
         Ok(Arc::new(ProviderKey { pair, id }))
     };
     KEY.get_or_try_init(make).await.cloned()
@@ -57,15 +56,14 @@ pub(super) fn prepare() {
 
 impl ProviderKey {
     pub(super) fn jwks(&self) -> Value {
-        let public = self.pair.public_key();
-        let number = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let (modulus, exponent) = public_numbers(self.pair.public_key().as_ref()).unwrap_or_default();
         json!({"keys": [{
             "kty": "RSA",
             "use": "sig",
             "alg": "RS256",
             "kid": self.id,
-            "n": number(public.modulus().big_endian_without_leading_zero()),
-            "e": number(public.exponent().big_endian_without_leading_zero()),
+            "n": BASE64_URL_SAFE_NO_PAD.encode(modulus),
+            "e": BASE64_URL_SAFE_NO_PAD.encode(exponent),
         }]})
     }
 
@@ -78,4 +76,27 @@ impl ProviderKey {
             .map_err(|_| KeyFailure)?;
         Ok(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
+}
+
+/// The modulus and the exponent of a public key in the form of PKCS #1: a sequence of two integers.
+fn public_numbers(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (sequence, _) = element(der, 0x30)?;
+    let (modulus, rest) = element(sequence, 0x02)?;
+    let (exponent, _) = element(rest, 0x02)?;
+    // A leading zero says that the number is positive, and is no part of it
+    Some((modulus.strip_prefix(&[0]).unwrap_or(modulus), exponent.strip_prefix(&[0]).unwrap_or(exponent)))
+}
+
+/// The content of the DER element that `der` begins with, and what follows it.
+fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let [found, length, rest @ ..] = der else { return None };
+    let (length, rest) = match usize::from(*length) {
+        short @ 0..0x80 => (short, rest),
+        long => {
+            let (digits, rest) = rest.split_at_checked(long - 0x80).filter(|(digits, _)| digits.len() <= 4)?;
+            (digits.iter().fold(0, |length, digit| length * 256 + usize::from(*digit)), rest)
+        }
+    };
+    (*found == tag).then_some(())?;
+    rest.split_at_checked(length)
 }

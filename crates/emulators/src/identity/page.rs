@@ -22,6 +22,7 @@ static ERROR: LazyLock<Template> =
 pub(super) struct Chooser<'p> {
     pub issuer: &'p str,
     pub request: &'p str,
+    /// The host, and port, that the person goes back to.
     pub client: &'p str,
     pub people: &'p [&'p Account],
     pub problem: Option<&'p str>,
@@ -127,7 +128,7 @@ pub(super) fn avatar(account: &Account) -> String {
         .collect();
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 96 96\" width=\"96\" height=\"96\">\
-         <rect width=\"96\" height=\"96\" fill=\"hsl({hue} 52% 42%)\"/>\
+         <rect width=\"96\" height=\"96\" fill=\"hsl({hue} 52% 36%)\"/>\
          <text x=\"48\" y=\"49\" fill=\"#fff\" font-family=\"system-ui,sans-serif\" font-size=\"38\" font-weight=\"600\" \
          text-anchor=\"middle\" dominant-baseline=\"central\">{letters}</text></svg>"
     )

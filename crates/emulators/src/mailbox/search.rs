@@ -197,3 +197,58 @@ fn moment(text: &str) -> Option<OffsetDateTime> {
     let date = Date::from_calendar_date(year, month, day).ok()?;
     Some(PrimitiveDateTime::new(date, Time::from_hms(hour, minute, second).ok()?).assume_utc())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use time::macros::datetime;
+
+    use super::{Entry, Search, moment, size};
+    use crate::CapturedMail;
+
+    fn entry(raw: &str) -> Option<Entry> {
+        let mail = CapturedMail::parse(raw.as_bytes().to_vec(), "", &[], datetime!(2026-01-31 12:00 UTC))?;
+        Some(Entry { mail: Arc::new(mail), is_read: false, tags: Vec::new() })
+    }
+
+    #[test]
+    fn sizes_and_moments_are_read_as_people_write_them() {
+        assert_eq!(
+            [size("500"), size("20k"), size("1.5mb"), size("x"), size("-1")],
+            [Some(500), Some(20_480), Some(1_572_864), None, None]
+        );
+        assert_eq!(moment("2026-01-31"), Some(datetime!(2026-01-31 0:00 UTC)));
+        assert_eq!(moment("2026/01/31 12:30"), Some(datetime!(2026-01-31 12:30 UTC)));
+        assert_eq!(moment("2026-01-31t12:30:15+01:00"), Some(datetime!(2026-01-31 11:30:15 UTC)));
+        assert_eq!([moment(""), moment("2026-02-31"), moment("2026-01-31t99:00")], [None, None, None]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_can_be_asked(query in "([a-z]{1,9}:|\"|-|!| |is:|before:|larger:|\\PC){0,30}") {
+            let entry = entry("From: a@b.ch\r\nSubject: x\r\n\r\nbody").unwrap();
+            let _ = Search::parse(&query).finds(&entry);
+        }
+
+        #[test]
+        fn a_word_is_found_and_its_opposite_is_not(word in "[a-z]{3,12}") {
+            let entry = entry(&format!("From: a@b.ch\r\nSubject: the {word} here\r\n\r\nbody")).unwrap();
+            let subject = format!("subject:{word}");
+            let negated = format!("-{word}");
+            prop_assert!(Search::parse(&word).finds(&entry));
+            prop_assert!(Search::parse(&subject).finds(&entry));
+            prop_assert!(!Search::parse(&negated).finds(&entry));
+        }
+
+        #[test]
+        fn any_bytes_can_be_captured(raw in "(From: |To: |Content-Type: multipart/mixed; boundary=x|--x|\r\n|\\PC){0,40}") {
+            if let Some(entry) = entry(&raw) {
+                let _ = (entry.mail.snippet(), entry.mail.code(), entry.mail.link());
+            }
+        }
+    }
+}

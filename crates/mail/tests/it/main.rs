@@ -5,3 +5,4 @@ mod address;
 mod message;
 mod smtp;
 mod templates;
+mod tls;
