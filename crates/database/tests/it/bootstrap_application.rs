@@ -406,3 +406,17 @@ async fn listening(
     });
     (client, receiver)
 }
+
+#[tokio::test]
+async fn a_dump_of_a_hosted_project_is_restored_as_postgres() {
+    let database = ready(18).await;
+    let mut session = database.migrations().await.unwrap();
+    session.batch(include_str!("contract/dump.sql")).await.unwrap();
+    let restored = "select email || ' ' || (select count(*) from storage.buckets) || ' ' || nextval('auth.refresh_tokens_id_seq') from auth.users";
+    assert_eq!(value(session.client(), restored).await, "a@example.com 1 6");
+    // As the documented restore does: a plain login, one transaction
+    let database = ready(18).await;
+    let plain = portico_database::connect(&database.endpoint().with_user("postgres", None)).await.unwrap();
+    plain.batch_execute(&format!("begin; {}; commit", include_str!("contract/dump.sql"))).await.unwrap();
+    assert_eq!(value(&plain, restored).await, "a@example.com 1 6");
+}
