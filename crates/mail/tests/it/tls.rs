@@ -61,10 +61,10 @@ async fn server(implicit: bool) -> Server {
                     if let Ok(stream) = acceptor.accept(socket).await {
                         talk(stream, "220 fake\r\n", true, &taken).await;
                     }
-                } else if talk(&mut socket, "220 fake\r\n", false, &taken).await {
-                    if let Ok(stream) = acceptor.accept(socket).await {
-                        talk(stream, "", true, &taken).await;
-                    }
+                } else if talk(&mut socket, "220 fake\r\n", false, &taken).await
+                    && let Ok(stream) = acceptor.accept(socket).await
+                {
+                    talk(stream, "", true, &taken).await;
                 }
             });
         }
