@@ -16,14 +16,21 @@ fn main() -> io::Result<()> {
         collect(&dist, &mut files)?;
     }
     files.sort();
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
+    // Copies, because the folder may be built anew while the program is being compiled.
+    let copies = out.join("web");
+    if copies.exists() {
+        fs::remove_dir_all(&copies)?;
+    }
     let mut source = String::from("&[\n");
     for file in &files {
         let name = file.strip_prefix(&dist).map_err(io::Error::other)?;
-        let full = file.canonicalize()?;
-        let _ = writeln!(source, "    ({:?}, include_bytes!({:?}) as &[u8]),", name.display().to_string(), full);
+        let copy = copies.join(name);
+        fs::create_dir_all(copy.parent().unwrap_or(&copies))?;
+        fs::copy(file, &copy)?;
+        let _ = writeln!(source, "    ({:?}, include_bytes!({:?}) as &[u8]),", name.display().to_string(), copy);
     }
     source.push_str("]\n");
-    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
     fs::write(out.join("web_files.rs"), source)
 }
 

@@ -86,7 +86,7 @@ impl SetUp {
     ) -> Result<(), MigrationError> {
         let plan = PlanOptions { up_to: version, leave_out_last: last, ..PlanOptions::default() };
         let options = PrepareOptions { plan, seed };
-        let mut say = |line: String| {
+        let say = |line: String| {
             // Never waits: a reader that is slow or gone must not hold the reset up.
             let _ = replies.try_send(Reply::Progress { line });
         };
