@@ -56,8 +56,9 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
         };
         match Cluster::start(settings).await {
             Ok(cluster) => {
-                if let Err(error) = drop_left_behind(&cluster.endpoint()).await {
-                    tracing::warn!(%error, "scratch databases of an earlier program stay");
+                match set_aside_left_behind(&cluster.endpoint()).await {
+                    Ok(left) => drop_in_background(cluster.endpoint(), left),
+                    Err(error) => tracing::warn!(%error, "databases of an earlier test program stay"),
                 }
                 return Ok(cluster);
             }
@@ -93,7 +94,8 @@ fn forget_other_boots(folder: &Path, boot: &str) {
     }
 }
 
-async fn drop_left_behind(admin: &Endpoint) -> Result<(), DatabaseError> {
+/// Frees the names of what an earlier program left behind: to rename a database is a moment's work, to drop one is not.
+async fn set_aside_left_behind(admin: &Endpoint) -> Result<Vec<String>, DatabaseError> {
     let client = connection::connect(admin).await?;
     let left = client
         .query(
@@ -102,11 +104,33 @@ async fn drop_left_behind(admin: &Endpoint) -> Result<(), DatabaseError> {
             &[],
         )
         .await?;
+    let mut aside = Vec::new();
     for row in left {
         let name: String = row.try_get(0)?;
-        client.batch_execute(&format!("drop database if exists {} with (force)", quoted(&name))).await?;
+        let new = fresh_name();
+        client.batch_execute(&format!("alter database {} rename to {}", quoted(&name), quoted(&new))).await?;
+        aside.push(new);
     }
-    Ok(())
+    Ok(aside)
+}
+
+/// Drops databases on a thread of its own, since the runtime we are in may end with the first test. Those it does not get
+/// to are the next program's.
+fn drop_in_background(admin: Endpoint, names: Vec<String>) {
+    if names.is_empty() {
+        return;
+    }
+    let work = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        for name in names {
+            if let Err(error) = runtime.block_on(drop_database(&admin, &name)) {
+                tracing::debug!(%error, name, "a database of an earlier test program stays");
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("drop databases".into()).spawn(work) {
+        tracing::debug!(%error, "databases of an earlier test program stay");
+    }
 }
 
 /// A name for a scratch database that no other has.
