@@ -191,6 +191,11 @@ impl HtmlWriter {
         Ok(())
     }
 
+    /// Whether the next character stands in the query or fragment of a link.
+    pub(super) fn is_in_query(&self) -> bool {
+        self.place == Place::Value(Meaning::LinkQuery)
+    }
+
     fn in_script(&mut self, script: Script, value: &serde_json::Value, printed: &str) -> Result<String, String> {
         match script {
             Script::Code => {

@@ -33,6 +33,17 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Whether a value that is written next is escaped as this function would.
+    fn escapes_like(&self, function: Function) -> bool {
+        match (self, function) {
+            (Self::Html(_), Function::Html) => true,
+            (Self::Html(html), Function::UrlQuery) => html.is_in_query(),
+            _ => false,
+        }
+    }
+}
+
 /// What a block tells the loop around it.
 #[derive(PartialEq, Eq)]
 enum Flow {
@@ -233,14 +244,14 @@ impl<'t> Runner<'t> {
             value = Some(match command {
                 Command::Value(operand) => self.operand(operand, dot, pipeline.line)?,
                 // The place decides on the escaping; a template that asks for it as well must not get it twice
-                Command::Call(Function::Html, arguments)
-                    if output
-                        && index == last
-                        && index > 0
-                        && arguments.is_empty()
-                        && matches!(self.writer, Writer::Html(_)) =>
+                Command::Call(function, arguments)
+                    if output && index == last && self.writer.escapes_like(*function) =>
                 {
-                    value.unwrap_or(Cow::Owned(Value::Null))
+                    match (arguments.as_slice(), value) {
+                        ([], Some(piped)) => piped,
+                        ([operand], None) => self.operand(operand, dot, pipeline.line)?,
+                        (_, value) => self.call(Function::Print, arguments, value, dot, pipeline.line)?,
+                    }
                 }
                 Command::Call(function, arguments) => self.call(*function, arguments, value, dot, pipeline.line)?,
             });

@@ -144,6 +144,13 @@ fn values_are_escaped_for_their_place() {
         ("<a {{ \"onclick\" }}=\"x\">", "<a ZgotmplZ=\"x\">"),
         ("<a on{{ \"click\" }}=\"{{ .Evil }}\">", "<a onclick=\"&#34;javascript:alert(1)&#34;\">"),
         ("<p>{{ .Missing }}</p>", "<p></p>"),
+        ("<p>{{ html .Data.name }}{{ .Missing | html }}</p>", "<p>Ann &lt;b&gt; &amp; &#34;Co&#34;</p>"),
+        (
+            "<a href=\"/x?next={{ .RedirectTo | urlquery }}\">",
+            "<a href=\"/x?next=https%3a%2f%2fapp.example.com%2f%3fa%3db%26c%3dd\">",
+        ),
+        ("<a href=\"/x?next={{ urlquery .Token }}\">", "<a href=\"/x?next=123456\">"),
+        ("<p>{{ urlquery .Email }}</p>", "<p>ann%2Bnews%40example.com</p>"),
     ];
     for (source, expected) in table {
         assert_eq!(html(source), expected, "{source}");
