@@ -6,7 +6,7 @@ use portico_database::{connect, scratch};
 async fn databases_are_cloned_from_a_template_that_is_filled_once() {
     let cluster = scratch::shared_cluster().await.unwrap();
     let admin = cluster.endpoint();
-    let template = format!("template_{}", scratch::fresh_name());
+    let template = format!("filled_{}", scratch::fresh_name());
     let fill = async |endpoint| {
         connect(&endpoint).await?.batch_execute("create table t (n int); insert into t values (7)").await?;
         Ok(())
@@ -33,7 +33,7 @@ async fn databases_are_cloned_from_a_template_that_is_filled_once() {
 #[tokio::test]
 async fn a_template_whose_filling_fails_does_not_exist() {
     let admin = scratch::shared_cluster().await.unwrap().endpoint();
-    let name = format!("template_{}", scratch::fresh_name());
+    let name = format!("filled_{}", scratch::fresh_name());
     let fill = async |endpoint| {
         connect(&endpoint).await?.batch_execute("create table t (n nonsense)").await?;
         Ok(())
