@@ -1,4 +1,4 @@
-//! E-mail: addresses, messages, templates and their delivery over SMTP.
+//! E-mail: addresses, messages, templates and their delivery over SMTP; and text messages ([`text`]).
 //!
 //! A service renders a mail with [`Templates`], makes an [`Email`] of it and hands it to a [`Transport`]. Nothing that
 //! enters a header can hold a line break ([`HeaderLine`], [`Address`]), so no caller can be talked into sending a
@@ -15,6 +15,7 @@ mod plain_text;
 mod smtp;
 mod template;
 mod templates;
+pub mod text;
 mod transport;
 mod variables;
 
