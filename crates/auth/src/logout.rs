@@ -13,8 +13,8 @@ use crate::extract::{Query, RequestInfo, SignedIn};
 use crate::ids::SessionId;
 use crate::model::Timestamp;
 use crate::session::check_alive;
-use crate::sql::sessions::{self, Session};
 use crate::sql::Tx;
+use crate::sql::sessions::{self, Session};
 
 /// `POST /logout?scope=`: ends this session, the others, or all. Their refresh tokens go with them.
 pub(crate) async fn logout(

@@ -129,7 +129,8 @@ fn judge(auth: &Auth, request: &RequestInfo, presented: &str, token: &StoredToke
     match session_key(family) {
         // The first counted token replaced this one
         Some(key) if token.active.is_none() && (recent || family.session.counter == 0) => Verdict::RepeatCounted(key),
-        None if recent => Verdict::Another,
+        // Without a current token the family was ended: then nobody is forgiven
+        None if recent && token.active.is_some() => Verdict::Another,
         _ => Verdict::Reuse,
     }
 }
@@ -169,9 +170,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     }
     let (next, created, counter) = match verdict {
         Verdict::Repeat(next) => (next, false, None),
-        Verdict::RepeatCounted(key) => {
-            (key.token(session.id.0, session.counter), false, Some(session.counter))
-        }
+        Verdict::RepeatCounted(key) => (key.token(session.id.0, session.counter), false, Some(session.counter)),
         _ => (RefreshToken::new_stored(), true, None),
     };
     let replace = created && !token.revoked;
@@ -272,12 +271,7 @@ async fn counted(auth: &Auth, tx: Tx, request: &RequestInfo, token: &CountedToke
     Ok(response.into_response())
 }
 
-async fn reuse_of_counted(
-    auth: &Auth,
-    tx: Tx,
-    request: &RequestInfo,
-    family: &Family,
-) -> Result<Response, AuthError> {
+async fn reuse_of_counted(auth: &Auth, tx: Tx, request: &RequestInfo, family: &Family) -> Result<Response, AuthError> {
     let Family { session, user } = family;
     tracing::warn!(session.id = %session.id, user.id = %user.id, "A replaced refresh token was presented again");
     if !auth.settings().refresh.rotation {
@@ -292,12 +286,7 @@ async fn reuse_of_counted(
 }
 
 /// What every successful refresh writes.
-async fn finish(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
-    family: &Family,
-) -> Result<(), tokio_postgres::Error> {
+async fn finish(auth: &Auth, tx: &Tx, request: &RequestInfo, family: &Family) -> Result<(), tokio_postgres::Error> {
     let Family { session, user } = family;
     let (touched, audited) = tokio::join!(biased;
         sessions::touch(tx, session.id, user_agent(request), request.ip, request.now),

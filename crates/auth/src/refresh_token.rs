@@ -104,12 +104,7 @@ impl CountedToken {
         }
         let session = Uuid::from_slice(&signed[1..HEADER_LENGTH]).map_err(|_| Malformed)?;
         let counter = read_counter(&signed[HEADER_LENGTH..]).ok_or(Malformed)?;
-        Ok(Self {
-            session,
-            counter,
-            signed: signed.to_vec(),
-            signature: signature.try_into().map_err(|_| Malformed)?,
-        })
+        Ok(Self { session, counter, signed: signed.to_vec(), signature: signature.try_into().map_err(|_| Malformed)? })
     }
 
     /// The session that the token says it belongs to.
@@ -221,7 +216,16 @@ mod tests {
 
     #[test]
     fn texts_that_were_never_issued_are_refused() {
-        for text in ["", "short", "UPPERCASE123", "with space12", "abcdefghijk\u{e9}", "abcdefghijklm", &"a".repeat(22), &"a".repeat(5000)] {
+        for text in [
+            "",
+            "short",
+            "UPPERCASE123",
+            "with space12",
+            "abcdefghijk\u{e9}",
+            "abcdefghijklm",
+            &"a".repeat(22),
+            &"a".repeat(5000),
+        ] {
             assert_eq!(RefreshToken::parse(text), Err(Malformed), "{text}");
         }
     }

@@ -28,9 +28,7 @@ pub(crate) async fn token(
     let grant = query.get("grant_type").unwrap_or_default().to_owned();
     let body = read_body(raw).await?;
     match grant.as_str() {
-        "password" => {
-            password(&auth, &request, parse_json(&body)?).await.map(IntoResponse::into_response)
-        }
+        "password" => password(&auth, &request, parse_json(&body)?).await.map(IntoResponse::into_response),
         "refresh_token" => refresh::grant(&auth, &request, parse_json(&body)?).await,
         "pkce" => pkce(&auth, &request, parse_json(&body)?).await.map(IntoResponse::into_response),
         "id_token" => {
@@ -54,9 +52,7 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
     let settings = auth.settings();
     let by_email = match (body.email.trim().is_empty(), body.phone.trim().is_empty()) {
         (false, false) => {
-            return Err(AuthError::validation(
-                "Only an email address or phone number should be provided on login.",
-            ));
+            return Err(AuthError::validation("Only an email address or phone number should be provided on login."));
         }
         (true, true) => return Err(AuthError::validation("missing email or phone")),
         (false, true) => true,
@@ -139,9 +135,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
     if body.auth_code.is_empty() || body.code_verifier.is_empty() {
         return Err(AuthError::validation("invalid request: both auth code and code verifier should be non-empty"));
     }
-    let not_found = || {
-        AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found")
-    };
+    let not_found = || AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found");
     let tx = Tx::begin(auth.database()).await?;
     let flow = flow_state::lock_by_code(&tx, &body.auth_code)
         .await?
@@ -152,10 +146,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
         return Err(not_found());
     };
     if flow.is_expired(request.now, auth.settings().flow_state_expiry) {
-        return Err(AuthError::refuse(
-            ErrorCode::FlowStateExpired,
-            "invalid flow state, flow state has expired",
-        ));
+        return Err(AuthError::refuse(ErrorCode::FlowStateExpired, "invalid flow state, flow state has expired"));
     }
     if !challenge.is_met_by(&body.code_verifier) {
         return Err(AuthError::refuse(

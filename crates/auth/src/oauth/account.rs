@@ -86,7 +86,8 @@ pub(crate) async fn sign_in(
         None => match owner(auth, tx, request, claim).await? {
             Some(owner) => {
                 let user = locked(tx, owner).await?;
-                let identity = identities::insert(tx, owner, claim.provider, &claim.profile.subject, &data, now).await?;
+                let identity =
+                    identities::insert(tx, owner, claim.provider, &claim.profile.subject, &data, now).await?;
                 merge_metadata(tx, &user, &data, request).await?;
                 record_link(auth, tx, &user, &identity, request).await?;
                 (user, identity)
@@ -98,9 +99,7 @@ pub(crate) async fn sign_in(
 }
 
 async fn locked(tx: &Tx, id: UserId) -> Result<User, AuthError> {
-    users::lock_complete(tx, id)
-        .await?
-        .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "User not found"))
+    users::lock_complete(tx, id).await?.ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "User not found"))
 }
 
 async fn merge_metadata(tx: &Tx, user: &User, data: &JsonObject, request: &RequestInfo) -> Result<(), AuthError> {
@@ -153,12 +152,7 @@ fn domain(auth: &Auth, provider: &str) -> LinkingDomain {
 }
 
 /// The one user who has a verified address of the profile. `None`: nobody.
-async fn owner(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
-    claim: &Claim<'_>,
-) -> Result<Option<UserId>, AuthError> {
+async fn owner(auth: &Auth, tx: &Tx, request: &RequestInfo, claim: &Claim<'_>) -> Result<Option<UserId>, AuthError> {
     let verified = claim.profile.verified();
     if verified.is_empty() {
         return Ok(None);
@@ -289,9 +283,7 @@ async fn unverified(
             return Ok(None);
         }
         // Nothing would ever confirm such an account, so nothing of it stays
-        return Err(refuse(format!(
-            "Unverified email with {name}. Verify the email with {name} in order to sign in"
-        )));
+        return Err(refuse(format!("Unverified email with {name}. Verify the email with {name} in order to sign in")));
     }
     let fresh = locked(tx, user.id).await?;
     match one_time_mail::send_confirmation(auth, tx, &fresh, None, request).await {
@@ -303,9 +295,7 @@ async fn unverified(
     if auth.settings().email.allow_unverified_sign_ins {
         return Ok(None);
     }
-    Ok(Some(refuse(format!(
-        "Unverified email with {name}. A confirmation email has been sent to your {name} email"
-    ))))
+    Ok(Some(refuse(format!("Unverified email with {name}. A confirmation email has been sent to your {name} email"))))
 }
 
 async fn accept_invitation(

@@ -150,11 +150,7 @@ async fn finish(
 }
 
 /// Our own secrets of this flow; nobody gets them a second time.
-async fn client_state(
-    auth: &Auth,
-    request: &RequestInfo,
-    flow: &FlowState,
-) -> Result<Option<ClientState>, AuthError> {
+async fn client_state(auth: &Auth, request: &RequestInfo, flow: &FlowState) -> Result<Option<ClientState>, AuthError> {
     let Some(id) = flow.oauth_client_state_id else { return Ok(None) };
     let client = auth.database().auth().await?;
     let taken = flow_state::take_client_state(&client, id)
@@ -178,9 +174,8 @@ async fn identify(
     fields: &Query,
     secrets: Option<&ClientState>,
 ) -> Result<(Tokens, Profile), AuthError> {
-    let missing = || {
-        AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth callback with missing authorization code missing")
-    };
+    let missing =
+        || AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth callback with missing authorization code missing");
     let kept = secrets.and_then(|secrets| secrets.code_verifier.as_deref()).unwrap_or_default();
     if matches!(provider.place, Place::Signed { .. }) {
         let verified = signed::Verified {
@@ -201,10 +196,9 @@ async fn identify(
         .map_err(|error| error.into_code_error(code))?;
     let form_user: Option<Value> = fields.get("user").and_then(|user| serde_json::from_str(user).ok());
     let nonce = secrets.expected_nonce();
-    let profile =
-        exchange::profile(auth, provider, &addresses, &tokens, nonce, form_user.as_ref(), request.now)
-            .await
-            .map_err(exchange::ExchangeError::into_profile_error)?;
+    let profile = exchange::profile(auth, provider, &addresses, &tokens, nonce, form_user.as_ref(), request.now)
+        .await
+        .map_err(exchange::ExchangeError::into_profile_error)?;
     Ok((tokens, profile))
 }
 

@@ -105,7 +105,10 @@ pub static PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "discord",
-        endpoints: fixed(("https://discord.com", "/api/oauth2/authorize"), ("https://discord.com", "/api/oauth2/token")),
+        endpoints: fixed(
+            ("https://discord.com", "/api/oauth2/authorize"),
+            ("https://discord.com", "/api/oauth2/token"),
+        ),
         scopes: "email identify",
         documents: &[Document::new("https://discord.com", "/api/users/@me")],
         read: read::discord,
@@ -162,10 +165,7 @@ pub static PROVIDERS: &[Provider] = &[
                 "https://api.linkedin.com",
                 "/v2/me?projection=(id,firstName,lastName,profilePicture(displayImage~:playableStreams))",
             ),
-            Document::new(
-                "https://api.linkedin.com",
-                "/v2/emailAddress?q=members&projection=(elements*(handle~))",
-            ),
+            Document::new("https://api.linkedin.com", "/v2/emailAddress?q=members&projection=(elements*(handle~))"),
         ],
         read: read::linkedin,
         ..PLAIN
@@ -178,7 +178,10 @@ pub static PROVIDERS: &[Provider] = &[
             token: At::new("https://api.twitter.com", "/oauth/access_token"),
         },
         passes: Passes { scopes: false, others: false },
-        documents: &[Document::new("https://api.twitter.com", "/1.1/account/verify_credentials.json?include_email=true")],
+        documents: &[Document::new(
+            "https://api.twitter.com",
+            "/1.1/account/verify_credentials.json?include_email=true",
+        )],
         read: read::twitter,
         ..PLAIN
     },
@@ -196,7 +199,10 @@ pub static PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "slack_oidc",
-        endpoints: fixed(("https://slack.com", "/openid/connect/authorize"), ("https://slack.com", "/api/openid.connect.token")),
+        endpoints: fixed(
+            ("https://slack.com", "/openid/connect/authorize"),
+            ("https://slack.com", "/api/openid.connect.token"),
+        ),
         scopes: "profile email openid",
         documents: &[Document::new("https://slack.com", "/api/openid.connect.userInfo")],
         read: read::slack_oidc,
@@ -212,7 +218,10 @@ pub static PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "spotify",
-        endpoints: fixed(("https://accounts.spotify.com", "/authorize"), ("https://accounts.spotify.com", "/api/token")),
+        endpoints: fixed(
+            ("https://accounts.spotify.com", "/authorize"),
+            ("https://accounts.spotify.com", "/api/token"),
+        ),
         scopes: "user-read-email",
         documents: &[Document::new("https://api.spotify.com", "/v1/me")],
         read: read::spotify,
@@ -229,7 +238,10 @@ pub static PROVIDERS: &[Provider] = &[
     },
     Provider {
         name: "notion",
-        endpoints: fixed(("https://api.notion.com", "/v1/oauth/authorize"), ("https://api.notion.com", "/v1/oauth/token")),
+        endpoints: fixed(
+            ("https://api.notion.com", "/v1/oauth/authorize"),
+            ("https://api.notion.com", "/v1/oauth/token"),
+        ),
         passes: NO_SCOPES,
         documents: &[Document {
             at: At::new("https://api.notion.com", "/v1/users/me"),

@@ -127,7 +127,9 @@ pub(crate) fn join(auth: &Auth, provider: &'static Provider, settings: &Provider
     let own_issuer = |issuer: &str| Issuer::configured(base.unwrap_or(issuer));
     let place = match provider.endpoints {
         Endpoints::Discovered { issuer } => Place::Issuer(own_issuer(issuer)),
-        Endpoints::Fixed { authorize, token } => Place::Fixed { authorize: authorize.url(base), token: token.url(base) },
+        Endpoints::Fixed { authorize, token } => {
+            Place::Fixed { authorize: authorize.url(base), token: token.url(base) }
+        }
         Endpoints::Signed { request, authorize, token } => {
             Place::Signed { request: request.url(base), authorize: authorize.url(base), token: token.url(base) }
         }
@@ -141,9 +143,7 @@ pub(crate) fn join(auth: &Auth, provider: &'static Provider, settings: &Provider
             TokenIssuer::One { issuer: own_issuer(issuer), required: true }
         }
         (IdTokens::Preferred, _) => TokenIssuer::Nobody,
-        (IdTokens::Required(issuer), _) => {
-            TokenIssuer::One { issuer: Issuer::configured(issuer), required: true }
-        }
+        (IdTokens::Required(issuer), _) => TokenIssuer::One { issuer: Issuer::configured(issuer), required: true },
         (IdTokens::PerTenant, _) => TokenIssuer::Tenant(base.map(|base| format!("{base}/v2.0"))),
     };
     let issuer_name = match (provider.endpoints, provider.documents.first()) {
@@ -196,9 +196,12 @@ impl Configured {
     pub(crate) async fn addresses(&self, auth: &Auth) -> Result<Addresses, AuthError> {
         match &self.place {
             Place::Issuer(issuer) => {
-                let discovery = auth.engine().issuers.discovery(issuer).await.map_err(|error| {
-                    AuthError::internal_with("The identity provider can not be reached", error)
-                })?;
+                let discovery = auth
+                    .engine()
+                    .issuers
+                    .discovery(issuer)
+                    .await
+                    .map_err(|error| AuthError::internal_with("The identity provider can not be reached", error))?;
                 Ok(Addresses {
                     authorize: discovery.authorization_endpoint.clone(),
                     token: discovery.token_endpoint.clone(),

@@ -124,13 +124,18 @@ fn read_tokens(answer: &Answer) -> Result<Tokens, String> {
         // Older providers answer with a form
         form_urlencoded::parse(&answer.body).take(32).map(|(name, value)| (name.into_owned(), value.into())).collect()
     });
-    let text = |key: &str| object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty() && text.len() <= MAX_TOKEN);
+    let text =
+        |key: &str| object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty() && text.len() <= MAX_TOKEN);
     let access = text("access_token").map(str::to_owned);
     match access {
         Some(access) if answer.status.is_success() && !object.contains_key("error") => Ok(Tokens {
             access,
             refresh: text("refresh_token").map(str::to_owned),
-            id_token: object.get("id_token").and_then(Value::as_str).filter(|token| !token.is_empty()).map(str::to_owned),
+            id_token: object
+                .get("id_token")
+                .and_then(Value::as_str)
+                .filter(|token| !token.is_empty())
+                .map(str::to_owned),
             answer: object,
         }),
         _ => {
@@ -327,8 +332,13 @@ mod tests {
 
     #[test]
     fn tokens_are_read_from_json_and_from_forms() {
-        let tokens = read_tokens(&answer(StatusCode::OK, r#"{"access_token":"a","refresh_token":"r","id_token":"i"}"#)).ok().unwrap();
-        assert_eq!((tokens.access.as_str(), tokens.refresh.as_deref(), tokens.id_token.as_deref()), ("a", Some("r"), Some("i")));
+        let tokens = read_tokens(&answer(StatusCode::OK, r#"{"access_token":"a","refresh_token":"r","id_token":"i"}"#))
+            .ok()
+            .unwrap();
+        assert_eq!(
+            (tokens.access.as_str(), tokens.refresh.as_deref(), tokens.id_token.as_deref()),
+            ("a", Some("r"), Some("i"))
+        );
         assert_eq!(read_tokens(&answer(StatusCode::OK, "access_token=a&expires=1")).ok().unwrap().access, "a");
     }
 

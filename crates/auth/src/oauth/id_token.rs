@@ -107,12 +107,8 @@ async fn settle(
             identities::link(auth, &tx, request, user, &expected.provider, profile).await?
         }
         None => {
-            let claim = Claim {
-                provider: &expected.provider,
-                profile,
-                email_optional: expected.email_optional,
-                invite: None,
-            };
+            let claim =
+                Claim { provider: &expected.provider, profile, email_optional: expected.email_optional, invite: None };
             account::sign_in(auth, &tx, request, &claim).await?
         }
     };
@@ -133,13 +129,10 @@ async fn linking_person(auth: &Auth, headers: &HeaderMap) -> Result<SignedIn, Au
     if !auth.settings().manual_linking {
         return Err(AuthError::refuse(ErrorCode::ManualLinkingDisabled, "Manual linking is disabled"));
     }
-    let token = bearer_token(headers)
-        .ok_or_else(|| invalid("Linking requires a valid user access token in Authorization"))?;
+    let token =
+        bearer_token(headers).ok_or_else(|| invalid("Linking requires a valid user access token in Authorization"))?;
     let claims = auth.keys().verify(token, auth.now()).map_err(|error| {
-        AuthError::refuse(
-            ErrorCode::BadJwt,
-            format!("invalid JWT: unable to parse or verify signature, {error}"),
-        )
+        AuthError::refuse(ErrorCode::BadJwt, format!("invalid JWT: unable to parse or verify signature, {error}"))
     })?;
     SignedIn::check(auth, claims).await
 }
@@ -228,14 +221,12 @@ fn is_issuer_of(name: &str, configured: &Configured, issuer: &str) -> bool {
 
 /// Whose signature the token must have.
 fn detect(name: &str, configured: &Configured, body: &IdTokenBody) -> Result<Issuer, AuthError> {
-    let unreadable = |who: &str| {
-        AuthError::validation(format!("Unable to detect issuer in ID token for {who} provider"))
-    };
+    let unreadable =
+        |who: &str| AuthError::validation(format!("Unable to detect issuer in ID token for {who} provider"));
     match name {
         "apple" => {
             let named = named_issuer(&body.id_token).ok_or_else(|| unreadable("Apple"))?;
-            let issuer =
-                configured.fixed_issuer().cloned().unwrap_or_else(|| Issuer::configured(APPLE_ISSUER));
+            let issuer = configured.fixed_issuer().cloned().unwrap_or_else(|| Issuer::configured(APPLE_ISSUER));
             if !exchange::is_accepted(&issuer, &named) {
                 return Err(AuthError::validation("Detected ID token issuer is not an Apple ID token issuer"));
             }
@@ -261,10 +252,7 @@ async fn custom_provider(auth: &Auth, body: &IdTokenBody, name: &str) -> Result<
         .await?
         .ok_or_else(|| AuthError::validation(format!("Custom provider \"{shown}\" not found")))?;
     if !row.enabled {
-        return Err(AuthError::refuse(
-            ErrorCode::ProviderDisabled,
-            format!("Custom provider \"{shown}\" is disabled"),
-        ));
+        return Err(AuthError::refuse(ErrorCode::ProviderDisabled, format!("Custom provider \"{shown}\" is disabled")));
     }
     let not_oidc = || AuthError::validation(format!("Provider \"{shown}\" is not an OIDC provider"));
     if !row.is_oidc {

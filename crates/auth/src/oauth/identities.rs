@@ -116,10 +116,7 @@ pub(crate) async fn unlink(
         AuthError::refuse_with(StatusCode::NOT_FOUND, ErrorCode::ValidationFailed, "identity_id must be an UUID")
     })?;
     if signed_in.claims.audience().is_some_and(|audience| audience != signed_in.user.aud) {
-        return Err(AuthError::refuse(
-            ErrorCode::UnexpectedAudience,
-            "Token audience doesn't match request audience",
-        ));
+        return Err(AuthError::refuse(ErrorCode::UnexpectedAudience, "Token audience doesn't match request audience"));
     }
     let now = request.now;
     let tx = Tx::begin(auth.database()).await?;
@@ -172,8 +169,8 @@ async fn replace_email(
         if taken {
             continue;
         }
-        let confirmed = !identity.email.is_empty()
-            && (identity.is_email_verified() || auth.settings().email.autoconfirm);
+        let confirmed =
+            !identity.email.is_empty() && (identity.is_email_verified() || auth.settings().email.autoconfirm);
         return Ok(accounts::promote_email(tx, user.id, &identity.email, confirmed, request.now).await?);
     }
     Err(AuthError::refuse(

@@ -174,7 +174,9 @@ impl Issuers {
             .iter()
             .filter(|key| header.kid.is_none() || key.id.is_none() || key.id == header.kid)
             .filter(|key| key.algorithms.contains(&header.alg))
-            .any(|key| matches!(jsonwebtoken::crypto::verify(signature, message.as_bytes(), &key.key, header.alg), Ok(true)));
+            .any(|key| {
+                matches!(jsonwebtoken::crypto::verify(signature, message.as_bytes(), &key.key, header.alg), Ok(true))
+            });
         if !signed {
             return Err(IdTokenError::Signature);
         }
@@ -226,7 +228,8 @@ impl Issuers {
 
     async fn read_discovery(&self, issuer: &Issuer) -> Result<Discovery, IdTokenError> {
         let failed = |source| IdTokenError::Issuer { issuer: issuer.url.clone(), source };
-        let document = self.client.get_json(issuer.trust, &issuer.documents_at(), HeaderMap::new()).await.map_err(failed)?;
+        let document =
+            self.client.get_json(issuer.trust, &issuer.documents_at(), HeaderMap::new()).await.map_err(failed)?;
         let discovery: Discovery =
             serde_json::from_value(document).map_err(|_| failed(CallError::Malformed("a discovery document")))?;
         if discovery.issuer.trim_end_matches('/') != issuer.url.trim_end_matches('/') {
@@ -268,7 +271,8 @@ impl Issuers {
         let failed = |source| IdTokenError::Issuer { issuer: issuer.url.clone(), source };
         let discovery = self.discover(issuer, known).await?;
         let set = self.client.get_json(issuer.trust, &discovery.jwks_uri, HeaderMap::new()).await.map_err(failed)?;
-        let keys = set.get("keys").and_then(Value::as_array).ok_or_else(|| failed(CallError::Malformed("a key set")))?;
+        let keys =
+            set.get("keys").and_then(Value::as_array).ok_or_else(|| failed(CallError::Malformed("a key set")))?;
         // A key that we do not understand must not hide the others
         Ok(keys.iter().take(MAX_KEYS).filter_map(parse_key).collect())
     }
@@ -294,8 +298,11 @@ fn parse_key(value: &Value) -> Option<Key> {
         _ => return None,
     };
     let named = value.get("alg").and_then(Value::as_str);
-    let algorithms: Vec<Algorithm> =
-        family.iter().copied().filter(|algorithm| named.is_none_or(|named| format!("{algorithm:?}") == named)).collect();
+    let algorithms: Vec<Algorithm> = family
+        .iter()
+        .copied()
+        .filter(|algorithm| named.is_none_or(|named| format!("{algorithm:?}") == named))
+        .collect();
     Some(Key { id: jwk.common.key_id.clone(), algorithms, key: DecodingKey::from_jwk(&jwk).ok()? })
 }
 
@@ -327,7 +334,8 @@ fn check_time(claims: &Object, now: i64) -> Result<(), IdTokenError> {
 /// Whether `claims.aud` names one of `accepted` (and `azp`, if there are several audiences, too).
 #[must_use]
 pub fn has_audience(claims: &Object, accepted: &[String]) -> bool {
-    let is_ours = |audience: &Value| audience.as_str().is_some_and(|audience| accepted.iter().any(|own| own == audience));
+    let is_ours =
+        |audience: &Value| audience.as_str().is_some_and(|audience| accepted.iter().any(|own| own == audience));
     match claims.get("aud") {
         Some(Value::Array(audiences)) => {
             audiences.iter().any(is_ours) && (audiences.len() == 1 || claims.get("azp").is_none_or(is_ours))

@@ -42,8 +42,12 @@ impl Profile {
     /// The addresses that the provider vouches for, lower-cased.
     #[must_use]
     pub fn verified(&self) -> Vec<String> {
-        let mut addresses: Vec<String> =
-            self.emails.iter().filter(|email| email.verified && !email.address.is_empty()).map(|email| email.address.to_lowercase()).collect();
+        let mut addresses: Vec<String> = self
+            .emails
+            .iter()
+            .filter(|email| email.verified && !email.address.is_empty())
+            .map(|email| email.address.to_lowercase())
+            .collect();
         addresses.dedup();
         addresses
     }

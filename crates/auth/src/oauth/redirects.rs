@@ -43,7 +43,8 @@ impl Failure {
 
     /// The provider's own words, bounded and without control characters.
     pub(crate) fn of_provider(error: &str, description: Option<&str>) -> Self {
-        let clean = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(MAX_PROVIDER_TEXT).collect() };
+        let clean =
+            |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(MAX_PROVIDER_TEXT).collect() };
         Self { error: clean(error), error_code: None, error_description: clean(description.unwrap_or_default()) }
     }
 

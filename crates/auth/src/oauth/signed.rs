@@ -72,7 +72,8 @@ fn authorization(
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key.as_bytes()), text.as_bytes());
     let signature = STANDARD.encode(tag);
     own.insert("oauth_signature", &signature);
-    let fields: Vec<String> = own.iter().map(|(name, value)| format!("{}=\"{}\"", escape(name), escape(value))).collect();
+    let fields: Vec<String> =
+        own.iter().map(|(name, value)| format!("{}=\"{}\"", escape(name), escape(value))).collect();
     format!("OAuth {}", fields.join(", "))
 }
 

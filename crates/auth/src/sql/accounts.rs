@@ -77,7 +77,8 @@ const START_OVER: &str = "
            updated_at = $3
      where id = $1";
 const ADOPT_EMAIL: &str = "update auth.users set email = $2, updated_at = $3 where id = $1";
-const LOSE_ANONYMITY: &str = "update auth.users set is_anonymous = false, updated_at = $2 where id = $1 and is_anonymous";
+const LOSE_ANONYMITY: &str =
+    "update auth.users set is_anonymous = false, updated_at = $2 where id = $1 and is_anonymous";
 const DELETE_IDENTITY: &str = "delete from auth.identities where id = $1 and user_id = $2";
 const CLEAR_PHONE: &str =
     "update auth.users set phone = null, phone_confirmed_at = null, updated_at = $2 where id = $1";

@@ -30,8 +30,18 @@ fn openid_claims<'a>(sources: &'a Sources<'_>) -> Result<&'a Object, Unreadable>
 
 /// Every standard claim of OpenID Connect Core 5.1 that is a text, as it is.
 const STANDARD: [&str; 12] = [
-    "given_name", "family_name", "middle_name", "nickname", "preferred_username", "profile", "website", "gender",
-    "birthdate", "zoneinfo", "locale", "updated_at",
+    "given_name",
+    "family_name",
+    "middle_name",
+    "nickname",
+    "preferred_username",
+    "profile",
+    "website",
+    "gender",
+    "birthdate",
+    "zoneinfo",
+    "locale",
+    "updated_at",
 ];
 
 /// Any OpenID Connect issuer: standard claims.
@@ -119,7 +129,21 @@ pub fn facebook(sources: &Sources<'_>) -> Read {
 
 /// Claims of Microsoft's tokens that say nothing of the person, or that have a place of their own.
 const AZURE_OWN: [&str; 16] = [
-    "aud", "iss", "iat", "nbf", "exp", "c_hash", "at_hash", "aio", "nonce", "rh", "uti", "jti", "ver", "sub", "name",
+    "aud",
+    "iss",
+    "iat",
+    "nbf",
+    "exp",
+    "c_hash",
+    "at_hash",
+    "aio",
+    "nonce",
+    "rh",
+    "uti",
+    "jti",
+    "ver",
+    "sub",
+    "name",
     "preferred_username",
 ];
 
@@ -340,9 +364,11 @@ pub fn kakao(sources: &Sources<'_>) -> Read {
 pub fn keycloak(sources: &Sources<'_>) -> Read {
     let claims = openid_claims(sources)?;
     let subject = member(claims, "sub").ok_or(Unreadable("subject"))?;
-    let mut builder = ProfileBuilder::new(sources.issuer, subject)?
-        .name(member(claims, "name"))
-        .email(member(claims, "email"), truth(claims.get("email_verified")), true);
+    let mut builder = ProfileBuilder::new(sources.issuer, subject)?.name(member(claims, "name")).email(
+        member(claims, "email"),
+        truth(claims.get("email_verified")),
+        true,
+    );
     const OWN: [&str; 4] = ["sub", "name", "email", "email_verified"];
     // Of an id_token, what concerns only the token
     const TOKEN: [&str; 8] = ["iss", "aud", "exp", "iat", "nbf", "nonce", "at_hash", "jti"];

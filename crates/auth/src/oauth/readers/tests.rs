@@ -52,8 +52,10 @@ fn gives(provider: &str, recorded: &Recorded, expected: Value) {
 fn google_by_id_token_and_by_userinfo() {
     gives(
         "google",
-        &id_token(json!({"iss": "https://accounts.google.com", "sub": "1034", "aud": "x", "hd": "example.com", "email": "Ada@Example.com",
-            "email_verified": true, "name": "Ada L", "picture": "https://p/1", "given_name": "Ada", "iat": 1, "exp": 2})),
+        &id_token(
+            json!({"iss": "https://accounts.google.com", "sub": "1034", "aud": "x", "hd": "example.com", "email": "Ada@Example.com",
+            "email_verified": true, "name": "Ada L", "picture": "https://p/1", "given_name": "Ada", "iat": 1, "exp": 2}),
+        ),
         json!({"iss": "https://accounts.google.com", "sub": "1034", "email": "ada@example.com", "email_verified": true,
             "name": "Ada L", "full_name": "Ada L", "picture": "https://p/1", "avatar_url": "https://p/1", "custom_claims": {"hd": "example.com"}}),
     );
@@ -81,7 +83,8 @@ fn github_reads_the_list_of_addresses() {
 
 #[test]
 fn apple_reads_the_name_of_the_first_sign_in() {
-    let mut recorded = id_token(json!({"iss": "https://appleid.apple.com", "sub": "001.a", "email": "x@privaterelay.appleid.com",
+    let mut recorded =
+        id_token(json!({"iss": "https://appleid.apple.com", "sub": "001.a", "email": "x@privaterelay.appleid.com",
         "is_private_email": "true", "auth_time": 1700000000}));
     recorded.form_user = Some(json!({"name": {"firstName": "Ada", "lastName": "L"}, "email": "ignored@example.com"}));
     gives(
@@ -96,8 +99,10 @@ fn apple_reads_the_name_of_the_first_sign_in() {
 fn facebook() {
     gives(
         "facebook",
-        &documents([json!({"id": "77", "email": "ada@example.com", "first_name": "Ada", "last_name": "L", "name": "Ada L.",
-            "picture": {"data": {"url": "https://p/1", "width": 50}}})]),
+        &documents([
+            json!({"id": "77", "email": "ada@example.com", "first_name": "Ada", "last_name": "L", "name": "Ada L.",
+            "picture": {"data": {"url": "https://p/1", "width": 50}}}),
+        ]),
         json!({"iss": "https://graph.facebook.com", "sub": "77", "email": "ada@example.com", "email_verified": true, "name": "Ada L",
             "full_name": "Ada L", "nickname": "Ada L.", "slug": "Ada L.", "picture": "https://p/1", "avatar_url": "https://p/1"}),
     );
@@ -119,7 +124,9 @@ fn azure_trusts_an_address_unless_its_owner_is_known_to_be_another() {
         json!({"iss": "https://login.microsoftonline.com/t/v2.0", "sub": "AAA", "email": "ada@corp.example", "email_verified": true,
             "full_name": "Ada L", "preferred_username": "ada@corp.example", "custom_claims": {"email": "ada@corp.example", "oid": "o", "tid": "t"}}),
     );
-    for (owned, verified) in [(json!(true), true), (json!("1"), true), (json!("true"), true), (json!(false), false), (json!("0"), false)] {
+    for (owned, verified) in
+        [(json!(true), true), (json!("1"), true), (json!("true"), true), (json!(false), false), (json!("0"), false)]
+    {
         assert_eq!(read("azure", &claims(owned)).unwrap().emails[0].verified, verified);
     }
 }
@@ -127,8 +134,10 @@ fn azure_trusts_an_address_unless_its_owner_is_known_to_be_another() {
 #[test]
 fn discord_builds_the_picture() {
     let user = |avatar: Value| {
-        documents([json!({"id": "80351110224678912", "username": "nelly", "discriminator": "1337", "global_name": "Nelly",
-            "avatar": avatar, "email": "nelly@example.com", "verified": true})])
+        documents([
+            json!({"id": "80351110224678912", "username": "nelly", "discriminator": "1337", "global_name": "Nelly",
+            "avatar": avatar, "email": "nelly@example.com", "verified": true}),
+        ])
     };
     gives(
         "discord",
@@ -154,7 +163,9 @@ fn gitlab_trusts_only_a_confirmed_primary_address() {
         json!({"iss": "https://gitlab.com", "sub": "9", "name": "Ada", "full_name": "Ada", "picture": "https://a/1", "avatar_url": "https://a/1",
             "email": "ada@example.com", "email_verified": true}),
     );
-    let profile = read("gitlab", &documents([json!({"id": 9, "email": "ada@example.com", "confirmed_at": null}), json!([])])).unwrap();
+    let profile =
+        read("gitlab", &documents([json!({"id": 9, "email": "ada@example.com", "confirmed_at": null}), json!([])]))
+            .unwrap();
     assert_eq!(profile.verified(), Vec::<String>::new());
 }
 
@@ -175,8 +186,10 @@ fn bitbucket() {
 fn linkedin_in_both_generations() {
     gives(
         "linkedin_oidc",
-        &id_token(json!({"iss": "https://www.linkedin.com/oauth", "sub": "782", "name": "Ada L", "given_name": "Ada", "family_name": "L",
-            "picture": "https://p/1", "locale": {"country": "US", "language": "en"}, "email": "ada@example.com", "email_verified": "true"})),
+        &id_token(
+            json!({"iss": "https://www.linkedin.com/oauth", "sub": "782", "name": "Ada L", "given_name": "Ada", "family_name": "L",
+            "picture": "https://p/1", "locale": {"country": "US", "language": "en"}, "email": "ada@example.com", "email_verified": "true"}),
+        ),
         json!({"iss": "https://www.linkedin.com/oauth", "sub": "782", "name": "Ada L", "full_name": "Ada L", "given_name": "Ada", "family_name": "L",
             "picture": "https://p/1", "avatar_url": "https://p/1", "locale": "en_US", "email": "ada@example.com", "email_verified": true}),
     );
@@ -197,14 +210,18 @@ fn linkedin_in_both_generations() {
 fn twitter_and_x() {
     gives(
         "twitter",
-        &documents([json!({"id": 1, "id_str": "38895958", "name": "Ada", "screen_name": "ada", "profile_image_url_https": "https://p/1", "email": "ada@example.com"})]),
+        &documents([
+            json!({"id": 1, "id_str": "38895958", "name": "Ada", "screen_name": "ada", "profile_image_url_https": "https://p/1", "email": "ada@example.com"}),
+        ]),
         json!({"iss": "https://api.twitter.com", "sub": "38895958", "name": "Ada", "full_name": "Ada", "preferred_username": "ada", "user_name": "ada",
             "picture": "https://p/1", "avatar_url": "https://p/1", "email": "ada@example.com", "email_verified": true}),
     );
     gives(
         "x",
-        &documents([json!({"data": {"id": "2244", "name": "Ada", "username": "ada", "profile_image_url": "https://p/1", "url": "https://t.co/1",
-            "created_at": "2013-12-14T04:35:55.000Z", "confirmed_email": "ada@example.com"}})]),
+        &documents([
+            json!({"data": {"id": "2244", "name": "Ada", "username": "ada", "profile_image_url": "https://p/1", "url": "https://t.co/1",
+            "created_at": "2013-12-14T04:35:55.000Z", "confirmed_email": "ada@example.com"}}),
+        ]),
         json!({"iss": "https://api.x.com", "sub": "2244", "name": "Ada", "full_name": "Ada", "preferred_username": "ada", "user_name": "ada",
             "picture": "https://p/1", "avatar_url": "https://p/1", "profile": "https://x.com/ada", "website": "https://t.co/1",
             "custom_claims": {"created_at": "2013-12-14T04:35:55.000Z"}, "email": "ada@example.com", "email_verified": true}),
@@ -240,8 +257,10 @@ fn spotify_takes_the_largest_image_and_trusts_no_address() {
 fn twitch() {
     gives(
         "twitch",
-        &documents([json!({"data": [{"id": "141981764", "login": "ada", "display_name": "Ada", "type": "", "broadcaster_type": "partner",
-            "description": "hi", "profile_image_url": "https://p/1", "offline_image_url": "https://o/1", "view_count": 5, "email": "ada@example.com"}]})]),
+        &documents([
+            json!({"data": [{"id": "141981764", "login": "ada", "display_name": "Ada", "type": "", "broadcaster_type": "partner",
+            "description": "hi", "profile_image_url": "https://p/1", "offline_image_url": "https://o/1", "view_count": 5, "email": "ada@example.com"}]}),
+        ]),
         json!({"iss": "https://api.twitch.tv", "sub": "141981764", "name": "ada", "full_name": "ada", "nickname": "Ada", "slug": "Ada",
             "picture": "https://p/1", "avatar_url": "https://p/1",
             "custom_claims": {"broadcaster_type": "partner", "description": "hi", "offline_image_url": "https://o/1", "view_count": 5},
@@ -254,8 +273,10 @@ fn twitch() {
 fn notion_and_figma() {
     gives(
         "notion",
-        &documents([json!({"object": "user", "type": "bot", "bot": {"owner": {"type": "user", "user": {"id": "d40e", "name": "Ada",
-            "avatar_url": "https://p/1", "person": {"email": "ada@example.com"}}}}})]),
+        &documents([
+            json!({"object": "user", "type": "bot", "bot": {"owner": {"type": "user", "user": {"id": "d40e", "name": "Ada",
+            "avatar_url": "https://p/1", "person": {"email": "ada@example.com"}}}}}),
+        ]),
         json!({"iss": "https://api.notion.com", "sub": "d40e", "name": "Ada", "full_name": "Ada", "picture": "https://p/1", "avatar_url": "https://p/1",
             "email": "ada@example.com", "email_verified": true}),
     );
@@ -270,8 +291,10 @@ fn notion_and_figma() {
 #[test]
 fn kakao_trusts_an_address_that_is_valid_and_verified() {
     let user = |valid: bool| {
-        documents([json!({"id": 123456789_i64, "kakao_account": {"email": "ada@example.com", "is_email_valid": valid, "is_email_verified": true,
-            "profile": {"nickname": "Ada", "profile_image_url": "https://p/1"}}})])
+        documents([
+            json!({"id": 123456789_i64, "kakao_account": {"email": "ada@example.com", "is_email_valid": valid, "is_email_verified": true,
+            "profile": {"nickname": "Ada", "profile_image_url": "https://p/1"}}}),
+        ])
     };
     gives(
         "kakao",
@@ -285,7 +308,9 @@ fn kakao_trusts_an_address_that_is_valid_and_verified() {
 #[test]
 fn keycloak_keeps_every_other_claim() {
     let provider = catalogue::find("keycloak").unwrap();
-    let documents = [json!({"sub": "f1", "name": "Ada", "email": "ada@example.com", "email_verified": true, "preferred_username": "ada", "groups": ["a"]})];
+    let documents = [
+        json!({"sub": "f1", "name": "Ada", "email": "ada@example.com", "email_verified": true, "preferred_username": "ada", "groups": ["a"]}),
+    ];
     let profile = (provider.read)(&Sources {
         issuer: "https://sso.example.com/realms/r",
         token: &Object::new(),
@@ -319,9 +344,13 @@ fn workos_reads_the_token_answer() {
 #[test]
 fn zoom_trusts_addresses_of_accounts_that_signed_in_elsewhere() {
     let user = |kind: Value, verified: i64| {
-        documents([json!({"id": "K", "first_name": "Ada", "last_name": "L", "email": "ada@example.com", "login_type": kind, "verified": verified, "pic_url": "https://p/1"})])
+        documents([
+            json!({"id": "K", "first_name": "Ada", "last_name": "L", "email": "ada@example.com", "login_type": kind, "verified": verified, "pic_url": "https://p/1"}),
+        ])
     };
-    for (kind, verified, expected) in [(json!("100"), 0, false), (json!("100"), 1, true), (json!(100), 0, false), (json!("1"), 0, true)] {
+    for (kind, verified, expected) in
+        [(json!("100"), 0, false), (json!("100"), 1, true), (json!(100), 0, false), (json!("1"), 0, true)]
+    {
         gives(
             "zoom",
             &user(kind, verified),
@@ -335,7 +364,9 @@ fn zoom_trusts_addresses_of_accounts_that_signed_in_elsewhere() {
 fn snapchat_often_has_no_address() {
     gives(
         "snapchat",
-        &documents([json!({"data": {"me": {"externalId": "CAESI", "displayName": "Ada", "bitmoji": {"avatar": "https://p/1", "id": "b"}}}, "errors": []})]),
+        &documents([
+            json!({"data": {"me": {"externalId": "CAESI", "displayName": "Ada", "bitmoji": {"avatar": "https://p/1", "id": "b"}}}, "errors": []}),
+        ]),
         json!({"iss": "https://kit.snapchat.com", "sub": "CAESI", "name": "Ada", "full_name": "Ada", "picture": "https://p/1", "avatar_url": "https://p/1",
             "email_verified": false}),
     );
@@ -345,15 +376,19 @@ fn snapchat_often_has_no_address() {
 fn fly_and_vercel() {
     gives(
         "fly",
-        &documents([json!({"resource_owner_id": "r1", "scope": ["read"], "created_at": 1696003692, "user_id": "u1", "user_name": "Ada", "email": "ada@example.com",
-            "organizations": [{"id": "o1", "role": "member"}], "application": {"uid": "a1"}})]),
+        &documents([
+            json!({"resource_owner_id": "r1", "scope": ["read"], "created_at": 1696003692, "user_id": "u1", "user_name": "Ada", "email": "ada@example.com",
+            "organizations": [{"id": "o1", "role": "member"}], "application": {"uid": "a1"}}),
+        ]),
         json!({"iss": "https://api.fly.io", "sub": "u1", "name": "Ada", "full_name": "Ada", "email": "ada@example.com", "email_verified": true,
             "custom_claims": {"resource_owner_id": "r1", "organizations": [{"id": "o1", "role": "member"}], "application": {"uid": "a1"}, "scope": ["read"], "created_at": 1696003692}}),
     );
     gives(
         "vercel_marketplace",
-        &id_token(json!({"iss": "https://marketplace.vercel.com", "sub": "account:1:user:2", "global_user_id": "g1", "user_email": "ada@example.com",
-            "user_name": "Ada", "user_avatar_url": "https://p/1"})),
+        &id_token(
+            json!({"iss": "https://marketplace.vercel.com", "sub": "account:1:user:2", "global_user_id": "g1", "user_email": "ada@example.com",
+            "user_name": "Ada", "user_avatar_url": "https://p/1"}),
+        ),
         json!({"iss": "https://marketplace.vercel.com", "sub": "global_user_id:g1", "name": "Ada", "full_name": "Ada", "picture": "https://p/1",
             "avatar_url": "https://p/1", "email": "ada@example.com", "email_verified": true}),
     );
@@ -370,7 +405,22 @@ fn every_provider_of_the_catalogue_refuses_an_empty_answer() {
 
 fn any_json() -> impl Strategy<Value = Value> {
     const KEYS: [&str; 16] = [
-        "id", "sub", "email", "data", "me", "name", "verified", "images", "url", "bot", "owner", "user", "kakao_account", "profile", "picture", "elements",
+        "id",
+        "sub",
+        "email",
+        "data",
+        "me",
+        "name",
+        "verified",
+        "images",
+        "url",
+        "bot",
+        "owner",
+        "user",
+        "kakao_account",
+        "profile",
+        "picture",
+        "elements",
     ];
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -382,8 +432,9 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 48, 6, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            proptest::collection::vec((proptest::sample::select(KEYS.to_vec()), inner), 0..6)
-                .prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Object>().into()),
+            proptest::collection::vec((proptest::sample::select(KEYS.to_vec()), inner), 0..6).prop_map(|members| {
+                members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Object>().into()
+            }),
         ]
     })
 }

@@ -1,0 +1,19 @@
+//! The account service over HTTP, against a real PostgreSQL.
+
+#![allow(clippy::unwrap_used)]
+
+mod input;
+mod logout;
+mod mail;
+mod misbehaving;
+mod oauth;
+mod provider;
+mod password;
+mod protection;
+mod refresh;
+mod sessions;
+mod signup;
+mod statements;
+mod token;
+mod user;
+mod verify;

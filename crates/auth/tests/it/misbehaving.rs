@@ -1,0 +1,187 @@
+//! An identity provider that does what it is told, also what no provider should do.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use portico_testkit::{Answer, TestServer};
+use serde_json::{Value, json};
+use url::Url;
+
+pub const CLIENT_ID: &str = "the-client";
+pub const CLIENT_SECRET: &str = "the-secret";
+
+/// A key that signs id_tokens.
+pub struct Key {
+    id: String,
+    private: EncodingKey,
+    public: Value,
+}
+
+impl Key {
+    pub fn new(id: &str) -> Self {
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref()).unwrap();
+        let point = pair.public_key().as_ref();
+        let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let public = json!({"kty": "EC", "crv": "P-256", "kid": id, "use": "sig", "alg": "ES256", "x": part(&point[1..33]), "y": part(&point[33..65])});
+        Self { id: id.to_owned(), private: EncodingKey::from_ec_der(pkcs8.as_ref()), public }
+    }
+
+    pub fn sign(&self, claims: &Value) -> String {
+        let mut header = Header::new(Algorithm::ES256);
+        header.kid = Some(self.id.clone());
+        jsonwebtoken::encode(&header, claims, &self.private).unwrap()
+    }
+}
+
+type Handler = Arc<dyn Fn(&HashMap<String, String>) -> Response + Send + Sync>;
+
+#[derive(Clone)]
+struct Shared {
+    answers: Arc<Mutex<HashMap<String, Handler>>>,
+    calls: Arc<Mutex<Vec<(String, HashMap<String, String>, http::HeaderMap)>>>,
+    key_reads: Arc<AtomicUsize>,
+}
+
+/// The provider, on a port of its own.
+pub struct Provider {
+    pub base: String,
+    pub key: Key,
+    shared: Shared,
+}
+
+impl Provider {
+    /// One that behaves, until it is told otherwise.
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Shared { answers: Arc::default(), calls: Arc::default(), key_reads: Arc::default() };
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let provider = Self { base: base.clone(), key: Key::new("first"), shared };
+        provider.says("/.well-known/openid-configuration", json!({
+            "issuer": base, "authorization_endpoint": format!("{base}/authorize"), "token_endpoint": format!("{base}/token"),
+            "jwks_uri": format!("{base}/jwks"), "userinfo_endpoint": format!("{base}/userinfo"),
+            "token_endpoint_auth_methods_supported": ["client_secret_post"],
+        }));
+        provider.says("/jwks", json!({"keys": [
+            {"kty": "oct", "k": "c2VjcmV0", "kid": "secret", "alg": "HS256"}, {"kty": "AKP", "kid": "unknown"}, provider.key.public,
+        ]}));
+        provider
+    }
+
+    /// A path answers with JSON.
+    pub fn says(&self, path: &str, body: Value) {
+        self.answers(path, move |_| axum::Json(body.clone()).into_response());
+    }
+
+    /// A path answers like this; the argument holds the fields of query and form.
+    pub fn answers(&self, path: &str, handler: impl Fn(&HashMap<String, String>) -> Response + Send + Sync + 'static) {
+        self.shared.answers.lock().unwrap().insert(path.to_owned(), Arc::new(handler));
+    }
+
+    /// The token endpoint gives this id_token.
+    pub fn gives(&self, id_token: String) {
+        self.says("/token", json!({"access_token": "at", "token_type": "bearer", "id_token": id_token}));
+    }
+
+    /// How often the keys were read.
+    pub fn key_reads(&self) -> usize {
+        self.shared.key_reads.load(Ordering::SeqCst)
+    }
+
+    /// Fields and headers of the calls to a path.
+    pub fn calls(&self, path: &str) -> Vec<(HashMap<String, String>, http::HeaderMap)> {
+        let calls = self.shared.calls.lock().unwrap();
+        calls
+            .iter()
+            .filter(|(called, ..)| called == path)
+            .map(|(_, fields, headers)| (fields.clone(), headers.clone()))
+            .collect()
+    }
+
+    /// The claims of a good id_token for this flow.
+    pub fn claims(&self, server: &TestServer, nonce: Option<&str>) -> Value {
+        let now = server.clock().now().unix_timestamp();
+        let mut claims = json!({
+            "iss": self.base, "aud": CLIENT_ID, "sub": "subject-1", "email": "ada@example.com", "email_verified": true, "name": "Ada L",
+            "iat": now, "exp": now + 600,
+        });
+        if let Some(nonce) = nonce {
+            claims["nonce"] = nonce.into();
+        }
+        claims
+    }
+}
+
+async fn answer(State(shared): State<Shared>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let headers = request.headers().clone();
+    let body = axum::body::to_bytes(request.into_body(), 1_000_000).await.unwrap_or_default();
+    let text = format!("{query}&{}", String::from_utf8_lossy(&body));
+    let fields: HashMap<String, String> = url::form_urlencoded::parse(text.as_bytes()).into_owned().collect();
+    if path == "/jwks" {
+        shared.key_reads.fetch_add(1, Ordering::SeqCst);
+    }
+    shared.calls.lock().unwrap().push((path.clone(), fields.clone(), headers));
+    let handler = shared.answers.lock().unwrap().get(&path).cloned();
+    match handler {
+        Some(handler) => handler(&fields),
+        None => http::StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// A body that never ends, and never says anything.
+pub fn silence() -> Response {
+    Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>()).into_response()
+}
+
+/// A server whose `name` provider is this one.
+pub async fn server_with(name: &str, provider: &Provider) -> TestServer {
+    let url = provider.base.clone();
+    TestServer::with(|settings| {
+        settings.emulate_google = false;
+        // Long enough for a busy machine, and still far from a test's patience
+        settings.auth.http_timeout = std::time::Duration::from_secs(5);
+        settings.auth.manual_linking = true;
+        settings.auth.external.insert(
+            name.to_owned(),
+            portico_auth::settings::ProviderSettings {
+                enabled: true,
+                client_ids: vec![CLIENT_ID.to_owned(), "the-phone-app".to_owned()],
+                secret: CLIENT_SECRET.into(),
+                url,
+                ..Default::default()
+            },
+        );
+    })
+    .await
+}
+
+/// A flow that has begun.
+pub struct Begun {
+    pub url: Url,
+    pub state: String,
+    pub nonce: Option<String>,
+}
+
+pub async fn begin(server: &TestServer, provider: &str) -> Begun {
+    let url = server.get(&format!("/auth/v1/authorize?provider={provider}")).send().await.expect(302).location();
+    let field = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    Begun { state: field("state").unwrap(), nonce: field("nonce"), url }
+}
+
+pub async fn come_back(server: &TestServer, begun: &Begun) -> Answer {
+    server.get(&format!("/auth/v1/callback?code=the-code&state={}", begun.state)).send().await.expect(302)
+}

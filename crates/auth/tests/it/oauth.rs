@@ -1,0 +1,540 @@
+//! Sign-in with the emulated Google: `/authorize`, `/callback`, linking and unlinking.
+
+use futures_util::future::join_all;
+use portico_testkit::{Answer, GooglePerson, Pkce, TestServer, claims_of, link_in};
+use serde_json::{Value, json};
+use time::Duration;
+use url::Url;
+
+const PASSWORD: &str = "correct horse";
+const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
+const UNVERIFIED_ADA: GooglePerson<'static> = GooglePerson::Unverified { name: "Ada L", email: "ada@example.com" };
+
+async fn authorize(server: &TestServer, query: &str) -> Url {
+    server.get(&format!("/auth/v1/authorize?provider=google{query}")).send().await.expect(302).location()
+}
+
+/// Signs in by the implicit flow: the answer of `/callback`.
+async fn callback(server: &TestServer, person: GooglePerson<'_>) -> Answer {
+    server.google().answer(&authorize(server, "").await, person).await
+}
+
+async fn sign_in(server: &TestServer, person: GooglePerson<'_>) -> Value {
+    let answer = callback(server, person).await.expect(302);
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("no session: {answer:?}"));
+    let mut user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+    user["access_token"] = token.into();
+    user
+}
+
+fn query_of(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+fn error_of(answer: &Answer) -> (String, Option<String>) {
+    (
+        answer.location_query("error").unwrap_or_else(|| panic!("no error: {answer:?}")),
+        answer.location_query("error_code"),
+    )
+}
+
+async fn count(server: &TestServer, table: &str) -> i64 {
+    server.count(&format!("select count(*) from auth.{table}")).await
+}
+
+#[tokio::test]
+async fn the_implicit_flow_brings_the_session_in_the_fragment() {
+    let server = TestServer::start().await;
+    let url = authorize(&server, "").await;
+    assert_eq!(query_of(&url, "response_type").as_deref(), Some("code"));
+    assert_eq!(query_of(&url, "redirect_uri"), Some(format!("{}/auth/v1/callback", server.base())));
+    let state = query_of(&url, "state").unwrap();
+    assert_eq!(state.len(), 36);
+    assert!(query_of(&url, "scope").unwrap().contains("email profile"));
+
+    let answer = server.google().answer(&url, ADA).await.expect(302);
+
+    let target = answer.location();
+    assert_eq!(target.query(), None);
+    assert!(target.as_str().starts_with("http://127.0.0.1:3000"));
+    let names: Vec<String> =
+        url::form_urlencoded::parse(target.fragment().unwrap().as_bytes()).map(|(name, _)| name.into_owned()).collect();
+    assert!(names.is_sorted(), "{names:?}");
+    for name in ["access_token", "expires_at", "expires_in", "provider_token", "refresh_token", "sb", "token_type"] {
+        assert!(names.iter().any(|known| known == name), "{name}");
+    }
+    assert!(!names.contains(&"type".to_owned()));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let token = answer.location_fragment("access_token").unwrap();
+    let claims = claims_of(&token);
+    assert_eq!(claims["amr"][0]["method"], "oauth");
+    assert_eq!(claims["app_metadata"], json!({"provider": "google", "providers": ["google"]}));
+    let user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+    assert_eq!(user["email"], "ada@example.com");
+    assert!(user["email_confirmed_at"].is_string());
+    assert_eq!(user["user_metadata"]["full_name"], "Ada L");
+    assert_eq!(user["user_metadata"]["email_verified"], true);
+    assert_eq!(user["identities"][0]["provider"], "google");
+    assert_eq!(user["identities"][0]["id"], user["user_metadata"]["sub"]);
+    assert_eq!(count(&server, "flow_state").await, 0);
+    assert_eq!(count(&server, "oauth_client_states").await, 0);
+    assert!(server.actions().await.contains(&"user_signedup".to_owned()));
+
+    // The same address of the browser again: nothing happens twice
+    let replayed = server.google().decide(&url, ADA).await;
+    let replayed = server.get(replayed.as_str()).send().await.expect(303);
+    assert_eq!(error_of(&replayed), ("invalid_request".into(), Some("bad_oauth_state".into())));
+    assert_eq!(count(&server, "sessions").await, 1);
+}
+
+#[tokio::test]
+async fn the_code_flow_brings_a_code_that_is_exchanged_once() {
+    let server = TestServer::start().await;
+    let pkce = Pkce::new();
+    let query = format!(
+        "&redirect_to={}&code_challenge={}&code_challenge_method=s256",
+        "http%3A%2F%2F127.0.0.1%3A3000%2Fapp%3Fx%3D1", pkce.challenge
+    );
+    let url = authorize(&server, &query).await;
+    let back = server.google().decide(&url, ADA).await;
+    let answer = server.get(back.as_str()).send().await.expect(302);
+    let target = answer.location();
+    assert!(target.as_str().starts_with("http://127.0.0.1:3000/app?x=1&code="), "{target}");
+    assert_eq!(target.fragment(), None);
+    assert_eq!(count(&server, "sessions").await, 0, "no session before the exchange");
+
+    // The state has served
+    let again = server.get(back.as_str()).send().await.expect(303);
+    assert_eq!(error_of(&again), ("invalid_request".into(), Some("flow_state_already_used".into())));
+
+    let code = answer.location_query("code").unwrap();
+    let exchange = async |verifier: &str| {
+        let body = json!({"auth_code": code, "code_verifier": verifier});
+        server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await
+    };
+    assert_eq!(exchange(&Pkce::new().verifier).await.refusal().1, "bad_code_verifier");
+    let session = exchange(&pkce.verifier).await.expect(200).json();
+    assert!(session["provider_token"].is_string());
+    assert_eq!(session["user"]["email"], "ada@example.com");
+    assert_eq!(claims_of(session["access_token"].as_str().unwrap())["amr"][0]["method"], "oauth");
+    assert_eq!(exchange(&pkce.verifier).await.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(count(&server, "flow_state").await, 0);
+}
+
+#[tokio::test]
+async fn a_person_who_cancels_comes_back_with_the_providers_word() {
+    let server = TestServer::start().await;
+    for person in [GooglePerson::Cancels, GooglePerson::Breaks] {
+        let answer = callback(&server, person).await.expect(302);
+        let (error, code) = error_of(&answer);
+        assert_eq!(code, None);
+        assert_eq!(answer.location_fragment("error"), Some(error.clone()));
+        assert_eq!(answer.location_fragment("sb").as_deref(), Some(""));
+        if matches!(person, GooglePerson::Cancels) {
+            assert_eq!(error, "access_denied");
+        }
+    }
+    assert_eq!(count(&server, "users").await, 0);
+}
+
+#[tokio::test]
+async fn the_same_person_gets_the_same_account_with_fresh_claims() {
+    let server = TestServer::start().await;
+    let first = sign_in(&server, ADA).await;
+    server
+        .execute(
+            "update auth.users set raw_user_meta_data = raw_user_meta_data || '{\"own\": 1, \"full_name\": \"Old\"}'",
+        )
+        .await;
+    let second = sign_in(&server, ADA).await;
+    assert_eq!(first["id"], second["id"]);
+    assert_eq!(second["user_metadata"]["full_name"], "Ada L");
+    assert_eq!(second["user_metadata"]["own"], 1);
+    assert_eq!(count(&server, "identities").await, 1);
+    assert_eq!(count(&server, "sessions").await, 2);
+}
+
+#[tokio::test]
+async fn a_verified_address_links_to_the_confirmed_account() {
+    let server = TestServer::start().await;
+    let id = server.account("ada@example.com", PASSWORD).await;
+    let user = sign_in(&server, ADA).await;
+    assert_eq!(user["id"], id);
+    assert_eq!(user["app_metadata"], json!({"provider": "email", "providers": ["email", "google"]}));
+    assert!(server.actions().await.contains(&"identity_linked".to_owned()));
+    server.sign_in("ada@example.com", PASSWORD).await;
+}
+
+#[tokio::test]
+async fn whoever_proves_the_address_takes_an_unconfirmed_account_over() {
+    let server = TestServer::start().await;
+    let body = json!({"email": "ada@example.com", "password": PASSWORD, "data": {"evil": true}});
+    server.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    let link = link_in(server.mail_to("ada@example.com").await.html());
+
+    let user = sign_in(&server, ADA).await;
+
+    assert_eq!(user["identities"].as_array().unwrap().len(), 1);
+    assert_eq!(user["identities"][0]["provider"], "google");
+    assert_eq!(user["user_metadata"].get("evil"), None);
+    assert_eq!(user["app_metadata"]["providers"], json!(["google"]));
+    let body = json!({"email": "ada@example.com", "password": PASSWORD});
+    let refused = server.post("/auth/v1/token?grant_type=password").json(&body).send().await;
+    assert_eq!(refused.refusal().1, "invalid_credentials");
+    let link = server.get(link.as_str()).send().await.expect(303);
+    assert_eq!(link.location_fragment("error_code").as_deref(), Some("otp_expired"));
+}
+
+#[tokio::test]
+async fn an_unverified_address_has_to_be_confirmed_first() {
+    let server = TestServer::start().await;
+    let answer = callback(&server, UNVERIFIED_ADA).await.expect(302);
+    assert_eq!(error_of(&answer), ("access_denied".into(), Some("provider_email_needs_verification".into())));
+    assert_eq!(
+        answer.location_fragment("error_description").as_deref(),
+        Some("Unverified email with google. A confirmation email has been sent to your google email")
+    );
+    assert_eq!(count(&server, "sessions").await, 0);
+
+    let link = link_in(server.mail_to("ada@example.com").await.html());
+    let confirmed = server.get(link.as_str()).send().await.expect(303);
+    assert!(confirmed.location_fragment("access_token").is_some(), "{confirmed:?}");
+}
+
+#[tokio::test]
+async fn an_unverified_address_never_links() {
+    let server = TestServer::start().await;
+    let id = server.account("ada@example.com", PASSWORD).await;
+    let answer = callback(&server, UNVERIFIED_ADA).await.expect(302);
+    assert_eq!(error_of(&answer).1.as_deref(), Some("provider_email_needs_verification"));
+    assert_eq!(
+        answer.location_query("error_description").as_deref(),
+        Some("Unverified email with google. Verify the email with google in order to sign in")
+    );
+    assert_eq!(count(&server, "users").await, 1, "nothing would ever confirm such an account");
+    let providers: Value =
+        server.query(&format!("select raw_app_meta_data->'providers' from auth.users where id = '{id}'")).await[0]
+            .get(0);
+    assert_eq!(providers, json!(["email"]));
+}
+
+#[tokio::test]
+async fn a_claimed_address_does_not_pull_its_owner_into_another_account() {
+    let server = TestServer::start().await;
+    // Somebody has an account of their own, and an identity that merely claims Ada's address
+    let eve = server.account("eve@example.com", PASSWORD).await;
+    server
+        .execute(&format!(
+            "insert into auth.identities (provider_id, user_id, identity_data, provider, created_at, updated_at)
+             values ('1', '{eve}', '{{\"sub\": \"1\", \"email\": \"ada@example.com\", \"email_verified\": false}}', 'spotify', now(), now())"
+        ))
+        .await;
+    let ada = sign_in(&server, ADA).await;
+    assert_ne!(ada["id"], eve);
+}
+
+#[tokio::test]
+async fn closed_sign_up_and_bans_are_told_to_the_app() {
+    let server = TestServer::with_auth(|auth| auth.disable_signup = true).await;
+    let answer = callback(&server, ADA).await.expect(302);
+    assert_eq!(error_of(&answer), ("access_denied".into(), Some("signup_disabled".into())));
+    assert_eq!(count(&server, "users").await, 0);
+
+    let server = TestServer::start().await;
+    sign_in(&server, ADA).await;
+    server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
+    let answer = callback(&server, ADA).await.expect(302);
+    assert_eq!(error_of(&answer), ("access_denied".into(), Some("user_banned".into())));
+    assert_eq!(count(&server, "sessions").await, 1);
+}
+
+#[tokio::test]
+async fn with_automatic_confirmation_every_address_counts() {
+    let server = TestServer::with_auth(|auth| auth.email.autoconfirm = true).await;
+    let user = sign_in(&server, UNVERIFIED_ADA).await;
+    assert!(user["email_confirmed_at"].is_string());
+    assert!(server.mails().is_empty());
+}
+
+#[tokio::test]
+async fn a_state_that_is_none_leads_to_the_site() {
+    let server = TestServer::start().await;
+    let url = authorize(&server, "&redirect_to=http://127.0.0.1:3000/app").await;
+    let back = server.google().decide(&url, ADA).await;
+    let code = query_of(&back, "code").unwrap();
+    let mail = Pkce::new();
+    let body = json!({"email": "new@example.com", "password": PASSWORD, "code_challenge": mail.challenge, "code_challenge_method": "s256"});
+    server.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    let of_mail: String =
+        server.query("select id::text from auth.flow_state where authentication_method <> 'oauth'").await[0].get(0);
+
+    for (query, code) in [
+        (format!("code={code}"), "bad_oauth_callback"),
+        (format!("code={code}&state="), "bad_oauth_callback"),
+        (format!("code={code}&state=nonsense"), "bad_oauth_state"),
+        (format!("code={code}&state=%00%ff"), "bad_oauth_callback"),
+        (format!("code={code}&state=0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10"), "bad_oauth_state"),
+        (format!("code={code}&state={of_mail}"), "bad_oauth_state"),
+        (format!("error=access_denied&state={of_mail}"), "bad_oauth_state"),
+    ] {
+        let answer = server.get(&format!("/auth/v1/callback?{query}")).send().await.expect(303);
+        assert_eq!(error_of(&answer), ("invalid_request".into(), Some(code.to_owned())), "{query}");
+        assert!(answer.location().as_str().starts_with("http://127.0.0.1:3000/?"), "{answer:?}");
+        assert_eq!(answer.location().fragment(), None);
+    }
+    let state = query_of(&url, "state").unwrap();
+    let without_code = server.get(&format!("/auth/v1/callback?state={state}")).send().await.expect(302);
+    assert_eq!(error_of(&without_code).1.as_deref(), Some("bad_oauth_callback"));
+
+    let other = authorize(&server, "").await;
+    let late = server.google().decide(&other, ADA).await;
+    server.clock().advance(Duration::seconds(301));
+    let answer = server.get(late.as_str()).send().await.expect(303);
+    assert_eq!(answer.location_query("error_description").as_deref(), Some("OAuth state has expired"));
+    assert_eq!(count(&server, "sessions").await, 0);
+}
+
+#[tokio::test]
+async fn nobody_is_sent_outside_the_allow_list() {
+    let server = TestServer::start().await;
+    for target in [
+        "https%3A%2F%2Fevil.example%2F",
+        "%2F%2Fevil.example",
+        "http%3A%2F%2F127.0.0.1%3A3000%40evil.example%2F",
+        "http%3A%2F%2Flocalhost%3A3000%2Fapp%2F..%2F..%2Fother",
+        "javascript%3Aalert(1)",
+        "http%3A%2F%2F127.0.0.1%3A3000%2F%0d%0aset-cookie%3Aa%3Db",
+        "http%3A%2F%2Fevil.example%5C%40127.0.0.1%3A3000",
+    ] {
+        let url = authorize(&server, &format!("&redirect_to={target}")).await;
+        let answer = server.google().answer(&url, GooglePerson::Cancels).await.expect(302);
+        let target_url = answer.location();
+        assert_eq!(
+            (target_url.host_str(), target_url.port(), target_url.path()),
+            (Some("127.0.0.1"), Some(3000), "/"),
+            "{target}"
+        );
+    }
+    let allowed = authorize(&server, "&redirect_to=http%3A%2F%2Flocalhost%3A3000%2Fapp").await;
+    let answer = server.google().answer(&allowed, GooglePerson::Cancels).await.expect(302);
+    assert!(answer.location().as_str().starts_with("http://localhost:3000/app?error="));
+}
+
+#[tokio::test]
+async fn callers_add_parameters_but_never_change_ours() {
+    let server = TestServer::start().await;
+    let query = "&scopes=calendar.read,email&prompt=consent&client_id=evil&Redirect_URI=https%3A%2F%2Fevil.example&state=evil\
+                 &response_type=token&code_verifier=x&redirect_to=http%3A%2F%2F127.0.0.1%3A3000%2Fapp&apikey=secret&login_hint=ada";
+    let url = authorize(&server, query).await;
+    assert_eq!(query_of(&url, "scope").as_deref(), Some("email profile openid calendar.read"));
+    assert_eq!(query_of(&url, "prompt").as_deref(), Some("consent"));
+    assert_eq!(query_of(&url, "login_hint").as_deref(), Some("ada"));
+    assert_eq!(query_of(&url, "response_type").as_deref(), Some("code"));
+    assert_eq!(query_of(&url, "redirect_uri"), Some(format!("{}/auth/v1/callback", server.base())));
+    assert!(!url.as_str().contains("evil") && !url.as_str().contains("apikey"));
+    for absent in ["code_verifier", "redirect_to", "provider", "scopes"] {
+        assert_eq!(query_of(&url, absent), None, "{absent}");
+    }
+    let names: Vec<String> = url.query_pairs().map(|(name, _)| name.to_lowercase()).collect();
+    let distinct: std::collections::HashSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len());
+}
+
+#[tokio::test]
+async fn what_can_not_begin_is_refused() {
+    let challenge = Pkce::new().challenge;
+    let server = TestServer::with_auth(|auth| {
+        auth.external
+            .insert("github".into(), portico_auth::settings::ProviderSettings { enabled: true, ..Default::default() });
+    })
+    .await;
+    for (query, text) in [
+        ("provider=nobody", "Unsupported provider: Provider nobody could not be found"),
+        ("", "Unsupported provider: Provider  could not be found"),
+        ("provider=gitlab", "Unsupported provider: provider is not enabled"),
+        ("provider=github", "Unsupported provider: missing OAuth client ID"),
+        ("provider=custom:acme", "Unsupported provider: custom provider custom:acme not found"),
+        ("provider=google&code_challenge=abc", "PKCE flow requires code_challenge_method and code_challenge"),
+        (
+            &format!("provider=google&code_challenge={challenge}&code_challenge_method=md5"),
+            "Invalid code_challenge_method",
+        ),
+        (
+            "provider=google&code_challenge=short&code_challenge_method=s256",
+            "code challenge has to be between 43 and 128 characters",
+        ),
+    ] {
+        let answer = server.get(&format!("/auth/v1/authorize?{query}")).send().await;
+        assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{query}");
+        assert_eq!(answer.json()["msg"], text);
+    }
+    let invite = server.get("/auth/v1/authorize?provider=google&invite_token=unknown").send().await;
+    assert_eq!(invite.refusal(), (404, "user_not_found".into()));
+    assert_eq!(count(&server, "flow_state").await, 0);
+}
+
+#[tokio::test]
+async fn two_first_sign_ins_at_once_make_one_account() {
+    let server = TestServer::start().await;
+    let mut ways_back = Vec::new();
+    for _ in 0..6 {
+        let url = authorize(&server, "").await;
+        ways_back.push(server.google().decide(&url, ADA).await);
+    }
+    let answers = join_all(ways_back.iter().map(|back| server.get(back.as_str()).send())).await;
+    for answer in &answers {
+        assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+    }
+    assert_eq!(count(&server, "users").await, 1);
+    assert_eq!(count(&server, "identities").await, 1);
+    assert_eq!(count(&server, "sessions").await, 6);
+}
+
+#[tokio::test]
+async fn one_callback_twice_at_once_is_one_sign_in() {
+    let server = TestServer::start().await;
+    let url = authorize(&server, "").await;
+    let back = server.google().decide(&url, ADA).await;
+    let answers = join_all((0..4).map(|_| server.get(back.as_str()).send())).await;
+    let sessions = answers.iter().filter(|answer| answer.location_fragment("access_token").is_some()).count();
+    assert_eq!(sessions, 1);
+    assert_eq!(count(&server, "sessions").await, 1);
+}
+
+async fn begin_link(server: &TestServer, token: &str) -> Answer {
+    let target = "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true";
+    server.get(target).bearer(token).send().await
+}
+
+#[tokio::test]
+async fn a_signed_in_person_links_and_unlinks() {
+    let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
+    let session = server.signed_in("eve@example.com", PASSWORD).await;
+    let token = session["access_token"].as_str().unwrap();
+    let url: Url = begin_link(&server, token).await.expect(200).json()["url"].as_str().unwrap().parse().unwrap();
+    let linked = server.google().answer(&url, ADA).await.expect(302);
+    assert!(linked.location_fragment("access_token").is_some(), "{linked:?}");
+    let user = server.get("/auth/v1/user").bearer(token).send().await.expect(200).json();
+    assert_eq!(user["identities"].as_array().unwrap().len(), 2);
+    assert_eq!(user["email"], "eve@example.com");
+    assert_eq!(user["user_metadata"].get("full_name"), None, "linking does not merge metadata");
+    assert_eq!(user["app_metadata"]["providers"], json!(["email", "google"]));
+
+    // Again: already linked, here and elsewhere
+    let url: Url = begin_link(&server, token).await.json()["url"].as_str().unwrap().parse().unwrap();
+    let again = server.google().answer(&url, ADA).await.expect(302);
+    assert_eq!(error_of(&again).1.as_deref(), Some("identity_already_exists"));
+    assert_eq!(again.location_query("error_description").as_deref(), Some("Identity is already linked"));
+    let other = server.signed_in("bob@example.com", PASSWORD).await;
+    let url: Url = begin_link(&server, other["access_token"].as_str().unwrap()).await.json()["url"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let elsewhere = server.google().answer(&url, ADA).await.expect(302);
+    assert_eq!(
+        elsewhere.location_query("error_description").as_deref(),
+        Some("Identity is already linked to another user")
+    );
+
+    let unlink = async |id: &str, token: &str| {
+        server.delete(&format!("/auth/v1/user/identities/{id}")).bearer(token).send().await
+    };
+    let identity_of = |provider: &str| {
+        let identities = user["identities"].as_array().unwrap();
+        let found = identities.iter().find(|identity| identity["provider"] == provider).unwrap();
+        found["identity_id"].as_str().unwrap().to_owned()
+    };
+    let (google, email) = (&identity_of("google"), &identity_of("email"));
+    assert_eq!(unlink("nonsense", token).await.refusal(), (404, "validation_failed".into()));
+    assert_eq!(
+        unlink("0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10", token).await.refusal(),
+        (422, "identity_not_found".into())
+    );
+    assert_eq!(
+        unlink(google, other["access_token"].as_str().unwrap()).await.refusal(),
+        (422, "single_identity_not_deletable".into())
+    );
+    assert_eq!(unlink(google, token).await.expect(200).json(), json!({}));
+    assert_eq!(unlink(email, token).await.refusal(), (422, "single_identity_not_deletable".into()));
+    let actions = server.actions().await;
+    assert!(actions.contains(&"identity_unlinked".to_owned()));
+}
+
+#[tokio::test]
+async fn unlinking_the_own_address_promotes_the_next_one() {
+    let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
+    let session = server.signed_in("eve@example.com", PASSWORD).await;
+    let token = session["access_token"].as_str().unwrap();
+    let url: Url = begin_link(&server, token).await.json()["url"].as_str().unwrap().parse().unwrap();
+    server.google().answer(&url, ADA).await.expect(302);
+    let email = session["user"]["identities"][0]["identity_id"].as_str().unwrap();
+    server.delete(&format!("/auth/v1/user/identities/{email}")).bearer(token).send().await.expect(200);
+    let user = server.get("/auth/v1/user").bearer(token).send().await.expect(200).json();
+    assert_eq!(user["email"], "ada@example.com");
+    assert!(user["email_confirmed_at"].is_string());
+    assert_eq!(user["app_metadata"], json!({"provider": "google", "providers": ["google"]}));
+}
+
+#[tokio::test]
+async fn an_anonymous_person_becomes_permanent_by_linking() {
+    let server = TestServer::with_auth(|auth| {
+        auth.manual_linking = true;
+        auth.anonymous_users = true;
+    })
+    .await;
+    let session = server.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
+    let token = session["access_token"].as_str().unwrap();
+    let url: Url = begin_link(&server, token).await.expect(200).json()["url"].as_str().unwrap().parse().unwrap();
+    server.google().answer(&url, ADA).await.expect(302);
+    let user = server.get("/auth/v1/user").bearer(token).send().await.expect(200).json();
+    assert_eq!(user["id"], session["user"]["id"]);
+    assert_eq!((&user["is_anonymous"], &user["email"]), (&json!(false), &json!("ada@example.com")));
+    assert!(user["email_confirmed_at"].is_string());
+}
+
+#[tokio::test]
+async fn linking_is_off_unless_wanted() {
+    let server = TestServer::start().await;
+    let session = server.signed_in("eve@example.com", PASSWORD).await;
+    let token = session["access_token"].as_str().unwrap();
+    assert_eq!(begin_link(&server, token).await.refusal(), (404, "manual_linking_disabled".into()));
+    let id = session["user"]["identities"][0]["identity_id"].as_str().unwrap();
+    let answer = server.delete(&format!("/auth/v1/user/identities/{id}")).bearer(token).send().await;
+    assert_eq!(answer.refusal(), (404, "manual_linking_disabled".into()));
+    let body = json!({"provider": "google", "id_token": "x", "link_identity": true});
+    let answer = server.post("/auth/v1/token?grant_type=id_token").bearer(token).json(&body).send().await;
+    assert_eq!(answer.refusal(), (404, "manual_linking_disabled".into()));
+}
+
+#[tokio::test]
+async fn an_invited_person_accepts_by_signing_in() {
+    let server = TestServer::start().await;
+    server
+        .execute(
+            "insert into auth.users (id, instance_id, aud, role, email, encrypted_password, confirmation_token, confirmation_sent_at,
+                 invited_at, raw_app_meta_data, raw_user_meta_data, created_at, updated_at)
+             values ('0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10', '00000000-0000-0000-0000-000000000000', 'authenticated', 'authenticated',
+                 'ada@example.com', '', 'hash-of-the-invitation', now(), now(), '{}', '{}', now(), now());
+             insert into auth.one_time_tokens (id, user_id, token_type, token_hash, relates_to)
+             values (gen_random_uuid(), '0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10', 'confirmation_token', 'hash-of-the-invitation', 'ada@example.com')",
+        )
+        .await;
+    let wrong = authorize(&server, "&invite_token=hash-of-the-invitation").await;
+    assert!(!wrong.as_str().contains("hash-of-the-invitation"), "an invitation is a secret");
+    let eve = GooglePerson::Verified { name: "Eve", email: "eve@example.com" };
+    let refused = server.google().answer(&wrong, eve).await.expect(302);
+    assert_eq!(
+        refused.location_query("error_description").as_deref(),
+        Some("Invited email does not match emails from external provider")
+    );
+    assert_eq!(count(&server, "identities").await, 0);
+
+    let url = authorize(&server, "&invite_token=hash-of-the-invitation").await;
+    let accepted = server.google().answer(&url, ADA).await.expect(302);
+    let token = accepted.location_fragment("access_token").unwrap();
+    assert_eq!(claims_of(&token)["sub"], "0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10");
+    assert!(server.actions().await.contains(&"invite_accepted".to_owned()));
+    let again = server.get("/auth/v1/authorize?provider=google&invite_token=hash-of-the-invitation").send().await;
+    assert_eq!(again.refusal(), (404, "user_not_found".into()));
+}

@@ -1,0 +1,484 @@
+//! Providers that misbehave, providers of other kinds, and `grant_type=id_token`.
+
+use axum::response::IntoResponse as _;
+use http::StatusCode;
+use portico_testkit::{Answer, TestServer, claims_of};
+use serde_json::{Value, json};
+
+use crate::misbehaving::{Begun, CLIENT_ID, Key, Provider, begin, come_back, server_with, silence};
+
+/// The app is told that something failed, and nothing of it is in the database.
+#[track_caller]
+fn told(answer: &Answer) -> String {
+    assert_eq!(answer.location_query("error").as_deref(), Some("server_error"), "{answer:?}");
+    assert_eq!(answer.location_fragment("error_code").as_deref(), Some("unexpected_failure"));
+    answer.location_query("error_description").unwrap()
+}
+
+async fn nothing_is_left(server: &TestServer) {
+    for table in ["users", "identities", "sessions", "refresh_tokens", "one_time_tokens"] {
+        assert_eq!(server.count(&format!("select count(*) from auth.{table}")).await, 0, "{table}");
+    }
+}
+
+async fn flow(server: &TestServer) -> Begun {
+    begin(server, "google").await
+}
+
+#[tokio::test]
+async fn one_that_behaves_signs_people_in() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    let begun = flow(&server).await;
+    assert!(begun.url.as_str().starts_with(&format!("{}/authorize?", provider.base)));
+    provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
+    let answer = come_back(&server, &begun).await;
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    assert_eq!(claims_of(&token)["email"], "ada@example.com");
+    assert_eq!(answer.location_fragment("provider_token").as_deref(), Some("at"));
+    let (fields, _) = &provider.calls("/token")[0];
+    assert_eq!(fields["grant_type"], "authorization_code");
+    assert_eq!(fields["code"], "the-code");
+    assert_eq!(fields["redirect_uri"], format!("{}/auth/v1/callback", server.base()));
+}
+
+#[tokio::test]
+async fn an_id_token_that_is_not_for_us_now_and_here_is_refused() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    let stranger = Key::new("first");
+    let now = server.clock().now().unix_timestamp();
+    type Bend = Box<dyn Fn(&mut Value)>;
+    let set = |key: &'static str, value: Value| -> Bend { Box::new(move |claims| claims[key] = value.clone()) };
+    let bends: Vec<(&str, Bend)> = vec![
+        ("audience", set("aud", json!("another-client"))),
+        ("audiences", set("aud", json!(["another-client", "one-more"]))),
+        (
+            "authorised party",
+            Box::new(|claims| {
+                claims["aud"] = json!([CLIENT_ID, "another-client"]);
+                claims["azp"] = json!("another-client");
+            }),
+        ),
+        ("issuer", set("iss", json!("https://accounts.google.com"))),
+        ("expiry", set("exp", json!(now - 1))),
+        ("no expiry", set("exp", Value::Null)),
+        ("issued in the future", set("iat", json!(now + 3600))),
+        ("not yet valid", set("nbf", json!(now + 3600))),
+        ("nonce", set("nonce", json!("of-another-flow"))),
+        ("no nonce", Box::new(|claims| drop(claims.as_object_mut().unwrap().remove("nonce")))),
+        ("access token", set("at_hash", json!("AAAAAAAAAAAAAAAAAAAAAA"))),
+        ("subject's type", set("sub", json!(5))),
+        ("no subject", set("sub", json!(""))),
+    ];
+    for (what, bend) in bends {
+        let begun = flow(&server).await;
+        let mut claims = provider.claims(&server, begun.nonce.as_deref());
+        bend(&mut claims);
+        provider.gives(provider.key.sign(&claims));
+        let answer = come_back(&server, &begun).await;
+        assert_eq!(told(&answer), "Error getting user profile from external provider", "{what}");
+    }
+    // Signed by somebody else under the same name
+    let begun = flow(&server).await;
+    let claims = provider.claims(&server, begun.nonce.as_deref());
+    provider.gives(stranger.sign(&claims));
+    told(&come_back(&server, &begun).await);
+    // Not signed at all, or with something public as the secret
+    let good = provider.key.sign(&claims);
+    let payload = good.split('.').nth(1).unwrap();
+    for header in [r#"{"alg":"none"}"#, r#"{"alg":"HS256","kid":"secret"}"#, r#"{"alg":"HS256","kid":"first"}"#] {
+        use base64::Engine as _;
+        let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(header);
+        let begun = flow(&server).await;
+        provider.gives(format!("{header}.{payload}.AAAA"));
+        told(&come_back(&server, &begun).await);
+    }
+    nothing_is_left(&server).await;
+}
+
+#[tokio::test]
+async fn another_persons_id_token_is_refused() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    let (victim, attacker) = (flow(&server).await, flow(&server).await);
+    provider.gives(provider.key.sign(&provider.claims(&server, victim.nonce.as_deref())));
+    told(&come_back(&server, &attacker).await);
+    nothing_is_left(&server).await;
+}
+
+#[tokio::test]
+async fn answers_of_the_wrong_kind_are_refused() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    for body in [
+        json!([]),
+        json!("text"),
+        json!({"access_token": 5}),
+        json!({"access_token": ""}),
+        json!({"error": "invalid_grant"}),
+        json!({"access_token": "at", "id_token": {"nested": true}}),
+        json!({"access_token": "at", "id_token": "not a token"}),
+        json!({"access_token": "at", "id_token": "a.b.c"}),
+        json!({"access_token": "at", "error": "temporarily_unavailable"}),
+        json!({"access_token": "a".repeat(20_000)}),
+    ] {
+        provider.says("/token", body.clone());
+        let answer = come_back(&server, &flow(&server).await).await;
+        told(&answer);
+    }
+    // Who the person is, in other types
+    provider.says("/token", json!({"access_token": "at"}));
+    for body in [
+        json!([1]),
+        json!({"id": {}}),
+        json!({"sub": 1.5}),
+        json!({"sub": "1", "email": ["x"]}),
+        json!({"sub": "1", "email": "no address"}),
+    ] {
+        provider.says("/userinfo", body);
+        told(&come_back(&server, &flow(&server).await).await);
+    }
+    nothing_is_left(&server).await;
+}
+
+#[tokio::test]
+async fn floods_silence_and_detours_end() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    provider.answers("/token", |_| vec![b'x'; 5 * 1024 * 1024].into_response());
+    told(&come_back(&server, &flow(&server).await).await);
+    provider.answers("/token", |_| {
+        let chunks = futures_util::stream::repeat(Ok::<_, std::convert::Infallible>(vec![b' '; 64 * 1024]));
+        axum::body::Body::from_stream(chunks).into_response()
+    });
+    told(&come_back(&server, &flow(&server).await).await);
+
+    // The code and our secret go to nobody else
+    let elsewhere = Provider::start().await;
+    elsewhere.says("/token", json!({"access_token": "stolen"}));
+    let target = format!("{}/token", elsewhere.base);
+    provider
+        .answers("/token", move |_| (StatusCode::TEMPORARY_REDIRECT, [("location", target.clone())]).into_response());
+    told(&come_back(&server, &flow(&server).await).await);
+    assert!(elsewhere.calls("/token").is_empty());
+
+    provider.answers("/token", |_| silence());
+    told(&come_back(&server, &flow(&server).await).await);
+    nothing_is_left(&server).await;
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_another_or_says_nonsense_is_not_used() {
+    for document in [
+        json!({"issuer": "https://accounts.google.com", "authorization_endpoint": "https://x/", "token_endpoint": "https://x/", "jwks_uri": "https://x/"}),
+        json!({"issuer": 5}),
+        json!([]),
+    ] {
+        let provider = Provider::start().await;
+        provider.says("/.well-known/openid-configuration", document);
+        let server = server_with("google", &provider).await;
+        let answer = server.get("/auth/v1/authorize?provider=google").send().await;
+        assert_eq!(answer.refusal(), (500, "unexpected_failure".into()));
+        assert_eq!(server.count("select count(*) from auth.flow_state").await, 0);
+    }
+    let provider = Provider::start().await;
+    let base = provider.base.clone();
+    provider.says("/.well-known/openid-configuration", json!({
+        "issuer": base, "authorization_endpoint": format!("{base}/a"), "token_endpoint": "http://example.com/token", "jwks_uri": format!("{base}/jwks"),
+    }));
+    let server = server_with("google", &provider).await;
+    assert_eq!(server.get("/auth/v1/authorize?provider=google").send().await.status, 500, "plain http elsewhere");
+}
+
+#[tokio::test]
+async fn invented_key_ids_do_not_make_us_hammer_the_issuer() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    for index in 0..10 {
+        let begun = flow(&server).await;
+        let claims = provider.claims(&server, begun.nonce.as_deref());
+        provider.gives(Key::new(&format!("invented-{index}")).sign(&claims));
+        told(&come_back(&server, &begun).await);
+    }
+    assert!(provider.key_reads() <= 3, "{} reads", provider.key_reads());
+}
+
+#[tokio::test]
+async fn a_huge_description_is_not_kept() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    let begun = flow(&server).await;
+    let mut claims = provider.claims(&server, begun.nonce.as_deref());
+    claims["hd"] = "x".repeat(30_000).into();
+    claims["picture"] = "https://p/\u{0}1".into();
+    provider.gives(provider.key.sign(&claims));
+    let answer = come_back(&server, &begun).await;
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    assert!(claims_of(&token)["user_metadata"].get("custom_claims").is_none());
+    assert_eq!(claims_of(&token)["user_metadata"]["picture"], "https://p/1");
+}
+
+#[tokio::test]
+async fn github_speaks_oauth_with_documents() {
+    let provider = Provider::start().await;
+    let server = server_with("github", &provider).await;
+    provider.answers("/login/oauth/access_token", |fields| match fields.get("client_secret") {
+        // Only the form is understood, and errors come with status 200
+        None => axum::Json(json!({"error": "incorrect_client_credentials"})).into_response(),
+        Some(_) => "access_token=gho_1&scope=user%3Aemail&token_type=bearer".into_response(),
+    });
+    provider.says("/api/v3/user", json!({"id": 583231, "login": "octo", "name": "Octo", "avatar_url": "https://a/1"}));
+    provider.says("/api/v3/user/emails", json!([{"email": "Octo@Example.com", "primary": true, "verified": true}]));
+    let begun = begin(&server, "github").await;
+    assert!(begun.url.as_str().starts_with(&format!("{}/login/oauth/authorize?", provider.base)));
+    assert_eq!(begun.nonce, None);
+    let answer = come_back(&server, &begun).await;
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let claims = claims_of(&token);
+    assert_eq!(claims["email"], "octo@example.com");
+    assert_eq!(claims["user_metadata"]["user_name"], "octo");
+    assert_eq!(claims["user_metadata"]["iss"], format!("{}/api/v3", provider.base));
+    let (_, headers) = &provider.calls("/api/v3/user")[0];
+    assert_eq!(headers["authorization"], "Bearer gho_1");
+    assert_eq!(provider.calls("/login/oauth/access_token").len(), 2, "Basic first, then the form");
+}
+
+#[tokio::test]
+async fn x_gets_a_proof_key_from_us() {
+    let provider = Provider::start().await;
+    let server = server_with("x", &provider).await;
+    provider.says("/2/oauth2/token", json!({"access_token": "at", "refresh_token": "rt"}));
+    provider
+        .says("/2/users/me", json!({"data": {"id": "2244", "username": "ada", "confirmed_email": "ada@example.com"}}));
+    let begun = begin(&server, "x").await;
+    let field = |name: &str| begun.url.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+    assert_eq!(field("code_challenge_method"), "S256");
+    let answer = come_back(&server, &begun).await;
+    assert_eq!(answer.location_fragment("provider_refresh_token").as_deref(), Some("rt"), "{answer:?}");
+    let verifier = &provider.calls("/2/oauth2/token")[0].0["code_verifier"];
+    assert_eq!(field("code_challenge"), portico_auth::pkce::s256(verifier));
+    let again = server.get(&format!("/auth/v1/callback?code=the-code&state={}", begun.state)).send().await.expect(303);
+    assert_eq!(again.location_query("error_code").as_deref(), Some("bad_oauth_state"));
+}
+
+#[tokio::test]
+async fn twitter_signs_its_requests() {
+    let provider = Provider::start().await;
+    let server = server_with("twitter", &provider).await;
+    provider.answers("/oauth/request_token", |_| {
+        "oauth_token=request-1&oauth_token_secret=s1&oauth_callback_confirmed=true".into_response()
+    });
+    provider.answers("/oauth/access_token", |_| "oauth_token=access-1&oauth_token_secret=s2&user_id=1".into_response());
+    provider.says(
+        "/1.1/account/verify_credentials.json",
+        json!({"id_str": "38", "name": "Ada", "screen_name": "ada", "email": "ada@example.com"}),
+    );
+    let url = server.get("/auth/v1/authorize?provider=twitter").send().await.expect(302).location();
+    assert_eq!(url.as_str(), format!("{}/oauth/authenticate?oauth_token=request-1", provider.base));
+    let header = |path: &str| provider.calls(path)[0].1["authorization"].to_str().unwrap().to_owned();
+    let announced = header("/oauth/request_token");
+    assert!(
+        announced.starts_with("OAuth oauth_callback=") && announced.contains("oauth_signature_method=\"HMAC-SHA1\"")
+    );
+    let state: String = server.query("select id::text from auth.flow_state").await[0].get(0);
+    assert!(announced.contains(&format!("state%3D{state}")));
+
+    let back = |token: &str| format!("/auth/v1/callback?state={state}&oauth_token={token}&oauth_verifier=v");
+    let answer = server.get(&back("request-1")).send().await.expect(302);
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    assert_eq!(claims_of(&token)["user_metadata"]["user_name"], "ada");
+    assert!(header("/oauth/access_token").contains("oauth_verifier=\"v\""));
+    assert!(header("/1.1/account/verify_credentials.json").contains("oauth_token=\"access-1\""));
+    let again = server.get(&back("request-1")).send().await.expect(303);
+    assert_eq!(again.location_query("error_code").as_deref(), Some("bad_oauth_state"));
+}
+
+/// A row of the table of custom providers; its checks demand https, which a stand-in has not.
+async fn custom(server: &TestServer, provider: &Provider) {
+    for constraint in ["oidc_issuer_https", "authorization_url_https", "token_url_https", "userinfo_url_https"] {
+        server
+            .execute(&format!(
+                "alter table auth.custom_oauth_providers drop constraint custom_oauth_providers_{constraint}"
+            ))
+            .await;
+    }
+    let base = &provider.base;
+    server
+        .execute(&format!(
+            "insert into auth.custom_oauth_providers (provider_type, identifier, name, client_id, client_secret, issuer, scopes,
+                 custom_claims_allowlist, attribute_mapping, authorization_params)
+             values ('oidc', 'custom:acme', 'Acme', '{CLIENT_ID}', 'the-secret', '{base}', '{{email}}', '{{groups}}',
+                 '{{\"nickname\": \"handle\", \"email\": \"other\"}}', '{{\"audience\": \"acme\", \"state\": \"evil\"}}');
+             insert into auth.custom_oauth_providers (provider_type, identifier, name, client_id, client_secret, authorization_url,
+                 token_url, userinfo_url)
+             values ('oauth2', 'custom:plain', 'Plain', '{CLIENT_ID}', 'the-secret', '{base}/authorize', '{base}/token', '{base}/userinfo');
+             insert into auth.custom_oauth_providers (provider_type, identifier, name, client_id, client_secret, issuer, enabled)
+             values ('oidc', 'custom:off', 'Off', '{CLIENT_ID}', 'the-secret', '{base}', false)"
+        ))
+        .await;
+}
+
+#[tokio::test]
+async fn custom_providers_come_from_the_database() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    custom(&server, &provider).await;
+
+    let begun = begin(&server, "custom:acme").await;
+    let field = |name: &str| begun.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    assert_eq!(field("scope").as_deref(), Some("openid email"));
+    assert_eq!(field("audience").as_deref(), Some("acme"));
+    assert_eq!(field("state"), Some(begun.state.clone()));
+    assert_eq!(field("code_challenge_method").as_deref(), Some("S256"));
+    let mut claims = provider.claims(&server, begun.nonce.as_deref());
+    claims["groups"] = json!(["a"]);
+    claims["handle"] = json!("countess");
+    claims["other"] = json!("evil@example.com");
+    provider.gives(provider.key.sign(&claims));
+    let answer = come_back(&server, &begun).await;
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let claims = claims_of(&token);
+    assert_eq!(claims["email"], "ada@example.com");
+    assert_eq!(claims["app_metadata"]["providers"], json!(["custom:acme"]));
+    assert_eq!(claims["user_metadata"]["custom_claims"], json!({"groups": ["a"]}));
+    assert_eq!(claims["user_metadata"]["nickname"], "countess");
+
+    provider.says("/token", json!({"access_token": "at"}));
+    provider.says("/userinfo", json!({"sub": "7", "email": "plain@example.com", "email_verified": true}));
+    let answer = come_back(&server, &begin(&server, "custom:plain").await).await;
+    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+
+    let off = server.get("/auth/v1/authorize?provider=custom:off").send().await;
+    assert_eq!(off.refusal(), (400, "validation_failed".into()));
+    assert_eq!(off.json()["msg"], "Unsupported provider: custom provider custom:off is disabled");
+    for (name, code) in [
+        ("custom:off", "provider_disabled"),
+        ("custom:plain", "validation_failed"),
+        ("custom:none", "validation_failed"),
+    ] {
+        let body = json!({"provider": name, "id_token": "a.b.c"});
+        assert_eq!(id_token(&server, &body).await.refusal(), (400, code.to_owned()), "{name}");
+    }
+}
+
+async fn id_token(server: &TestServer, body: &Value) -> Answer {
+    server.post("/auth/v1/token?grant_type=id_token").json(body).send().await
+}
+
+/// Lower-case hexadecimal SHA-256.
+fn hashed(nonce: &str) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, nonce.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn an_app_signs_in_with_an_id_token_of_its_own() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    let mut claims = provider.claims(&server, Some(&hashed("nonce-1")));
+    claims["aud"] = "the-phone-app".into();
+    let body = json!({"provider": "google", "id_token": provider.key.sign(&claims), "nonce": "nonce-1"});
+    let session = id_token(&server, &body).await.expect(200).json();
+    assert_eq!(session["user"]["email"], "ada@example.com");
+    assert_eq!(claims_of(session["access_token"].as_str().unwrap())["amr"][0]["method"], "oauth");
+    assert!(session.get("provider_token").is_none() && session.get("weak_password").is_none());
+    // By issuer instead of name
+    let by_issuer =
+        json!({"issuer": provider.base, "client_id": "x", "id_token": body["id_token"], "nonce": "nonce-1"});
+    let again = id_token(&server, &by_issuer).await.expect(200).json();
+    assert_eq!(again["user"]["id"], session["user"]["id"]);
+}
+
+#[tokio::test]
+async fn an_id_token_that_does_not_hold_is_refused_in_the_contracts_words() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    let now = server.clock().now().unix_timestamp();
+    let signed = |change: &dyn Fn(&mut Value)| {
+        let mut claims = provider.claims(&server, None);
+        change(&mut claims);
+        provider.key.sign(&claims)
+    };
+    let good = signed(&|_| {});
+    let oauth = [
+        (json!({}), "id_token required"),
+        (json!({"id_token": good}), "provider or client_id and issuer required"),
+        (json!({"id_token": good, "issuer": "x"}), "provider or client_id and issuer required"),
+        (
+            json!({"id_token": good, "provider": "google", "link_identity": true}),
+            "Linking requires a valid user access token in Authorization",
+        ),
+        (json!({"id_token": "nonsense", "provider": "google"}), "Bad ID token"),
+        (
+            json!({"id_token": Key::new("first").sign(&provider.claims(&server, None)), "provider": "google"}),
+            "Bad ID token",
+        ),
+        (json!({"id_token": signed(&|claims| claims["exp"] = (now - 1).into()), "provider": "google"}), "Bad ID token"),
+        (
+            json!({"id_token": signed(&|claims| claims["iss"] = "https://x".into()), "provider": "google"}),
+            "Bad ID token",
+        ),
+        (
+            json!({"id_token": signed(&|claims| claims["at_hash"] = "AAAA".into()), "provider": "google", "access_token": "at"}),
+            "Bad ID token",
+        ),
+        (
+            json!({"id_token": signed(&|claims| claims["sub"] = "".into()), "provider": "google"}),
+            "Missing sub claim in id_token",
+        ),
+        (
+            json!({"id_token": signed(&|claims| claims["aud"] = "other".into()), "provider": "google"}),
+            "Unacceptable audience in id_token: [other]",
+        ),
+        (
+            json!({"id_token": good, "provider": "google", "nonce": "n"}),
+            "Passed nonce and nonce in id_token should either both exist or not.",
+        ),
+        (
+            json!({"id_token": signed(&|claims| claims["nonce"] = "n".into()), "provider": "google"}),
+            "Passed nonce and nonce in id_token should either both exist or not.",
+        ),
+        (
+            json!({"id_token": signed(&|claims| claims["nonce"] = "n".into()), "provider": "google", "nonce": "n"}),
+            "Nonces mismatch",
+        ),
+    ];
+    for (body, text) in oauth {
+        let answer = id_token(&server, &body).await.expect(400).json();
+        assert_eq!(answer["error_description"], text, "{body}");
+        let kind = if text == "Nonces mismatch" { "invalid nonce" } else { "invalid request" };
+        assert_eq!(answer["error"], kind);
+    }
+    let plain = [
+        (json!({"id_token": good, "provider": "github"}), "validation_failed"),
+        (json!({"id_token": good, "provider": "nobody"}), "validation_failed"),
+        (json!({"id_token": good, "provider": "kakao"}), "provider_disabled"),
+        (json!({"id_token": good, "provider": "apple"}), "validation_failed"),
+        (json!({"id_token": "nonsense", "provider": "azure"}), "validation_failed"),
+        (json!({"id_token": good, "provider": "azure"}), "validation_failed"),
+        (json!({"id_token": good, "provider": "google", "issuer": "https://x"}), "validation_failed"),
+        (json!({"id_token": good, "issuer": "https://evil.example", "client_id": "x"}), "provider_disabled"),
+    ];
+    for (body, code) in plain {
+        assert_eq!(id_token(&server, &body).await.refusal(), (400, code.to_owned()), "{body}");
+    }
+    nothing_is_left(&server).await;
+}
+
+#[tokio::test]
+async fn a_signed_in_person_links_by_id_token() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    let session = server.signed_in("eve@example.com", "correct horse").await;
+    let body = json!({"provider": "google", "id_token": provider.key.sign(&provider.claims(&server, None)), "link_identity": true});
+    let link =
+        async |token: &str| server.post("/auth/v1/token?grant_type=id_token").bearer(token).json(&body).send().await;
+    assert_eq!(link("nonsense").await.status, 403);
+    let linked = link(session["access_token"].as_str().unwrap()).await.expect(200).json();
+    assert_eq!(linked["user"]["id"], session["user"]["id"]);
+    assert_eq!(linked["user"]["identities"].as_array().unwrap().len(), 2);
+    assert_ne!(linked["refresh_token"], session["refresh_token"], "a new session");
+    let again = link(session["access_token"].as_str().unwrap()).await;
+    assert_eq!(again.refusal(), (422, "identity_already_exists".into()));
+}

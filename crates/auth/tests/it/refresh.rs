@@ -1,0 +1,269 @@
+//! `grant_type=refresh_token`, in both forms of tokens.
+
+use std::collections::HashSet;
+use std::time::Duration as StdDuration;
+
+use futures_util::future::join_all;
+use portico_testkit::{Answer, TestServer, claims_of};
+use serde_json::{Value, json};
+use time::Duration;
+
+const PASSWORD: &str = "correct horse";
+
+async fn refresh(server: &TestServer, token: &str) -> Answer {
+    let body = json!({"refresh_token": token});
+    server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
+}
+
+async fn signed_in(server: &TestServer) -> Value {
+    server.signed_in("ada@example.com", PASSWORD).await
+}
+
+fn token_of(body: &Value) -> String {
+    body["refresh_token"].as_str().unwrap().to_owned()
+}
+
+async fn counted() -> TestServer {
+    TestServer::with_auth(|auth| auth.refresh.algorithm_version = 2).await
+}
+
+#[tokio::test]
+async fn a_refresh_goes_on_with_the_same_session() {
+    let server = TestServer::start().await;
+    let first = signed_in(&server).await;
+    server.clock().advance(Duration::minutes(50));
+
+    let answer = refresh(&server, &token_of(&first)).await.expect(200);
+
+    let second = answer.json();
+    assert_ne!(token_of(&first), token_of(&second));
+    assert_eq!(answer.header("sb-auth-refresh-token-reuse"), Some("false"));
+    let (before, after) =
+        (claims_of(first["access_token"].as_str().unwrap()), claims_of(second["access_token"].as_str().unwrap()));
+    assert_eq!(before["session_id"], after["session_id"]);
+    assert_eq!(before["amr"], after["amr"]);
+    assert_eq!(after["iat"], server.clock().now().unix_timestamp());
+    assert_eq!(second["user"]["identities"].as_array().unwrap().len(), 1);
+    assert!(second.get("weak_password").is_none());
+    let row = &server
+        .query("select refreshed_at is not null, user_agent is not null or true, ip is not null from auth.sessions")
+        .await[0];
+    assert!(row.get::<_, bool>(0) && row.get::<_, bool>(2));
+    let actions = server.actions().await;
+    assert!(actions.contains(&"token_refreshed".to_owned()) && actions.contains(&"token_revoked".to_owned()));
+}
+
+#[tokio::test]
+async fn a_parent_presented_again_gets_the_current_token_however_late() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
+        let first = token_of(&signed_in(&server).await);
+        let second = token_of(&refresh(&server, &first).await.expect(200).json());
+        server.clock().advance(Duration::hours(5));
+        let again = token_of(&refresh(&server, &first).await.expect(200).json());
+        assert_eq!(second, again);
+        refresh(&server, &second).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn fifty_tabs_that_refresh_at_once_share_one_family() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
+        let first = token_of(&signed_in(&server).await);
+        let answers = join_all((0..50).map(|_| refresh(&server, &first))).await;
+        let tokens: HashSet<String> = answers.into_iter().map(|answer| token_of(&answer.expect(200).json())).collect();
+        assert_eq!(tokens.len(), 1, "all tabs hold the same token");
+        let next = tokens.into_iter().next().unwrap();
+        let answers = join_all((0..20).map(|_| refresh(&server, &next))).await;
+        let tokens: HashSet<String> = answers.into_iter().map(|answer| token_of(&answer.expect(200).json())).collect();
+        assert_eq!(tokens.len(), 1);
+        assert_eq!(server.count("select count(*) from auth.sessions").await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_stolen_old_token_ends_the_family_of_stored_tokens() {
+    let server = TestServer::start().await;
+    let session = signed_in(&server).await;
+    let first = token_of(&session);
+    let second = token_of(&refresh(&server, &first).await.expect(200).json());
+    let third = token_of(&refresh(&server, &second).await.expect(200).json());
+    server.clock().advance(Duration::seconds(11));
+
+    assert_eq!(refresh(&server, &first).await.refusal(), (400, "refresh_token_already_used".into()));
+
+    // Whoever holds the current one is signed out, too
+    assert_eq!(refresh(&server, &third).await.refusal(), (400, "refresh_token_already_used".into()));
+    assert_eq!(server.count("select count(*) from auth.refresh_tokens where not revoked").await, 0);
+    // Wire contract: the session row stays, and its access tokens are good until they expire
+    let access = session["access_token"].as_str().unwrap();
+    server.get("/auth/v1/user").bearer(access).send().await.expect(200);
+}
+
+#[tokio::test]
+async fn a_stolen_old_token_ends_the_session_of_counted_tokens() {
+    let server = counted().await;
+    let first = token_of(&signed_in(&server).await);
+    let second = token_of(&refresh(&server, &first).await.expect(200).json());
+    let third = token_of(&refresh(&server, &second).await.expect(200).json());
+    server.clock().advance(Duration::seconds(11));
+
+    let refused = refresh(&server, &first).await;
+    assert_eq!(refused.refusal(), (400, "refresh_token_already_used".into()));
+    assert_eq!(refused.header("sb-auth-refresh-token-rotated"), Some("true"));
+    assert_eq!(refresh(&server, &third).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
+}
+
+#[tokio::test]
+async fn within_the_reuse_interval_an_old_token_is_forgiven() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
+        let first = token_of(&signed_in(&server).await);
+        let second = token_of(&refresh(&server, &first).await.expect(200).json());
+        let third = token_of(&refresh(&server, &second).await.expect(200).json());
+        server.clock().advance(Duration::seconds(9));
+        let answer = refresh(&server, &first).await.expect(200);
+        if version == 2 {
+            assert_eq!(answer.header("sb-auth-refresh-token-reuse-cause"), Some("concurrent-refresh"));
+            assert_eq!(token_of(&answer.json()), third);
+        }
+        refresh(&server, &token_of(&answer.json())).await.expect(200);
+        server.clock().advance(Duration::hours(1));
+        assert_eq!(refresh(&server, &first).await.refusal().1, "refresh_token_already_used");
+    }
+}
+
+#[tokio::test]
+async fn without_rotation_reuse_is_refused_but_the_family_lives() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| {
+            auth.refresh.algorithm_version = version;
+            auth.refresh.rotation = false;
+            auth.refresh.reuse_interval = StdDuration::ZERO;
+        })
+        .await;
+        let first = token_of(&signed_in(&server).await);
+        server.clock().advance(Duration::seconds(1));
+        let second = token_of(&refresh(&server, &first).await.expect(200).json());
+        server.clock().advance(Duration::seconds(1));
+        let third = token_of(&refresh(&server, &second).await.expect(200).json());
+        server.clock().advance(Duration::seconds(1));
+        assert_eq!(refresh(&server, &first).await.refusal(), (400, "refresh_token_already_used".into()));
+        refresh(&server, &third).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_are_none_are_refused() {
+    let server = counted().await;
+    let good = token_of(&signed_in(&server).await);
+    let mut changed = good.clone().into_bytes();
+    changed[30] = if changed[30] == b'A' { b'B' } else { b'A' };
+    let changed = String::from_utf8(changed).unwrap();
+    for (token, code) in [
+        ("", "validation_failed"),
+        ("short", "validation_failed"),
+        ("UPPERCASE123", "validation_failed"),
+        ("aaaaaaaaaaaaaaaaaaaaaa", "validation_failed"),
+        (changed.as_str(), "validation_failed"),
+        ("abcdefghijkl", "refresh_token_not_found"),
+    ] {
+        assert_eq!(refresh(&server, token).await.refusal(), (400, code.to_owned()), "{token}");
+    }
+    // A token that another session signed
+    let key: String = server.query("select refresh_token_hmac_key from auth.sessions").await[0].get(0);
+    server.signed_in("eve@example.com", PASSWORD).await;
+    server
+        .execute(&format!(
+            "update auth.sessions set refresh_token_hmac_key = 'AAAA{}' where refresh_token_hmac_key = '{key}'",
+            &key[4..]
+        ))
+        .await;
+    assert_eq!(refresh(&server, &good).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert!(server.query("select 1 from auth.sessions where refreshed_at is not null").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_counted_token_of_the_future_was_not_issued_here() {
+    let server = counted().await;
+    let first = token_of(&signed_in(&server).await);
+    let second = token_of(&refresh(&server, &first).await.expect(200).json());
+    server.execute("update auth.sessions set refresh_token_counter = 0").await;
+    let answer = refresh(&server, &second).await;
+    assert_eq!(answer.refusal(), (400, "validation_failed".into()));
+    assert_eq!(answer.json()["msg"], "Invalid Refresh Token: Not Issued By This Server");
+}
+
+#[tokio::test]
+async fn sessions_of_stored_tokens_move_to_counted_ones() {
+    let server = TestServer::start().await;
+    let first = token_of(&signed_in(&server).await);
+    drop(first);
+    let server = TestServer::with_auth(|auth| {
+        auth.refresh.algorithm_version = 2;
+        auth.refresh.upgrade_percentage = 100;
+    })
+    .await;
+    let id = server.account("ada@example.com", PASSWORD).await;
+    server
+        .execute(&format!(
+            "insert into auth.sessions (id, user_id, created_at) values ('5d1c7c1e-9a0e-4a6f-8a6e-3b9d5a3c2b11', '{id}', now());
+             insert into auth.refresh_tokens (token, user_id, revoked, created_at, updated_at, session_id)
+             values ('abcdefghijkl', '{id}', false, now(), now(), '5d1c7c1e-9a0e-4a6f-8a6e-3b9d5a3c2b11')"
+        ))
+        .await;
+    let upgraded = token_of(&refresh(&server, "abcdefghijkl").await.expect(200).json());
+    assert!(upgraded.len() > 12);
+    server.clock().advance(Duration::hours(1));
+    assert_eq!(token_of(&refresh(&server, "abcdefghijkl").await.expect(200).json()), upgraded, "the answer was lost");
+    let next = token_of(&refresh(&server, &upgraded).await.expect(200).json());
+    refresh(&server, &next).await.expect(200);
+    server.clock().advance(Duration::hours(1));
+    assert_eq!(refresh(&server, "abcdefghijkl").await.refusal().1, "refresh_token_already_used");
+}
+
+#[tokio::test]
+async fn a_banned_person_and_an_ended_session_are_not_refreshed() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
+        let token = token_of(&signed_in(&server).await);
+        server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
+        assert_eq!(refresh(&server, &token).await.refusal(), (400, "user_banned".into()));
+        server.execute("update auth.users set banned_until = null; update auth.sessions set not_after = now() - interval '1 day'").await;
+        assert_eq!(refresh(&server, &token).await.refusal(), (400, "session_expired".into()));
+        server.execute("update auth.sessions set not_after = null").await;
+        refresh(&server, &token).await.expect(200);
+        server.execute("delete from auth.sessions").await;
+        assert_eq!(refresh(&server, &token).await.refusal(), (400, "refresh_token_not_found".into()));
+    }
+}
+
+#[tokio::test]
+async fn a_stored_token_without_session_is_removed() {
+    let server = TestServer::start().await;
+    let id = server.account("ada@example.com", PASSWORD).await;
+    server
+        .execute(&format!(
+            "insert into auth.refresh_tokens (token, user_id, revoked) values ('abcdefghijkl', '{id}', false)"
+        ))
+        .await;
+    assert_eq!(refresh(&server, "abcdefghijkl").await.refusal(), (400, "session_not_found".into()));
+    assert_eq!(refresh(&server, "abcdefghijkl").await.refusal(), (400, "refresh_token_not_found".into()));
+}
+
+#[tokio::test]
+async fn a_session_of_another_application_needs_its_credentials() {
+    let server = TestServer::start().await;
+    let token = token_of(&signed_in(&server).await);
+    server
+        .execute(
+            "insert into auth.oauth_clients (id, registration_type, redirect_uris, grant_types, token_endpoint_auth_method)
+             values ('0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10', 'manual', 'https://x', 'authorization_code', 'none');
+             update auth.sessions set oauth_client_id = '0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10'",
+        )
+        .await;
+    let answer = refresh(&server, &token).await.expect(400);
+    assert_eq!(answer.json()["error"], "invalid_client");
+}

@@ -1,0 +1,187 @@
+//! `POST /token`: passwords, code exchanges, and what is not a grant.
+
+use portico_testkit::{Pkce, TestServer, claims_of};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "correct horse";
+
+async fn grant(server: &TestServer, grant: &str, body: &Value) -> portico_testkit::Answer {
+    server.post(&format!("/auth/v1/token?grant_type={grant}")).json(body).send().await
+}
+
+#[tokio::test]
+async fn a_sign_in_with_a_password_answers_as_the_contract_says() {
+    let server = TestServer::start().await;
+    let id = server.account("ada@example.com", PASSWORD).await;
+
+    let answer =
+        grant(&server, "password", &json!({"email": " Ada@Example.com ", "password": PASSWORD})).await.expect(200);
+
+    let body = answer.json();
+    assert_eq!(body["token_type"], "bearer");
+    assert_eq!(body["expires_in"], 3600);
+    let now = server.clock().now().unix_timestamp();
+    assert_eq!(body["expires_at"], now + 3600);
+    assert_eq!(body["weak_password"], Value::Null);
+    assert!(body.as_object().unwrap().contains_key("weak_password"));
+    assert_eq!(body["user"]["id"], id);
+    assert_eq!(body["user"]["identities"].as_array().unwrap().len(), 1);
+    assert!(body["user"]["last_sign_in_at"].is_string());
+    let refresh_token = body["refresh_token"].as_str().unwrap();
+    assert_eq!(refresh_token.len(), 12);
+    assert_eq!(answer.header("sb-auth-refresh-token-prefix"), Some(&refresh_token[..5]));
+    assert_eq!(answer.header("sb-auth-user-id"), Some(id.as_str()));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+
+    let claims = claims_of(body["access_token"].as_str().unwrap());
+    assert_eq!(claims["sub"], id);
+    assert_eq!(claims["aud"], "authenticated");
+    assert_eq!(claims["role"], "authenticated");
+    assert_eq!(claims["iss"], format!("{}/auth/v1", server.base()));
+    assert_eq!((&claims["iat"], &claims["exp"]), (&json!(now), &json!(now + 3600)));
+    assert_eq!((&claims["email"], &claims["phone"]), (&json!("ada@example.com"), &json!("")));
+    assert_eq!(claims["aal"], "aal1");
+    assert_eq!(claims["amr"], json!([{"method": "password", "timestamp": now}]));
+    assert_eq!(claims["is_anonymous"], false);
+    assert_eq!(claims["app_metadata"], json!({"provider": "email", "providers": ["email"]}));
+    assert_eq!(claims["session_id"], answer.header("sb-auth-session-id").unwrap());
+    for absent in ["nbf", "jti"] {
+        assert!(claims.get(absent).is_none());
+    }
+    assert!(server.actions().await.contains(&"login".to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_no_login_is_refused_by_the_contracts_codes() {
+    let server = TestServer::start().await;
+    server.account("ada@example.com", PASSWORD).await;
+    server.account("eve@example.com", PASSWORD).await;
+    server
+        .execute("update auth.users set banned_until = now() + interval '1 day' where email = 'eve@example.com'")
+        .await;
+    let unconfirmed = json!({"email": "new@example.com", "password": PASSWORD});
+    server.post("/auth/v1/signup").json(&unconfirmed).send().await.expect(200);
+
+    let cases = [
+        (json!({"email": "ada@example.com", "password": "wrong"}), 400, "invalid_credentials"),
+        (json!({"email": "nobody@example.com", "password": PASSWORD}), 400, "invalid_credentials"),
+        (json!({"email": "not an address", "password": PASSWORD}), 400, "invalid_credentials"),
+        (json!({"email": "ada@example.com"}), 400, "invalid_credentials"),
+        (json!({"email": "ada@example.com", "phone": "123", "password": PASSWORD}), 400, "validation_failed"),
+        (json!({"password": PASSWORD}), 400, "validation_failed"),
+        (json!({"phone": "15551234567", "password": PASSWORD}), 422, "phone_provider_disabled"),
+        (json!({"email": "eve@example.com", "password": "wrong"}), 400, "user_banned"),
+        (unconfirmed, 400, "email_not_confirmed"),
+        (json!({"email": "new@example.com", "password": "wrong"}), 400, "invalid_credentials"),
+        (json!({"email": 5}), 400, "bad_json"),
+        (json!([]), 400, "bad_json"),
+    ];
+    for (body, status, code) in cases {
+        assert_eq!(grant(&server, "password", &body).await.refusal(), (status, code.to_owned()), "{body}");
+    }
+    assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
+}
+
+#[tokio::test]
+async fn unknown_grants_and_bodies_that_are_no_json_are_refused() {
+    let server = TestServer::start().await;
+    for target in ["/auth/v1/token", "/auth/v1/token?grant_type=", "/auth/v1/token?grant_type=magic"] {
+        let answer = server.post(target).json(&json!({})).send().await;
+        assert_eq!(answer.refusal(), (400, "invalid_credentials".into()));
+        assert_eq!(answer.json()["msg"], "unsupported_grant_type");
+    }
+    for body in [&b""[..], b"{", b"\xff\xfe", b"{\"email\":\"\xff\"}"] {
+        for grant in ["password", "refresh_token", "pkce", "id_token"] {
+            let answer = server.post(&format!("/auth/v1/token?grant_type={grant}")).body(body.to_vec()).send().await;
+            assert_eq!(answer.refusal(), (400, "bad_json".into()), "{grant} {body:?}");
+        }
+    }
+    let huge = vec![b' '; 1024 * 1024 + 1];
+    let answer = server.post("/auth/v1/token?grant_type=password").body(huge).send().await;
+    assert_eq!(answer.status, 413);
+    assert_eq!(server.get("/auth/v1/token").send().await.status, 405);
+}
+
+/// A finished e-mail flow with a proof key: the code that its redirect brings.
+async fn code_by_mail(server: &TestServer, pkce: &Pkce) -> String {
+    server.account("ada@example.com", PASSWORD).await;
+    let body = json!({
+        "email": "ada@example.com", "code_challenge": pkce.challenge, "code_challenge_method": "s256",
+    });
+    server.post("/auth/v1/recover").json(&body).send().await.expect(200);
+    // The first is the confirmation of the new account
+    let mail = server.nth_mail_to("ada@example.com", 1).await;
+    let link = portico_testkit::link_in(&mail.html());
+    server.get(link.as_str()).send().await.expect(303).location_query("code").unwrap()
+}
+
+#[tokio::test]
+async fn a_code_is_exchanged_once_and_only_with_its_verifier() {
+    let server = TestServer::start().await;
+    let pkce = Pkce::new();
+    let code = code_by_mail(&server, &pkce).await;
+    let exchange = async |code: &str, verifier: &str| {
+        grant(&server, "pkce", &json!({"auth_code": code, "code_verifier": verifier})).await
+    };
+
+    assert_eq!(exchange(&code, "").await.refusal(), (400, "validation_failed".into()));
+    assert_eq!(exchange("", &pkce.verifier).await.refusal(), (400, "validation_failed".into()));
+    assert_eq!(exchange(&code, &Pkce::new().verifier).await.refusal(), (400, "bad_code_verifier".into()));
+    let unknown = "0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10";
+    assert_eq!(exchange(unknown, &pkce.verifier).await.refusal(), (404, "flow_state_not_found".into()));
+    let session = exchange(&code, &pkce.verifier).await.expect(200).json();
+    assert_eq!(claims_of(session["access_token"].as_str().unwrap())["amr"][0]["method"], "recovery");
+    assert!(session.get("weak_password").is_none() && session.get("provider_token").is_none());
+    assert_eq!(exchange(&code, &pkce.verifier).await.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(server.count("select count(*) from auth.flow_state").await, 0);
+}
+
+#[tokio::test]
+async fn two_exchanges_of_one_code_at_the_same_time_give_one_session() {
+    let server = TestServer::start().await;
+    let pkce = Pkce::new();
+    let code = code_by_mail(&server, &pkce).await;
+    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
+    let answers = futures_util::future::join_all((0..8).map(|_| grant(&server, "pkce", &body))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(server.count("select count(*) from auth.sessions").await, 1);
+}
+
+#[tokio::test]
+async fn an_expired_flow_and_a_banned_person_get_no_session() {
+    let server = TestServer::start().await;
+    let pkce = Pkce::new();
+    let code = code_by_mail(&server, &pkce).await;
+    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
+    server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
+    assert_eq!(grant(&server, "pkce", &body).await.refusal(), (403, "user_banned".into()));
+    server.execute("update auth.users set banned_until = null").await;
+    server.clock().advance(time::Duration::seconds(301));
+    assert_eq!(grant(&server, "pkce", &body).await.refusal(), (422, "flow_state_expired".into()));
+}
+
+#[tokio::test]
+async fn a_code_that_nobody_was_given_is_no_code() {
+    let server = TestServer::start().await;
+    let pkce = Pkce::new();
+    let body = json!({
+        "email": "ada@example.com", "password": PASSWORD,
+        "code_challenge": pkce.challenge, "code_challenge_method": "s256",
+    });
+    server.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    let code: String = server.query("select auth_code from auth.flow_state").await[0].get(0);
+    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
+    assert_eq!(grant(&server, "pkce", &body).await.refusal(), (404, "flow_state_not_found".into()));
+}
+
+#[tokio::test]
+async fn keys_are_published() {
+    let server = TestServer::start().await;
+    let answer = server.get("/auth/v1/.well-known/jwks.json").send().await.expect(200);
+    assert!(answer.json()["keys"].is_array());
+    assert_eq!(answer.header("cache-control"), Some("public, max-age=600"));
+    let document = server.get("/auth/v1/.well-known/openid-configuration").send().await.expect(200).json();
+    assert_eq!(document["issuer"], format!("{}/auth/v1", server.base()));
+    let other = server.get("/auth/v1/.well-known/oauth-authorization-server").send().await;
+    assert_eq!(other.refusal(), (404, "feature_disabled".into()));
+}
