@@ -8,6 +8,8 @@
 //!
 //! This crate must not know: configuration files, other services, or how requests reached it. API keys are checked before.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod audit;
 mod captcha;
 mod clean_up;

@@ -15,6 +15,8 @@ use crate::settings::{RateLimitSettings, SendLimit};
 const MAX_BUCKETS: usize = 50_000;
 const FIVE_MINUTES: f64 = 300.0;
 const HOUR: f64 = 3600.0;
+/// One token, but for what adding fractions loses.
+const ONE: f64 = 1.0 - 1e-9;
 
 /// What is limited by client address; each has buckets of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,12 +122,12 @@ impl Limits {
         let passed = (now - bucket.at).as_seconds_f64().max(0.0);
         bucket.tokens = (bucket.tokens + passed * per_second).min(size);
         bucket.at = now;
-        if bucket.tokens >= 1.0 {
+        if bucket.tokens >= ONE {
             bucket.tokens -= 1.0;
             return None;
         }
         let seconds = if per_second > 0.0 { (1.0 - bucket.tokens) / per_second } else { HOUR };
-        Some(Duration::from_secs_f64(seconds.ceil().clamp(1.0, HOUR)))
+        Some(whole_seconds(seconds, HOUR))
     }
 
     /// Counts a mail.
@@ -160,6 +162,11 @@ impl Limits {
     }
 }
 
+/// Rounded up, but for what adding fractions gains.
+fn whole_seconds(seconds: f64, most: f64) -> Duration {
+    Duration::from_secs_f64((seconds - 1e-6).ceil().clamp(1.0, most))
+}
+
 fn send(state: &Mutex<Option<Sends>>, limit: Option<SendLimit>, now: OffsetDateTime) -> Result<(), Duration> {
     let Some(limit) = limit else { return Ok(()) };
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,11 +189,11 @@ fn send(state: &Mutex<Option<Sends>>, limit: Option<SendLimit>, now: OffsetDateT
             (1.0 - sends.left) * every
         }
     };
-    if sends.left >= 1.0 {
+    if sends.left >= ONE {
         sends.left -= 1.0;
         return Ok(());
     }
-    Err(Duration::from_secs_f64(wait.ceil().clamp(1.0, 86_400.0)))
+    Err(whole_seconds(wait, 86_400.0))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::ids::{PhoneNumber, UserId};
 use crate::mailer;
 use crate::metadata;
 use crate::model::{JsonObject, User};
-use crate::one_time_token::{Kind, OneTimeToken};
+use crate::one_time_token::{self, Kind, OneTimeToken};
 use crate::pkce::Challenge;
 use crate::session::{self, Method};
 use crate::signup::{blank, provider_metadata};
@@ -51,6 +51,15 @@ pub trait TextTransport: Send + Sync {
     fn speaks_whatsapp(&self) -> bool {
         false
     }
+
+    /// Whether a code is the one that was sent to a number, where the gateway makes the codes itself. `None`: it does
+    /// not, and the code is the one of the [`TextMessage`].
+    ///
+    /// # Errors
+    /// What the gateway said instead of a verdict, for the caller: no secrets.
+    fn check<'a>(&'a self, _to: &'a str, _code: &'a str) -> Option<BoxFuture<'a, Result<bool, String>>> {
+        None
+    }
 }
 
 const BAD_CHANNEL: &str = "Invalid channel, supported values are 'sms' or 'whatsapp'. 'whatsapp' is only supported if \
@@ -69,8 +78,39 @@ pub(crate) fn check_channel(auth: &Auth, channel: &str) -> Result<(), AuthError>
     if works { Ok(()) } else { Err(AuthError::validation(BAD_CHANNEL)) }
 }
 
+/// Whether a code is the one that proves that `phone` is the user's: the fixed one of a test number, or the one that was
+/// sent and has not been used. The gateway decides where it makes the codes, and then also how long they live.
+///
+/// # Errors
+/// 422 `sms_send_failed` when the gateway gave no verdict.
+pub(crate) async fn is_right_code(
+    auth: &Auth,
+    user: &User,
+    kind: Kind,
+    phone: &PhoneNumber,
+    code: &str,
+    now: OffsetDateTime,
+) -> Result<bool, AuthError> {
+    let settings = auth.settings();
+    let (stored, is_fresh) = (kind.stored(user), kind.is_fresh(user, settings.sms.otp_expiry, now));
+    if test_otp(auth, phone, now).is_some() {
+        // A nonce must have been asked for; to sign in, the fixed code is enough
+        return Ok(is_test_otp(auth, phone, code, now) && (kind != Kind::Reauthentication || is_fresh));
+    }
+    if stored.is_empty() {
+        return Ok(false);
+    }
+    let Some(verdict) = auth.texts().and_then(|texts| texts.check(phone.as_str(), code)) else {
+        return Ok(is_fresh && one_time_token::code_matches(stored, phone.as_str(), code));
+    };
+    let verdict = tokio::time::timeout(settings.http_timeout, verdict).await;
+    verdict.unwrap_or_else(|_| Err("the provider did not answer in time".to_owned())).map_err(|detail| {
+        AuthError::refuse(ErrorCode::SmsSendFailed, format!("Error checking OTP with provider: {detail}"))
+    })
+}
+
 /// Whether a code is the fixed one of a number that an application tests with.
-pub(crate) fn is_test_otp(auth: &Auth, phone: &PhoneNumber, code: &str, now: OffsetDateTime) -> bool {
+fn is_test_otp(auth: &Auth, phone: &PhoneNumber, code: &str, now: OffsetDateTime) -> bool {
     test_otp(auth, phone, now).is_some_and(|expected| bool::from(expected.as_bytes().ct_eq(code.as_bytes())))
 }
 

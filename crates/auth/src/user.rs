@@ -99,7 +99,7 @@ pub async fn put(
             return Err(AuthError::refuse(ErrorCode::Conflict, "The password was changed by another request"));
         }
         if needs_nonce(&auth, &signed_in, &body, &request)? {
-            check_nonce(&auth, &user, &body.nonce, &request)?;
+            check_nonce(&auth, &user, &body.nonce, &request).await?;
         }
         set_password(&auth, &tx, &signed_in, &user, hash, &request).await?;
     }
@@ -173,15 +173,15 @@ fn needs_nonce(auth: &Auth, signed_in: &SignedIn, body: &Update, request: &Reque
     Ok(true)
 }
 
-fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInfo) -> Result<(), AuthError> {
-    let settings = auth.settings();
-    let (address, life) = if user.email.is_empty() {
-        (&user.phone, settings.sms.otp_expiry)
+async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInfo) -> Result<(), AuthError> {
+    let kind = Kind::Reauthentication;
+    let is_right = if user.email.is_empty() {
+        let phone = PhoneNumber::parse(&user.phone)?;
+        sms::is_right_code(auth, user, kind, &phone, nonce, request.now).await?
     } else {
-        (&user.email, settings.email.otp_expiry)
+        one_time_token::code_matches(kind.stored(user), &user.email, nonce)
+            && kind.is_fresh(user, auth.settings().email.otp_expiry, request.now)
     };
-    let is_right = one_time_token::code_matches(&user.reauthentication_token, address, nonce)
-        && Kind::Reauthentication.is_fresh(user, life, request.now);
     if is_right {
         return Ok(());
     }
@@ -277,5 +277,5 @@ async fn change_email(
     let mut changed = user.clone();
     changed.email_change = email.to_string();
     verify::apply_email_change(auth, tx, &changed, request).await?;
-    Ok(users::refresh_providers(tx, user.id, request.now).await.context(FAILED)?)
+    users::refresh_providers(tx, user.id, request.now).await.context(FAILED)
 }

@@ -343,9 +343,7 @@ async fn find_by_phone(
         _ => (users::lock_by_phone(tx, phone, &request.aud).await?, Kind::Confirmation),
     };
     let user = user.ok_or_else(AuthError::code_expired)?;
-    let is_right = one_time_token::code_matches(kind.stored(&user), phone.as_str(), code)
-        && kind.is_fresh(&user, auth.settings().sms.otp_expiry, request.now);
-    if !is_right && !sms::is_test_otp(auth, phone, code, request.now) {
+    if !sms::is_right_code(auth, &user, kind, phone, code, request.now).await? {
         return Err(AuthError::code_expired());
     }
     not_banned(&user, request)?;

@@ -30,8 +30,17 @@ const RESERVED: [&str; 8] = [
     "code_verifier",
 ];
 /// Parameters that are meant for us. An invitation is a secret, and API keys are none of a provider's business.
-const OURS: [&str; 7] =
-    ["provider", "scopes", "redirect_to", "invite_token", "skip_http_redirect", "workos_provider", "apikey"];
+const WITHHELD: [&str; 9] = [
+    "",
+    "provider",
+    "scopes",
+    "scope",
+    "redirect_to",
+    "invite_token",
+    "skip_http_redirect",
+    "workos_provider",
+    "apikey",
+];
 /// Longest parameter that is sent on.
 const MAX_PARAMETER: usize = 2048;
 
@@ -192,12 +201,9 @@ fn passed_on(provider: &Configured, query: &Query) -> Vec<(String, String)> {
         .pairs()
         .iter()
         .filter(|(name, value)| {
-            !name.is_empty()
-                && !is_reserved(name)
-                && !OURS.contains(&name.as_str())
-                && !(name == "nonce" && provider.returns_nonce)
-                && name != "scope"
-                && name.len() + value.len() <= MAX_PARAMETER
+            let own_nonce = name == "nonce" && provider.returns_nonce;
+            let withheld = is_reserved(name) || own_nonce || WITHHELD.contains(&name.as_str());
+            !withheld && name.len() + value.len() <= MAX_PARAMETER
         })
         .cloned()
         .collect();

@@ -184,7 +184,7 @@ async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
         return Err(AuthError::validation(format!("Custom OIDC provider \"{shown}\" not allowed")));
     }
-    let is_allowed = auth.settings().allowed_id_token_issuers.iter().any(|allowed| *allowed == body.issuer);
+    let is_allowed = auth.settings().allowed_id_token_issuers.contains(&body.issuer);
     if !is_allowed {
         return Err(disabled(&body.issuer));
     }

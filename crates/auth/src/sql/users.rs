@@ -234,7 +234,7 @@ const CONFIRM_EMAIL_CHANGE_HALF: &str = "
      where id = $1";
 const APPLY_EMAIL_CHANGE: &str = "
     update auth.users
-       set email = $2,
+       set email = $2::text,
            email_change = '',
            email_change_token_new = '',
            email_change_token_current = '',

@@ -374,7 +374,8 @@ pub fn keycloak(sources: &Sources<'_>) -> Read {
     const TOKEN: [&str; 8] = ["iss", "aud", "exp", "iat", "nbf", "nonce", "at_hash", "jti"];
     let from_token = sources.id_token.is_some();
     for (key, value) in claims {
-        if !OWN.contains(&key.as_str()) && !(from_token && TOKEN.contains(&key.as_str())) {
+        let of_token = from_token && TOKEN.contains(&key.as_str());
+        if !of_token && !OWN.contains(&key.as_str()) {
             builder = builder.custom(key, Some(value));
         }
     }

@@ -1,0 +1,95 @@
+//! Accounts that moved in from elsewhere, and passwords that are refused.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::routing::get;
+use portico_auth::settings::BreachCheckSettings;
+use portico_testkit::TestServer;
+use serde_json::json;
+
+const ADA: &str = "ada@example.com";
+
+#[tokio::test]
+async fn moved_accounts_sign_in_and_get_a_new_hash() {
+    let t = TestServer::start().await;
+    for (number, (password, stored)) in [
+        ("U*U", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"),
+        (
+            "user1password",
+            "$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMXAn210wjLNmdZJzxUECKbm0QsEmYUSDzZvpjeJ9WmXA==$42xEC+ixf3L2lw==$lSrfV15cpx95/sZS2W9c9Kp6i/LVgQNDNC/qzrCnh1SAyZvqmZqAjTdn3aoItz+VHjoZilo78198JAdRuid5lQ==",
+        ),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let email = format!("moved{number}@example.com");
+        // As seeds and dumps write it: no identity, NULL tokens
+        t.query_with(
+            "insert into auth.users (instance_id, id, aud, role, email, encrypted_password, email_confirmed_at,
+                                     raw_app_meta_data, raw_user_meta_data, created_at, updated_at)
+             values ('00000000-0000-0000-0000-000000000000', gen_random_uuid(), 'authenticated', 'authenticated', $1, $2,
+                     now(), '{\"provider\":\"email\",\"providers\":[\"email\"]}', '{}', now(), now())",
+            &[&email, stored],
+        )
+        .await;
+        t.sign_in(&email, password).await;
+        t.sign_in(&email, password).await;
+    }
+    let left = t.count("select count(*) from auth.users where encrypted_password like '$fbscrypt%'").await;
+    assert_eq!(left, 0);
+}
+
+/// A stand-in for the range API that knows one password.
+async fn breaches(known: &str) -> String {
+    let digest = portico_tokens::hash::sha1_hex(known.as_bytes()).to_uppercase();
+    let digest: Arc<str> = digest.into();
+    let app = Router::new().route(
+        "/range/{prefix}",
+        get(async move |Path(prefix): Path<String>| {
+            if digest.starts_with(&prefix) {
+                format!("{}:42\r\n{}:0\r\n", &digest[5..], "0".repeat(35))
+            } else {
+                String::new()
+            }
+        }),
+    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/range/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    url
+}
+
+#[tokio::test]
+async fn a_breached_password_is_refused() {
+    let url = breaches("password1").await;
+    let t = TestServer::with_auth(|settings| {
+        settings.password.breach_check = Some(BreachCheckSettings { url, ..BreachCheckSettings::default() });
+    })
+    .await;
+    let body = json!({"email": ADA, "password": "password1"});
+    let answer = t.post("/auth/v1/signup").json(&body).send().await.expect(422);
+    assert_eq!(answer.json()["weak_password"]["reasons"], json!(["pwned"]));
+    let body = json!({"email": ADA, "password": "an unknown one"});
+    t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+}
+
+#[tokio::test]
+async fn without_an_answer_about_breaches_the_setting_decides() {
+    // A port that was just free: nobody answers
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    for fail_closed in [false, true] {
+        let url = url.clone();
+        let t = TestServer::with_auth(|settings| {
+            let check = BreachCheckSettings { url, fail_closed, ..BreachCheckSettings::default() };
+            settings.password.breach_check = Some(check);
+        })
+        .await;
+        let body = json!({"email": ADA, "password": "correct-horse"});
+        let answer = t.post("/auth/v1/signup").json(&body).send().await;
+        assert_eq!(answer.status, if fail_closed { 500 } else { 200 }, "{answer:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Captcha, limits by address, and who may get mail.
+
+use axum::routing::post;
+use axum::{Json, Router};
+use portico_auth::settings::{CaptchaProvider, CaptchaSettings};
+use portico_testkit::TestServer;
+use portico_tokens::Secret;
+use serde_json::{Value, json};
+
+const ADA: &str = "ada@example.com";
+
+/// A stand-in for a captcha service that accepts one token.
+async fn captcha_service() -> String {
+    let app = Router::new().route(
+        "/siteverify",
+        post(async |body: String| {
+            let form: Vec<(String, String)> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+            let field = |name: &str| form.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+            let is_right = field("secret") == Some("our-secret") && field("response") == Some("solved");
+            Json(json!({"success": is_right, "error-codes": if is_right { json!([]) } else { json!(["invalid-input-response"]) }}))
+        }),
+    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/siteverify", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    url
+}
+
+#[tokio::test]
+async fn a_puzzle_guards_what_people_call() {
+    let url = captcha_service().await;
+    let t = TestServer::with_auth(|settings| {
+        settings.allow_insecure_loopback_providers = true;
+        settings.captcha = Some(CaptchaSettings {
+            provider: CaptchaProvider::Turnstile,
+            secret: Secret::new("our-secret"),
+            timeout: std::time::Duration::from_secs(10),
+            verify_url: Some(url),
+        });
+    })
+    .await;
+    let body = |token: Value| json!({"email": ADA, "password": "correct-horse", "gotrue_meta_security": {"captcha_token": token}});
+    for (path, token, reason) in [
+        ("signup", Value::Null, "no captcha_token found"),
+        ("signup", json!("guessed"), "invalid-input-response"),
+        ("otp", Value::Null, "no captcha_token found"),
+        ("recover", Value::Null, "no captcha_token found"),
+        ("resend", Value::Null, "no captcha_token found"),
+        ("token?grant_type=password", Value::Null, "no captcha_token found"),
+    ] {
+        let answer = t.post(&format!("/auth/v1/{path}")).json(&body(token)).send().await;
+        assert_eq!(answer.refusal(), (400, "captcha_failed".into()), "{path}");
+        assert_eq!(answer.json()["msg"], format!("captcha protection: request disallowed ({reason})"));
+    }
+    t.post("/auth/v1/signup").json(&body(json!("solved"))).send().await.expect(200);
+    let operator = t.api_keys().service_role_jwt();
+    let other = json!({"email": "eve@example.com", "password": "correct-horse"});
+    t.post("/auth/v1/signup").bearer(operator).json(&other).send().await.expect(200);
+}
+
+#[tokio::test]
+async fn one_address_can_not_ask_without_end() {
+    let t = TestServer::with_auth(|settings| settings.rate_limits.header = Some("x-real-ip".into())).await;
+    let verify = async |from: &str| {
+        let body = json!({"type": "email", "email": ADA, "token": "000000"});
+        t.post("/auth/v1/verify").header("x-real-ip", from).json(&body).send().await
+    };
+    for _ in 0..30 {
+        assert_eq!(verify("192.0.2.1, 10.0.0.1").await.refusal(), (403, "otp_expired".into()));
+    }
+    let refused = verify("192.0.2.1").await;
+    assert_eq!(refused.refusal(), (429, "over_request_rate_limit".into()));
+    assert_eq!(refused.json()["msg"], "Request rate limit reached");
+    assert_eq!(refused.header("retry-after"), Some("10"));
+    assert_eq!(refused.header("x-ratelimit-name"), Some("verify"));
+    assert_eq!(verify("192.0.2.2").await.refusal(), (403, "otp_expired".into()));
+    t.clock().advance(time::Duration::seconds(10));
+    assert_eq!(verify("192.0.2.1").await.refusal(), (403, "otp_expired".into()));
+}
+
+#[tokio::test]
+async fn only_authorized_addresses_get_mail() {
+    let t =
+        TestServer::with_auth(|settings| settings.email.authorized_addresses = vec!["Ada@example.com".into()]).await;
+    let sign_up = async |email: &str| {
+        t.post("/auth/v1/signup").json(&json!({"email": email, "password": "correct-horse"})).send().await
+    };
+    sign_up("ada+shop@example.com").await.expect(200);
+    assert_eq!(sign_up("eve@example.com").await.refusal(), (400, "email_address_not_authorized".into()));
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+}
+
+#[tokio::test]
+async fn phone_numbers_with_fixed_codes() {
+    let t = TestServer::with_auth(|settings| {
+        settings.sms.enabled = true;
+        settings.sms.max_frequency = std::time::Duration::ZERO;
+        settings.sms.test_otps.insert("15550001111".into(), "123456".into());
+    })
+    .await;
+    let sent = t.post("/auth/v1/otp").json(&json!({"phone": "+1 555 000 1111"})).send().await.expect(200);
+    assert_eq!(sent.json(), json!({}));
+    let body = json!({"type": "sms", "phone": "+15550001111", "token": "123456"});
+    let tokens = t.post("/auth/v1/verify").json(&body).send().await.expect(200).json();
+    let user = &tokens["user"];
+    assert_eq!((&user["phone"], &user["email"]), (&json!("15550001111"), &json!("")));
+    assert!(user["phone_confirmed_at"].is_string());
+    assert_eq!(user["app_metadata"]["provider"], "phone");
+    let again = t.post("/auth/v1/otp").json(&json!({"phone": "15550001111"})).send().await.expect(200);
+    assert_eq!(again.json(), json!({"message_id": "test-otp"}));
+    let wrong = json!({"type": "sms", "phone": "15550001111", "token": "654321"});
+    assert_eq!(t.post("/auth/v1/verify").json(&wrong).send().await.refusal(), (403, "otp_expired".into()));
+
+    let nowhere = t.post("/auth/v1/otp").json(&json!({"phone": "15550002222"})).send().await.expect(500);
+    assert_eq!(nowhere.json()["msg"], "Unable to get SMS provider");
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+    let channel = t.post("/auth/v1/otp").json(&json!({"phone": "15550001111", "channel": "whatsapp"})).send().await;
+    assert_eq!(channel.refusal(), (400, "validation_failed".into()));
+}
+
+#[tokio::test]
+async fn a_phone_number_that_needs_no_confirmation() {
+    let t = TestServer::with_auth(|settings| {
+        settings.sms.enabled = true;
+        settings.sms.autoconfirm = true;
+    })
+    .await;
+    let body = json!({"phone": "15550001111", "password": "correct-horse", "data": {"a": 1}});
+    let tokens = t.post("/auth/v1/signup").json(&body).send().await.expect(200).json();
+    assert_eq!(tokens["user"]["identities"][0]["provider"], "phone");
+    t.post("/auth/v1/token?grant_type=password").json(&body).send().await.expect(200);
+    let change = json!({"phone": "15550003333"});
+    let token = tokens["access_token"].as_str().unwrap();
+    let user = t.put("/auth/v1/user").bearer(token).json(&change).send().await.expect(200).json();
+    assert_eq!(user["phone"], "15550003333");
+    let again =
+        t.post("/auth/v1/signup").json(&json!({"phone": "15550003333", "password": "correct-horse"})).send().await;
+    assert_eq!(again.refusal(), (422, "user_already_exists".into()));
+}

@@ -1,0 +1,17 @@
+//! Every statement fits the schema: the check that a compiler can not give.
+
+use portico_testkit::TestServer;
+
+#[tokio::test]
+async fn every_statement_prepares() {
+    let t = TestServer::start().await;
+    let client = t.database().auth().await.unwrap();
+    let mut names = std::collections::HashSet::new();
+    for (name, sql) in portico_auth::sql::all() {
+        assert!(names.insert(name), "{name} is listed twice");
+        if let Err(error) = client.prepare(sql).await {
+            panic!("{name}: {error:?}\n{sql}");
+        }
+    }
+    assert!(names.len() > 40);
+}

@@ -1,0 +1,310 @@
+//! `GET` and `POST /verify`, `POST /otp`, `/magiclink`, `/recover`, `/resend`
+
+use portico_testkit::{Answer, Pkce, TestServer, claims_of, code_in, link_in};
+use serde_json::{Value, json};
+use time::Duration;
+
+const ADA: &str = "ada@example.com";
+const SITE_EXPIRED: &str = "Email link is invalid or has expired";
+
+async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+    t.post(&format!("/auth/v1/{path}")).header("x-supabase-api-version", "2024-01-01").json(&body).send().await
+}
+
+async fn method_of(answer: Answer) -> Value {
+    claims_of(answer.json()["access_token"].as_str().unwrap())["amr"][0]["method"].clone()
+}
+
+#[tokio::test]
+async fn every_one_time_token_works_once() {
+    let t = TestServer::start().await;
+    // By code: the confirmation of a sign-up
+    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    let body = json!({"type": "signup", "email": ADA, "token": code_in(t.mail_to(ADA).await.html())});
+    assert_eq!(method_of(post(&t, "verify", body.clone()).await.expect(200)).await, "otp");
+    assert_eq!(post(&t, "verify", body).await.refusal(), (403, "otp_expired".into()));
+
+    // By hash and by code: recovery and sign-in links
+    for (number, (path, verify_type)) in
+        [("recover", "recovery"), ("otp", "magiclink"), ("magiclink", "email")].iter().enumerate()
+    {
+        post(&t, path, json!({"email": ADA})).await.expect(200);
+        let mail = t.nth_mail_to(ADA, 1 + number).await;
+        let link = link_in(mail.html());
+        let hash = link.query_pairs().find(|(name, _)| name == "token").unwrap().1.into_owned();
+        let body = if number == 1 {
+            json!({"type": verify_type, "email": ADA, "token": code_in(mail.html())})
+        } else {
+            json!({"type": verify_type, "token_hash": hash})
+        };
+        post(&t, "verify", body.clone()).await.expect(200);
+        assert_eq!(post(&t, "verify", body).await.refusal(), (403, "otp_expired".into()), "{path}");
+        let again = t.get(link.as_str()).send().await.expect(303);
+        assert_eq!(again.location_fragment("error_description").as_deref(), Some(SITE_EXPIRED));
+    }
+}
+
+#[tokio::test]
+async fn a_code_sent_twenty_times_at_once_makes_one_session() {
+    let t = TestServer::start().await;
+    t.account(ADA, "correct-horse").await;
+    post(&t, "otp", json!({"email": ADA})).await.expect(200);
+    let mail = t.nth_mail_to(ADA, 1).await;
+    let body = json!({"type": "email", "email": ADA, "token": code_in(mail.html())});
+    let answers = futures_util::future::join_all((0..20).map(|_| post(&t, "verify", body.clone()))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert!(answers.iter().filter(|answer| answer.status != 200).all(|answer| answer.refusal().1 == "otp_expired"));
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
+}
+
+#[tokio::test]
+async fn codes_and_links_expire() {
+    let t = TestServer::with_auth(|settings| settings.email.otp_expiry = std::time::Duration::from_secs(3600)).await;
+    t.account(ADA, "correct-horse").await;
+    post(&t, "otp", json!({"email": ADA})).await.expect(200);
+    let mail = t.nth_mail_to(ADA, 1).await;
+    t.clock().advance(Duration::seconds(3600));
+    let by_code = json!({"type": "magiclink", "email": ADA, "token": code_in(mail.html())});
+    let refused = post(&t, "verify", by_code).await;
+    assert_eq!(refused.refusal(), (403, "otp_expired".into()));
+    assert_eq!(refused.json()["message"], "Token has expired or is invalid");
+    let landed = t.get(link_in(mail.html()).as_str()).send().await.expect(303);
+    assert_eq!(landed.location_fragment("error").as_deref(), Some("access_denied"));
+    assert_eq!(landed.location_fragment("error_code").as_deref(), Some("otp_expired"));
+    assert_eq!(landed.location_fragment("sb").as_deref(), Some(""));
+}
+
+#[tokio::test]
+async fn refusals_of_verify() {
+    let t = TestServer::start().await;
+    t.account(ADA, "correct-horse").await;
+    for (body, status, code, message) in [
+        (json!({"token": "1"}), 400, "validation_failed", "Verify requires a verification type"),
+        (json!({"type": "email"}), 400, "validation_failed", "Verify requires either a token or a token hash"),
+        (
+            json!({"type": "email", "token": "1", "token_hash": "2"}),
+            400,
+            "validation_failed",
+            "Verify requires either a token or a token hash",
+        ),
+        (
+            json!({"type": "email", "token": "1"}),
+            400,
+            "validation_failed",
+            "Only an email address or phone number should be provided on verify",
+        ),
+        (
+            json!({"type": "email", "token_hash": "1", "email": ADA}),
+            400,
+            "validation_failed",
+            "Only the token_hash and type should be provided",
+        ),
+        (json!({"type": "sms", "token_hash": "1"}), 400, "validation_failed", "Invalid email verification type"),
+        (json!({"type": "email", "token": "1", "email": "nonsense"}), 422, "validation_failed", "Invalid email format"),
+        (
+            json!({"type": "sms", "token": "1", "phone": "x"}),
+            400,
+            "validation_failed",
+            "Invalid phone number format (E.164 required)",
+        ),
+        (
+            json!({"type": "email", "token": "000000", "email": ADA}),
+            403,
+            "otp_expired",
+            "Token has expired or is invalid",
+        ),
+        (
+            json!({"type": "email", "token": "1", "email": "no@example.com"}),
+            403,
+            "otp_expired",
+            "Token has expired or is invalid",
+        ),
+        (json!({"type": "odd", "token": "1", "email": ADA}), 403, "otp_expired", "Token has expired or is invalid"),
+        (json!({"type": "email", "token_hash": "abc"}), 403, "otp_expired", SITE_EXPIRED),
+    ] {
+        let answer = post(&t, "verify", body).await;
+        assert_eq!(answer.refusal(), (status, code.to_owned()), "{answer:?}");
+        assert_eq!(answer.json()["message"], message);
+    }
+    for query in ["", "type=signup", "token=abc"] {
+        let answer = t.get(&format!("/auth/v1/verify?{query}")).send().await.expect(400);
+        assert_eq!(answer.refusal(), (400, "validation_failed".into()));
+    }
+}
+
+#[tokio::test]
+async fn a_banned_person_is_refused_after_the_token() {
+    let t = TestServer::start().await;
+    t.account(ADA, "correct-horse").await;
+    post(&t, "otp", json!({"email": ADA})).await.expect(200);
+    let code = code_in(t.nth_mail_to(ADA, 1).await.html());
+    t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
+    let wrong = post(&t, "verify", json!({"type": "email", "email": ADA, "token": "000000"})).await;
+    assert_eq!(wrong.refusal(), (403, "otp_expired".into()));
+    let right = post(&t, "verify", json!({"type": "email", "email": ADA, "token": code})).await;
+    assert_eq!(right.refusal(), (403, "user_banned".into()));
+}
+
+#[tokio::test]
+async fn an_unknown_address_is_signed_up_by_a_link() {
+    let t = TestServer::start().await;
+    let answer = post(&t, "otp", json!({"email": ADA, "create_user": true, "data": {"name": "Ada"}})).await.expect(200);
+    assert_eq!(answer.json(), json!({}));
+    let mail = t.mail_to(ADA).await;
+    assert_eq!(mail.subject().as_str(), "Confirm your email address");
+    let answer = post(&t, "verify", json!({"type": "email", "email": ADA, "token": code_in(mail.html())})).await;
+    let user = answer.expect(200).json()["user"].clone();
+    assert_eq!(user["user_metadata"]["name"], "Ada");
+    assert!(user["email_confirmed_at"].is_string());
+
+    let unknown = post(&t, "otp", json!({"email": "no@example.com", "create_user": false})).await;
+    assert_eq!(unknown.refusal(), (422, "otp_disabled".into()));
+    let invalid = post(&t, "otp", json!({"email": "nonsense", "create_user": false})).await;
+    assert_eq!(invalid.refusal(), (422, "otp_disabled".into()));
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+}
+
+#[tokio::test]
+async fn a_link_for_an_unconfirmed_account_forgets_the_password_of_whoever_came_first() {
+    let t = TestServer::start().await;
+    post(&t, "signup", json!({"email": ADA, "password": "of-a-stranger"})).await.expect(200);
+    post(&t, "otp", json!({"email": ADA})).await.expect(200);
+    let code = code_in(t.nth_mail_to(ADA, 1).await.html());
+    post(&t, "verify", json!({"type": "email", "email": ADA, "token": code})).await.expect(200);
+    let stranger = post(&t, "token?grant_type=password", json!({"email": ADA, "password": "of-a-stranger"})).await;
+    assert_eq!(stranger.refusal(), (400, "invalid_credentials".into()));
+}
+
+#[tokio::test]
+async fn recovery_of_an_unconfirmed_account_confirms_it_without_its_password() {
+    let t = TestServer::start().await;
+    post(&t, "signup", json!({"email": ADA, "password": "of-a-stranger"})).await.expect(200);
+    post(&t, "recover", json!({"email": ADA})).await.expect(200);
+    let code = code_in(t.nth_mail_to(ADA, 1).await.html());
+    let tokens = post(&t, "verify", json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200).json();
+    let stranger = post(&t, "token?grant_type=password", json!({"email": ADA, "password": "of-a-stranger"})).await;
+    assert_eq!(stranger.refusal(), (400, "invalid_credentials".into()));
+    let token = tokens["access_token"].as_str().unwrap();
+    t.put("/auth/v1/user").bearer(token).json(&json!({"password": "her-own-one"})).send().await.expect(200);
+    t.sign_in(ADA, "her-own-one").await;
+}
+
+#[tokio::test]
+async fn unknown_addresses_get_the_same_answer_and_no_mail() {
+    let t = TestServer::start().await;
+    for (path, body) in [
+        ("recover", json!({"email": "no@example.com"})),
+        ("resend", json!({"type": "signup", "email": "no@example.com"})),
+        ("resend", json!({"type": "email_change", "email": "no@example.com"})),
+    ] {
+        assert_eq!(post(&t, path, body).await.expect(200).json(), json!({}));
+    }
+    t.account(ADA, "correct-horse").await;
+    assert_eq!(post(&t, "resend", json!({"type": "signup", "email": ADA})).await.expect(200).json(), json!({}));
+    assert_eq!(t.mails().len(), 1);
+    assert_eq!(t.count("select count(*) from portico.mail_outbox").await, 0);
+}
+
+#[tokio::test]
+async fn messages_are_not_sent_too_often() {
+    let t = TestServer::with_auth(|settings| settings.email.max_frequency = std::time::Duration::from_secs(60)).await;
+    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    t.clock().advance(Duration::seconds(7));
+    for (path, body) in [
+        ("signup", json!({"email": ADA, "password": "another-one"})),
+        ("resend", json!({"type": "signup", "email": ADA})),
+        ("otp", json!({"email": ADA})),
+    ] {
+        let answer = post(&t, path, body).await;
+        assert_eq!(answer.refusal(), (429, "over_email_send_rate_limit".into()), "{path}");
+        let message = "For security purposes, you can only request this after 53 seconds.";
+        assert_eq!(answer.json()["message"], message);
+        assert_eq!(answer.header("retry-after"), Some("53"));
+    }
+    t.clock().advance(Duration::seconds(53));
+    post(&t, "resend", json!({"type": "signup", "email": ADA})).await.expect(200);
+    let link = link_in(t.nth_mail_to(ADA, 1).await.html());
+    t.get(link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
+    t.sign_in(ADA, "correct-horse").await;
+}
+
+#[tokio::test]
+async fn the_hourly_limit_of_mails() {
+    let t = TestServer::with_auth(|settings| {
+        settings.rate_limits.emails = Some(portico_auth::settings::SendLimit::PerHour(2));
+    })
+    .await;
+    for number in 0..3 {
+        let answer = post(&t, "otp", json!({"email": format!("a{number}@example.com")})).await;
+        if number < 2 {
+            answer.expect(200);
+        } else {
+            assert_eq!(answer.refusal(), (429, "over_email_send_rate_limit".into()));
+            assert_eq!(answer.json()["message"], "email rate limit exceeded");
+            assert_eq!(answer.header("retry-after"), Some("3600"));
+            assert_eq!(answer.header("x-ratelimit-name"), Some("emails-sent"));
+        }
+    }
+    // What was refused left nothing behind
+    assert_eq!(t.count("select count(*) from auth.users").await, 2);
+}
+
+#[tokio::test]
+async fn recovery_with_a_proof_key_by_link_and_by_code() {
+    let t = TestServer::start().await;
+    t.account(ADA, "correct-horse").await;
+    let pkce = Pkce::new();
+    let body = || json!({"email": ADA, "code_challenge": pkce.challenge, "code_challenge_method": "s256"});
+    post(&t, "recover", body()).await.expect(200);
+    let link = link_in(t.nth_mail_to(ADA, 1).await.html());
+    assert!(link.query_pairs().any(|(name, value)| name == "token" && value.starts_with("pkce_")));
+    let landed = t.get(link.as_str()).send().await.expect(303);
+    let code = landed.location_query("code").unwrap();
+    let exchange = json!({"auth_code": code, "code_verifier": pkce.verifier});
+    assert_eq!(method_of(post(&t, "token?grant_type=pkce", exchange).await.expect(200)).await, "recovery");
+
+    // POST always gives a session, even for a flow with a proof key
+    post(&t, "recover", body()).await.expect(200);
+    let code = code_in(t.nth_mail_to(ADA, 2).await.html());
+    let answer = post(&t, "verify", json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200);
+    assert_eq!(method_of(answer).await, "otp");
+}
+
+#[tokio::test]
+async fn an_expired_link_of_a_flow_with_a_proof_key_tells_query_and_fragment() {
+    let t = TestServer::start().await;
+    let landed = t.get("/auth/v1/verify?type=recovery&token=pkce_abc").send().await.expect(303);
+    assert_eq!(landed.location_query("error_code").as_deref(), Some("otp_expired"));
+    assert_eq!(landed.location_fragment("error_code").as_deref(), Some("otp_expired"));
+    assert_eq!(landed.location_fragment("sb").as_deref(), Some(""));
+    assert!(landed.header("cache-control").is_some_and(|value| value.contains("no-store")));
+}
+
+#[tokio::test]
+async fn links_lead_where_the_list_allows() {
+    let t = TestServer::with_auth(|settings| {
+        settings.site_url = "https://app.example.com".into();
+        settings.redirect_allow_list = vec!["https://*.example.org/**".into()];
+    })
+    .await;
+    for (number, (asked, expected)) in [
+        ("https://a.example.org/x?y=1", "https://a.example.org/x?y=1"),
+        ("https://app.example.com/welcome", "https://app.example.com/welcome"),
+        ("https://evil.example.net/", "https://app.example.com/"),
+        ("https://app.example.com%0d%0aSet-Cookie:a=b", "https://app.example.com/"),
+        ("javascript:alert(1)", "https://app.example.com/"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let address = format!("a{number}@example.com");
+        let target: String = form_urlencoded::byte_serialize(asked.replace("%0d%0a", "\r\n").as_bytes()).collect();
+        post(&t, &format!("signup?redirect_to={target}"), json!({"email": address, "password": "correct-horse"}))
+            .await
+            .expect(200);
+        let landed = t.get(link_in(t.mail_to(&address).await.html()).as_str()).send().await.expect(303);
+        let mut location = landed.location();
+        location.set_fragment(None);
+        assert_eq!(location.as_str(), *expected);
+    }
+}
