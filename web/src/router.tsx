@@ -5,6 +5,7 @@ import {
   createRouter,
   lazyRouteComponent,
   Outlet,
+  rootRouteId,
   RouterProvider,
   type RouterState,
   useRouterState,
@@ -86,7 +87,11 @@ export function RoutedApp() {
 /** The pattern of the page that is shown, once nothing loads any more. */
 function shownRoute(state: RouterState): string | null {
   if (state.status !== "idle") return null;
-  const route: unknown = state.matches.at(-1)?.fullPath;
+  const match: unknown = state.matches.at(-1);
+  if (typeof match !== "object" || match === null) return null;
+  // Only the root matches an address that leads nowhere.
+  if (Reflect.get(match, "routeId") === rootRouteId) return "/*";
+  const route: unknown = Reflect.get(match, "fullPath");
   return typeof route === "string" ? route : null;
 }
 

@@ -51,7 +51,7 @@ function Messages() {
   const { problem, dismissProblem, isRemembered, user } = useAuth();
   const isOnline = useOnline();
   return (
-    <div className="mx-auto w-full max-w-(--page) space-y-3 px-5 empty:hidden sm:px-8">
+    <div className="mx-auto w-full max-w-(--page) space-y-3 px-5 pb-4 empty:hidden sm:px-8">
       {!isOnline && <Alert tone="caution">You are offline. What needs the server will work again when you are back.</Alert>}
       {problem && (
         <Alert
@@ -66,7 +66,7 @@ function Messages() {
           {problem.detail !== null && <p className="mt-1">{problem.detail}</p>}
           {problem.kind === "other-browser" && (
             <AppLink href="/verify" onClick={dismissProblem} className="mt-2 inline-block font-medium underline">
-              Enter the code
+              Use a code instead
             </AppLink>
           )}
         </Alert>

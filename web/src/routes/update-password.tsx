@@ -34,7 +34,7 @@ function LinkExpired() {
           <AppLink href="/forgot-password">Send a new one</AppLink>
         </Button>
         <Button tone="secondary" asChild>
-          <AppLink href="/verify">Enter the code</AppLink>
+          <AppLink href="/sign-in">Sign in</AppLink>
         </Button>
       </div>
     </FormPage>

@@ -3,6 +3,7 @@ import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
 import { useAuth } from "../features/auth/auth-context";
 import { CodeField } from "../features/auth/code-field";
+import { emailField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
 import { FormSkeleton } from "../features/auth/guards";
@@ -27,7 +28,7 @@ export function VerifyPage() {
   // A recovery code signs the person in too, but they came for a new password.
   const target = pending?.kind === "recovery" ? "/update-password" : (pending?.next ?? "/app");
   const isSignedIn = user !== null;
-  usePageTitle("Check your inbox");
+  usePageTitle(pending === null ? "Sign in with a code" : "Check your inbox");
 
   useEffect(() => {
     if (!isSignedIn) return;
@@ -40,36 +41,63 @@ export function VerifyPage() {
   return <CodeForm pending={pending} onResent={setPending} />;
 }
 
-/** Somebody brought a code, but this browser does not know for which address. */
+/** Nobody asked for a code in this browser: it can be sent, or somebody brings one that was sent elsewhere. */
 function AddressForm({ onKnown }: { onKnown: (pending: PendingCode) => void }) {
+  const { client } = useAuth();
   const [email, setEmail] = useState("");
   const [error, setError] = useState<string>();
+  const [problem, setProblem] = useState<Described | null>(null);
+  const [isSending, setIsSending] = useState(false);
 
-  function accept(event: SubmitEvent) {
+  function readAddress(): string | null {
+    const address = emailField.safeParse(email);
+    setError(address.error?.issues[0]?.message);
+    setProblem(null);
+    return address.data ?? null;
+  }
+
+  async function send(event: SubmitEvent) {
     event.preventDefault();
-    const address = email.trim();
-    if (!/^[^\s@]+@[^\s@]+$/.test(address)) {
-      setError("Enter the e-mail address the code was sent to.");
-      return;
+    const address = readAddress();
+    if (address === null) return;
+    setIsSending(true);
+    try {
+      onKnown(await sendCode(client, { email: address, kind: "email", next: null }));
+    } catch (failure) {
+      setProblem(describeError(failure));
+      setIsSending(false);
     }
-    // The server accepts a code of "email" for whichever confirmation is awaited.
-    onKnown(rememberPendingCode({ email: address, kind: "email", sentAt: 0, next: null }));
+  }
+
+  function enter() {
+    const address = readAddress();
+    // The server takes a code of the kind "email" for whichever confirmation is awaited.
+    if (address !== null) onKnown(rememberPendingCode({ email: address, kind: "email", sentAt: 0, next: null }));
   }
 
   return (
-    <FormPage title="Enter your code" lead="First, which address was the mail sent to?">
-      <form noValidate onSubmit={accept} className="space-y-5">
-        <Field
-          label="E-mail"
-          type="email"
-          autoComplete="username"
-          value={email}
-          error={error}
-          onChange={(event) => setEmail(event.target.value)}
-        />
-        <Button type="submit" className="w-full">
-          Continue
-        </Button>
+    <FormPage title="Sign in with a code" lead="Six digits from your inbox, instead of a link or a password.">
+      <form noValidate onSubmit={send}>
+        <FormAlert problem={problem} />
+        <fieldset disabled={isSending} className="space-y-5">
+          <Field
+            label="E-mail"
+            type="email"
+            autoComplete="username"
+            inputMode="email"
+            value={email}
+            error={error}
+            onChange={(event) => setEmail(event.target.value)}
+          />
+          <div className="space-y-3">
+            <Button type="submit" className="w-full" isPending={isSending}>
+              {isSending ? "Sending the code" : "Send me a code"}
+            </Button>
+            <Button tone="quiet" className="w-full" onClick={enter}>
+              I already have one
+            </Button>
+          </div>
+        </fieldset>
       </form>
     </FormPage>
   );

@@ -35,7 +35,7 @@ export function openArrival() {
         return {
           kind: "other-browser",
           message: "You opened this link in another browser than the one you began in.",
-          detail: "For your safety it only works there. Enter the six-digit code from the same mail here instead.",
+          detail: "For your safety a link signs in only the browser that asked for it. Here a six-digit code does the same.",
         };
       }
       return null;
