@@ -147,10 +147,12 @@ pub async fn post(
                 )
             })?;
             let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+            auth.limits().check_code(email.as_str(), request.now)?;
             find_by_code(&auth, &tx, verify_type, &email, &body.token, &request).await?
         } else {
             let phone = PhoneNumber::parse(&body.phone)?;
             let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+            auth.limits().check_code(phone.as_str(), request.now)?;
             find_by_phone(&auth, &tx, verify_type, &phone, &body.token, &request).await?
         }
     };
@@ -310,22 +312,22 @@ async fn find_by_code(
     code: &str,
     request: &RequestInfo,
 ) -> Result<Found, AuthError> {
-    let user = match verify_type {
-        VerifyType::EmailChange => match users::lock_by_email_change(tx, email, &request.aud).await? {
-            Some(user) => Some(user),
-            None => users::lock_by_email(tx, email, &request.aud).await?,
-        },
-        _ => users::lock_by_email(tx, email, &request.aud).await?,
+    let fitting = |user: &User| {
+        let life = auth.settings().email.otp_expiry;
+        let mut kinds = verify_type.kinds().iter().copied();
+        kinds.find(|kind| {
+            one_time_token::code_matches(kind.stored(user), email.as_str(), code)
+                && kind.is_fresh(user, life, request.now)
+        })
     };
-    let user = user.ok_or_else(AuthError::code_expired)?;
-    let address = email.as_str();
-    let kind = verify_type
-        .kinds()
-        .iter()
-        .copied()
-        .filter(|kind| one_time_token::code_matches(kind.stored(&user), address, code))
-        .find(|kind| kind.is_fresh(&user, auth.settings().email.otp_expiry, request.now))
-        .ok_or_else(AuthError::code_expired)?;
+    let mut found = users::lock_by_email(tx, email, &request.aud).await?.map(|user| (fitting(&user), user));
+    if verify_type == VerifyType::EmailChange && !matches!(found, Some((Some(_), _))) {
+        // Somebody else may want the address that another one has: each has a code of their own
+        found = users::lock_by_email_change(tx, email, &request.aud).await?.map(|user| (fitting(&user), user));
+    }
+    let Some((Some(kind), user)) = found else {
+        return Err(AuthError::code_expired());
+    };
     not_banned(&user, request)?;
     Ok(Found { user, kind })
 }
