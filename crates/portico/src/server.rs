@@ -6,7 +6,7 @@ use anyhow::Context;
 use axum::Router;
 use ipnet::IpNet;
 use portico_analytics::Analytics;
-use portico_auth::{Auth, AuthSettings};
+use portico_auth::{Auth, AuthSettings, TextTransport};
 use portico_database::Database;
 use portico_gateway::{Access, Gateway, KeyPolicy, WebApp};
 use portico_mail::Transport;
@@ -27,6 +27,8 @@ pub struct ServerSettings {
     pub key_policy: KeyPolicy,
     /// Who delivers mail.
     pub mail: Arc<dyn Transport>,
+    /// Who delivers text messages, if anybody does.
+    pub texts: Option<Arc<dyn TextTransport>>,
     /// What the page reads when it starts; see [`page`].
     pub page: Value,
     /// Proxies whose word on the client's address is taken.
@@ -63,10 +65,24 @@ impl Server {
     /// # Errors
     /// When a setting can not work; the text names it.
     pub fn new(settings: ServerSettings, database: &Database) -> anyhow::Result<Self> {
-        let ServerSettings { auth, keys, key_policy, mail, page, trusted_proxies, https, development, mounts, clock } =
-            settings;
-        let auth = Auth::new(auth, database.clone(), keys.ring.clone(), mail, clock.clone())
+        let ServerSettings {
+            auth,
+            keys,
+            key_policy,
+            mail,
+            texts,
+            page,
+            trusted_proxies,
+            https,
+            development,
+            mounts,
+            clock,
+        } = settings;
+        let mut auth = Auth::new(auth, database.clone(), keys.ring.clone(), mail, clock.clone())
             .context("the settings of [auth] can not work")?;
+        if let Some(texts) = texts {
+            auth = auth.with_texts(texts);
+        }
         let analytics = Analytics::new(database.clone(), clock.clone());
         let mut gateway = Gateway::builder(keys.ring, keys.api, clock)
             .key_policy(key_policy)

@@ -26,6 +26,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// `[web]`
     pub web: WebSettings,
+    /// `[texts]`
+    pub texts: TextSettings,
     /// `[emulators]`
     pub emulators: EmulatorSettings,
     /// What a person should know about the file.
@@ -100,6 +102,15 @@ pub enum AnalyticsAdapter {
     None,
 }
 
+/// `[texts]`: what `[auth.sms]` has no place for.
+#[derive(Debug, Clone, Default)]
+pub struct TextSettings {
+    /// Another address of the enabled gateway's API: of a region, or of a stand-in.
+    pub gateway_url: Option<String>,
+    /// Twilio's approved template (`HX...`) of WhatsApp messages.
+    pub twilio_content_sid: Option<String>,
+}
+
 /// `[emulators]`, which exist in `portico dev` only.
 #[derive(Debug, Clone)]
 pub struct EmulatorSettings {
@@ -136,6 +147,7 @@ impl Settings {
             server: ServerSettings::read(root.section("server")),
             database: DatabaseSettings::read(root.section("database"), project, &folder),
             web: WebSettings::read(root.section("web"), &folder),
+            texts: TextSettings::read(root.section("texts")),
             emulators: EmulatorSettings { google: root.section("emulators").flag_or("google", true) },
             warnings: Vec::new(),
         }
@@ -177,6 +189,13 @@ impl ServerSettings {
             trusted_proxies,
             drain: Duration::from_secs(server.number_or("drain_seconds", 10_u16).into()),
         }
+    }
+}
+
+impl TextSettings {
+    fn read(mut texts: Section<'_, '_, '_>) -> Self {
+        let mut text = |name| texts.text(name).filter(|text| !text.is_empty());
+        Self { gateway_url: text("gateway_url"), twilio_content_sid: text("twilio_content_sid") }
     }
 }
 

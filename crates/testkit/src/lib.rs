@@ -12,6 +12,7 @@ mod mail;
 mod person;
 mod request;
 mod server;
+mod texts;
 
 pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portico::wiring::keys::Keys;
 use portico::{Server, ServerSettings};
-use portico_auth::AuthSettings;
+use portico_auth::{AuthSettings, TextMessage, TextTransport};
 use portico_database::{Database, Endpoint, PoolSettings, scratch};
 use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, ServeLimits};
@@ -17,6 +17,7 @@ use tokio_postgres::types::ToSql;
 use tokio_util::sync::CancellationToken;
 
 use crate::mail::Outgoing;
+use crate::texts::OutgoingTexts;
 use crate::{Google, Request, cluster};
 
 /// How long a test waits for something that the server does in its own time. It only ends a test that would hang.
@@ -27,6 +28,7 @@ pub struct TestServer {
     base: String,
     http: reqwest::Client,
     outgoing: Outgoing,
+    texts: OutgoingTexts,
     clock: Clock,
     keys: Keys,
     server: Server,
@@ -44,6 +46,8 @@ pub struct TestSettings {
     pub key_policy: KeyPolicy,
     /// Delivers mail instead of the one that the test reads.
     pub mail: Option<Arc<dyn Transport>>,
+    /// Delivers text messages instead of the one that the test reads.
+    pub texts: Option<Arc<dyn TextTransport>>,
     /// Limits of the connections to the database.
     pub pool: PoolSettings,
     /// Where the server will answer: `http://127.0.0.1:<port>`.
@@ -78,6 +82,7 @@ impl TestServer {
             auth: auth_settings(&origin),
             key_policy: KeyPolicy::Development,
             mail: None,
+            texts: None,
             pool: PoolSettings { auth_connections: 8, service_connections: 2, ..PoolSettings::default() },
             origin: origin.clone(),
             emulate_google: true,
@@ -87,6 +92,7 @@ impl TestServer {
         let database = Database::open(scratch.endpoint(), settings.pool).expect("the pools are made");
         let keys = portico::wiring::keys::well_known().expect("the development keys are usable");
         let outgoing = Outgoing::new();
+        let texts = OutgoingTexts::new();
         let mut mounts = Vec::new();
         if settings.emulate_google {
             let google =
@@ -98,6 +104,7 @@ impl TestServer {
                 auth: settings.auth,
                 key_policy: settings.key_policy,
                 mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
+                texts: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),
                 page: json!({ "anonKey": keys.api.publishable() }),
                 keys: keys.clone(),
                 trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
@@ -118,7 +125,7 @@ impl TestServer {
             .timeout(PATIENCE)
             .build()
             .expect("a client");
-        Self { base: origin, http, outgoing, clock, keys, server, database, admin, ending, scratch }
+        Self { base: origin, http, outgoing, texts, clock, keys, server, database, admin, ending, scratch }
     }
 
     /// `http://127.0.0.1:<port>`
@@ -224,6 +231,40 @@ impl TestServer {
     /// Every mail that was sent, oldest first.
     pub fn mails(&self) -> Vec<Email> {
         self.outgoing.all()
+    }
+
+    /// The newest text message to `phone` (digits without the plus sign), waited for when there is none yet.
+    ///
+    /// # Panics
+    /// When none arrives.
+    pub async fn text_to(&self, phone: &str) -> TextMessage {
+        self.texts_when(phone, 1).await.pop().expect("there is one")
+    }
+
+    /// The text messages to `phone`, oldest first, once there are as many as `count`.
+    ///
+    /// # Panics
+    /// When they do not arrive.
+    pub async fn texts_when(&self, phone: &str, count: usize) -> Vec<TextMessage> {
+        let mut arrivals = self.texts.arrivals();
+        let waiting = async {
+            loop {
+                let texts = self.texts.to(phone);
+                if texts.len() >= count {
+                    return texts;
+                }
+                arrivals.changed().await.expect("the collection is there");
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(texts) => texts,
+            Err(_) => panic!("only {} of {count} text messages to {phone} arrived", self.texts.to(phone).len()),
+        }
+    }
+
+    /// The text messages to `phone` that are there now, oldest first.
+    pub fn texts_to(&self, phone: &str) -> Vec<TextMessage> {
+        self.texts.to(phone)
     }
 
     /// The server's clock; the test moves it.

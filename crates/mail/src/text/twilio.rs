@@ -51,9 +51,9 @@ impl Twilio {
         }
         let created: Created = reply.read()?;
         match created.status.as_deref() {
-            Some("failed" | "undelivered" | "canceled") => {
-                Err(TextError::refused(created.error_message.as_deref().unwrap_or("the message could not be delivered")))
-            }
+            Some("failed" | "undelivered" | "canceled") => Err(TextError::refused(
+                created.error_message.as_deref().unwrap_or("the message could not be delivered"),
+            )),
             _ => Ok(created.sid),
         }
     }

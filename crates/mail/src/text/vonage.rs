@@ -70,7 +70,8 @@ fn is_gsm(text: &str) -> bool {
 /// Gateways before the service answer in the form of RFC 7807, or in the service's own.
 fn explanation(body: &Value) -> Option<String> {
     let own = || body.get("messages")?.get(0)?.get("error-text");
-    let text = own().or_else(|| body.get("detail")).or_else(|| body.get("title")).or_else(|| body.get("error_title"))?;
+    let text =
+        own().or_else(|| body.get("detail")).or_else(|| body.get("title")).or_else(|| body.get("error_title"))?;
     text.as_str().map(str::to_owned)
 }
 

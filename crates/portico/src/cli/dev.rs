@@ -23,7 +23,7 @@ use super::signals::EndSignals;
 use super::{Global, folder, status};
 use crate::control::{Control, Reply, Request};
 use crate::setup::SetUp;
-use crate::wiring::{auth, google, keys, mail, page, unsupported};
+use crate::wiring::{auth, google, keys, mail, page, texts, unsupported};
 use crate::{Mount, Server, ServerSettings};
 
 /// How long requests in flight may take once the server is asked to end.
@@ -75,6 +75,13 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 mailbox.transport()
             }
         };
+        let text_delivery = match &project.config().auth.sms.provider {
+            Some(provider) => texts::gateway(provider, &settings.texts, &auth_settings, true)?,
+            None => {
+                auth_settings.rate_limits.texts = None;
+                texts::inbox(mailbox.clone())
+            }
+        };
         let mut mounts: Vec<Mount> = Vec::new();
         if google::is_emulated(&auth_settings, settings.emulators.google) {
             let accounts = Some(data.join("google-accounts.json"));
@@ -88,6 +95,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 keys: keys.clone(),
                 key_policy: KeyPolicy::Development,
                 mail: delivery,
+                texts: Some(text_delivery),
                 page: page::config(keys.api.publishable(), mailbox_url.as_deref(), true, web),
                 trusted_proxies: Vec::new(),
                 https: false,

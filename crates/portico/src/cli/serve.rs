@@ -19,7 +19,7 @@ use super::panel::{self, Row};
 use super::signals::EndSignals;
 use super::{Global, folder};
 use crate::setup::SetUp;
-use crate::wiring::{auth, keys, mail, page, safety, unsupported};
+use crate::wiring::{auth, keys, mail, page, safety, texts, unsupported};
 use crate::{Server, ServerSettings};
 
 #[derive(Debug, Args)]
@@ -60,6 +60,13 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
     }
     unsupported::refuse(project.config())?;
+    let text_delivery = match &project.config().auth.sms.provider {
+        Some(provider) => Some(texts::gateway(provider, &settings.texts, &auth_settings, false)?),
+        None => {
+            texts::none(&mut auth_settings);
+            None
+        }
+    };
     if options.check {
         anstream::println!("The configuration is fine.");
         return Ok(());
@@ -102,6 +109,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 keys: keys.clone(),
                 key_policy: KeyPolicy::Hosted,
                 mail: delivery,
+                texts: text_delivery,
                 trusted_proxies: safety::networks(&settings.server.trusted_proxies)?,
                 https: public_url.starts_with("https://"),
                 development: false,

@@ -11,6 +11,8 @@ use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, PasswordRequirements,
 };
 
+use super::texts;
+
 const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const DIGITS: &str = "0123456789";
@@ -120,6 +122,7 @@ fn sms(settings: &mut AuthSettings, auth: &AuthConfig) {
     own.enabled = sms.enable_signup;
     own.autoconfirm = !sms.enable_confirmations;
     own.template.clone_from(&sms.template);
+    own.provider = sms.provider.as_ref().map(texts::name).unwrap_or_default().to_owned();
     own.max_frequency = sms.max_frequency;
     own.otp_expiry = SMS_OTP_EXPIRY;
     own.test_otps = sms.test_otp.iter().map(|(phone, code)| (phone.clone(), code.clone())).collect();

@@ -6,4 +6,5 @@ pub mod keys;
 pub mod mail;
 pub mod page;
 pub mod safety;
+pub mod texts;
 pub mod unsupported;

@@ -89,7 +89,7 @@ impl SmsConfig {
                 WarningKind::Information,
                 sms.place("enable_signup"),
                 "auth.sms",
-                "no SMS provider is enabled: text messages are only captured locally",
+                "no SMS provider is enabled: `portico dev` captures text messages, `portico serve` disables phone login",
             );
         }
         Self {

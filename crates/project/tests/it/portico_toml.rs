@@ -26,7 +26,8 @@ fn every_setting_is_read() {
         "[server]\nbind = \"0.0.0.0\"\npublic_url = \"https://app.example.com/\"\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n\
          drain_seconds = 3\n[database]\nurl = \"postgresql://u:p@db.example/app\"\npool_size = 4\ndata = \"../data\"\n\
          [web.brand]\nname = \"Shop\"\naccent = \"#4f46e5\"\nmark = \"mark.svg\"\n\
-         [web.analytics]\nadapter = \"posthog\"\nposthog_key = \"phc_x\"\n[emulators]\ngoogle = false\n",
+         [web.analytics]\nadapter = \"posthog\"\nposthog_key = \"phc_x\"\n\
+         [texts]\ngateway_url = \"https://api.example.com\"\ntwilio_content_sid = \"HX1\"\n[emulators]\ngoogle = false\n",
     )
     .unwrap();
     assert_eq!(settings.server.bind, Some([0, 0, 0, 0].into()));
@@ -36,6 +37,8 @@ fn every_setting_is_read() {
     assert_eq!(settings.database.pool_size, 4);
     assert_eq!(settings.web.brand.name, "Shop");
     assert!(matches!(settings.web.analytics, AnalyticsAdapter::Posthog { key, .. } if key == "phc_x"));
+    assert_eq!(settings.texts.gateway_url.as_deref(), Some("https://api.example.com"));
+    assert_eq!(settings.texts.twilio_content_sid.as_deref(), Some("HX1"));
     assert!(!settings.emulators.google);
 }
 

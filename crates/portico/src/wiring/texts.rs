@@ -1,0 +1,185 @@
+//! Who delivers text messages: the configured gateway, the development mailbox, or nobody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use portico_auth::{AuthSettings, TextMessage, TextTransport};
+use portico_emulators::Mailbox;
+use portico_mail::text::{
+    Credential, MessageBird, OutgoingText, TextChannel, TextGateway, TextGatewaySettings, TextProvider, Textlocal,
+    Twilio, TwilioVerify, Vonage,
+};
+use portico_project::SmsProvider;
+use portico_project::portico_toml::TextSettings;
+use portico_tokens::Secret;
+
+/// What the mailbox notes as the provider of a message that it captured.
+const CAPTURED_BY: &str = "development";
+
+/// The name of a provider in configuration and in `/settings`.
+#[must_use]
+pub fn name(provider: &SmsProvider) -> &'static str {
+    match provider {
+        SmsProvider::Twilio { .. } => "twilio",
+        SmsProvider::TwilioVerify { .. } => "twilio_verify",
+        SmsProvider::Messagebird { .. } => "messagebird",
+        SmsProvider::Textlocal { .. } => "textlocal",
+        SmsProvider::Vonage { .. } => "vonage",
+    }
+}
+
+/// Delivery by the configured gateway. `development` allows a stand-in on this machine that speaks plain http.
+///
+/// # Errors
+/// When its address can not be used.
+pub fn gateway(
+    provider: &SmsProvider,
+    further: &TextSettings,
+    auth: &AuthSettings,
+    development: bool,
+) -> anyhow::Result<Arc<dyn TextTransport>> {
+    let gateway = TextGateway::new(TextGatewaySettings {
+        base_url: further.gateway_url.clone(),
+        timeout: timeout(auth),
+        allow_insecure_loopback: development,
+        ..TextGatewaySettings::new(text_provider(provider, further))
+    })
+    .context("[texts] gateway_url in supabase/portico.toml")?;
+    Ok(Arc::new(Gateway(gateway)))
+}
+
+/// Delivery to the development mailbox, where a person or a test reads the codes.
+#[must_use]
+pub fn inbox(mailbox: Mailbox) -> Arc<dyn TextTransport> {
+    Arc::new(Inbox(mailbox))
+}
+
+/// Delivery to nobody: nobody signs in by phone.
+pub fn none(auth: &mut AuthSettings) {
+    if auth.sms.enabled {
+        tracing::warn!("no SMS provider is enabled. Disabling phone login");
+        auth.sms.enabled = false;
+    }
+}
+
+/// A slow gateway is told from a slow server only when it is given up before the request is.
+fn timeout(auth: &AuthSettings) -> Duration {
+    let request = auth.max_request_duration;
+    if request.is_zero() { auth.http_timeout } else { auth.http_timeout.min(request * 4 / 5) }
+}
+
+fn text_provider(provider: &SmsProvider, further: &TextSettings) -> TextProvider {
+    match provider.clone() {
+        SmsProvider::Twilio { account_sid, message_service_sid, auth_token } => TextProvider::Twilio(Twilio {
+            account_sid,
+            auth_token: credential(&auth_token),
+            sender: message_service_sid,
+            content_sid: further.twilio_content_sid.clone(),
+        }),
+        SmsProvider::TwilioVerify { account_sid, message_service_sid, auth_token } => {
+            let auth_token = credential(&auth_token);
+            TextProvider::TwilioVerify(TwilioVerify { account_sid, auth_token, service_sid: message_service_sid })
+        }
+        SmsProvider::Messagebird { originator, access_key } => {
+            TextProvider::MessageBird(MessageBird { access_key: credential(&access_key), originator })
+        }
+        SmsProvider::Textlocal { sender, api_key } => {
+            TextProvider::Textlocal(Textlocal { api_key: credential(&api_key), sender })
+        }
+        SmsProvider::Vonage { from, api_key, api_secret } => {
+            TextProvider::Vonage(Vonage { api_key, api_secret: credential(&api_secret), from })
+        }
+    }
+}
+
+fn credential(secret: &Secret) -> Credential {
+    Credential::new(secret.expose())
+}
+
+struct Gateway(TextGateway);
+
+impl TextTransport for Gateway {
+    fn send(&self, message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
+        async move {
+            let TextMessage { to, body, code, channel } = message;
+            let channel = if channel == "whatsapp" { TextChannel::WhatsApp } else { TextChannel::Sms };
+            let sent = self.0.send(&OutgoingText { to, body, code, channel }).await;
+            sent.map_err(|error| self.failed("send a message", &error))
+        }
+        .boxed()
+    }
+
+    fn speaks_whatsapp(&self) -> bool {
+        self.0.speaks_whatsapp()
+    }
+
+    fn check<'a>(&'a self, to: &'a str, code: &'a str) -> Option<BoxFuture<'a, Result<bool, String>>> {
+        if !self.0.checks_codes() {
+            return None;
+        }
+        let verdict = async move {
+            // A gateway that checks codes has a verdict on every code
+            let verdict = self.0.check(to, code).await.unwrap_or(Ok(false));
+            verdict.map_err(|error| self.failed("check a code", &error))
+        };
+        Some(verdict.boxed())
+    }
+}
+
+impl Gateway {
+    /// The operator must hear of it too: wrong credentials and empty accounts concern everybody.
+    fn failed(&self, what: &str, error: &portico_mail::text::TextError) -> String {
+        let detail = error.to_string();
+        // Numbers are personal, and gateways repeat them
+        let logged: String = detail.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
+        tracing::warn!(provider = self.0.name(), error = logged, "The text message gateway did not {what}");
+        detail
+    }
+}
+
+struct Inbox(Mailbox);
+
+impl TextTransport for Inbox {
+    fn send(&self, message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
+        let captured = self.0.capture_text(&message.to, &message.body, CAPTURED_BY);
+        let id = captured.id.clone();
+        async move { Ok(id) }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_gateway_nobody_signs_in_by_phone() {
+        let mut auth = AuthSettings::default();
+        auth.sms.enabled = true;
+        none(&mut auth);
+        assert!(!auth.sms.enabled);
+    }
+
+    #[test]
+    fn a_gateway_is_given_up_before_the_request_is() {
+        let mut auth = AuthSettings::default();
+        assert!(timeout(&auth) < auth.max_request_duration);
+        auth.max_request_duration = Duration::ZERO;
+        assert_eq!(timeout(&auth), auth.http_timeout);
+    }
+
+    #[test]
+    fn only_development_calls_over_plain_http() {
+        let provider = SmsProvider::Textlocal { sender: "PORTIC".into(), api_key: "key".into() };
+        let auth = AuthSettings::default();
+        let at = |url: &str| TextSettings { gateway_url: Some(url.to_owned()), twilio_content_sid: None };
+        let usable = |url: &str, development| gateway(&provider, &at(url), &auth, development).is_ok();
+        assert!(usable("http://127.0.0.1:9", true));
+        assert!(!usable("http://127.0.0.1:9", false));
+        assert!(!usable("http://texts.portico.test", true));
+        assert!(usable("https://texts.portico.test/eu", false));
+        assert!(!usable("https://texts.portico.test/?eu", false));
+    }
+}
