@@ -65,7 +65,8 @@ describe("S1: a visitor signs in with a Google account", () => {
   test("who cancels is told so, and stays a visitor", async () => {
     const { page } = await open("/sign-in");
     await page.getByRole("button", { name: "Continue with Google" }).click();
-    await page.getByRole("button", { name: /cancel/i }).click();
+    await page.getByText("Make it fail").click();
+    await page.getByRole("button", { name: /decline/i }).click();
     await page.getByRole("alert").waitFor();
     expect(new URL(page.url()).search).toBe("");
     expect(await stored(page)).toBeNull();

@@ -41,7 +41,7 @@ export async function watch(context: BrowserContext, origin: string): Promise<Wa
   page.setDefaultTimeout(60_000);
   const watched: Watched = { page, errors: [], events: [], requests: [] };
   page.on("console", (message) => {
-    if (message.type() === "error") watched.errors.push(message.text());
+    if (message.type() === "error") watched.errors.push(`${message.text()} (${message.location().url})`);
   });
   page.on("pageerror", (error) => watched.errors.push(String(error)));
   page.on("request", (request) => {
