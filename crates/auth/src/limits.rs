@@ -14,6 +14,8 @@ use crate::settings::{RateLimitSettings, SendLimit};
 /// Addresses remembered at most. Beyond it those that have waited longest are forgotten.
 const MAX_BUCKETS: usize = 50_000;
 const FIVE_MINUTES: f64 = 300.0;
+/// Codes that may be tried for one account in five minutes.
+const CODES: f64 = 30.0;
 const HOUR: f64 = 3600.0;
 /// One token, but for what adding fractions loses.
 const ONE: f64 = 1.0 - 1e-9;
@@ -39,6 +41,8 @@ pub enum Limiter {
     Token,
     /// `/verify`
     Verify,
+    /// Codes typed for one account
+    Code,
 }
 
 impl Limiter {
@@ -53,6 +57,7 @@ impl Limiter {
             Self::UpdateUser => "update-user",
             Self::Token => "token",
             Self::Verify => "verify",
+            Self::Code => "codes-per-account",
         }
     }
 }
@@ -97,8 +102,27 @@ impl Limits {
             Limiter::Anonymous => (f64::from(limits.anonymous_users), f64::from(limits.anonymous_users) / HOUR),
             _ => (30.0, f64::from(limits.otp) / FIVE_MINUTES),
         };
-        let wait = self.take((limiter, key.clone()), size, per_second, request.now);
-        match wait {
+        self.count(limiter, key.clone(), size, per_second, request.now)
+    }
+
+    /// Counts a code that is tried for an e-mail address or number, wherever it is tried from. A code has a million values
+    /// and lives for an hour: without this limit, many machines together would find it.
+    ///
+    /// # Errors
+    /// 429 `over_request_rate_limit`.
+    pub fn check_code(&self, address: &str, now: OffsetDateTime) -> Result<(), AuthError> {
+        self.count(Limiter::Code, address.to_owned(), CODES, CODES / FIVE_MINUTES, now)
+    }
+
+    fn count(
+        &self,
+        limiter: Limiter,
+        key: String,
+        size: f64,
+        per_second: f64,
+        now: OffsetDateTime,
+    ) -> Result<(), AuthError> {
+        match self.take((limiter, key), size, per_second, now) {
             None => Ok(()),
             Some(retry_after) => Err(AuthError::TooMany {
                 code: ErrorCode::OverRequestRateLimit,
