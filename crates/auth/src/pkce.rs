@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn parameters_are_checked_in_the_order_of_the_contract() {
         let long = "a".repeat(129);
-        let cases: [(Option<&str>, Option<&str>, Result<(), ChallengeError>); 9] = [
+        type Given<'a> = Option<&'a str>;
+        let cases: [(Given<'_>, Given<'_>, Result<(), ChallengeError>); 9] = [
             (None, None, Ok(())),
             (Some(""), Some(""), Ok(())),
             (Some(CHALLENGE), None, Err(ChallengeError::Incomplete)),

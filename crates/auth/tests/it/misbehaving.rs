@@ -44,12 +44,14 @@ impl Key {
     }
 }
 
+/// Fields of query and form, and headers.
+type Call = (HashMap<String, String>, http::HeaderMap);
 type Handler = Arc<dyn Fn(&HashMap<String, String>) -> Response + Send + Sync>;
 
 #[derive(Clone)]
 struct Shared {
     answers: Arc<Mutex<HashMap<String, Handler>>>,
-    calls: Arc<Mutex<Vec<(String, HashMap<String, String>, http::HeaderMap)>>>,
+    calls: Arc<Mutex<Vec<(String, Call)>>>,
     key_reads: Arc<AtomicUsize>,
 }
 
@@ -101,13 +103,9 @@ impl Provider {
     }
 
     /// Fields and headers of the calls to a path.
-    pub fn calls(&self, path: &str) -> Vec<(HashMap<String, String>, http::HeaderMap)> {
+    pub fn calls(&self, path: &str) -> Vec<Call> {
         let calls = self.shared.calls.lock().unwrap();
-        calls
-            .iter()
-            .filter(|(called, ..)| called == path)
-            .map(|(_, fields, headers)| (fields.clone(), headers.clone()))
-            .collect()
+        calls.iter().filter(|(called, _)| called == path).map(|(_, call)| call.clone()).collect()
     }
 
     /// The claims of a good id_token for this flow.
@@ -130,11 +128,11 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
     let headers = request.headers().clone();
     let body = axum::body::to_bytes(request.into_body(), 1_000_000).await.unwrap_or_default();
     let text = format!("{query}&{}", String::from_utf8_lossy(&body));
-    let fields: HashMap<String, String> = url::form_urlencoded::parse(text.as_bytes()).into_owned().collect();
+    let fields: HashMap<String, String> = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
     if path == "/jwks" {
         shared.key_reads.fetch_add(1, Ordering::SeqCst);
     }
-    shared.calls.lock().unwrap().push((path.clone(), fields.clone(), headers));
+    shared.calls.lock().unwrap().push((path.clone(), (fields.clone(), headers)));
     let handler = shared.answers.lock().unwrap().get(&path).cloned();
     match handler {
         Some(handler) => handler(&fields),

@@ -58,7 +58,7 @@ async fn the_implicit_flow_brings_the_session_in_the_fragment() {
     assert_eq!(target.query(), None);
     assert!(target.as_str().starts_with("http://127.0.0.1:3000"));
     let names: Vec<String> =
-        url::form_urlencoded::parse(target.fragment().unwrap().as_bytes()).map(|(name, _)| name.into_owned()).collect();
+        form_urlencoded::parse(target.fragment().unwrap().as_bytes()).map(|(name, _)| name.into_owned()).collect();
     assert!(names.is_sorted(), "{names:?}");
     for name in ["access_token", "expires_at", "expires_in", "provider_token", "refresh_token", "sb", "token_type"] {
         assert!(names.iter().any(|known| known == name), "{name}");

@@ -111,7 +111,7 @@ async fn code_by_mail(server: &TestServer, pkce: &Pkce) -> String {
     server.post("/auth/v1/recover").json(&body).send().await.expect(200);
     // The first is the confirmation of the new account
     let mail = server.nth_mail_to("ada@example.com", 1).await;
-    let link = portico_testkit::link_in(&mail.html());
+    let link = portico_testkit::link_in(mail.html());
     server.get(link.as_str()).send().await.expect(303).location_query("code").unwrap()
 }
 
