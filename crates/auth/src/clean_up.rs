@@ -37,7 +37,10 @@ impl Auth {
         tx.commit().await?;
 
         let tx = Tx::begin(self.database()).await?;
-        removed += sessions::delete_ended(&tx, now - KEPT_ENDED, created, used).await?;
+        removed += sessions::delete_ended(&tx, now - KEPT_ENDED).await?;
+        if created.is_some() || used.is_some() {
+            removed += sessions::delete_outlived(&tx, created, used).await?;
+        }
         tx.commit().await?;
 
         let tx = Tx::begin(self.database()).await?;

@@ -108,7 +108,6 @@ impl Server {
     }
 
     /// Everything the server answers.
-    #[must_use]
     pub fn router(&self) -> Router {
         self.router.clone()
     }

@@ -34,7 +34,10 @@ impl Upkeep {
             loop {
                 ticks.tick().await;
                 if let Err(error) = analytics.clean_up(EVENTS_KEPT).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "Old analytics events could not be removed");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "Old analytics events could not be removed"
+                    );
                 }
             }
         });

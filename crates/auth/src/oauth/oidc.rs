@@ -25,6 +25,10 @@ use super::profile::Object;
 
 /// Least time between two reads of one key set.
 const KEY_SET_PAUSE: Duration = Duration::from_secs(10);
+/// Least time between two attempts to reach an issuer that does not answer; others fail at once meanwhile.
+const FAILURE_PAUSE: Duration = Duration::from_secs(3);
+/// How long an old document serves after a failed attempt to renew it.
+const STALE_PAUSE: Duration = Duration::from_secs(30);
 /// Tenants are named by tokens, so their number is bounded.
 const MAX_ISSUERS: usize = 128;
 /// Keys of one set that are looked at.
@@ -68,6 +72,9 @@ pub enum IdTokenError {
         #[source]
         source: CallError,
     },
+    /// It did not answer a moment ago.
+    #[error("issuer {0} did not answer a moment ago")]
+    Away(String),
     /// The discovery document names another issuer.
     #[error("the discovery document of {0} names another issuer")]
     OtherIssuer(String),
@@ -97,8 +104,12 @@ struct Key {
 
 #[derive(Default)]
 struct Known {
+    /// With when it is to be read again.
     discovery: Option<(Arc<Discovery>, Instant)>,
+    /// With when they were read.
     keys: Option<(Arc<Vec<Key>>, Instant)>,
+    /// When it last did not answer.
+    failed: Option<Instant>,
 }
 
 /// The issuers met so far.
@@ -204,25 +215,31 @@ impl Issuers {
     }
 
     async fn discover(&self, issuer: &Issuer, known: &mut Known) -> Result<Arc<Discovery>, IdTokenError> {
-        if let Some((discovery, at)) = &known.discovery
-            && at.elapsed() < self.ttl
+        if let Some((discovery, until)) = &known.discovery
+            && Instant::now() < *until
         {
             return Ok(Arc::clone(discovery));
         }
-        match self.read_discovery(issuer).await {
-            Ok(discovery) => {
+        if known.failed.is_some_and(|at| at.elapsed() < FAILURE_PAUSE) {
+            return Err(IdTokenError::Away(issuer.url.clone()));
+        }
+        match (self.read_discovery(issuer).await, &mut known.discovery) {
+            (Ok(discovery), slot) => {
                 let discovery = Arc::new(discovery);
-                known.discovery = Some((Arc::clone(&discovery), Instant::now()));
+                *slot = Some((Arc::clone(&discovery), Instant::now() + self.ttl));
+                known.failed = None;
                 Ok(discovery)
             }
-            Err(error) => match &known.discovery {
-                // Stale is better than nobody signs in
-                Some((discovery, _)) => {
-                    tracing::warn!(issuer = issuer.url, %error, "Keeping an old discovery document");
-                    Ok(Arc::clone(discovery))
-                }
-                None => Err(error),
-            },
+            // Stale is better than nobody signs in
+            (Err(error), Some((discovery, until))) => {
+                tracing::warn!(issuer = issuer.url, %error, "Keeping an old discovery document");
+                *until = Instant::now() + STALE_PAUSE;
+                Ok(Arc::clone(discovery))
+            }
+            (Err(error), None) => {
+                known.failed = Some(Instant::now());
+                Err(error)
+            }
         }
     }
 
@@ -257,9 +274,10 @@ impl Issuers {
                 known.keys = Some((Arc::clone(&keys), Instant::now()));
                 Ok(keys)
             }
-            Err(error) => match &known.keys {
-                Some((keys, _)) => {
+            Err(error) => match &mut known.keys {
+                Some((keys, at)) => {
                     tracing::warn!(issuer = issuer.url, %error, "Keeping an old key set");
+                    *at = Instant::now();
                     Ok(Arc::clone(keys))
                 }
                 None => Err(error),

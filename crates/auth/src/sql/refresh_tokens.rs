@@ -36,12 +36,18 @@ const REVOKE: &str = "update auth.refresh_tokens set revoked = true, updated_at 
 const REVOKE_FAMILY: &str = "
     update auth.refresh_tokens set revoked = true, updated_at = $2 where session_id = $1 and not revoked";
 const DELETE: &str = "delete from auth.refresh_tokens where id = $1";
+/// The parent of a current token stays: whoever lost the answer may still come with it.
 const DELETE_OLD: &str = "
     delete from auth.refresh_tokens
      where id in (select old.id
                     from auth.refresh_tokens as old
                    where old.revoked
                      and old.updated_at < $1
+                     and not exists (select 1
+                                       from auth.refresh_tokens as child
+                                      where child.parent = old.token
+                                        and child.session_id = old.session_id
+                                        and not child.revoked)
                    order by old.updated_at
                    limit 500
                      for update skip locked)";

@@ -23,6 +23,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("sessions::DELETE_OTHERS", DELETE_OTHERS),
     ("sessions::DELETE_ALL", DELETE_ALL),
     ("sessions::DELETE_ENDED", DELETE_ENDED),
+    ("sessions::DELETE_OUTLIVED", DELETE_OUTLIVED),
 ];
 
 /// Columns of [`Session::from_row`], of a table or alias named `sessions`: the last two are its methods, newest first.
@@ -62,14 +63,22 @@ const DELETE: &str = "delete from auth.sessions where id = $1";
 const DELETE_OF_USER: &str = "delete from auth.sessions where id = $1 and user_id = $2";
 const DELETE_OTHERS: &str = "delete from auth.sessions where user_id = $1 and id <> $2";
 const DELETE_ALL: &str = "delete from auth.sessions where user_id = $1";
-/// Sessions that ended before `$1` by `not_after`, `$2` by their age, `$3` by inactivity; null: not a reason.
+/// By their fixed end, which has an index.
 const DELETE_ENDED: &str = "
     delete from auth.sessions
      where id in (select ended.id
                     from auth.sessions as ended
                    where ended.not_after < $1
-                      or ended.created_at < $2
-                      or coalesce(ended.refreshed_at at time zone 'utc', ended.created_at) < $3
+                   limit 500
+                     for update skip locked)";
+/// By their age (`$1`) or their last use (`$2`); null: not a reason. Only where such a policy is in force, since it reads
+/// all sessions.
+const DELETE_OUTLIVED: &str = "
+    delete from auth.sessions
+     where id in (select ended.id
+                    from auth.sessions as ended
+                   where ended.created_at < $1
+                      or coalesce(ended.refreshed_at at time zone 'utc', ended.created_at) < $2
                    limit 500
                      for update skip locked)";
 
@@ -249,12 +258,16 @@ pub async fn delete_all(tx: &Tx, user: UserId) -> Result<(), Error> {
     tx.execute(DELETE_ALL, &[&user]).await.map(drop)
 }
 
-/// Removes sessions that ended long ago. Returns how many.
-pub async fn delete_ended(
+/// Removes sessions whose fixed end was before `not_after`. Returns how many.
+pub async fn delete_ended(tx: &Tx, not_after: OffsetDateTime) -> Result<u64, Error> {
+    tx.execute(DELETE_ENDED, &[&not_after]).await
+}
+
+/// Removes sessions that began before `created` or were last used before `used`. Returns how many.
+pub async fn delete_outlived(
     tx: &Tx,
-    not_after: OffsetDateTime,
     created: Option<OffsetDateTime>,
     used: Option<OffsetDateTime>,
 ) -> Result<u64, Error> {
-    tx.execute(DELETE_ENDED, &[&not_after, &created, &used]).await
+    tx.execute(DELETE_OUTLIVED, &[&created, &used]).await
 }

@@ -9,6 +9,7 @@ mod misbehaving;
 mod oauth;
 mod provider;
 mod password;
+mod phone;
 mod protection;
 mod refresh;
 mod sessions;

@@ -224,6 +224,26 @@ async fn an_address_that_was_taken_meanwhile_is_not_taken_over() {
 }
 
 #[tokio::test]
+async fn wanting_somebody_elses_address_does_not_stand_in_their_way() {
+    let t = TestServer::start().await;
+    let (_, to_new, to_current) = begin_change(&t).await;
+    // Another one had asked for the address before it was ours
+    let eve = t.signed_in("eve@example.com", "correct-horse").await;
+    let ask = format!(
+        "update auth.users set email_change = '{ADA}', email_change_sent_at = now(), email_change_token_new = 'x1'
+          where email = 'eve@example.com';
+         insert into auth.one_time_tokens (id, user_id, token_type, token_hash, relates_to)
+         values (gen_random_uuid(), '{}', 'email_change_token_new', 'x1', '{ADA}')",
+        eve["user"]["id"].as_str().unwrap()
+    );
+    t.execute(&ask).await;
+    for (email, mail) in [(ADA, &to_current), (NEW, &to_new)] {
+        verify(&t, json!({"type": "email_change", "email": email, "token": code_in(mail.html())})).await.expect(200);
+    }
+    t.sign_in(NEW, "correct-horse").await;
+}
+
+#[tokio::test]
 async fn the_same_address_is_no_change() {
     let t = TestServer::start().await;
     let tokens = t.signed_in(ADA, "correct-horse").await;

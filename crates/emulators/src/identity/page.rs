@@ -11,7 +11,8 @@ use super::account::Account;
 
 /// Nothing but our own style and pictures. `form-action` is left open on purpose: browsers apply it to the redirects
 /// that follow a form as well, and those lead to the application.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'";
 
 static CHOOSER: LazyLock<Template> =
     LazyLock::new(|| Template::parse(include_str!("chooser.html")).expect("the chooser's page is a template"));

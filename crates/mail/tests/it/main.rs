@@ -5,4 +5,5 @@ mod address;
 mod message;
 mod smtp;
 mod templates;
+mod text;
 mod tls;
