@@ -41,7 +41,7 @@ async fn server(implicit: bool) -> Server {
     );
     let certificate = CertificateDer::from_pem_file(folder.path().join("server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(folder.path().join("server.key")).unwrap();
-    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
