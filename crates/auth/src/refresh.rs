@@ -175,7 +175,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     };
     let replace = created && !token.revoked;
     // One round trip: they are sent together and run in this order
-    let (revoked, audited, inserted, finished) = tokio::join!(biased;
+    let (revoked, audited, inserted, finished, committed) = tokio::join!(biased;
         async {
             if replace { refresh_tokens::revoke(&tx, token.id, now).await } else { Ok(()) }
         },
@@ -194,12 +194,14 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
             }
         },
         finish(auth, &tx, request, &family),
+        tx.commit_behind(),
     );
     revoked?;
     audited?;
     inserted?;
     finished?;
-    tx.commit().await?;
+    committed?;
+    drop(tx);
     let mut response = session::respond(auth, session, user.clone(), next, now)?;
     if created {
         response.set_header("sb-auth-refresh-token-reuse", "false");
@@ -256,11 +258,17 @@ async fn counted(auth: &Auth, tx: Tx, request: &RequestInfo, token: &CountedToke
         return reuse_of_counted(auth, tx, request, &family).await;
     }
     let counter = if behind == 0 { session.counter.checked_add(1).ok_or_else(already_used)? } else { session.counter };
-    if behind == 0 {
-        sessions::set_counter(&tx, session.id, counter).await?;
-    }
-    finish(auth, &tx, request, &family).await?;
-    tx.commit().await?;
+    let (moved, finished, committed) = tokio::join!(biased;
+        async {
+            if behind == 0 { sessions::set_counter(&tx, session.id, counter).await } else { Ok(()) }
+        },
+        finish(auth, &tx, request, &family),
+        tx.commit_behind(),
+    );
+    moved?;
+    finished?;
+    committed?;
+    drop(tx);
     let mut response = session::respond(auth, session, user.clone(), key.token(session.id.0, counter), now)?;
     response.set_header("sb-auth-refresh-token-counter", &counter.to_string());
     if behind == 0 {

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use portico_auth::AuthSettings;
 use portico_testkit::{Answer, TestServer};
 use serde_json::{Value, json};
 use url::Url;
@@ -147,6 +148,11 @@ pub fn silence() -> Response {
 
 /// A server whose `name` provider is this one.
 pub async fn server_with(name: &str, provider: &Provider) -> TestServer {
+    server_and(name, provider, |_| {}).await
+}
+
+/// As [`server_with`], with other settings as well.
+pub async fn server_and(name: &str, provider: &Provider, change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     let url = provider.base.clone();
     TestServer::with(|settings| {
         settings.emulate_google = false;
@@ -163,6 +169,7 @@ pub async fn server_with(name: &str, provider: &Provider) -> TestServer {
                 ..Default::default()
             },
         );
+        change(&mut settings.auth);
     })
     .await
 }

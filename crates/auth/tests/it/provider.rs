@@ -5,7 +5,7 @@ use http::StatusCode;
 use portico_testkit::{Answer, TestServer, claims_of};
 use serde_json::{Value, json};
 
-use crate::misbehaving::{Begun, CLIENT_ID, Key, Provider, begin, come_back, server_with, silence};
+use crate::misbehaving::{Begun, CLIENT_ID, Key, Provider, begin, come_back, server_and, server_with, silence};
 
 /// The app is told that something failed, and nothing of it is in the database.
 #[track_caller]
@@ -202,6 +202,84 @@ async fn invented_key_ids_do_not_make_us_hammer_the_issuer() {
         told(&come_back(&server, &begun).await);
     }
     assert!(provider.key_reads() <= 3, "{} reads", provider.key_reads());
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_away_is_not_asked_by_everybody() {
+    const DOCUMENT: &str = "/.well-known/openid-configuration";
+    let provider = Provider::start().await;
+    provider.answers(DOCUMENT, |_| StatusCode::SERVICE_UNAVAILABLE.into_response());
+    let server = server_with("google", &provider).await;
+    let asked = || server.get("/auth/v1/authorize?provider=google").send();
+    for answer in futures_util::future::join_all((0..10).map(|_| asked())).await {
+        assert_eq!(answer.refusal(), (500, "unexpected_failure".into()));
+    }
+    assert!(provider.calls(DOCUMENT).len() <= 3, "{} calls", provider.calls(DOCUMENT).len());
+}
+
+#[tokio::test]
+async fn what_was_known_of_an_issuer_serves_while_it_is_away() {
+    let provider = Provider::start().await;
+    let server = server_and("google", &provider, |auth| auth.oidc_cache_ttl = std::time::Duration::ZERO).await;
+    let begun = flow(&server).await;
+    let id_token = provider.key.sign(&provider.claims(&server, begun.nonce.as_deref()));
+    provider.gives(id_token);
+    assert!(come_back(&server, &begun).await.location_fragment("access_token").is_some());
+    provider.answers("/.well-known/openid-configuration", |_| StatusCode::SERVICE_UNAVAILABLE.into_response());
+    provider.answers("/jwks", |_| StatusCode::SERVICE_UNAVAILABLE.into_response());
+    let begun = flow(&server).await;
+    provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
+    assert!(come_back(&server, &begun).await.location_fragment("access_token").is_some());
+}
+
+#[tokio::test]
+async fn apple_answers_with_a_form_and_tells_the_name_once() {
+    let provider = Provider::start().await;
+    let server = server_with("apple", &provider).await;
+    let begun = begin(&server, "apple").await;
+    let field = |name: &str| begun.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    assert_eq!(field("response_mode").as_deref(), Some("form_post"));
+    assert_eq!(field("scope").as_deref(), Some("email name"));
+    // A platform that can not carry a nonce says so, signed
+    let mut claims = provider.claims(&server, None);
+    claims["nonce_supported"] = false.into();
+    claims["is_private_email"] = "true".into();
+    provider.gives(provider.key.sign(&claims));
+    let user = r#"{"name":{"firstName":"Ada","lastName":"L"},"email":"evil@example.com"}"#;
+    let fields = [("state", begun.state.as_str()), ("code", "the-code"), ("user", user)];
+    let answer = server.post("/auth/v1/callback").form(&fields).send().await.expect(302);
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let claims = claims_of(&token);
+    assert_eq!(claims["email"], "ada@example.com");
+    assert_eq!(claims["user_metadata"]["full_name"], "Ada L");
+    assert_eq!(claims["user_metadata"]["custom_claims"]["is_private_email"], "true");
+    assert_eq!(provider.calls("/token")[0].0["client_secret"], "the-secret");
+}
+
+#[tokio::test]
+async fn azure_tokens_are_of_the_configured_tenant() {
+    let provider = Provider::start().await;
+    let base = provider.base.clone();
+    let tenant = format!("{base}/v2.0");
+    provider.says(
+        "/v2.0/.well-known/openid-configuration",
+        json!({"issuer": tenant, "authorization_endpoint": format!("{base}/a"), "token_endpoint": format!("{base}/t"), "jwks_uri": format!("{base}/jwks")}),
+    );
+    let server = server_with("azure", &provider).await;
+    let finish = async |issuer: &str| {
+        let begun = begin(&server, "azure").await;
+        let mut claims = provider.claims(&server, begun.nonce.as_deref());
+        claims["iss"] = issuer.into();
+        let token = provider.key.sign(&claims);
+        provider.says("/oauth2/v2.0/token", json!({"access_token": "at", "id_token": token}));
+        come_back(&server, &begun).await
+    };
+    told(&finish(&format!("{base}/other/v2.0")).await);
+    told(&finish("https://login.microsoftonline.com/other/v2.0").await);
+    nothing_is_left(&server).await;
+    let answer = finish(&tenant).await;
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    assert_eq!(claims_of(&token)["user_metadata"]["full_name"], "Ada L");
 }
 
 #[tokio::test]

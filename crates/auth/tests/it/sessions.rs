@@ -135,3 +135,16 @@ async fn what_is_over_is_cleaned_up_and_nothing_else() {
     assert_eq!(server.count("select count(*) from auth.oauth_client_states").await, 0);
     assert_eq!(server.count("select count(*) from auth.users").await, 1);
 }
+
+#[tokio::test]
+async fn the_parent_of_the_current_token_outlives_the_clean_up() {
+    let server = TestServer::start().await;
+    let first = server.signed_in("ada@example.com", PASSWORD).await;
+    let second = refresh(&server, &first).await.expect(200).json();
+    let third = refresh(&server, &second).await.expect(200).json();
+    server.clock().advance(Duration::hours(60));
+    server.clean_up().await;
+    assert_eq!(refresh(&server, &first).await.refusal(), (400, "refresh_token_not_found".into()));
+    let repeated = refresh(&server, &second).await.expect(200).json();
+    assert_eq!(repeated["refresh_token"], third["refresh_token"]);
+}
