@@ -15,6 +15,7 @@ mod captcha;
 mod clean_up;
 mod discovery;
 pub mod error;
+mod error_code;
 pub mod extract;
 pub mod ids;
 mod info;
