@@ -62,7 +62,7 @@ export function LandingPage() {
 function WayIn() {
   const { user, loading } = useAuth();
   return (
-    <div className="mt-9 min-h-30 sm:min-h-22">
+    <div className="mt-9 min-h-35 sm:min-h-22">
       {!loading &&
         (user ? (
           <Button asChild>
