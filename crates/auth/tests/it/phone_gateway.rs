@@ -1,0 +1,250 @@
+//! Accounts with a phone number, and the gateway between: channels, codes that a gateway makes, test numbers, limits.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use portico_auth::settings::SendLimit;
+use portico_auth::{AuthSettings, TextMessage, TextTransport};
+use portico_testkit::{Answer, TestServer};
+use serde_json::{Value, json};
+use time::Duration;
+
+const PHONE: &str = "15550001111";
+const PASSWORD: &str = "correct-horse";
+
+fn with_phones(settings: &mut AuthSettings) {
+    settings.sms.enabled = true;
+    settings.sms.max_frequency = std::time::Duration::ZERO;
+}
+
+async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
+}
+
+async fn verify(t: &TestServer, code: &str) -> Answer {
+    post(t, "verify", json!({"type": "sms", "phone": PHONE, "token": code})).await
+}
+
+async fn sign_up(t: &TestServer) -> Answer {
+    post(t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await
+}
+
+/// A gateway that makes its own code, as Twilio Verify does, and speaks WhatsApp.
+#[derive(Default)]
+struct Verifier {
+    sent: Mutex<Vec<TextMessage>>,
+    checks: AtomicUsize,
+}
+
+impl Verifier {
+    const CODE: &'static str = "424242";
+    /// At this code it fails.
+    const OUTAGE: &'static str = "500500";
+
+    async fn start() -> (TestServer, Arc<Self>) {
+        let gateway = Arc::new(Self::default());
+        let texts: Arc<dyn TextTransport> = gateway.clone();
+        let t = TestServer::with(|settings| {
+            with_phones(&mut settings.auth);
+            settings.auth.password_change_needs_reauthentication = true;
+            settings.auth.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
+            settings.texts = Some(texts);
+        })
+        .await;
+        (t, gateway)
+    }
+}
+
+impl TextTransport for Verifier {
+    fn send(&self, message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
+        self.sent.lock().unwrap().push(message);
+        async { Ok("VE1".to_owned()) }.boxed()
+    }
+
+    fn speaks_whatsapp(&self) -> bool {
+        true
+    }
+
+    fn check<'a>(&'a self, to: &'a str, code: &'a str) -> Option<BoxFuture<'a, Result<bool, String>>> {
+        let verdict = async move {
+            self.checks.fetch_add(1, Ordering::SeqCst);
+            match code {
+                Self::OUTAGE => Err("the provider could not be reached".to_owned()),
+                code => Ok(to == PHONE && code == Self::CODE),
+            }
+        };
+        Some(verdict.boxed())
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_makes_the_codes_checks_them() {
+    let (t, gateway) = Verifier::start().await;
+    sign_up(&t).await.expect(200);
+    // The code that we would have sent is worth nothing
+    let ours = gateway.sent.lock().unwrap()[0].code.clone();
+    assert_eq!(verify(&t, &ours).await.refusal(), (403, "otp_expired".into()));
+    let outage = verify(&t, Verifier::OUTAGE).await;
+    assert_eq!(outage.refusal(), (422, "sms_send_failed".into()));
+    assert_eq!(outage.json()["msg"], "Error checking OTP with provider: the provider could not be reached");
+    // How long a code lives is the gateway's business too
+    t.clock().advance(Duration::minutes(5));
+    let tokens = verify(&t, Verifier::CODE).await.expect(200).json();
+    assert!(tokens["user"]["phone_confirmed_at"].is_string());
+    let checks = gateway.checks.load(Ordering::SeqCst);
+    assert_eq!(verify(&t, Verifier::CODE).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(gateway.checks.load(Ordering::SeqCst), checks, "nothing waits for a code, so nobody is asked");
+}
+
+#[tokio::test]
+async fn a_gateway_that_makes_the_codes_checks_nonces_too() {
+    let (t, gateway) = Verifier::start().await;
+    sign_up(&t).await.expect(200);
+    let tokens = verify(&t, Verifier::CODE).await.expect(200).json();
+    let token = tokens["access_token"].as_str().unwrap();
+    let change = async |password: &str, nonce: &str| {
+        let body = json!({"password": password, "nonce": nonce});
+        t.put("/auth/v1/user").bearer(token).json(&body).send().await
+    };
+    t.clock().advance(Duration::hours(25));
+    assert_eq!(change("battery-staple", Verifier::CODE).await.refusal(), (422, "reauthentication_not_valid".into()));
+    let sent = t.get("/auth/v1/reauthenticate").bearer(token).send().await.expect(200);
+    assert_eq!(sent.json(), json!({"message_id": "VE1"}));
+    assert_eq!(change("battery-staple", "111111").await.refusal(), (422, "reauthentication_not_valid".into()));
+    // The nonce is no way in
+    assert_eq!(verify(&t, Verifier::CODE).await.refusal(), (403, "otp_expired".into()));
+    change("battery-staple", Verifier::CODE).await.expect(200);
+    assert_eq!(change("third-password", Verifier::CODE).await.refusal(), (422, "reauthentication_not_valid".into()));
+    assert_eq!(gateway.sent.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn whatsapp_needs_a_gateway_that_speaks_it() {
+    let (t, gateway) = Verifier::start().await;
+    post(&t, "otp", json!({"phone": PHONE, "channel": "whatsapp"})).await.expect(200);
+    assert_eq!(gateway.sent.lock().unwrap()[0].channel, "whatsapp");
+
+    let t = TestServer::with_auth(with_phones).await;
+    for channel in ["whatsapp", "pigeon", "SMS"] {
+        for (path, body) in [
+            ("otp", json!({"phone": PHONE, "channel": channel})),
+            ("signup", json!({"phone": PHONE, "password": PASSWORD, "channel": channel})),
+        ] {
+            let refused = post(&t, path, body).await;
+            assert_eq!(refused.refusal(), (400, "validation_failed".into()), "{path} {channel}");
+            let message = refused.json()["msg"].as_str().unwrap().to_owned();
+            assert!(message.starts_with("Invalid channel, supported values are 'sms' or 'whatsapp'."), "{message}");
+        }
+    }
+    assert!(t.texts_to(PHONE).is_empty());
+    assert_eq!(t.count("select count(*) from auth.users").await, 0);
+}
+
+#[tokio::test]
+async fn a_test_number_has_a_fixed_code_and_gets_no_message() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.sms.test_otps = [(PHONE.to_owned(), "123456".to_owned())].into();
+        settings.rate_limits.texts = Some(SendLimit::PerHour(0));
+    })
+    .await;
+    assert_eq!(verify(&t, "123456").await.refusal(), (403, "otp_expired".into()), "there is no such user");
+    sign_up(&t).await.expect(200);
+    assert_eq!(verify(&t, "654321").await.refusal(), (403, "otp_expired".into()));
+    verify(&t, "123456").await.expect(200);
+    // At any time, also when none was asked for
+    t.clock().advance(Duration::days(1));
+    verify(&t, "123456").await.expect(200);
+    let again = post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
+    assert_eq!(again.json(), json!({"message_id": "test-otp"}));
+    assert!(t.texts_to(PHONE).is_empty());
+}
+
+#[tokio::test]
+async fn fixed_codes_end() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.sms.test_otps = [(PHONE.to_owned(), "123456".to_owned())].into();
+        settings.sms.test_otps_valid_until = Some(time::OffsetDateTime::UNIX_EPOCH);
+    })
+    .await;
+    sign_up(&t).await.expect(200);
+    let code = t.text_to(PHONE).await.code;
+    if code != "123456" {
+        assert_eq!(verify(&t, "123456").await.refusal(), (403, "otp_expired".into()));
+    }
+    verify(&t, &code).await.expect(200);
+}
+
+#[tokio::test]
+async fn only_an_account_that_is_there_learns_the_message_id() {
+    let t = TestServer::with_auth(with_phones).await;
+    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.expect(200).json(), json!({}));
+    verify(&t, &t.text_to(PHONE).await.code).await.expect(200);
+    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.expect(200).json(), json!({"message_id": "SM2"}));
+    let code = t.texts_when(PHONE, 2).await.pop().unwrap().code;
+    // One code, used twice at once
+    let (first, second) = tokio::join!(verify(&t, &code), verify(&t, &code));
+    let mut statuses = [first.status, second.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 403]);
+}
+
+#[tokio::test]
+async fn where_numbers_are_not_confirmed_nothing_is_sent() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.sms.autoconfirm = true;
+    })
+    .await;
+    let tokens = sign_up(&t).await.expect(200).json();
+    assert!(tokens["access_token"].is_string());
+    assert_eq!(sign_up(&t).await.refusal(), (422, "user_already_exists".into()));
+    let change = json!({"phone": "+15550002222"});
+    let user = t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&change).send().await;
+    assert_eq!(user.expect(200).json()["phone"], "15550002222");
+    assert!(t.texts_to(PHONE).is_empty() && t.texts_to("15550002222").is_empty());
+}
+
+#[tokio::test]
+async fn all_messages_together_are_limited() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.rate_limits.texts = Some(SendLimit::PerHour(1));
+    })
+    .await;
+    sign_up(&t).await.expect(200);
+    let over = post(&t, "otp", json!({"phone": "15550002222"})).await;
+    assert_eq!(over.refusal(), (429, "over_sms_send_rate_limit".into()));
+    assert_eq!(over.json()["msg"], "SMS rate limit exceeded");
+    assert!(over.header("retry-after").is_some());
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+    t.clock().advance(Duration::hours(1));
+    post(&t, "otp", json!({"phone": "15550002222"})).await.expect(200);
+}
+
+#[tokio::test]
+async fn without_phone_sign_in_nobody_gets_in_by_phone() {
+    let t = TestServer::start().await;
+    assert_eq!(sign_up(&t).await.refusal(), (400, "phone_provider_disabled".into()));
+    let code = post(&t, "otp", json!({"phone": PHONE})).await;
+    assert_eq!(code.refusal(), (400, "phone_provider_disabled".into()));
+    let again = post(&t, "resend", json!({"type": "sms", "phone": PHONE})).await;
+    assert_eq!(again.refusal(), (400, "phone_provider_disabled".into()));
+    let settings = t.get("/auth/v1/settings").send().await.expect(200).json();
+    assert_eq!((&settings["external"]["phone"], &settings["sms_provider"]), (&json!(false), &json!("")));
+}
+
+#[tokio::test]
+async fn what_is_no_number_is_refused() {
+    let t = TestServer::with_auth(with_phones).await;
+    for phone in ["0123456789", "+", "1", "1555000111122223", "15550001111\r\nx", "１５５５０００１１１１", "abc"]
+    {
+        let refused = post(&t, "signup", json!({"phone": phone, "password": PASSWORD})).await;
+        assert_eq!(refused.refusal(), (400, "validation_failed".into()), "{phone:?}");
+        assert_eq!(refused.json()["msg"], "Invalid phone number format (E.164 required)");
+    }
+    assert_eq!(t.count("select count(*) from auth.users").await, 0);
+}
