@@ -1,6 +1,7 @@
 import type { Session, User } from "@supabase/supabase-js";
 import { RelativeTime } from "../../components/relative-time";
 import { readAccessToken } from "../../lib/claims";
+import { useConfig } from "../../lib/config-context";
 import { providerName } from "../auth/settings";
 import { signInMethod } from "../auth/sign-in-reports";
 
@@ -31,11 +32,12 @@ export function Greeting({ session }: { session: Session }) {
 
 function Avatar({ user }: { user: User }) {
   const picture: unknown = user.user_metadata.avatar_url ?? user.user_metadata.picture;
+  const { development } = useConfig();
   const initial = (displayName(user) ?? user.email ?? "·").charAt(0).toUpperCase();
   return (
     <span className="relative grid size-16 shrink-0 place-items-center overflow-hidden rounded-full bg-accent-wash text-2xl font-semibold text-accent-strong">
       <span aria-hidden>{initial}</span>
-      {typeof picture === "string" && picture.startsWith("https://") && (
+      {typeof picture === "string" && isShown(picture, development) && (
         <img
           src={picture}
           alt=""
@@ -48,6 +50,11 @@ function Avatar({ user }: { user: User }) {
       )}
     </span>
   );
+}
+
+/** Pictures of others' making come over https; those of the emulated provider from this machine. */
+function isShown(picture: string, development: boolean): boolean {
+  return picture.startsWith("https://") || (development && /^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(picture));
 }
 
 function displayName(user: User): string | null {
