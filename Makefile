@@ -40,6 +40,7 @@ test-clients: setup $(WEB_STAMP) ## The official clients and a browser against a
 	npm run --silent --workspace clients test
 
 bench: build ## Measure against the limit of this machine
+	@scripts/setup bench
 	cargo run --release --quiet --package portico-bench
 
 setup: $(NODE_STAMP) ## Install what the tests need (Chromium)

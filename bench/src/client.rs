@@ -1,5 +1,6 @@
 //! A load generator as thin as can be: requests prepared as bytes, keep-alive connections, answers read by their length.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,6 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// No measurement waits longer than this for what it started.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One keep-alive connection.
 pub struct Connection {
@@ -20,6 +25,15 @@ pub struct Answer {
     pub status: u16,
     /// The body.
     pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The text of a JSON field, found without reading the JSON: the generator shares its processors with the server.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let body = std::str::from_utf8(&self.body).ok()?;
+        let start = body.find(&format!("\"{name}\":\""))? + name.len() + 4;
+        body[start..].split('"').next()
+    }
 }
 
 impl Connection {
@@ -42,9 +56,9 @@ impl Connection {
                 bail!("the server closed the connection");
             }
         };
-        let head = std::str::from_utf8(&self.buffer[..head_end])?.to_ascii_lowercase();
+        let head = std::str::from_utf8(&self.buffer[..head_end])?;
         let status = head.get(9..12).context("a status line")?.parse()?;
-        let length: usize = match head.split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next()) {
+        let length: usize = match head.lines().find_map(content_length) {
             Some(length) => length.parse()?,
             None if status == 204 => 0,
             None => bail!("an answer without a length: {head}"),
@@ -56,11 +70,25 @@ impl Connection {
         }
         Ok(Answer { status, body: self.buffer[head_end..head_end + length].to_vec() })
     }
+
+    /// As [`Self::call`], for an answer that has to be good.
+    pub async fn succeed(&mut self, request: &[u8]) -> Result<Answer> {
+        let answer = self.call(request).await?;
+        if answer.status >= 300 {
+            bail!("{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
+        }
+        Ok(answer)
+    }
+}
+
+fn content_length(line: &str) -> Option<&str> {
+    let (name, value) = line.split_once(": ")?;
+    name.eq_ignore_ascii_case("content-length").then_some(value)
 }
 
 /// A request with a JSON body (or none), as bytes.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
-    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\n");
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\n");
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -71,41 +99,70 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -
     text.into_bytes()
 }
 
-/// Calls per second over `connections` connections for `time`. `next` makes the request from the number of the connection and
-/// the answer before.
-pub async fn throughput<F>(address: &str, connections: usize, time: Duration, next: F) -> Result<f64>
-where
-    F: Fn(usize, Option<&Answer>) -> Option<Vec<u8>> + Send + Sync + 'static,
-{
-    let next = Arc::new(next);
+/// What the connections of a load ask for.
+pub trait Calls: Send + Sync {
+    /// The bytes of the `call`th request of a connection.
+    fn request(&self, connection: usize, call: u64) -> Cow<'_, [u8]>;
+
+    /// Takes what a connection needs for its next request.
+    fn answered(&self, _connection: usize, _answer: &Answer) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// When a load ends.
+#[derive(Clone, Copy)]
+pub enum End {
+    /// After a time.
+    After(Duration),
+    /// After so many calls on each connection.
+    Calls(u64),
+}
+
+/// How much was done.
+#[derive(Clone, Copy)]
+pub struct Done {
+    /// Calls or transactions.
+    pub calls: u64,
+    /// Of them per second.
+    pub per_second: f64,
+}
+
+/// Calls over `connections` connections, each with one request at a time.
+pub async fn load(address: &str, connections: usize, end: End, calls: Arc<impl Calls + 'static>) -> Result<Done> {
     let over = Arc::new(AtomicBool::new(false));
+    let most = if let End::Calls(most) = end { most } else { u64::MAX };
+    let mut open = Vec::new();
+    for _ in 0..connections {
+        open.push(Connection::open(address).await?);
+    }
     let started = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for number in 0..connections {
-        let (next, over, address) = (next.clone(), over.clone(), address.to_owned());
+    let mut tasks = JoinSet::new();
+    for (number, mut connection) in open.into_iter().enumerate() {
+        let (calls, over) = (calls.clone(), over.clone());
         tasks.spawn(async move {
-            let mut connection = Connection::open(&address).await?;
-            let mut last: Option<Answer> = None;
-            let mut calls = 0_u64;
-            while !over.load(Ordering::Relaxed) {
-                let Some(request) = next(number, last.as_ref()) else { break };
-                let answer = connection.call(&request).await?;
-                if answer.status >= 300 {
-                    bail!("{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
-                }
-                last = Some(answer);
-                calls += 1;
+            let mut done = 0;
+            while done < most && !over.load(Ordering::Relaxed) {
+                let answer = connection.succeed(&calls.request(number, done)).await?;
+                calls.answered(number, &answer)?;
+                done += 1;
             }
-            Ok(calls)
+            anyhow::Ok(done)
         });
     }
-    tokio::time::sleep(time).await;
-    over.store(true, Ordering::Relaxed);
-    let mut calls = 0;
-    while let Some(done) = tasks.join_next().await {
-        calls += done??;
+    if let End::After(time) = end {
+        tokio::time::sleep(time).await;
+        over.store(true, Ordering::Relaxed);
     }
-    Ok(calls as f64 / started.elapsed().as_secs_f64())
+    let mut calls = 0;
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            calls += done??;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, all).await.context("the load did not end in time")??;
+    Ok(Done { calls, per_second: calls as f64 / started.elapsed().as_secs_f64() })
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

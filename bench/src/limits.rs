@@ -6,25 +6,37 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 
-/// Transactions per second that `pgbench` reaches with `script`, prepared, on the database at `url`.
-pub async fn pgbench(url: &str, script: &str, connections: usize, time: Duration) -> Result<f64> {
+use crate::client::{Done, End, PATIENCE};
+use crate::server::Postgres;
+
+/// Transactions that `pgbench` does with `script`, prepared, over the server's own way to PostgreSQL. `run` is a number that
+/// no other run has: scripts number what they insert with it.
+pub async fn pgbench(postgres: &Postgres, script: &str, clients: usize, end: End, run: u64) -> Result<Done> {
     let file = tempfile::Builder::new().suffix(".sql").tempfile()?;
     std::fs::write(file.path(), script)?;
-    let output = Command::new(pgbench_program()?)
-        .args(["--no-vacuum", "--protocol=prepared", "--jobs=2"])
-        .arg(format!("--client={connections}"))
-        .arg(format!("--time={}", time.as_secs().max(1)))
-        .arg("--file")
-        .arg(file.path())
-        .arg(url)
-        .output()
-        .await?;
+    let mut command = Command::new(pgbench_program()?);
+    command.args(["--no-vacuum", "--protocol=prepared", "--define=started=0"]);
+    command.arg(format!("--define=run={run}")).arg(format!("--client={clients}")).arg("--jobs=2");
+    match end {
+        End::After(time) => command.arg(format!("--time={}", time.as_secs().max(1))),
+        End::Calls(calls) => command.arg(format!("--transactions={calls}")),
+    };
+    command.arg("--file").arg(file.path());
+    command.arg("--host").arg(&postgres.socket_folder).arg(format!("--port={}", postgres.port));
+    command.args(["--username=supabase_auth_admin", "postgres"]).kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, command.output()).await.context("pgbench did not end in time")??;
     let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        bail!("pgbench failed: {}", String::from_utf8_lossy(&output.stderr));
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() || complaints.contains("aborted") {
+        bail!("pgbench failed: {complaints}");
     }
-    let line = text.lines().find(|line| line.starts_with("tps = ")).context("pgbench's result")?;
-    Ok(line.trim_start_matches("tps = ").split(' ').next().context("a number")?.parse()?)
+    let value = |name: &str| {
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("{name} in {text}"))?;
+        line.split([' ', '/']).next().context("a number")
+    };
+    let calls = value("number of transactions actually processed: ")?.parse()?;
+    Ok(Done { calls, per_second: value("tps = ")?.parse()? })
 }
 
 fn pgbench_program() -> Result<PathBuf> {
@@ -32,9 +44,14 @@ fn pgbench_program() -> Result<PathBuf> {
     if let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") {
         found.extend(versions.flatten().map(|version| version.path().join("bin/pgbench")));
     }
+    found.sort();
     let path = std::env::var_os("PATH").unwrap_or_default();
     found.extend(std::env::split_paths(&path).map(|folder| folder.join("pgbench")));
-    found.into_iter().rev().find(|program| program.exists()).context("pgbench is missing: apt-get install postgresql")
+    found
+        .into_iter()
+        .rev()
+        .find(|program| program.exists())
+        .context("pgbench is missing: scripts/setup bench installs it")
 }
 
 /// Password checks per second with bcrypt on `threads` threads and nothing else.

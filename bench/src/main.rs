@@ -3,13 +3,19 @@
 //! A limit is the same work without Portico: the same statements by `pgbench` on the same PostgreSQL, the same password hash on the
 //! same cores. Each measurement runs limit and subject in turns, several rounds, and reports the median of the ratios, so that a
 //! machine that slows down for a while spoils one round and not the result.
+//!
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`.
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
 mod accounts;
 mod client;
+mod enumeration;
 mod limits;
+mod people;
+mod processor;
 mod report;
+mod rounds;
 mod server;
 mod starts;
 
@@ -21,9 +27,18 @@ fn main() -> Result<()> {
 }
 
 async fn run() -> Result<()> {
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
     let mut report = report::Report::default();
-    starts::measure(&mut report).await?;
-    accounts::measure(&mut report).await?;
+    if wanted("starts") {
+        starts::measure(&mut report).await?;
+    }
+    if wanted("accounts") {
+        accounts::measure(&mut report).await?;
+    }
+    if wanted("enumeration") {
+        enumeration::measure(&mut report).await?;
+    }
     println!("{}", report.render());
     Ok(())
 }

@@ -9,6 +9,29 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::processor::Watch;
+
+/// The PostgreSQL of a server.
+pub struct Postgres {
+    /// Its first process.
+    pub pid: u32,
+    /// Its port, which also names the socket.
+    pub port: u16,
+    /// The folder of its socket, through which the server talks to it too.
+    pub socket_folder: PathBuf,
+}
+
+impl Postgres {
+    /// A connection as the role that the account service has.
+    pub async fn connect(&self) -> Result<tokio_postgres::Client> {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(&self.socket_folder).port(self.port).user("supabase_auth_admin").dbname("postgres");
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+}
+
 /// A running `portico dev`.
 pub struct Server {
     child: Child,
@@ -78,6 +101,19 @@ impl Server {
         Ok(kib * 1024)
     }
 
+    /// Its PostgreSQL, which runs in the project folder.
+    pub fn postgres(folder: &Path) -> Result<Postgres> {
+        let file = folder.join(".portico/postgres/pgdata/postmaster.pid");
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let line = |at: usize| text.lines().nth(at).map(str::trim).context("a line of postmaster.pid");
+        Ok(Postgres { pid: line(0)?.parse()?, port: line(3)?.parse()?, socket_folder: line(4)?.into() })
+    }
+
+    /// Whom to watch while it works.
+    pub fn watch(&self, postgres: &Postgres) -> Result<Watch> {
+        Ok(Watch { server: self.child.id().context("it runs")?, postgres: postgres.pid })
+    }
+
     /// Ends it cleanly.
     pub async fn stop(mut self, folder: &Path) -> Result<()> {
         Command::new(program()?).args(["stop", "--workdir"]).arg(folder).output().await?;
@@ -90,11 +126,7 @@ impl Server {
 pub fn folder(port: u16, auth: &str) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     std::fs::create_dir(folder.path().join("supabase"))?;
-    let config = format!(
-        "[api]\nport = {port}\n[db]\nport = {}\n[inbucket]\nport = {}\n{auth}",
-        port + 1,
-        port + 3
-    );
+    let config = format!("[api]\nport = {port}\n[db]\nport = {}\n[inbucket]\nport = {}\n{auth}", port + 1, port + 3);
     std::fs::write(folder.path().join("supabase/config.toml"), config)?;
     Ok(folder)
 }

@@ -29,7 +29,12 @@ pub async fn measure(report: &mut Report) -> Result<()> {
         resident.push(server.resident()? as f64);
         server.stop(folder.path()).await?;
     }
-    report.row("Warm start to first answer", format!("{:.0} ms", median(warm) * 1e3), "bar: 400 ms".into(), String::new());
+    report.row(
+        "Warm start to first answer",
+        format!("{:.0} ms", median(warm) * 1e3),
+        "bar: 400 ms".into(),
+        String::new(),
+    );
     let mib = median(resident) / 1024.0 / 1024.0;
     report.row("Resident memory, idle", format!("{mib:.1} MiB"), "bar: 40 MiB".into(), String::new());
     Ok(())

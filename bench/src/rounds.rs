@@ -1,0 +1,96 @@
+//! Subject and limit in turns.
+
+use anyhow::Result;
+
+use crate::client::Done;
+use crate::processor::{Usage, Watch};
+use crate::report::{Report, median};
+
+/// Rounds of each comparison.
+const ROUNDS: usize = 5;
+const PROCESSOR: &[&str] = &[
+    "Processor time per call",
+    "Server",
+    "PostgreSQL",
+    "Load generator",
+    "PostgreSQL under pgbench",
+    "Share of server / PostgreSQL / generator",
+];
+
+/// What a comparison found: medians of the rounds.
+pub struct Compared {
+    subject: f64,
+    limit: f64,
+    ratio: f64,
+    calls: u64,
+    usage: Usage,
+    limit_calls: u64,
+    limit_usage: Usage,
+}
+
+/// Runs both once to warm them up, and then in turns.
+pub async fn compare(
+    watch: Watch,
+    mut subject: impl AsyncFnMut() -> Result<Done>,
+    mut limit: impl AsyncFnMut() -> Result<Done>,
+) -> Result<Compared> {
+    subject().await?;
+    limit().await?;
+    let (mut subjects, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut calls, mut usage) = (0, Usage::default());
+    let (mut limit_calls, mut limit_usage) = (0, Usage::default());
+    for _ in 0..ROUNDS {
+        let before = watch.read()?;
+        let own = subject().await?;
+        let between = watch.read()?;
+        let best = limit().await?;
+        let after = watch.read()?;
+        usage += between - before;
+        limit_usage += after - between;
+        calls += own.calls;
+        limit_calls += best.calls;
+        subjects.push(own.per_second);
+        limits.push(best.per_second);
+        ratios.push(own.per_second / best.per_second);
+    }
+    Ok(Compared {
+        subject: median(subjects),
+        limit: median(limits),
+        ratio: median(ratios),
+        calls,
+        usage,
+        limit_calls,
+        limit_usage,
+    })
+}
+
+impl Compared {
+    /// Puts the rates into the report.
+    pub fn rates(&self, report: &mut Report, what: &str, limit: &str, bar: &str) {
+        let bar = if bar.is_empty() { String::new() } else { format!(" (bar: {bar})") };
+        report.row(
+            what,
+            format!("{:.0}/s", self.subject),
+            format!("{limit}: {:.0}/s", self.limit),
+            format!("{:.2}{bar}", self.ratio),
+        );
+    }
+
+    /// Puts the processor times into the report.
+    pub fn processor(&self, report: &mut Report, what: &str) {
+        let each = |seconds: f64, calls: u64| format!("{:.0} µs", seconds * 1e6 / calls.max(1) as f64);
+        let Usage { server, postgres, generator } = self.usage;
+        let share = |part: f64| format!("{:.0} %", part * 100.0 / (server + postgres + generator));
+        report.detail(
+            PROCESSOR,
+            vec![
+                what.to_owned(),
+                each(server, self.calls),
+                each(postgres, self.calls),
+                each(generator, self.calls),
+                each(self.limit_usage.postgres, self.limit_calls),
+                format!("{} / {} / {}", share(server), share(postgres), share(generator)),
+            ],
+        );
+    }
+}
