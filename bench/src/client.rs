@@ -1,4 +1,5 @@
-//! A load generator as thin as can be: requests prepared as bytes, keep-alive connections, answers read by their length.
+//! A load generator as thin as can be: requests prepared as bytes, keep-alive connections, answers read by their
+//! length.
 
 use std::borrow::Cow;
 use std::sync::Arc;

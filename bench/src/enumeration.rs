@@ -1,4 +1,5 @@
-//! Whether the time of an answer tells who has an account: the same call for addresses with and without one, one at a time.
+//! Whether the time of an answer tells who has an account: the same call for addresses with and without one, one at a
+//! time.
 
 use std::time::Instant;
 
@@ -67,8 +68,8 @@ async fn measure_on(postgres: &tokio_postgres::Client, key: &str, report: &mut R
     Ok(())
 }
 
-/// Asks for known and unknown addresses so that each follows each equally often: what an answer leaves to be done afterwards
-/// must not count for the other kind.
+/// Asks for known and unknown addresses so that each follows each equally often: what an answer leaves to be done
+/// afterwards must not count for the other kind.
 async fn compare(
     connection: &mut Connection,
     report: &mut Report,

@@ -9,8 +9,8 @@ use tokio::process::Command;
 use crate::client::{Done, End, PATIENCE};
 use crate::server::Postgres;
 
-/// Transactions that `pgbench` does with `script`, prepared, over the server's own way to PostgreSQL. `run` is a number that
-/// no other run has: scripts number what they insert with it.
+/// Transactions that `pgbench` does with `script`, prepared, over the server's own way to PostgreSQL. `run` is a number
+/// that no other run has: scripts number what they insert with it.
 pub async fn pgbench(postgres: &Postgres, script: &str, clients: usize, end: End, run: u64) -> Result<Done> {
     let file = tempfile::Builder::new().suffix(".sql").tempfile()?;
     std::fs::write(file.path(), script)?;

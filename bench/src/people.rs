@@ -37,7 +37,8 @@ pub fn sign_up_request(key: &str, email: &str) -> Vec<u8> {
     request("POST", "/auth/v1/signup", &[("apikey", key)], &body)
 }
 
-/// The number of a person among those of a run: twelve digits, so that it fits into the end of an id. `scripts/*.sql` count alike.
+/// The number of a person among those of a run: twelve digits, so that it fits into the end of an id. The scripts for
+/// `pgbench` count alike.
 pub fn number(run: u64, connection: usize, call: u64) -> u64 {
     run * 10_000_000_000 + connection as u64 * 100_000_000 + call
 }

@@ -13,7 +13,8 @@ struct Table {
 }
 
 impl Report {
-    /// Adds a line to the main table: what was measured, its value, the limit it is compared with, and the ratio or the bar.
+    /// Adds a line to the main table: what was measured, its value, the limit it is compared with, and the ratio or the
+    /// bar.
     pub fn row(&mut self, what: &str, value: String, limit: String, ratio: String) {
         println!("{what}: {value} | {limit} | {ratio}");
         self.rows.push(vec![what.to_owned(), value, limit, ratio]);

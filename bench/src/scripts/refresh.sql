@@ -60,7 +60,7 @@ select factors.id, factors.friendly_name, factors.factor_type::text, factors.sta
 \endpipeline
 \startpipeline
 -- This client made the current token, so its id is the last one that the sequence gave it
-update auth.refresh_tokens set revoked = true, updated_at = now() where id = currval('auth.refresh_tokens_id_seq');
+update auth.refresh_tokens set revoked = true, updated_at = now() where id = (select currval('auth.refresh_tokens_id_seq'));
 insert into auth.audit_log_entries (instance_id, id, payload, created_at, ip_address)
 values ('00000000-0000-0000-0000-000000000000', gen_random_uuid(), :payload, now(), '');
 insert into auth.refresh_tokens
