@@ -5,8 +5,9 @@
 //! that two parties hold tokens of the family, so the family ends.
 //!
 //! All refreshes of one session happen one after the other: the session's row is locked, and what follows in the
-//! transaction reads what its last owner wrote. Requests of this process that carry the same token wait for each other
-//! without holding a connection, so that many tabs can not use up the pool.
+//! transaction reads what its last owner wrote. Nobody waits with a connection in hand, so that many tabs can not use up
+//! the pool: requests of this process that carry the same token form a queue, and who finds the session locked by somebody
+//! else gives the connection back and comes again a moment later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -15,9 +16,10 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 use portico_database::sqlstate;
-use portico_tokens::hash;
+use portico_tokens::{hash, random};
 use serde::Deserialize;
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
 
 use crate::Auth;
 use crate::audit::{self, Action, Traits};
@@ -25,11 +27,14 @@ use crate::error::{AuthError, ErrorCode};
 use crate::extract::RequestInfo;
 use crate::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, user_agent};
-use crate::sql::refresh_tokens::{Family, StoredToken};
+use crate::sql::refresh_tokens::{Family, Locked, StoredToken};
 use crate::sql::{Tx, refresh_tokens, sessions};
 
-/// How long a refresh waits for another one of the same session.
-const PATIENCE: Duration = Duration::from_secs(9);
+/// How long a refresh waits for others of the same session (auth-core 5.3).
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks at a session that is locked elsewhere: the least, and how much may be added so that many who wait do
+/// not look at the same moment.
+const PAUSE: (u64, u64) = (10, 20);
 
 /// The body of the grant.
 #[derive(Debug, Default, Deserialize)]
@@ -48,13 +53,27 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody)
         RefreshToken::Stored(token) => hash::sha256(token.as_bytes()),
         RefreshToken::Counted(token) => hash::sha256(token.session().as_bytes()),
     };
-    let _turn = auth.refresh_gate().enter(name).await.ok_or_else(busy)?;
-    let tx = Tx::begin(auth.database()).await?;
-    let refreshed = match &token {
-        RefreshToken::Stored(token) => stored(auth, tx, request, token).await,
-        RefreshToken::Counted(token) => counted(auth, tx, request, token).await,
-    };
-    refreshed.map_err(|error| if is_lock_timeout(&error) { busy() } else { error })
+    let deadline = Instant::now() + PATIENCE;
+    let _turn = auth.refresh_gate().enter(name, deadline).await.ok_or_else(busy)?;
+    loop {
+        let tx = Tx::begin(auth.database()).await?;
+        let refreshed = match &token {
+            RefreshToken::Stored(token) => stored(auth, tx, request, token).await,
+            RefreshToken::Counted(token) => counted(auth, tx, request, token).await,
+        };
+        match refreshed {
+            Ok(Some(response)) => return Ok(response),
+            Ok(None) if Instant::now() < deadline => tokio::time::sleep(pause()).await,
+            Ok(None) => return Err(busy()),
+            Err(error) if is_lock_timeout(&error) => return Err(busy()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn pause() -> Duration {
+    let [byte] = random::bytes::<1>();
+    Duration::from_millis(PAUSE.0 + u64::from(byte) * PAUSE.1 / u64::from(u8::MAX))
 }
 
 fn busy() -> AuthError {
@@ -126,7 +145,7 @@ fn judge(auth: &Auth, request: &RequestInfo, presented: &str, token: &StoredToke
         return Verdict::Repeat(active.token.clone());
     }
     let recent = token.updated_at.is_some_and(|at| request.now <= at + auth.settings().refresh.reuse_interval);
-    match session_key(family) {
+    match session_key(auth, family).map(|(key, _)| key) {
         // The first counted token replaced this one
         Some(key) if token.active.is_none() && (recent || family.session.counter == 0) => Verdict::RepeatCounted(key),
         // Without a current token the family was ended: then nobody is forgiven
@@ -135,14 +154,28 @@ fn judge(auth: &Auth, request: &RequestInfo, presented: &str, token: &StoredToke
     }
 }
 
-fn session_key(family: &Family) -> Option<SessionKey> {
-    family.session.hmac_key.as_deref().and_then(SessionKey::from_column)
+/// The key of a session's counted tokens, and whether its column is to be written anew.
+fn session_key(auth: &Auth, family: &Family) -> Option<(SessionKey, bool)> {
+    let session = &family.session;
+    match auth.columns().open(session.id.0, session.hmac_key.as_deref()?) {
+        Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
+        Err(error) => {
+            tracing::error!(session.id = %session.id, %error, "The key of a session can not be opened");
+            None
+        }
+    }
 }
 
-async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> Result<Response, AuthError> {
+/// `None`: the session is locked elsewhere.
+async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> Result<Option<Response>, AuthError> {
     let now = request.now;
-    let Some((token, family)) = refresh_tokens::lock_by_token(&tx, presented).await? else {
-        return Err(not_found());
+    let (token, family) = match refresh_tokens::lock_by_token(&tx, presented).await? {
+        Locked::Yes(found) => found,
+        Locked::Elsewhere => {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        Locked::Nothing => return Err(not_found()),
     };
     let Some(family) = family else {
         refresh_tokens::delete(&tx, token.id).await?;
@@ -166,7 +199,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         return Err(already_used());
     }
     if matches!(verdict, Verdict::Replace) && upgrades(auth, session.id.0) {
-        return upgrade(auth, tx, request, &family).await;
+        return upgrade(auth, tx, request, &family).await.map(Some);
     }
     let (next, created, counter) = match verdict {
         Verdict::Repeat(next) => (next, false, None),
@@ -210,7 +243,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         response.set_header("sb-auth-refresh-token-counter", &counter.to_string());
         response.set_header("sb-auth-refresh-token-reuse-cause", "fail-to-save");
     }
-    Ok(response.into_response())
+    Ok(Some(response.into_response()))
 }
 
 /// Whether a session of stored tokens moves to counted ones. Stable per session.
@@ -223,7 +256,7 @@ fn upgrades(auth: &Auth, session: uuid::Uuid) -> bool {
 async fn upgrade(auth: &Auth, tx: Tx, request: &RequestInfo, family: &Family) -> Result<Response, AuthError> {
     let Family { session, user } = family;
     let key = SessionKey::generate();
-    sessions::set_key(&tx, session.id, &key.to_column()).await?;
+    sessions::set_key(&tx, session.id, &auth.columns().seal(session.id.0, &key.to_column())).await?;
     refresh_tokens::revoke_family(&tx, session.id, request.now).await?;
     audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, request.now).await?;
     finish(auth, &tx, request, family).await?;
@@ -233,11 +266,24 @@ async fn upgrade(auth: &Auth, tx: Tx, request: &RequestInfo, family: &Family) ->
     Ok(response.into_response())
 }
 
-async fn counted(auth: &Auth, tx: Tx, request: &RequestInfo, token: &CountedToken) -> Result<Response, AuthError> {
+/// `None`: the session is locked elsewhere.
+async fn counted(
+    auth: &Auth,
+    tx: Tx,
+    request: &RequestInfo,
+    token: &CountedToken,
+) -> Result<Option<Response>, AuthError> {
     let now = request.now;
-    let found = refresh_tokens::lock_by_session(&tx, crate::ids::SessionId(token.session())).await?;
-    let family = found.ok_or_else(not_found)?;
-    let key = session_key(&family).filter(|key| token.is_signed_by(key)).ok_or_else(not_found)?;
+    let family = match refresh_tokens::lock_by_session(&tx, crate::ids::SessionId(token.session())).await? {
+        Locked::Yes(family) => family,
+        Locked::Elsewhere => {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        Locked::Nothing => return Err(not_found()),
+    };
+    let (key, is_outdated) =
+        session_key(auth, &family).filter(|(key, _)| token.is_signed_by(key)).ok_or_else(not_found)?;
     check_family(auth, &tx, request, &family, None).await?;
     let Family { session, user } = &family;
     let settings = &auth.settings().refresh;
@@ -255,16 +301,25 @@ async fn counted(auth: &Auth, tx: Tx, request: &RequestInfo, token: &CountedToke
             .collect(),
     };
     if behind > 1 && causes.is_empty() {
-        return reuse_of_counted(auth, tx, request, &family).await;
+        return reuse_of_counted(auth, tx, request, &family).await.map(Some);
     }
     let counter = if behind == 0 { session.counter.checked_add(1).ok_or_else(already_used)? } else { session.counter };
-    let (moved, finished, committed) = tokio::join!(biased;
+    let (stored, moved, finished, committed) = tokio::join!(biased;
+        async {
+            if is_outdated {
+                let column = auth.columns().seal(session.id.0, &key.to_column());
+                sessions::store_key_anew(&tx, session.id, &column).await
+            } else {
+                Ok(())
+            }
+        },
         async {
             if behind == 0 { sessions::set_counter(&tx, session.id, counter).await } else { Ok(()) }
         },
         finish(auth, &tx, request, &family),
         tx.commit_behind(),
     );
+    stored?;
     moved?;
     finished?;
     committed?;
@@ -276,7 +331,7 @@ async fn counted(auth: &Auth, tx: Tx, request: &RequestInfo, token: &CountedToke
     } else {
         response.set_header("sb-auth-refresh-token-reuse-cause", &causes.join(","));
     }
-    Ok(response.into_response())
+    Ok(Some(response.into_response()))
 }
 
 async fn reuse_of_counted(auth: &Auth, tx: Tx, request: &RequestInfo, family: &Family) -> Result<Response, AuthError> {
@@ -331,10 +386,10 @@ impl Gate {
     }
 
     /// Waits for a turn. `None`: it took too long.
-    async fn enter(&self, name: [u8; 32]) -> Option<Turn<'_>> {
+    async fn enter(&self, name: [u8; 32], deadline: Instant) -> Option<Turn<'_>> {
         let turn = Arc::clone(self.turns().entry(name).or_default());
         let ticket = Ticket { gate: self, name, turn: Arc::clone(&turn) };
-        let guard = tokio::time::timeout(PATIENCE, turn.lock_owned()).await.ok()?;
+        let guard = tokio::time::timeout_at(deadline, turn.lock_owned()).await.ok()?;
         Some(Turn { _guard: guard, _ticket: ticket })
     }
 }
@@ -362,7 +417,7 @@ mod tests {
             .map(|_| {
                 let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
                 tokio::spawn(async move {
-                    let _turn = gate.enter([1; 32]).await.unwrap();
+                    let _turn = gate.enter([1; 32], Instant::now() + PATIENCE).await.unwrap();
                     assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
@@ -378,8 +433,8 @@ mod tests {
     #[tokio::test]
     async fn someone_who_gives_up_leaves_nothing_behind() {
         let gate = Gate::default();
-        let turn = gate.enter([2; 32]).await.unwrap();
-        let waiting = tokio::time::timeout(Duration::from_millis(1), gate.enter([2; 32]));
+        let turn = gate.enter([2; 32], Instant::now() + PATIENCE).await.unwrap();
+        let waiting = tokio::time::timeout(Duration::from_millis(1), gate.enter([2; 32], Instant::now() + PATIENCE));
         assert!(waiting.await.is_err());
         drop(turn);
         assert!(gate.turns().is_empty());

@@ -65,6 +65,7 @@ const TOKEN: &str = "
      where presented.token = $1";
 
 /// The statements of a refresh. Each runs with its own snapshot, so what follows the lock sees what its last owner did.
+/// The lock is not waited for: a connection that waits is one that nobody else can use.
 struct Statements {
     lock: &'static str,
     session: &'static str,
@@ -76,7 +77,7 @@ struct Statements {
 macro_rules! statements {
     ($session:literal) => {
         Statements {
-            lock: concat!("select sessions.id from auth.sessions where sessions.id = ", $session, " for update"),
+            lock: concat!("select sessions.id from auth.sessions where sessions.id = ", $session, " for update skip locked"),
             session: concat!("select ", session_columns!(), " from auth.sessions where sessions.id = ", $session),
             user: concat!(
                 "select ",
@@ -165,26 +166,48 @@ pub struct Family {
     pub user: User,
 }
 
+/// What a look for something to lock found.
+#[derive(Debug)]
+pub enum Locked<T> {
+    /// It is there, and locked for this transaction.
+    Yes(T),
+    /// Another transaction has it.
+    Elsewhere,
+    /// There is no such thing.
+    Nothing,
+}
+
 /// What belongs to a stored token, in one round trip. The session stays locked for this transaction.
-pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Option<(StoredToken, Option<Family>)>, Error> {
+pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Locked<(StoredToken, Option<Family>)>, Error> {
     let params: Params<'_> = &[&token];
     let all = BY_TOKEN;
     tx.prepare(&[all.lock, TOKEN, all.session, all.user, all.identities, all.factors]).await?;
     let (locked, stored, family) =
         tokio::join!(biased; tx.query_opt(all.lock, params), tx.query_opt(TOKEN, params), read(tx, &all, params));
-    locked?;
-    let Some(stored) = stored? else { return Ok(None) };
-    Ok(Some((StoredToken::from_row(&stored), family?)))
+    let is_locked = locked?.is_some();
+    let (Some(stored), family) = (stored?, family?) else { return Ok(Locked::Nothing) };
+    let stored = StoredToken::from_row(&stored);
+    Ok(match (&stored.session_id, is_locked, &family) {
+        // A session that is there and not locked has another owner, or had one a moment ago
+        (Some(_), false, Some(_)) => Locked::Elsewhere,
+        // That one ended the session between two of our statements
+        (Some(_), false, None) => Locked::Nothing,
+        _ => Locked::Yes((stored, family)),
+    })
 }
 
 /// A session with its user, in one round trip. The session stays locked for this transaction.
-pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<Option<Family>, Error> {
+pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<Locked<Family>, Error> {
     let params: Params<'_> = &[&session];
     let all = BY_SESSION;
     tx.prepare(&[all.lock, all.session, all.user, all.identities, all.factors]).await?;
     let (locked, family) = tokio::join!(biased; tx.query_opt(all.lock, params), read(tx, &all, params));
-    locked?;
-    family
+    let is_locked = locked?.is_some();
+    Ok(match family? {
+        Some(family) if is_locked => Locked::Yes(family),
+        Some(_) => Locked::Elsewhere,
+        None => Locked::Nothing,
+    })
 }
 
 async fn read(tx: &Tx, all: &Statements, params: Params<'_>) -> Result<Option<Family>, Error> {

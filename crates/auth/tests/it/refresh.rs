@@ -267,3 +267,51 @@ async fn a_session_of_another_application_needs_its_credentials() {
     let answer = refresh(&server, &token).await.expect(400);
     assert_eq!(answer.json()["error"], "invalid_client");
 }
+
+/// Another connection that has the rows of `sql` locked until it is told to let them go.
+async fn holding(server: &TestServer, sql: &str) -> tokio_postgres::Client {
+    let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
+    other.batch_execute(&format!("begin; {sql}")).await.unwrap();
+    other
+}
+
+#[tokio::test]
+async fn a_session_that_is_locked_elsewhere_is_waited_for_without_a_connection() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
+        // More sessions than the service has connections
+        let mut tokens = vec![token_of(&signed_in(&server).await)];
+        for _ in 0..15 {
+            tokens.push(token_of(&server.sign_in("ada@example.com", PASSWORD).await));
+        }
+        let other = holding(&server, "select 1 from auth.sessions for update").await;
+        let letting_go = async {
+            // Answered while all the others wait
+            server.account("eve@example.com", PASSWORD).await;
+            other.batch_execute("commit").await.unwrap();
+        };
+        let (answers, ()) = tokio::join!(join_all(tokens.iter().map(|token| refresh(&server, token))), letting_go);
+        for answer in answers {
+            answer.expect(200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_stays_locked_is_a_conflict() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
+        let token = token_of(&signed_in(&server).await);
+        let other = holding(&server, "select 1 from auth.sessions for update").await;
+        // One in the queue of this process, one that asks the database
+        for answer in join_all([refresh(&server, &token), refresh(&server, &token)]).await {
+            assert_eq!(answer.refusal(), (409, "conflict".into()));
+            assert_eq!(
+                answer.json()["msg"],
+                "Too many concurrent token refresh requests on the same session or refresh token"
+            );
+        }
+        other.batch_execute("rollback").await.unwrap();
+        refresh(&server, &token).await.expect(200);
+    }
+}
