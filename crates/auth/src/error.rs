@@ -372,7 +372,12 @@ const SHOWN_SQLSTATES: &[&str] = &["P0001", "23000", "23001", "23502", "23503", 
 pub fn render(error: &AuthError, version: ApiVersion, request_id: Option<&str>) -> Response {
     error.log();
     if let AuthError::OAuth { error, description } = error {
-        return json_response(StatusCode::BAD_REQUEST, &json!({"error": error, "error_description": description}));
+        let body = json!({"error": error, "error_description": description});
+        let mut response = json_response(StatusCode::BAD_REQUEST, &body);
+        if version == ApiVersion::V20240101 {
+            response.headers_mut().insert(API_VERSION_HEADER, API_VERSION_2024);
+        }
+        return response;
     }
     if let (AuthError::Sql { source, .. }, ApiVersion::Initial) = (error, version)
         && let Some((status, body)) = shown_sql_error(source)
@@ -430,7 +435,8 @@ fn shown_sql_error(source: &tokio_postgres::Error) -> Option<(StatusCode, Value)
         StatusCode::INTERNAL_SERVER_ERROR
     } else {
         let number: u16 = state.strip_prefix("PT")?.parse().ok()?;
-        StatusCode::from_u16(number).ok()?
+        // An informational status is no answer
+        StatusCode::from_u16(number).ok().filter(|status| !status.is_informational())?
     };
     let body = json!({
         "code": state,
@@ -517,6 +523,14 @@ mod tests {
             body(new).await,
             r#"{"code":"weak_password","message":"short","weak_password":{"reasons":["length"]}}"#
         );
+    }
+
+    #[test]
+    fn the_version_is_echoed_on_every_shape_of_error() {
+        let error = AuthError::OAuth { error: "invalid_request", description: "no".into() };
+        assert!(render(&error, ApiVersion::Initial, None).headers().get(API_VERSION_HEADER).is_none());
+        let new = render(&error, ApiVersion::V20240101, None);
+        assert_eq!(new.headers()["x-supabase-api-version"], "2024-01-01");
     }
 
     #[test]

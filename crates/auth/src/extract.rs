@@ -26,6 +26,8 @@ use crate::sql::users::{self, SessionSummary};
 pub const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// The deepest nesting of a body.
 const MAX_JSON_DEPTH: usize = 100;
+/// The width of the column `aud`.
+const MAX_AUDIENCE_BYTES: usize = 255;
 /// Kept of a `User-Agent`.
 const MAX_USER_AGENT_BYTES: usize = 1024;
 
@@ -172,6 +174,8 @@ pub struct RequestInfo {
     pub user_agent: String,
     /// The audience that users are looked up in.
     pub aud: String,
+    /// Whether the request itself named its audience.
+    pub names_aud: bool,
     /// Which shape errors have.
     pub api_version: ApiVersion,
     /// Base URL of this service, as the request may name it, without a slash at the end.
@@ -193,6 +197,10 @@ impl FromRequestParts<Auth> for RequestInfo {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let requested = header(headers, "redirect_to").or(query.get("redirect_to"));
         let ip = client_ip(parts);
+        let aud = header(headers, "x-jwt-aud");
+        if aud.is_some_and(|aud| aud.len() > MAX_AUDIENCE_BYTES) {
+            return Err(AuthError::validation("The audience is too long"));
+        }
         let limits = &settings.rate_limits;
         let limit_key = match &limits.header {
             Some(name) => header(headers, name)
@@ -209,7 +217,8 @@ impl FromRequestParts<Auth> for RequestInfo {
                 .get(USER_AGENT)
                 .map(|value| String::from_utf8_lossy(value.as_bytes()).chars().take(MAX_USER_AGENT_BYTES).collect())
                 .unwrap_or_default(),
-            aud: header(headers, "x-jwt-aud").map_or_else(|| settings.jwt.audience.clone(), str::to_owned),
+            aud: aud.map_or_else(|| settings.jwt.audience.clone(), str::to_owned),
+            names_aud: aud.is_some(),
             api_version: ApiVersion::parse(header(headers, API_VERSION_HEADER.as_str())),
             external_url: external_url(headers, auth),
             redirect_to: auth

@@ -400,10 +400,8 @@ impl Serialize for Factor {
             map.serialize_entry("friendly_name", &self.friendly_name)?;
         }
         map.serialize_entry("factor_type", &self.factor_type)?;
-        if !self.phone.is_empty() {
-            map.serialize_entry("phone", &self.phone)?;
-        }
-        time_entry::<S>(&mut map, "last_challenged_at", self.last_challenged_at)?;
+        map.serialize_entry("phone", &self.phone)?;
+        map.serialize_entry("last_challenged_at", &self.last_challenged_at.map(Timestamp))?;
         map.end()
     }
 }

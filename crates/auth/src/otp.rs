@@ -44,6 +44,7 @@ pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Jso
     if !body.email.is_empty() && !body.channel.is_empty() {
         return Err(AuthError::validation("Channel should only be specified with Phone OTP"));
     }
+    Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     if !body.phone.is_empty() {
         metadata::check_size(&body.data)?;
         let may_create = body.create_user.unwrap_or(true);

@@ -5,8 +5,8 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use http::{Method, StatusCode};
 use portico_tokens::RequestId;
 
 use crate::Auth;
@@ -23,6 +23,7 @@ pub(crate) fn router(auth: Auth) -> Router {
         .merge(published())
         .fallback(not_found)
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
+        .route_layer(axum::middleware::from_fn(only_named_methods))
         .layer(axum::middleware::from_fn_with_state(auth.clone(), finish))
         .with_state(auth)
 }
@@ -71,6 +72,14 @@ fn published() -> Router<Auth> {
 /// Wire contract: plain text (auth-core 1.4).
 async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n").into_response()
+}
+
+/// A `GET` handler would also answer `HEAD`. Scanners of mail send that to see where a link leads, and would use it up.
+async fn only_named_methods(request: Request, next: Next) -> Response {
+    if request.method() == Method::HEAD {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    next.run(request).await
 }
 
 /// Limits the time of a request, and renders its error in the shape that it asked for.

@@ -57,6 +57,9 @@ pub async fn sign_up(
     if !body.email.is_empty() && !body.phone.is_empty() {
         return Err(AuthError::validation("Only an email address or phone number should be provided on signup."));
     }
+    if !body.phone.is_empty() {
+        sms::check_channel(&auth, &body.channel)?;
+    }
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     metadata::check_size(&body.data)?;
     if !body.phone.is_empty() {
@@ -115,12 +118,14 @@ pub(crate) async fn register_for_link(
             Some(user) => user,
             None => match insert(auth, &tx, request, applicant).await {
                 Ok(user) => {
-                    let (audit, confirmed) = tokio::join!(biased;
+                    let (audit, confirmed, verified) = tokio::join!(biased;
                         audit::record(auth, &tx, &user, Action::UserSignedUp, provider_trait("email"), None, request.now),
                         users::confirm_email(&tx, user.id, request.now),
+                        identities::verify_email(&tx, user.id, &user.email, request.now),
                     );
                     audit?;
                     confirmed.context("Database error updating user")?;
+                    verified?;
                     user
                 }
                 Err(error) if error.code() == ErrorCode::UserAlreadyExists => continue,

@@ -23,7 +23,8 @@ const FAILED: &str = "Database error updating user";
 
 /// `GET /user`
 pub async fn get(request: RequestInfo, signed_in: SignedIn) -> Result<Response, AuthError> {
-    if signed_in.claims.audience().is_some_and(|aud| aud != request.aud) {
+    // Without a word from the request, its audience is that of the token (auth-core 1.2)
+    if request.names_aud && signed_in.claims.audience().is_some_and(|aud| aud != request.aud) {
         return Err(AuthError::validation("Token audience doesn't match request audience"));
     }
     Ok(axum::Json(signed_in.user).into_response())
@@ -74,8 +75,14 @@ pub async fn put(
     // Hashes are computed before the transaction: it holds a connection and a lock
     let new_password = match password {
         Some(password) => {
-            // Asked for before anything expensive or telling: a wrong nonce is found in the transaction
-            needs_nonce(&auth, &signed_in, &body, &request)?;
+            // First what others may refuse, and the nonce: whoever has none learns nothing about the password
+            if new_email.is_some() || new_phone.is_some() {
+                let tx = Tx::begin(auth.database()).await?;
+                check_contacts(&auth, &tx, user, new_email.as_ref(), new_phone.as_ref()).await?;
+            }
+            if needs_nonce(&auth, &signed_in, &body, &request)? {
+                check_nonce(&auth, user, &body.nonce, &request).await?;
+            }
             Some(prepare_password(&auth, &signed_in, password, body.current_password.as_deref()).await?)
         }
         None => None,
@@ -83,23 +90,16 @@ pub async fn put(
 
     let tx = Tx::begin(auth.database()).await?;
     let user = users::lock_complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
-    if let Some(email) = &new_email {
-        let others = auth.providers_of_other_domains();
-        if users::lock_owner_of_email(&tx, email, &user.aud, &others, Some(user.id)).await?.is_some() {
-            return Err(AuthError::email_exists());
-        }
-    }
-    if let Some(phone) = &new_phone
-        && users::by_phone(&tx, phone, &user.aud).await?.is_some_and(|other| other.id != user.id)
-    {
-        return Err(AuthError::phone_exists());
-    }
+    check_contacts(&auth, &tx, &user, new_email.as_ref(), new_phone.as_ref()).await?;
     if let Some(hash) = &new_password {
         if user.encrypted_password != signed_in.user.encrypted_password {
             return Err(AuthError::refuse(ErrorCode::Conflict, "The password was changed by another request"));
         }
-        if needs_nonce(&auth, &signed_in, &body, &request)? {
-            check_nonce(&auth, &user, &body.nonce, &request).await?;
+        // The nonce that was checked must not have been used meanwhile
+        if needs_nonce(&auth, &signed_in, &body, &request)?
+            && user.reauthentication_token != signed_in.user.reauthentication_token
+        {
+            return Err(invalid_nonce());
         }
         set_password(&auth, &tx, &signed_in, &user, hash, &request).await?;
     }
@@ -129,11 +129,36 @@ pub async fn put(
     Ok(axum::Json(updated).into_response())
 }
 
+/// Whether a new address and number are free.
+///
+/// # Errors
+/// 422 `email_exists`, `phone_exists`.
+async fn check_contacts(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    email: Option<&EmailAddress>,
+    phone: Option<&PhoneNumber>,
+) -> Result<(), AuthError> {
+    if let Some(email) = email {
+        let others = auth.providers_of_other_domains();
+        if users::lock_owner_of_email(tx, email, &user.aud, &others, Some(user.id)).await?.is_some() {
+            return Err(AuthError::email_exists());
+        }
+    }
+    if let Some(phone) = phone
+        && users::by_phone(tx, phone, &user.aud).await?.is_some_and(|other| other.id != user.id)
+    {
+        return Err(AuthError::phone_exists());
+    }
+    Ok(())
+}
+
 /// Whether this kind of account, in this session, may change this.
 fn check_who(signed_in: &SignedIn, body: &Update, changes_contact: bool) -> Result<(), AuthError> {
     let user = &signed_in.user;
     let aal = signed_in.session.as_ref().map_or("aal1", |session| session.aal.as_str());
-    if user.has_verified_factor() && aal == "aal1" && (body.password.is_some() || changes_contact) {
+    if user.has_verified_factor() && aal != "aal2" && (body.password.is_some() || changes_contact) {
         return Err(AuthError::refuse(
             ErrorCode::InsufficientAal,
             "AAL2 session is required to update email or password when MFA is enabled.",
@@ -173,8 +198,13 @@ fn needs_nonce(auth: &Auth, signed_in: &SignedIn, body: &Update, request: &Reque
     Ok(true)
 }
 
+fn invalid_nonce() -> AuthError {
+    AuthError::refuse(ErrorCode::ReauthenticationNotValid, "Nonce has expired or is invalid")
+}
+
 async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInfo) -> Result<(), AuthError> {
     let kind = Kind::Reauthentication;
+    auth.limits().check_code(&format!("nonce of {}", user.id), request.now)?;
     let is_right = if user.email.is_empty() {
         let phone = PhoneNumber::parse(&user.phone)?;
         sms::is_right_code(auth, user, kind, &phone, nonce, request.now).await?
@@ -182,10 +212,7 @@ async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInf
         one_time_token::code_matches(kind.stored(user), &user.email, nonce)
             && kind.is_fresh(user, auth.settings().email.otp_expiry, request.now)
     };
-    if is_right {
-        return Ok(());
-    }
-    Err(AuthError::refuse(ErrorCode::ReauthenticationNotValid, "Nonce has expired or is invalid"))
+    if is_right { Ok(()) } else { Err(invalid_nonce()) }
 }
 
 /// Checks the current password where that is demanded, and that the new one is new. Returns its stored form.

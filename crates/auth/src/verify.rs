@@ -226,8 +226,9 @@ async fn follow_link(
     hash: &str,
     is_pkce: bool,
 ) -> Result<Landing, AuthError> {
-    let verify_type =
-        VerifyType::parse(type_text).filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::link_expired)?;
+    let verify_type = VerifyType::parse(type_text)
+        .filter(|kind| !kind.is_by_phone())
+        .ok_or_else(|| AuthError::validation("Invalid email verification type"))?;
     let tx = Tx::begin(auth.database()).await?;
     let found = find_by_hash(auth, &tx, verify_type, hash, request).await?;
     let kind = found.kind;

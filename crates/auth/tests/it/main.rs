@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod contract;
 mod input;
+mod limits;
 mod logout;
 mod mail;
 mod misbehaving;
@@ -13,6 +15,7 @@ mod phone_gateway;
 mod protection;
 mod provider;
 mod refresh;
+mod replay;
 mod sessions;
 mod signup;
 mod statements;

@@ -1,0 +1,167 @@
+//! Sentences of the contract that no other file of tests is about.
+
+use portico_testkit::{Answer, TestServer, code_in, link_in};
+use serde_json::{Value, json};
+use time::Duration;
+
+const ADA: &str = "ada@example.com";
+
+async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
+}
+
+async fn put(t: &TestServer, tokens: &Value, body: Value) -> Answer {
+    t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&body).send().await
+}
+
+#[tokio::test]
+async fn a_scanner_that_only_looks_does_not_use_a_link_up() {
+    let t = TestServer::start().await;
+    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    let link = link_in(t.mail_to(ADA).await.html());
+    let looked = t.request(http::Method::HEAD, link.as_str()).send().await.expect(405);
+    assert!(looked.body.is_empty() && looked.header("location").is_none());
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
+    t.get(link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
+}
+
+#[tokio::test]
+async fn people_of_another_audience_are_other_people() {
+    let t = TestServer::start().await;
+    t.account(ADA, "correct-horse").await;
+    let body = json!({"email": ADA, "password": "another-one"});
+    let of = async |aud: &str, path: &str| {
+        t.post(&format!("/auth/v1/{path}")).header("x-jwt-aud", aud).json(&body).send().await
+    };
+    // The database keeps one address once; another audience has no account of this address
+    assert_eq!(of("others", "token?grant_type=password").await.refusal(), (400, "invalid_credentials".into()));
+    t.execute("update auth.users set aud = 'others'").await;
+    let body = json!({"email": ADA, "password": "correct-horse"});
+    let sign_in = t.post("/auth/v1/token?grant_type=password").header("x-jwt-aud", "others").json(&body);
+    let tokens = sign_in.send().await.expect(200).json();
+    let get = || t.get("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap());
+    assert_eq!(get().send().await.expect(200).json()["aud"], "others");
+    get().header("x-jwt-aud", "others").send().await.expect(200);
+    let mismatch = get().header("x-jwt-aud", "authenticated").send().await;
+    assert_eq!(mismatch.refusal(), (400, "validation_failed".into()));
+    assert_eq!(mismatch.json()["msg"], "Token audience doesn't match request audience");
+
+    let new = json!({"email": "eve@example.com", "password": "correct-horse"});
+    let long = t.post("/auth/v1/signup").header("x-jwt-aud", &"x".repeat(256)).json(&new).send().await;
+    assert_eq!(long.refusal(), (400, "validation_failed".into()));
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+}
+
+#[tokio::test]
+async fn changes_of_an_account_are_refused_in_the_order_of_the_contract() {
+    let t = TestServer::with_auth(|settings| {
+        settings.password_change_needs_reauthentication = true;
+        settings.password_change_needs_current = true;
+        settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
+    })
+    .await;
+    t.account("eve@example.com", "correct-horse").await;
+    let tokens = t.signed_in(ADA, "correct-horse").await;
+    t.clock().advance(Duration::hours(25));
+    t.get("/auth/v1/reauthenticate").bearer(tokens["access_token"].as_str().unwrap()).send().await.expect(200);
+    let nonce: String = t.nth_mail_to(ADA, 1).await.subject().as_str().chars().take(6).collect();
+    let wrong = if nonce == "000000" { "000001" } else { "000000" };
+    // Each body carries every mistake that is found later
+    for (body, status, code) in [
+        (json!({"email": "nonsense", "password": "abc"}), 400, "validation_failed"),
+        (json!({"email": "eve@example.com", "password": "abc"}), 422, "weak_password"),
+        (json!({"email": "eve@example.com", "password": "correct-horse", "app_metadata": {}}), 403, "not_admin"),
+        (json!({"email": "eve@example.com", "password": "correct-horse"}), 422, "email_exists"),
+        (json!({"password": "correct-horse"}), 400, "reauthentication_needed"),
+        (json!({"password": "correct-horse", "nonce": wrong}), 422, "reauthentication_not_valid"),
+        (json!({"password": "correct-horse", "nonce": nonce}), 400, "current_password_required"),
+        (
+            json!({"password": "correct-horse", "nonce": nonce, "current_password": "wrong"}),
+            400,
+            "current_password_invalid",
+        ),
+        (
+            json!({"password": "correct-horse", "nonce": nonce, "current_password": "correct-horse"}),
+            422,
+            "same_password",
+        ),
+    ] {
+        assert_eq!(put(&t, &tokens, body).await.refusal(), (status, code.to_owned()));
+    }
+    let body = json!({"password": "battery-staple", "nonce": nonce, "current_password": "correct-horse"});
+    put(&t, &tokens, body).await.expect(200);
+}
+
+#[tokio::test]
+async fn one_nonce_twice_at_once_changes_the_password_once() {
+    let t = TestServer::with_auth(|settings| {
+        settings.password_change_needs_reauthentication = true;
+        settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
+    })
+    .await;
+    let tokens = t.signed_in(ADA, "correct-horse").await;
+    t.clock().advance(Duration::hours(25));
+    t.get("/auth/v1/reauthenticate").bearer(tokens["access_token"].as_str().unwrap()).send().await.expect(200);
+    let nonce: String = t.nth_mail_to(ADA, 1).await.subject().as_str().chars().take(6).collect();
+    let change = |number: usize| {
+        let body = json!({"password": format!("battery-staple-{number}"), "nonce": nonce});
+        put(&t, &tokens, body)
+    };
+    let answers = futures_util::future::join_all((0..8).map(change)).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
+    assert!(answers.iter().all(|answer| [200, 409, 422].contains(&answer.status)), "{answers:?}");
+}
+
+#[tokio::test]
+async fn links_of_an_unknown_type_say_so() {
+    let t = TestServer::start().await;
+    for verify_type in ["sms", "phone_change", "odd"] {
+        let landed = t.get(&format!("/auth/v1/verify?type={verify_type}&token=abc")).send().await.expect(303);
+        assert_eq!(landed.location_fragment("error").as_deref(), Some("invalid_request"));
+        assert_eq!(landed.location_fragment("error_code").as_deref(), Some("validation_failed"));
+        let text = landed.location_fragment("error_description");
+        assert_eq!(text.as_deref(), Some("Invalid email verification type"));
+    }
+}
+
+#[tokio::test]
+async fn a_proof_key_that_is_none_is_refused_by_phone_too() {
+    let t = TestServer::with_auth(|settings| settings.sms.enabled = true).await;
+    let body = json!({"phone": "15550001111", "code_challenge": "short", "code_challenge_method": "s256"});
+    let refused = post(&t, "otp", body).await;
+    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.json()["msg"], "code challenge has to be between 43 and 128 characters");
+    assert_eq!(t.count("select count(*) from auth.users").await, 0);
+}
+
+#[tokio::test]
+async fn a_sign_in_link_without_confirmations_verifies_the_identity() {
+    let t = TestServer::with_auth(|settings| settings.email.autoconfirm = true).await;
+    post(&t, "otp", json!({"email": ADA, "data": {"name": "Ada"}})).await.expect(200);
+    let mail = t.mail_to(ADA).await;
+    assert_eq!(mail.subject().as_str(), "Your sign-in link");
+    let body = json!({"type": "magiclink", "email": ADA, "token": code_in(mail.html())});
+    let user = post(&t, "verify", body).await.expect(200).json()["user"].clone();
+    assert_eq!(user["user_metadata"]["name"], "Ada");
+    assert_eq!(user["user_metadata"]["email_verified"], true);
+    assert_eq!(user["identities"][0]["identity_data"]["email_verified"], true);
+    assert_eq!(t.actions().await, ["user_signedup", "user_recovery_requested", "login"]);
+}
+
+#[tokio::test]
+async fn an_error_of_ours_tells_the_app_instead_of_sending_it_on_in_silence() {
+    let t = TestServer::start().await;
+    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    let link = link_in(t.mail_to(ADA).await.html());
+    t.execute(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
+         create trigger refuse before insert on auth.sessions for each row execute function public.refuse();",
+    )
+    .await;
+    let landed = t.get(link.as_str()).send().await.expect(303);
+    assert_eq!(landed.location_fragment("error").as_deref(), Some("server_error"));
+    assert_eq!(landed.location_fragment("error_code").as_deref(), Some("unexpected_failure"));
+    // Nothing happened, so the link still works
+    t.execute("drop trigger refuse on auth.sessions").await;
+    t.get(link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
+}
