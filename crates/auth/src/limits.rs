@@ -9,9 +9,11 @@ use time::OffsetDateTime;
 
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::RequestInfo;
+use crate::one_time_token::Kind;
 use crate::settings::{RateLimitSettings, SendLimit};
 
-/// Addresses remembered at most. Beyond it those that have waited longest are forgotten.
+/// Addresses remembered at most, of each of the two kinds of buckets. Beyond it the fullest half is forgotten: those who used
+/// up their requests are remembered whoever else comes.
 const MAX_BUCKETS: usize = 50_000;
 const FIVE_MINUTES: f64 = 300.0;
 /// Codes that may be tried for one account in five minutes.
@@ -66,12 +68,33 @@ impl Limiter {
 struct Bucket {
     tokens: f64,
     at: OffsetDateTime,
+    size: f64,
+    per_second: f64,
 }
+
+impl Bucket {
+    /// What is in it now.
+    fn tokens_at(&self, now: OffsetDateTime) -> f64 {
+        let passed = (now - self.at).as_seconds_f64().max(0.0);
+        (self.tokens + passed * self.per_second).min(self.size)
+    }
+
+    /// How full it is; a full one says nothing.
+    fn fullness(&self, now: OffsetDateTime) -> f64 {
+        if self.size > 0.0 { self.tokens_at(now) / self.size } else { 0.0 }
+    }
+}
+
+type Buckets = HashMap<(Limiter, String), Bucket>;
 
 /// All limits of the service.
 pub struct Limits {
     settings: RateLimitSettings,
-    buckets: Mutex<HashMap<(Limiter, String), Bucket>>,
+    buckets: Mutex<Buckets>,
+    /// Apart from the others, which many machines could push out.
+    codes: Mutex<Buckets>,
+    /// When a mail was last pretended to an address.
+    pretended: Mutex<HashMap<(Kind, String), OffsetDateTime>>,
     emails: Mutex<Option<Sends>>,
     texts: Mutex<Option<Sends>>,
 }
@@ -86,7 +109,14 @@ struct Sends {
 impl Limits {
     /// Nothing was asked for yet.
     pub fn new(settings: RateLimitSettings) -> Self {
-        Self { settings, buckets: Mutex::default(), emails: Mutex::default(), texts: Mutex::default() }
+        Self {
+            settings,
+            buckets: Mutex::default(),
+            codes: Mutex::default(),
+            pretended: Mutex::default(),
+            emails: Mutex::default(),
+            texts: Mutex::default(),
+        }
     }
 
     /// Counts a request of this address.
@@ -134,17 +164,13 @@ impl Limits {
     }
 
     fn take(&self, key: (Limiter, String), size: f64, per_second: f64, now: OffsetDateTime) -> Option<Duration> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = if key.0 == Limiter::Code { &self.codes } else { &self.buckets };
+        let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
-            // A bucket that nobody touched for an hour is full again, or nearly so
-            buckets.retain(|_, bucket| (now - bucket.at).as_seconds_f64() < HOUR);
-            if buckets.len() >= MAX_BUCKETS {
-                buckets.clear();
-            }
+            forget_half(&mut buckets, now);
         }
-        let bucket = buckets.entry(key).or_insert(Bucket { tokens: size, at: now });
-        let passed = (now - bucket.at).as_seconds_f64().max(0.0);
-        bucket.tokens = (bucket.tokens + passed * per_second).min(size);
+        let bucket = buckets.entry(key).or_insert(Bucket { tokens: size, at: now, size, per_second });
+        bucket.tokens = bucket.tokens_at(now);
         bucket.at = now;
         if bucket.tokens >= ONE {
             bucket.tokens -= 1.0;
@@ -159,12 +185,37 @@ impl Limits {
     /// # Errors
     /// 429 `over_email_send_rate_limit`.
     pub fn take_email(&self, now: OffsetDateTime) -> Result<(), AuthError> {
-        send(&self.emails, self.settings.emails, now).map_err(|retry_after| AuthError::TooMany {
-            code: ErrorCode::OverEmailSendRateLimit,
-            message: "email rate limit exceeded".into(),
-            retry_after,
-            limit: "emails-sent",
-        })
+        send(&self.emails, self.settings.emails, now).map_err(too_many_emails)
+    }
+
+    /// As [`Limits::take_email`], for a mail that is not sent: nobody learns from this limit who has an account, and nobody
+    /// uses it up with invented addresses.
+    ///
+    /// # Errors
+    /// 429 `over_email_send_rate_limit`.
+    pub fn check_email(&self, now: OffsetDateTime) -> Result<(), AuthError> {
+        let state = *self.emails.lock().unwrap_or_else(PoisonError::into_inner);
+        send(&Mutex::new(state), self.settings.emails, now).map_err(too_many_emails)
+    }
+
+    /// The least time between two mails of a kind to one address, for an address that gets none.
+    ///
+    /// # Errors
+    /// 429 `over_email_send_rate_limit`, as for an address that has an account.
+    pub fn pretend(&self, kind: Kind, address: &str, interval: Duration, now: OffsetDateTime) -> Result<(), AuthError> {
+        let mut pretended = self.pretended.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (kind, address.to_owned());
+        if let Some(next) = pretended.get(&key).map(|at| *at + interval).filter(|next| now < *next) {
+            return Err(AuthError::too_early(ErrorCode::OverEmailSendRateLimit, (next - now).unsigned_abs()));
+        }
+        if pretended.len() >= MAX_BUCKETS {
+            pretended.retain(|_, at| now < *at + interval);
+            if pretended.len() >= MAX_BUCKETS {
+                pretended.clear();
+            }
+        }
+        pretended.insert(key, now);
+        Ok(())
     }
 
     /// Counts a text message.
@@ -184,6 +235,29 @@ impl Limits {
     pub fn blocks_all_email(&self) -> bool {
         matches!(self.settings.emails, Some(SendLimit::PerHour(0) | SendLimit::Bucket(0, _)))
     }
+}
+
+fn too_many_emails(retry_after: Duration) -> AuthError {
+    AuthError::TooMany {
+        code: ErrorCode::OverEmailSendRateLimit,
+        message: "email rate limit exceeded".into(),
+        retry_after,
+        limit: "emails-sent",
+    }
+}
+
+/// Forgets the fuller half.
+fn forget_half(buckets: &mut Buckets, now: OffsetDateTime) {
+    let mut fullness: Vec<f64> = buckets.values().map(|bucket| bucket.fullness(now)).collect();
+    let middle = fullness.len() / 2;
+    let (_, limit, _) = fullness.select_nth_unstable_by(middle, f64::total_cmp);
+    let limit = *limit;
+    let mut left = fullness.len() - middle;
+    buckets.retain(|_, bucket| {
+        let goes = left > 0 && bucket.fullness(now) >= limit;
+        left -= usize::from(goes);
+        !goes
+    });
 }
 
 /// Rounded up, but for what adding fractions gains.
@@ -259,5 +333,34 @@ mod tests {
         let state = Mutex::default();
         assert!(send(&state, Some(SendLimit::PerHour(0)), START).is_err());
         assert!(send(&state, None, START).is_ok());
+    }
+
+    #[test]
+    fn a_crowd_does_not_make_anybody_forgotten_who_used_up_their_requests() {
+        let limits = Limits::new(RateLimitSettings::default());
+        let eve = || (Limiter::Verify, "192.0.2.1".to_owned());
+        while limits.take(eve(), 30.0, 0.1, START).is_none() {}
+        for number in 0..MAX_BUCKETS + 10 {
+            assert_eq!(limits.take((Limiter::Verify, number.to_string()), 30.0, 0.1, START), None);
+        }
+        assert!(limits.take(eve(), 30.0, 0.1, START).is_some());
+        assert!(limits.buckets.lock().unwrap().len() <= MAX_BUCKETS);
+        // Codes are counted apart
+        assert!(limits.codes.lock().unwrap().is_empty());
+        limits.check_code("ada@example.com", START).unwrap();
+        assert_eq!(limits.codes.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_mail_that_is_only_pretended_has_its_interval() {
+        let limits = Limits::new(RateLimitSettings::default());
+        let minute = Duration::from_secs(60);
+        let pretend = |kind, at| limits.pretend(kind, "ada@example.com", minute, START + Duration::from_secs(at));
+        assert!(pretend(Kind::Recovery, 0).is_ok());
+        assert!(pretend(Kind::Confirmation, 1).is_ok());
+        assert!(
+            matches!(pretend(Kind::Recovery, 7), Err(AuthError::TooMany { retry_after, .. }) if retry_after == Duration::from_secs(53))
+        );
+        assert!(pretend(Kind::Recovery, 60).is_ok());
     }
 }

@@ -190,6 +190,17 @@ pub(crate) fn count(auth: &Auth, request: &RequestInfo) -> Result<(), AuthError>
     auth.limits().take_email(request.now)
 }
 
+/// As [`count`], for a mail that is only pretended.
+///
+/// # Errors
+/// 429 `over_email_send_rate_limit`.
+pub(crate) fn check_count(auth: &Auth, request: &RequestInfo) -> Result<(), AuthError> {
+    if auth.settings().email.autoconfirm && !auth.limits().blocks_all_email() {
+        return Ok(());
+    }
+    auth.limits().check_email(request.now)
+}
+
 /// Whether this address may get mail at all.
 ///
 /// # Errors

@@ -209,16 +209,21 @@ pub(crate) async fn send_email_change(
     }
 }
 
-/// Does what sending a mail costs, and sends nothing: an unknown address is answered as slowly as a known one.
+/// Does what sending a mail of this kind costs, and sends nothing: an address that gets no mail is answered as slowly as one
+/// that does, and as often.
 ///
 /// # Errors
-/// Only what the database says.
+/// The same as for a mail that is sent.
 pub(crate) async fn pretend(
     auth: &Auth,
     tx: &Tx,
+    kind: Kind,
     email: &EmailAddress,
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
+    auth.limits().pretend(kind, email.as_str(), auth.settings().email.max_frequency, request.now)?;
+    mailer::check_recipient(auth, email)?;
+    mailer::check_count(auth, request)?;
     let nobody = User { email: email.to_string(), ..crate::signup::blank(request) };
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables = with_link(auth, &nobody, MailKind::Recovery, &token, request);

@@ -1,7 +1,9 @@
 //! Codes and links that prove that a message was received (auth-core 13).
 //!
-//! Only a hash is stored: of the address and the code together, so that a leaked table does not give the codes away and a
-//! code is worth nothing for another address. Links carry that hash.
+//! Only a hash is stored: of the address, the code and a salt, so that a code is worth nothing for another address. Links carry
+//! the stored text. The reference hashes without a salt, so that whoever knows an address can compute the links of all
+//! its codes and try those, past every limit on codes for one account; the salt makes a link unguessable. Stored hashes
+//! of the reference's form are still understood.
 
 use std::time::Duration;
 
@@ -12,9 +14,13 @@ use crate::model::User;
 
 /// Marks the hash of a flow with a proof key.
 const PKCE_PREFIX: &str = "pkce_";
+/// Bytes of the salt that a stored text begins with, in hexadecimal digits.
+const SALT_BYTES: usize = 16;
+/// Hexadecimal digits of the whole: as many as the reference's SHA-224 has.
+const STORED_DIGITS: usize = 56;
 
 /// What a token is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Sign-up, invitation, and codes by phone.
     Confirmation,
@@ -91,21 +97,31 @@ impl OneTimeToken {
     /// A new token for an address or number.
     pub fn generate(address: &str, digits: usize, is_pkce: bool) -> Self {
         let code = portico_tokens::random::digits(digits);
-        let hash = hash(address, &code);
+        let hash = salted(&hex::encode(portico_tokens::random::bytes::<SALT_BYTES>()), address, &code);
         let hash = if is_pkce { format!("{PKCE_PREFIX}{hash}") } else { hash };
         Self { code, hash }
     }
 }
 
-/// Lower-case hexadecimal SHA-224 of address and code.
-fn hash(address: &str, code: &str) -> String {
+/// The salt, and as many digits of the hash as there is room for.
+fn salted(salt: &str, address: &str, code: &str) -> String {
+    let mut text = format!("{salt}{}", portico_tokens::hash::sha256_hex(format!("{salt} {address} {code}").as_bytes()));
+    text.truncate(STORED_DIGITS);
+    text
+}
+
+/// The reference's form: lower-case hexadecimal SHA-224 of address and code.
+fn unsalted(address: &str, code: &str) -> String {
     portico_tokens::hash::sha224_hex(format!("{address}{code}").as_bytes())
 }
 
 /// Whether a typed code is the one that was sent to the address. In constant time.
 pub fn code_matches(stored: &str, address: &str, code: &str) -> bool {
     let expected = stored.strip_prefix(PKCE_PREFIX).unwrap_or(stored);
-    !expected.is_empty() && bool::from(expected.as_bytes().ct_eq(hash(address, code).as_bytes()))
+    let Some(salt) = expected.get(..2 * SALT_BYTES) else { return false };
+    let ours = expected.as_bytes().ct_eq(salted(salt, address, code).as_bytes());
+    let theirs = expected.as_bytes().ct_eq(unsalted(address, code).as_bytes());
+    (ours | theirs).into()
 }
 
 /// Whether a hash from a link is the stored one. In constant time.
@@ -131,10 +147,19 @@ mod tests {
             assert!(code_matches(&token.hash, "ada@example.com", &token.code));
             assert!(!code_matches(&token.hash, "eve@example.com", &token.code));
             assert!(hash_matches(&token.hash, &token.hash.clone()));
+            let digits = token.hash.strip_prefix(PKCE_PREFIX).unwrap_or(&token.hash);
+            assert_eq!(digits.len(), STORED_DIGITS);
         }
-        assert_eq!(hash("ada@example.com", "123456").len(), 56);
+        assert!(code_matches(&unsalted("ada@example.com", "123456"), "ada@example.com", "123456"));
         assert!(!code_matches("", "ada@example.com", "123456"));
         assert!(!code_matches("pkce_", "", ""));
         assert!(!hash_matches("", ""));
+    }
+
+    #[test]
+    fn a_link_can_not_be_computed_from_address_and_code() {
+        let token = OneTimeToken::generate("ada@example.com", 6, false);
+        assert_ne!(token.hash, unsalted("ada@example.com", &token.code));
+        assert_ne!(token.hash, OneTimeToken::generate("ada@example.com", 6, false).hash);
     }
 }

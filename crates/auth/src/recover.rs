@@ -12,6 +12,7 @@ use crate::extract::{Json, RequestInfo};
 use crate::ids::EmailAddress;
 use crate::limits::Limiter;
 use crate::one_time_mail::{self, Recovery};
+use crate::one_time_token::Kind;
 use crate::pkce::Challenge;
 use crate::sql::{Tx, users};
 
@@ -47,7 +48,7 @@ pub async fn recover(
             let which = Recovery::Password;
             one_time_mail::send_recovery(&auth, &tx, &user, which, challenge.as_ref(), &request).await?;
         }
-        None => one_time_mail::pretend(&auth, &tx, &email, &request).await?,
+        None => one_time_mail::pretend(&auth, &tx, Kind::Recovery, &email, &request).await?,
     }
     tx.commit().await?;
     Ok(axum::Json(json!({})).into_response())

@@ -12,6 +12,7 @@ use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Json, RequestInfo};
 use crate::ids::{EmailAddress, PhoneNumber};
 use crate::limits::Limiter;
+use crate::one_time_token::Kind;
 use crate::pkce::Challenge;
 use crate::sql::{Tx, users};
 use crate::{one_time_mail, sms};
@@ -72,8 +73,14 @@ pub async fn resend(
         }
         let email = EmailAddress::parse(&body.email)?;
         let user = users::lock_by_email(&tx, &email, &request.aud).await?;
-        if user.is_none() {
-            one_time_mail::pretend(&auth, &tx, &email, &request).await?;
+        // An account that waits for nothing is answered as slowly, and as often, as one that does
+        let waits = user.as_ref().is_some_and(|user| match message {
+            Message::EmailChange => !user.email_change.is_empty(),
+            _ => !user.is_email_confirmed(),
+        });
+        if !waits {
+            let kind = if message == Message::EmailChange { Kind::EmailChangeNew } else { Kind::Confirmation };
+            one_time_mail::pretend(&auth, &tx, kind, &email, &request).await?;
         }
         user
     } else {

@@ -15,6 +15,7 @@ use crate::limits::Limiter;
 use crate::metadata;
 use crate::model::{JsonObject, User};
 use crate::one_time_mail::{self, Recovery};
+use crate::one_time_token::Kind;
 use crate::pkce::Challenge;
 use crate::session::{self, Method};
 use crate::sql::users::NewUser;
@@ -159,7 +160,11 @@ pub(crate) async fn register(
             return Ok(registration);
         }
     }
-    Err(AuthError::refuse(ErrorCode::Conflict, "Too many sign-ups for one address at the same time"))
+    // Usually the address is taken in another audience, which is for nobody to know
+    if !auth.settings().email.autoconfirm {
+        return Ok(Registration::Waiting(Box::new(stranger(request, applicant))));
+    }
+    Err(AuthError::user_already_exists())
 }
 
 async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<'_>) -> Result<Attempt, AuthError> {
@@ -187,6 +192,8 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
         }
         let action = Action::UserRepeatedSignUp;
         audit::record(auth, &tx, &existing, action, provider_trait("email"), None, request.now).await?;
+        // Also as often as one that waits for its confirmation
+        one_time_mail::pretend(auth, &tx, Kind::Confirmation, &applicant.email, request).await?;
         tx.commit().await?;
         return Ok(Attempt::Done(Registration::Waiting(Box::new(stranger(request, applicant)))));
     }

@@ -8,6 +8,7 @@ use http::StatusCode;
 use portico_mail::{MailKind, Variables};
 use serde::Deserialize;
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::audit::{self, Action, provider_trait};
@@ -22,7 +23,7 @@ use crate::one_time_token::{self, Kind};
 use crate::session::{self, Method, TokenResponse};
 use crate::sms;
 use crate::sql::flow_state::{self, method};
-use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
+use crate::sql::{Tx, accounts, identities, one_time_tokens, sessions, users};
 
 const FIRST_OF_TWO: &str = "Confirmation link accepted. Please proceed to confirm link sent to the other email";
 
@@ -403,14 +404,16 @@ async fn confirm_email(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     let now = request.now;
-    if verify_type == VerifyType::Invite && !user.has_password() {
+    if !user.is_email_confirmed() || (verify_type == VerifyType::Invite && !user.has_password()) {
+        // Whoever is signed in already did not show that the address is theirs
         sessions::delete_all(tx, user.id).await?;
     }
     let signed_up_by_mail = identities::of_user(tx, user.id).await?.iter().any(|identity| identity.provider == "email");
     if signed_up_by_mail && !user.is_email_confirmed() {
         // The mail belongs to the person who signed up by mail. An identity that merely claims the same address may be
-        // another person's, who must not get into an account that was confirmed by its owner
+        // another person's, who must not get into an account that was confirmed by its owner; so may be a number
         identities::delete_unverified(tx, user.id, &user.email).await?;
+        forget_phone(tx, user, now).await?;
     }
     let (audit, confirmed, verified) = tokio::join!(biased;
         audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
@@ -423,6 +426,15 @@ async fn confirm_email(
     Ok(())
 }
 
+/// The number of an account whose address belongs to somebody else.
+async fn forget_phone(tx: &Tx, user: &User, now: OffsetDateTime) -> Result<(), AuthError> {
+    if user.phone.is_empty() {
+        return Ok(());
+    }
+    identities::delete_phone(tx, user.id).await?;
+    Ok(accounts::clear_phone(tx, user.id, now).await?)
+}
+
 async fn recover(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
     let now = request.now;
     users::clear_recovery(tx, user.id, now).await?;
@@ -430,7 +442,8 @@ async fn recover(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Re
         audit::record(auth, tx, user, Action::Login, provider_trait(main_provider(user)), None, now).await?;
         return Ok(());
     }
-    // Nobody had proved that the address is theirs, so nobody's password or claim counts
+    // Nobody had proved that the address is theirs, so nobody's password, session or claim counts
+    sessions::delete_all(tx, user.id).await?;
     let (password, unverified, audit, confirmed, verified) = tokio::join!(biased;
         users::set_password(tx, user.id, "", now),
         identities::delete_unverified(tx, user.id, &user.email),

@@ -31,7 +31,8 @@ const IDENTITY: &str = concat!(
     " from auth.identities where identities.provider = $1 and identities.provider_id = $2"
 );
 /// Who proved one of the addresses in the linking domain. An identity that merely claims an address counts only if it is
-/// also the account's own: such an account is unconfirmed, and whoever proves the address takes it over completely.
+/// also the account's own: such an account is unconfirmed, and whoever proves the address takes it over completely. Not so an
+/// account whose owner proved a number: it stays theirs.
 const OWNERS_BY_IDENTITY: &str = "
     select distinct identities.user_id
       from auth.identities
@@ -43,6 +44,7 @@ const OWNERS_BY_IDENTITY: &str = "
                 else identities.provider not like 'sso:%' and identities.provider <> all ($4)
            end
        and ((identities.identity_data ->> 'email_verified') = 'true' or lower(users.email) = identities.email)
+       and (users.email_confirmed_at is not null or users.phone_confirmed_at is null)
      limit 2";
 const OWNERS_BY_ADDRESS: &str = "
     select users.id
@@ -51,6 +53,7 @@ const OWNERS_BY_ADDRESS: &str = "
        and lower(users.email) = any ($1)
        and users.aud = $2
        and not users.is_sso_user
+       and (users.email_confirmed_at is not null or users.phone_confirmed_at is null)
      limit 2";
 const IS_ADDRESS_TAKEN: &str = "
     select 1

@@ -15,6 +15,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("identities::SET_DATA", SET_DATA),
     ("identities::VERIFY_EMAIL", VERIFY_EMAIL),
     ("identities::DELETE_UNVERIFIED", DELETE_UNVERIFIED),
+    ("identities::DELETE_PHONE", DELETE_PHONE),
     ("identities::UPSERT_CONTACT", UPSERT_CONTACT),
 ];
 
@@ -39,6 +40,7 @@ const VERIFY_EMAIL: &str = "
        and email = $2
        and (identity_data -> 'email_verified') is distinct from 'true'";
 /// Identities of other providers that only claim the address.
+const DELETE_PHONE: &str = "delete from auth.identities where user_id = $1 and provider = 'phone'";
 const DELETE_UNVERIFIED: &str = "
     delete from auth.identities
      where user_id = $1
@@ -85,6 +87,11 @@ pub async fn verify_email(tx: &Tx, user: UserId, email: &str, now: OffsetDateTim
 /// Removes identities of providers that only claim the address.
 pub async fn delete_unverified(tx: &Tx, user: UserId, email: &str) -> Result<(), Error> {
     tx.execute(DELETE_UNVERIFIED, &[&user, &email]).await.map(drop)
+}
+
+/// Removes the identity of a number.
+pub async fn delete_phone(tx: &Tx, user: UserId) -> Result<(), Error> {
+    tx.execute(DELETE_PHONE, &[&user]).await.map(drop)
 }
 
 /// Makes or updates the `email` or `phone` identity of a user.

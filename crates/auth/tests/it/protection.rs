@@ -101,6 +101,123 @@ async fn a_code_can_not_be_guessed_from_many_machines() {
 }
 
 #[tokio::test]
+async fn a_link_can_not_be_computed_from_an_address_and_guessed_codes() {
+    let t = TestServer::start().await;
+    t.account(ADA, "correct-horse").await;
+    t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
+    let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
+    // What the reference stores, and what anybody can compute for all codes without asking
+    let guess = portico_tokens::hash::sha224_hex(format!("{ADA}{code}").as_bytes());
+    for body in [json!({"type": "magiclink", "token_hash": guess}), json!({"type": "email", "token_hash": guess})] {
+        assert_eq!(t.post("/auth/v1/verify").json(&body).send().await.refusal(), (403, "otp_expired".into()));
+    }
+    let link = t.get(&format!("/auth/v1/verify?type=magiclink&token={guess}")).send().await.expect(303);
+    assert_eq!(link.location_fragment("error_code").as_deref(), Some("otp_expired"));
+    let body = json!({"type": "email", "email": ADA, "token": code});
+    t.post("/auth/v1/verify").json(&body).send().await.expect(200);
+
+    // A token that the reference stored goes on working
+    t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
+    let hash = portico_tokens::hash::sha224_hex(format!("{ADA}123456").as_bytes());
+    t.execute(&format!("update auth.users set recovery_token = '{hash}'")).await;
+    let body = json!({"type": "email", "email": ADA, "token": "123456"});
+    t.post("/auth/v1/verify").json(&body).send().await.expect(200);
+}
+
+#[tokio::test]
+async fn how_often_a_message_is_sent_does_not_tell_who_has_an_account() {
+    let t = TestServer::with_auth(|settings| {
+        settings.email.max_frequency = std::time::Duration::from_secs(60);
+        settings.rate_limits.emails = Some(portico_auth::settings::SendLimit::PerHour(5));
+    })
+    .await;
+    t.account(ADA, "correct-horse").await;
+    t.clock().advance(time::Duration::minutes(2));
+    let ask = async |path: &str, email: &str| {
+        let body = json!({"type": "signup", "email": email, "password": "correct-horse"});
+        let answer = t.post(&format!("/auth/v1/{path}")).json(&body).send().await;
+        (answer.status, answer.header("retry-after").map(str::to_owned))
+    };
+    for path in ["recover", "resend"] {
+        let first = (ask(path, ADA).await, ask(path, "nobody@example.com").await);
+        assert_eq!((first.0.0, first.1.0), (200, 200), "{path}");
+        t.clock().advance(time::Duration::seconds(7));
+        let second = (ask(path, ADA).await, ask(path, "nobody@example.com").await);
+        assert_eq!(second.0, second.1, "{path}");
+        assert_eq!(second.0.1.as_deref(), Some("53"), "{path}");
+        t.clock().advance(time::Duration::minutes(2));
+    }
+    // A new address first gets its confirmation, and so it seems to be with one that has an account
+    for expected in [200, 429] {
+        assert_eq!(ask("signup", ADA).await.0, expected);
+        assert_eq!(ask("signup", "new@example.com").await.0, expected);
+    }
+    t.clock().advance(time::Duration::minutes(2));
+    // The limit of the whole service
+    for number in 0..5 {
+        let _ = ask("signup", &format!("new{number}@example.com")).await;
+    }
+    assert_eq!(ask("recover", ADA).await.0, 429);
+    assert_eq!(ask("recover", "nobody@example.com").await.0, 429);
+}
+
+#[tokio::test]
+async fn another_audience_does_not_tell_who_has_an_account() {
+    let t = TestServer::start().await;
+    t.account(ADA, "correct-horse").await;
+    let body = json!({"email": ADA, "password": "correct-horse"});
+    let answer = t.post("/auth/v1/signup").header("x-jwt-aud", "other").json(&body).send().await.expect(200).json();
+    assert_eq!(answer["identities"], json!([]));
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+}
+
+/// Eve is signed in to an account that merely claims Ada's address: by an identity of hers whose address nobody verified.
+async fn squatted(with_phone: bool) -> (TestServer, Value) {
+    let t = TestServer::start().await;
+    let eve = t.signed_in("eve@example.com", "correct-horse").await;
+    let phone = if with_phone { "phone = '15550009999', phone_confirmed_at = now()," } else { "" };
+    for sql in [
+        format!("update auth.users set {phone} email = '{ADA}', encrypted_password = '', email_confirmed_at = null"),
+        format!(
+            "update auth.identities set provider = 'github', provider_id = '1',
+                    identity_data = '{{\"sub\": \"1\", \"email\": \"{ADA}\", \"email_verified\": false}}'"
+        ),
+    ] {
+        t.execute(&sql).await;
+    }
+    if with_phone {
+        t.execute(
+            "insert into auth.identities (provider_id, user_id, identity_data, provider, created_at, updated_at)
+             select id::text, id, '{\"phone\": \"15550009999\"}', 'phone', now(), now() from auth.users",
+        )
+        .await;
+    }
+    (t, eve)
+}
+
+#[tokio::test]
+async fn who_claimed_an_address_first_is_out_when_its_owner_proves_it() {
+    for (path, with_phone) in [("signup", false), ("signup", true), ("otp", false), ("otp", true), ("recover", false)] {
+        let (t, eve) = squatted(with_phone).await;
+        let body = json!({"email": ADA, "password": "adas-own-password"});
+        t.post(&format!("/auth/v1/{path}")).json(&body).send().await.expect(200);
+        let link = portico_testkit::link_in(t.nth_mail_to(ADA, 0).await.html());
+        let answer = t.get(link.as_str()).send().await.expect(303);
+        let ada = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{path} {answer:?}"));
+        t.get("/auth/v1/user").bearer(&ada).send().await.expect(200);
+
+        let refresh = json!({"refresh_token": eve["refresh_token"]});
+        let refused = t.post("/auth/v1/token?grant_type=refresh_token").json(&refresh).send().await;
+        assert_eq!(refused.status, 400, "{path} {refused:?}");
+        let token = eve["access_token"].as_str().unwrap();
+        assert_eq!(t.get("/auth/v1/user").bearer(token).send().await.status, 403, "{path}");
+        assert_eq!(t.count("select count(*) from auth.identities where provider = 'github'").await, 0, "{path}");
+        assert_eq!(t.count("select count(*) from auth.users where phone is not null").await, 0, "{path}");
+        assert_eq!(t.count("select count(*) from auth.identities where provider = 'phone'").await, 0, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn only_authorized_addresses_get_mail() {
     let t =
         TestServer::with_auth(|settings| settings.email.authorized_addresses = vec!["Ada@example.com".into()]).await;

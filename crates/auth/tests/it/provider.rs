@@ -560,3 +560,26 @@ async fn a_signed_in_person_links_by_id_token() {
     let again = link(session["access_token"].as_str().unwrap()).await;
     assert_eq!(again.refusal(), (422, "identity_already_exists".into()));
 }
+
+#[tokio::test]
+async fn an_account_that_claims_an_address_beside_a_proved_number_is_not_given_to_the_address_s_owner() {
+    let provider = Provider::start().await;
+    let server = server_with("google", &provider).await;
+    server.signed_in("eve@example.com", "correct-horse").await;
+    let claim = "update auth.users set phone = '15550009999', phone_confirmed_at = now(), email = 'ada@example.com',
+                        email_confirmed_at = null";
+    server.execute(claim).await;
+    server
+        .execute(
+            "update auth.identities set provider = 'github', provider_id = '1',
+                    identity_data = '{\"sub\": \"1\", \"email\": \"ada@example.com\", \"email_verified\": false}'",
+        )
+        .await;
+    let eve = server.query("select id from auth.users").await;
+    let begun = flow(&server).await;
+    provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
+    let answer = come_back(&server, &begun).await;
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    assert_ne!(claims_of(&token)["sub"], json!(eve[0].get::<_, uuid::Uuid>(0).to_string()));
+    assert_eq!(server.count("select count(*) from auth.users").await, 2);
+}
