@@ -75,7 +75,11 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
     let Some(known) = user.filter(|_| comparison.matches) else {
         return Err(AuthError::invalid_credentials());
     };
-    let weak = auth.passwords().weakness(&body.password).await?;
+    // Only a hint: when it can not be had, nobody is kept out
+    let weak = auth.passwords().weakness(&body.password).await.unwrap_or_else(|error| {
+        tracing::warn!(error = error.to_string(), "The strength of a password is not known");
+        None
+    });
     let rehashed = match comparison.needs_rehash {
         true => Some(auth.passwords().hash(&body.password).await?),
         false => None,

@@ -111,7 +111,9 @@ impl Passwords {
         let (password, cost) = (password.to_owned(), self.cost);
         self.compute(move || {
             let matches = hash::verify(&password, &stored);
-            Comparison { matches, needs_rehash: matches && hash::is_outdated(&stored, cost) }
+            // What bcrypt would cut off stays in its old form, which looks at all of it
+            let fits = password.len() <= MAX_BYTES;
+            Comparison { matches, needs_rehash: matches && fits && hash::is_outdated(&stored, cost) }
         })
         .await
     }

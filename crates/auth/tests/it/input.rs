@@ -103,3 +103,132 @@ async fn information() {
     assert_eq!((&settings["external"]["email"], &settings["external"]["github"]), (&json!(true), &json!(false)));
     assert_eq!(settings["mailer_autoconfirm"], false);
 }
+
+/// Every row of an account, and every message on its way, as one text.
+async fn everything(t: &TestServer) -> String {
+    let tables = [
+        "auth.users",
+        "auth.identities",
+        "auth.sessions",
+        "auth.refresh_tokens",
+        "auth.one_time_tokens",
+        "auth.flow_state",
+    ]
+    .into_iter()
+    .chain(["auth.audit_log_entries", "portico.mail_outbox"]);
+    let parts: Vec<String> = tables
+        .map(|table| {
+            format!("(select count(*) || coalesce(md5(string_agg(t::text, '|' order by t::text)), '') from {table} t)")
+        })
+        .collect();
+    t.query(&format!("select concat_ws(' ', {})", parts.join(", "))).await[0].get(0)
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_what_nobody_should_send() {
+    let t = TestServer::with_auth(|settings| {
+        settings.sms.enabled = true;
+        settings.anonymous_users = true;
+    })
+    .await;
+    let tokens = t.signed_in("ada@example.com", "correct-horse").await;
+    let bearer = tokens["access_token"].as_str().unwrap();
+    let large = json!({"a": "x".repeat(1_000_000)});
+    let deep = format!(r#"{{"data":{}1{}}}"#, "[".repeat(5000), "]".repeat(5000));
+    let before = everything(&t).await;
+    let mails = t.mails().len();
+
+    let mut bodies = Vec::new();
+    for address in
+        ["a@example.com\r\nBcc: eve@example.com", "a\u{7f}@example.com", "ad\u{0430}@example.com", "a@b\u{200d}.org"]
+    {
+        bodies.extend([
+            ("POST", "signup", json!({"email": address, "password": "correct-horse"}), (400, "validation_failed")),
+            ("POST", "otp", json!({"email": address}), (400, "validation_failed")),
+            ("POST", "otp", json!({"email": address, "create_user": false}), (422, "otp_disabled")),
+            ("POST", "magiclink", json!({"email": address}), (400, "validation_failed")),
+            ("POST", "recover", json!({"email": address}), (400, "validation_failed")),
+            ("POST", "resend", json!({"type": "signup", "email": address}), (400, "validation_failed")),
+            ("POST", "resend", json!({"type": "email_change", "email": address}), (400, "validation_failed")),
+            ("POST", "verify", json!({"type": "email", "email": address, "token": "1"}), (422, "validation_failed")),
+            (
+                "POST",
+                "token?grant_type=password",
+                json!({"email": address, "password": "x"}),
+                (400, "invalid_credentials"),
+            ),
+            ("PUT", "user", json!({"email": address}), (400, "validation_failed")),
+        ]);
+    }
+    for phone in ["1555000\r\n1111", "+1555\u{200b}0001111", "१५५५०००११११", "1555000111111111", "0155500011"]
+    {
+        bodies.extend([
+            ("POST", "signup", json!({"phone": phone, "password": "correct-horse"}), (400, "validation_failed")),
+            ("POST", "otp", json!({"phone": phone}), (400, "validation_failed")),
+            ("POST", "resend", json!({"type": "sms", "phone": phone}), (400, "validation_failed")),
+            ("POST", "verify", json!({"type": "sms", "phone": phone, "token": "1"}), (400, "validation_failed")),
+            ("PUT", "user", json!({"phone": phone}), (400, "validation_failed")),
+        ]);
+    }
+    let too_large = (422, "validation_failed");
+    bodies.extend([
+        ("POST", "signup", json!({"data": large}), too_large),
+        ("POST", "signup", json!({"email": "a@example.com", "password": "correct-horse", "data": large}), too_large),
+        ("POST", "signup", json!({"phone": "15550001111", "password": "correct-horse", "data": large}), too_large),
+        ("POST", "otp", json!({"email": "a@example.com", "data": large}), too_large),
+        ("POST", "otp", json!({"phone": "15550001111", "data": large}), too_large),
+        ("POST", "magiclink", json!({"email": "a@example.com", "data": large}), too_large),
+        ("PUT", "user", json!({"data": large}), too_large),
+    ]);
+    let mut sent: Vec<(&str, &str, Vec<u8>, (u16, &str))> = bodies
+        .into_iter()
+        .map(|(method, path, body, refusal)| (method, path, body.to_string().into(), refusal))
+        .collect();
+    for path in ["signup", "otp", "magiclink", "recover", "resend", "verify", "token?grant_type=password"] {
+        sent.push(("POST", path, deep.clone().into(), (400, "bad_json")));
+        sent.push(("POST", path, br#"{"email":"\ud800@example.com"}"#.to_vec(), (400, "bad_json")));
+        sent.push(("POST", path, vec![b' '; 1_100_000], (413, "request_entity_too_large")));
+    }
+    sent.push(("PUT", "user", deep.into(), (400, "bad_json")));
+    for (method, path, body, refusal) in sent {
+        let request = t.request(method.parse().unwrap(), &format!("/auth/v1/{path}")).bearer(bearer);
+        let shown = String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned();
+        let answer = request.body(body).send().await;
+        assert_eq!(answer.refusal(), (refusal.0, refusal.1.to_owned()), "{method} {path} {shown} {answer:?}");
+    }
+    assert_eq!(everything(&t).await, before);
+    assert_eq!(t.mails().len(), mails);
+}
+
+#[tokio::test]
+async fn a_target_with_line_breaks_leads_to_the_site() {
+    let t = TestServer::with_auth(|settings| settings.site_url = "https://app.example.com".into()).await;
+    for (number, target) in [
+        "https://app.example.com/%0d%0aSet-Cookie:%20a=b",
+        "https://app.example.com/\r\nSet-Cookie: a=b",
+        "https://app.example.com\r\n.evil.example",
+        "https://app.example.com/\u{0}",
+        "https://app.example.com\\@evil.example/",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let address = format!("a{number}@example.com");
+        let encoded: String = form_urlencoded::byte_serialize(target.as_bytes()).collect();
+        let body = json!({"email": address, "password": "correct-horse"});
+        t.post(&format!("/auth/v1/signup?redirect_to={encoded}")).json(&body).send().await.expect(200);
+        let mail = t.mail_to(&address).await;
+        let landed = t.get(portico_testkit::link_in(mail.html()).as_str()).send().await.expect(303);
+        assert!(landed.header("set-cookie").is_none());
+        let location = landed.header("location").unwrap();
+        assert!(!location.contains(['\r', '\n', '\0', '\\']), "{location}");
+        assert_eq!(landed.location().host_str(), Some("app.example.com"), "{location}");
+        // And straight away, at the end of a link that is no good
+        let link = format!("/auth/v1/verify?type=signup&token=abc&redirect_to={encoded}");
+        let landed = t.get(&link).send().await.expect(303);
+        assert_eq!(landed.location().host_str(), Some("app.example.com"));
+        let authorize = format!("/auth/v1/authorize?provider=google&redirect_to={encoded}");
+        let answer = t.get(&authorize).send().await;
+        assert!([302, 303, 400].contains(&answer.status), "{answer:?}");
+    }
+}

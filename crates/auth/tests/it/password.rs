@@ -11,6 +11,36 @@ use serde_json::json;
 
 const ADA: &str = "ada@example.com";
 
+/// As seeds and dumps write an account: no identity, NULL tokens.
+async fn moved(t: &TestServer, email: &str, stored: &str) {
+    t.query_with(
+        "insert into auth.users (instance_id, id, aud, role, email, encrypted_password, email_confirmed_at,
+                                 raw_app_meta_data, raw_user_meta_data, created_at, updated_at)
+         values ('00000000-0000-0000-0000-000000000000', gen_random_uuid(), 'authenticated', 'authenticated', $1, $2,
+                 now(), '{\"provider\":\"email\",\"providers\":[\"email\"]}', '{}', now(), now())",
+        &[&email, &stored],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_moved_password_that_is_too_long_for_us_keeps_its_hash() {
+    use argon2::PasswordHasher as _;
+    let t = TestServer::start().await;
+    let long = "correct horse battery staple ".repeat(4);
+    let params = argon2::Params::new(64, 1, 1, None).unwrap();
+    let argon2 = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
+    let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzYWx0").unwrap();
+    let stored = argon2.hash_password(long.as_bytes(), &salt).unwrap().to_string();
+    moved(&t, ADA, &stored).await;
+    t.sign_in(ADA, &long).await;
+    // A new hash would look at the beginning alone
+    let cut = json!({"email": ADA, "password": &long[..72]});
+    let refused = t.post("/auth/v1/token?grant_type=password").json(&cut).send().await;
+    assert_eq!(refused.refusal(), (400, "invalid_credentials".into()));
+    t.sign_in(ADA, &long).await;
+}
+
 #[tokio::test]
 async fn moved_accounts_sign_in_and_get_a_new_hash() {
     let t = TestServer::start().await;
@@ -25,15 +55,7 @@ async fn moved_accounts_sign_in_and_get_a_new_hash() {
     .enumerate()
     {
         let email = format!("moved{number}@example.com");
-        // As seeds and dumps write it: no identity, NULL tokens
-        t.query_with(
-            "insert into auth.users (instance_id, id, aud, role, email, encrypted_password, email_confirmed_at,
-                                     raw_app_meta_data, raw_user_meta_data, created_at, updated_at)
-             values ('00000000-0000-0000-0000-000000000000', gen_random_uuid(), 'authenticated', 'authenticated', $1, $2,
-                     now(), '{\"provider\":\"email\",\"providers\":[\"email\"]}', '{}', now(), now())",
-            &[&email, stored],
-        )
-        .await;
+        moved(&t, &email, stored).await;
         t.sign_in(&email, password).await;
         t.sign_in(&email, password).await;
     }
@@ -91,5 +113,10 @@ async fn without_an_answer_about_breaches_the_setting_decides() {
         let body = json!({"email": ADA, "password": "correct-horse"});
         let answer = t.post("/auth/v1/signup").json(&body).send().await;
         assert_eq!(answer.status, if fail_closed { 500 } else { 200 }, "{answer:?}");
+        // Whoever has a password already is not kept out
+        moved(&t, "bob@example.com", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW").await;
+        let hint = &t.sign_in("bob@example.com", "U*U").await["weak_password"];
+        let expected = if fail_closed { json!(null) } else { json!(["length"]) };
+        assert_eq!(hint["reasons"], expected);
     }
 }
