@@ -38,6 +38,7 @@ mod refresh;
 pub mod refresh_token;
 mod resend;
 mod routes;
+mod sealed;
 pub mod session;
 pub mod settings;
 mod signup;
@@ -62,6 +63,7 @@ use limits::Limits;
 use mailer::Mailer;
 use password::Passwords;
 use redirect::AllowList;
+use sealed::{ColumnKeys, Opened};
 pub use sms::{TextMessage, TextTransport};
 
 /// The account service. Clones share everything.
@@ -78,6 +80,7 @@ struct Inner {
     allow_list: AllowList,
     refresh_gate: refresh::Gate,
     passwords: Passwords,
+    columns: ColumnKeys,
     limits: Limits,
     mailer: Arc<Mailer>,
     captcha: Option<Captcha>,
@@ -102,6 +105,7 @@ impl Auth {
         let mailer = Mailer::new(&settings, mail, database.clone())?;
         mailer.start();
         let passwords = Passwords::new(&settings.password);
+        let columns = ColumnKeys::new(&settings.encryption)?;
         let limits = Limits::new(settings.rate_limits.clone());
         let captcha = Captcha::new(&settings);
         let engine = oauth::Engine::new(&settings);
@@ -113,6 +117,7 @@ impl Auth {
             allow_list,
             refresh_gate: refresh::Gate::default(),
             passwords,
+            columns,
             limits,
             mailer,
             captcha,
@@ -160,6 +165,28 @@ impl Auth {
     /// Rules and hashes of passwords.
     pub fn passwords(&self) -> &Passwords {
         &self.inner.passwords
+    }
+
+    /// Seals and opens the secrets of accounts.
+    fn columns(&self) -> &ColumnKeys {
+        &self.inner.columns
+    }
+
+    /// The hash of an account's password. `None`: there is none, or it can not be opened, which the log says.
+    fn stored_password(&self, user: &model::User) -> Option<Opened> {
+        match self.columns().open(user.id.0, &user.encrypted_password) {
+            Ok(opened) => Some(opened).filter(|opened| !opened.text.is_empty()),
+            Err(error) => {
+                tracing::error!(user.id = %user.id, %error, "The password of an account can not be opened");
+                None
+            }
+        }
+    }
+
+    /// Compares a password with an account's; takes as long for an account without one.
+    async fn is_password_of(&self, user: &model::User, password: &str) -> Result<bool, AuthError> {
+        let stored = self.stored_password(user);
+        Ok(self.passwords().compare(password, stored.as_ref().map(|stored| stored.text.as_str())).await?.matches)
     }
 
     fn limits(&self) -> &Limits {

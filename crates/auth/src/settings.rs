@@ -37,6 +37,8 @@ pub struct AuthSettings {
     pub sms: SmsSettings,
     /// Identity providers by lower-case name (`google`, `github`, ...).
     pub external: BTreeMap<String, ProviderSettings>,
+    /// Providers of `auth.custom_oauth_providers`.
+    pub custom_providers: CustomProviderSettings,
     /// Fixed target of all provider callbacks, instead of the flow's own.
     pub external_redirect_url: Option<String>,
     /// Issuers that `grant_type=id_token` accepts without a provider name.
@@ -63,6 +65,8 @@ pub struct AuthSettings {
     pub password_change_needs_current: bool,
     /// A first password on an account with a confirmed e-mail address creates its e-mail identity.
     pub create_email_identity_on_password_set: bool,
+    /// Secrets of accounts that are sealed in their rows.
+    pub encryption: EncryptionSettings,
     /// Keep the audit log out of the database (it is always in the log).
     pub audit_log_disabled: bool,
     /// Outbound calls to providers and message gateways.
@@ -223,6 +227,15 @@ pub struct ProviderSettings {
     pub email_optional: bool,
 }
 
+/// Providers that are kept in the database, whose names start with `custom:`.
+#[derive(Debug, Clone)]
+pub struct CustomProviderSettings {
+    /// Whether they may be used.
+    pub enabled: bool,
+    /// Base of their callback URL; `None`: the service's external URL.
+    pub external_url: Option<String>,
+}
+
 /// Refresh tokens.
 #[derive(Debug, Clone)]
 pub struct RefreshSettings {
@@ -251,6 +264,15 @@ pub struct SessionSettings {
     pub single_per_user: bool,
     /// Classes of sessions that `single_per_user` treats separately.
     pub tags: Vec<String>,
+}
+
+/// Master keys of sealed columns (auth-core 14.3). Default: everything is written in clear.
+#[derive(Debug, Clone, Default)]
+pub struct EncryptionSettings {
+    /// Name of the key that seals what is written; `None`: nothing is sealed, but sealed values are still read.
+    pub current: Option<String>,
+    /// 32 bytes in base64url by name: every key under which a value may be sealed.
+    pub keys: BTreeMap<String, Secret>,
 }
 
 /// Proof that a person asks.
@@ -359,6 +381,7 @@ impl Default for AuthSettings {
             email: EmailSettings::default(),
             sms: SmsSettings::default(),
             external: BTreeMap::new(),
+            custom_providers: CustomProviderSettings::default(),
             external_redirect_url: None,
             allowed_id_token_issuers: vec!["https://appleid.apple.com".into(), "https://accounts.google.com".into()],
             linking_domains: BTreeMap::new(),
@@ -372,6 +395,7 @@ impl Default for AuthSettings {
             password_change_needs_reauthentication: false,
             password_change_needs_current: false,
             create_email_identity_on_password_set: false,
+            encryption: EncryptionSettings::default(),
             audit_log_disabled: false,
             http_timeout: Duration::from_secs(10),
             max_request_duration: Duration::from_secs(10),
@@ -482,6 +506,12 @@ impl Default for ProviderSettings {
     }
 }
 
+impl Default for CustomProviderSettings {
+    fn default() -> Self {
+        Self { enabled: true, external_url: None }
+    }
+}
+
 impl Default for RefreshSettings {
     fn default() -> Self {
         Self {
@@ -517,6 +547,9 @@ impl AuthSettings {
     pub fn validate(&self) -> Result<(), SettingsError> {
         absolute_url("site_url", &self.site_url)?;
         absolute_url("external_url", &self.external_url)?;
+        if let Some(url) = &self.custom_providers.external_url {
+            absolute_url("custom_providers.external_url", url)?;
+        }
         let within = |name: &'static str, fits: bool, reason: &str| {
             if fits { Ok(()) } else { Err(SettingsError::Value { name, reason: reason.to_owned() }) }
         };

@@ -206,12 +206,13 @@ async fn insert(auth: &Auth, tx: &Tx, request: &RequestInfo, applicant: &Applica
     let id = UserId::random();
     let email = applicant.email.as_str();
     let now = request.now;
+    let password = auth.columns().seal(id.0, &applicant.hash);
     let new = NewUser {
         id,
         aud: &request.aud,
         email,
         phone: "",
-        encrypted_password: &applicant.hash,
+        encrypted_password: &password,
         app_metadata: provider_metadata("email"),
         user_metadata: applicant.data.clone(),
         is_sso_user: false,
@@ -298,8 +299,9 @@ async fn continue_unconfirmed(
 ) -> Result<Registration, AuthError> {
     let now = request.now;
     let data = metadata::of_contact(applicant.data.clone(), existing.id, Some(applicant.email.as_str()));
+    let password = auth.columns().seal(existing.id.0, &applicant.hash);
     let (replaced, identity, providers) = tokio::join!(biased;
-        users::replace_credentials(&tx, existing.id, &applicant.hash, &data, now),
+        users::replace_credentials(&tx, existing.id, &password, &data, now),
         identities::upsert_contact(&tx, existing.id, "email", &data, now),
         users::refresh_providers(&tx, existing.id, now),
     );
@@ -326,9 +328,8 @@ async fn claim_unconfirmed(
     applicant: &Applicant<'_>,
     mut existing: User,
 ) -> Result<Registration, AuthError> {
-    let stored = Some(existing.encrypted_password.as_str());
     let is_owner = match applicant.password {
-        Some(password) => auth.passwords().compare(password, stored).await?.matches,
+        Some(password) => auth.is_password_of(&existing, password).await?,
         None => false,
     };
     if !is_owner {

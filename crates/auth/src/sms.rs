@@ -249,13 +249,13 @@ pub(crate) async fn sign_up(
         }
         Some(user) => {
             if settings.autoconfirm {
-                let stored = Some(user.encrypted_password.as_str());
-                if !auth.passwords().compare(password, stored).await?.matches {
+                if !auth.is_password_of(&user, password).await? {
                     return Err(AuthError::user_already_exists());
                 }
             } else {
                 // What is chosen now belongs to the code that is sent now
                 let data = metadata::of_contact(data, user.id, None);
+                let hash = auth.columns().seal(user.id.0, &hash);
                 users::replace_credentials(&tx, user.id, &hash, &data, request.now).await?;
             }
             user
@@ -289,13 +289,14 @@ async fn insert(
 ) -> Result<User, AuthError> {
     const FAILED: &str = "Database error saving new user";
     let (id, now) = (UserId::random(), request.now);
+    let password = auth.columns().seal(id.0, hash);
     let full = metadata::of_contact(data.clone(), id, None);
     let new = NewUser {
         id,
         aud: &request.aud,
         email: "",
         phone: phone.as_str(),
-        encrypted_password: hash,
+        encrypted_password: &password,
         app_metadata: provider_metadata("phone"),
         user_metadata: data,
         is_sso_user: false,

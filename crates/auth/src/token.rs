@@ -70,8 +70,9 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
         return Err(AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "User is banned"));
     }
     // Also computed for nobody, so that the time of an answer does not tell who has an account
-    let stored = user.as_ref().map(|user| user.encrypted_password.as_str());
-    let comparison = auth.passwords().compare(&body.password, stored).await?;
+    let stored = user.as_ref().and_then(|user| auth.stored_password(user));
+    let hash = stored.as_ref().map(|stored| stored.text.as_str());
+    let comparison = auth.passwords().compare(&body.password, hash).await?;
     let Some(known) = user.filter(|_| comparison.matches) else {
         return Err(AuthError::invalid_credentials());
     };
@@ -82,7 +83,7 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
     });
     let rehashed = match comparison.needs_rehash {
         true => Some(auth.passwords().hash(&body.password).await?),
-        false => None,
+        false => stored.filter(|stored| stored.is_outdated).map(|stored| stored.text),
     };
 
     let tx = Tx::begin(auth.database()).await?;
@@ -98,7 +99,8 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
         return Err(AuthError::refuse(ErrorCode::PhoneNotConfirmed, "Phone not confirmed"));
     }
     if let Some(hash) = rehashed {
-        users::rehash_password(&tx, user.id, &user.encrypted_password, &hash).await?;
+        let sealed = auth.columns().seal(user.id.0, &hash);
+        users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
     }
     let provider = if by_email { "email" } else { "phone" };
     audit::record(auth, &tx, &user, Action::Login, audit::provider_trait(provider), None, request.now).await?;

@@ -223,22 +223,22 @@ async fn prepare_password(
     current: Option<&str>,
 ) -> Result<String, AuthError> {
     let user = &signed_in.user;
-    let stored = Some(user.encrypted_password.as_str());
     if auth.settings().password_change_needs_current && user.has_password() && !came_by_mail(signed_in) {
         let refuse = |code| AuthError::refuse(code, "Current password required when setting new password.");
         let current =
             current.filter(|text| !text.is_empty()).ok_or_else(|| refuse(ErrorCode::CurrentPasswordRequired))?;
-        if !auth.passwords().compare(current, stored).await?.matches {
+        if !auth.is_password_of(user, current).await? {
             return Err(refuse(ErrorCode::CurrentPasswordInvalid));
         }
     }
-    if user.has_password() && auth.passwords().compare(password, stored).await?.matches {
+    if user.has_password() && auth.is_password_of(user, password).await? {
         return Err(AuthError::refuse(
             ErrorCode::SamePassword,
             "New password should be different from the old password.",
         ));
     }
-    auth.passwords().hash(password).await
+    let hash = auth.passwords().hash(password).await?;
+    Ok(auth.columns().seal(user.id.0, &hash))
 }
 
 /// Whether the session began with a message: its owner may have forgotten the password.

@@ -28,6 +28,9 @@ const PROTECTED: [&str; 8] =
 /// 400 `validation_failed` "Unsupported provider: ...".
 pub(crate) async fn find(auth: &Auth, name: &str) -> Result<Configured, AuthError> {
     let unsupported = |why: String| AuthError::validation(format!("Unsupported provider: {why}"));
+    if !auth.settings().custom_providers.enabled {
+        return Err(unsupported("custom OAuth providers are disabled".to_owned()));
+    }
     let row = row(auth, name).await?.ok_or_else(|| unsupported(format!("custom provider {name} not found")))?;
     if !row.enabled {
         return Err(unsupported(format!("custom provider {name} is disabled")));
@@ -47,6 +50,13 @@ pub(crate) async fn row(auth: &Auth, name: &str) -> Result<Option<CustomProvider
 
 /// The row as the engine uses it. `None`: it lacks an address.
 pub(crate) fn configure(auth: &Auth, row: CustomProvider) -> Option<Configured> {
+    let secret = match auth.columns().open(row.id, &row.client_secret) {
+        Ok(opened) => opened.text,
+        Err(error) => {
+            tracing::error!(provider = row.identifier, %error, "The secret of a provider can not be opened");
+            return None;
+        }
+    };
     let (place, token_issuer, documents, issuer_name) = if row.is_oidc {
         let url = row.issuer?;
         let issuer = Issuer { url: url.clone(), discovery_url: row.discovery_url, trust: Trust::Guarded };
@@ -66,13 +76,15 @@ pub(crate) fn configure(auth: &Auth, row: CustomProvider) -> Option<Configured> 
         .filter_map(|(name, value)| value.as_str().map(|value| (name, value.to_owned())))
         .filter(|(name, _)| !super::authorize::is_reserved(name))
         .collect();
+    let settings = auth.settings();
+    let base = settings.custom_providers.external_url.as_ref().unwrap_or(&settings.external_url);
     let mut client_ids = vec![row.client_id];
     client_ids.extend(row.acceptable_client_ids);
     Some(Configured {
         name: row.identifier,
         client_ids,
-        secret: Secret::new(row.client_secret),
-        redirect_uri: format!("{}/callback", auth.settings().external_url.trim_end_matches('/')),
+        secret: Secret::new(secret),
+        redirect_uri: format!("{}/callback", base.trim_end_matches('/')),
         place,
         trust: Trust::Guarded,
         token_issuer,

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use tokio_postgres::Error;
+use uuid::Uuid;
 
 use super::Run;
 
@@ -13,19 +14,22 @@ const BY_NAME: &str = "
            providers.acceptable_client_ids, providers.scopes, providers.pkce_enabled, providers.attribute_mapping,
            providers.authorization_params, providers.enabled, providers.email_optional, providers.issuer,
            providers.discovery_url, providers.skip_nonce_check, providers.authorization_url, providers.token_url,
-           providers.userinfo_url, providers.custom_claims_allowlist
+           providers.userinfo_url, providers.custom_claims_allowlist,
+           providers.id
       from auth.custom_oauth_providers as providers
      where providers.identifier = $1";
 
 /// A row of the table.
 pub struct CustomProvider {
+    /// Primary key.
+    pub id: Uuid,
     /// An OpenID Connect issuer, else plain OAuth 2.
     pub is_oidc: bool,
     /// `custom:acme`
     pub identifier: String,
     /// Ours there.
     pub client_id: String,
-    /// Ours there.
+    /// Ours there; may be sealed.
     pub client_secret: String,
     /// Further audiences of id_tokens.
     pub acceptable_client_ids: Vec<String>,
@@ -82,5 +86,6 @@ pub async fn by_name(run: &impl Run, name: &str) -> Result<Option<CustomProvider
         token_url: row.get(15),
         userinfo_url: row.get(16),
         custom_claims_allowlist: row.get(17),
+        id: row.get(18),
     }))
 }

@@ -18,6 +18,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("sessions::TOUCH", TOUCH),
     ("sessions::SET_COUNTER", SET_COUNTER),
     ("sessions::SET_KEY", SET_KEY),
+    ("sessions::STORE_KEY_ANEW", STORE_KEY_ANEW),
     ("sessions::DELETE", DELETE),
     ("sessions::DELETE_OF_USER", DELETE_OF_USER),
     ("sessions::DELETE_OTHERS", DELETE_OTHERS),
@@ -59,6 +60,7 @@ const TOUCH: &str = "
     update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
 const SET_COUNTER: &str = "update auth.sessions set refresh_token_counter = $2 where id = $1";
 const SET_KEY: &str = "update auth.sessions set refresh_token_hmac_key = $2, refresh_token_counter = 0 where id = $1";
+const STORE_KEY_ANEW: &str = "update auth.sessions set refresh_token_hmac_key = $2 where id = $1";
 const DELETE: &str = "delete from auth.sessions where id = $1";
 const DELETE_OF_USER: &str = "delete from auth.sessions where id = $1 and user_id = $2";
 const DELETE_OTHERS: &str = "delete from auth.sessions where user_id = $1 and id <> $2";
@@ -236,6 +238,11 @@ pub async fn set_counter(tx: &Tx, id: SessionId, counter: i64) -> Result<(), Err
 /// Gives a session of stored refresh tokens a key for counted ones.
 pub async fn set_key(tx: &Tx, id: SessionId, key: &str) -> Result<(), Error> {
     tx.execute(SET_KEY, &[&id, &key]).await.map(drop)
+}
+
+/// The same key in a newer form; the counter stays.
+pub async fn store_key_anew(tx: &Tx, id: SessionId, key: &str) -> Result<(), Error> {
+    tx.execute(STORE_KEY_ANEW, &[&id, &key]).await.map(drop)
 }
 
 /// Ends a session.

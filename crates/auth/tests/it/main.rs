@@ -16,6 +16,7 @@ mod protection;
 mod provider;
 mod refresh;
 mod replay;
+mod sealed;
 mod sessions;
 mod signup;
 mod statements;
