@@ -1,58 +1,95 @@
 //! Removes what is over (auth-core 24): old refresh tokens, ended sessions, abandoned flows.
 //!
-//! Small batches that skip locked rows, each in its own transaction, so that nobody who signs in ever waits for it.
+//! Small batches that pass over locked rows, each in its own transaction, which gives up where it would have to wait. So
+//! nobody who signs in ever waits for it for longer than one batch takes, and it never holds a lock while it waits for
+//! theirs.
 
-use time::Duration;
+use time::{Duration, OffsetDateTime};
+use tokio_postgres::Error;
 
 use crate::Auth;
 use crate::error::AuthError;
-use crate::sql::{Tx, accounts, flow_state, refresh_tokens, sessions};
+use crate::sql::{Tx, accounts, clean_up, flow_state, refresh_tokens, sessions};
 
-/// How long replaced refresh tokens and abandoned flows stay, so that their reuse is told apart from an invented one.
+/// How long replaced refresh tokens and abandoned attempts stay, so that their reuse is told apart from an invented one.
 const KEPT: Duration = Duration::hours(24);
+/// Flows stay a little longer: a link that goes on with one may be opened for 24 hours.
+const KEPT_FLOWS: Duration = Duration::hours(25);
 /// Sessions with a fixed end stay a little longer.
 const KEPT_ENDED: Duration = Duration::hours(72);
 /// Anonymous users who never came back.
 const KEPT_ANONYMOUS: Duration = Duration::days(30);
 
+/// One statement of the clean-up.
+#[derive(Debug, Clone, Copy)]
+enum Batch {
+    RefreshTokens,
+    EndedSessions,
+    OutlivedSessions { created: Option<OffsetDateTime>, used: Option<OffsetDateTime> },
+    RelayStates,
+    Flows,
+    ClientStates,
+    Challenges,
+    Factors,
+    KeyChallenges,
+    Anonymous,
+}
+
+impl Batch {
+    async fn remove(self, tx: &Tx, now: OffsetDateTime) -> Result<u64, Error> {
+        match self {
+            Self::RefreshTokens => refresh_tokens::delete_old(tx, now - KEPT).await,
+            Self::EndedSessions => sessions::delete_ended(tx, now - KEPT_ENDED).await,
+            Self::OutlivedSessions { created, used } => sessions::delete_outlived(tx, created, used).await,
+            Self::RelayStates => clean_up::delete_old_relay_states(tx, now - KEPT).await,
+            Self::Flows => flow_state::delete_old(tx, now - KEPT_FLOWS).await,
+            Self::ClientStates => flow_state::delete_old_client_states(tx, now - KEPT).await,
+            Self::Challenges => clean_up::delete_old_challenges(tx, now - KEPT).await,
+            Self::Factors => clean_up::delete_abandoned_factors(tx, now - KEPT).await,
+            Self::KeyChallenges => clean_up::delete_expired_key_challenges(tx, now).await,
+            Self::Anonymous => accounts::delete_old_anonymous(tx, now - KEPT_ANONYMOUS).await,
+        }
+    }
+}
+
 impl Auth {
     /// Removes one batch of everything that is over. Meant to be called now and then; failures are logged.
     pub async fn clean_up(&self) {
-        match self.remove_what_is_over().await {
-            Ok(0) => {}
-            Ok(removed) => tracing::debug!(removed, "Cleaned up"),
-            Err(error) => tracing::warn!(%error, "Clean-up failed and will be tried again"),
-        }
-    }
-
-    async fn remove_what_is_over(&self) -> Result<u64, AuthError> {
         let now = self.now();
         let policy = &self.settings().sessions;
         let created = policy.timebox.map(|timebox| now - timebox - KEPT);
         let used = policy.inactivity_timeout.map(|timeout| now - timeout - KEPT);
-        let mut removed = 0;
-
-        let tx = Tx::begin(self.database()).await?;
-        removed += refresh_tokens::delete_old(&tx, now - KEPT).await?;
-        tx.commit().await?;
-
-        let tx = Tx::begin(self.database()).await?;
-        removed += sessions::delete_ended(&tx, now - KEPT_ENDED).await?;
+        let mut batches = vec![
+            Batch::RefreshTokens,
+            Batch::EndedSessions,
+            Batch::RelayStates,
+            Batch::Flows,
+            Batch::ClientStates,
+            Batch::Challenges,
+            Batch::Factors,
+            Batch::KeyChallenges,
+        ];
         if created.is_some() || used.is_some() {
-            removed += sessions::delete_outlived(&tx, created, used).await?;
+            batches.push(Batch::OutlivedSessions { created, used });
         }
-        tx.commit().await?;
-
-        let tx = Tx::begin(self.database()).await?;
-        removed += flow_state::delete_old(&tx, now - KEPT).await?;
-        removed += flow_state::delete_old_client_states(&tx, now - KEPT).await?;
-        tx.commit().await?;
-
         if self.settings().anonymous_users {
-            let tx = Tx::begin(self.database()).await?;
-            removed += accounts::delete_old_anonymous(&tx, now - KEPT_ANONYMOUS).await?;
-            tx.commit().await?;
+            batches.push(Batch::Anonymous);
         }
+        for batch in batches {
+            match self.remove(batch, now).await {
+                Ok(0) => {}
+                Ok(removed) => tracing::debug!(removed, ?batch, "Cleaned up"),
+                // The others do not wait for it
+                Err(error) => tracing::warn!(%error, ?batch, "Clean-up failed and will be tried again"),
+            }
+        }
+    }
+
+    async fn remove(&self, batch: Batch, now: OffsetDateTime) -> Result<u64, AuthError> {
+        let tx = Tx::begin(self.database()).await?;
+        clean_up::give_way(&tx).await?;
+        let removed = batch.remove(&tx, now).await?;
+        tx.commit().await?;
         Ok(removed)
     }
 }

@@ -241,6 +241,15 @@ impl AuthError {
         Contract { status, code, message }
     }
 
+    /// Not the caller's fault, and without a text of its own.
+    pub(crate) fn is_unexplained(&self) -> bool {
+        match self {
+            Self::Sql { context, .. } => *context == GENERAL_SQL,
+            Self::Internal { message, .. } => message == UNEXPECTED,
+            _ => false,
+        }
+    }
+
     /// Logs what the operator must know; called once per failed request.
     pub(crate) fn log(&self) {
         match self {

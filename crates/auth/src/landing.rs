@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY};
 use http::{HeaderValue, StatusCode};
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 use crate::error::AuthError;
 
@@ -58,7 +59,7 @@ pub(crate) fn error_fields(error: &AuthError) -> Fields {
 
 /// Sends a browser on. The address may carry tokens, so it stays out of caches and of `Referer`.
 pub(crate) fn redirect(status: StatusCode, url: &str) -> Response {
-    match HeaderValue::from_str(url) {
+    match HeaderValue::from_str(&in_ascii(url)) {
         Ok(location) => (
             status,
             [
@@ -72,9 +73,19 @@ pub(crate) fn redirect(status: StatusCode, url: &str) -> Response {
     }
 }
 
+/// The address as a header can carry it: a target keeps what the app wrote, which may be any alphabet.
+pub(crate) fn in_ascii(url: &str) -> String {
+    utf8_percent_encode(url, CONTROLS).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_alphabet_fits_into_a_header() {
+        assert_eq!(in_ascii("https://a.example/gr\u{fc}\u{df}e?x=%20#y"), "https://a.example/gr%C3%BC%C3%9Fe?x=%20#y");
+    }
 
     #[test]
     fn fragments_are_sorted_and_queries_are_extended() {

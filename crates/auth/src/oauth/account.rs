@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use http::StatusCode;
 use portico_database::sqlstate;
+use portico_mail::{MailKind, Variables};
 
 use super::profile::Profile;
 use crate::Auth;
@@ -14,6 +15,7 @@ use crate::audit::{self, Action, Traits};
 use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
 use crate::extract::RequestInfo;
 use crate::ids::UserId;
+use crate::mailer;
 use crate::model::{Identity, JsonObject, User};
 use crate::one_time_mail;
 use crate::one_time_token::Kind;
@@ -76,9 +78,8 @@ pub(crate) async fn sign_in(
     }
     let data = claim.profile.identity_data();
     let now = request.now;
-    let (user, identity) = match accounts::identity(tx, claim.provider, &claim.profile.subject).await? {
-        Some(identity) => {
-            let user = locked(tx, identity.user_id).await?;
+    let (user, identity) = match known(tx, claim).await? {
+        Some((user, identity)) => {
             identities::set_data(tx, identity.id, &data, now).await?;
             merge_metadata(tx, &user, &data, request).await?;
             (user, identity)
@@ -96,6 +97,23 @@ pub(crate) async fn sign_in(
         },
     };
     admit(auth, tx, request, claim, user, &identity, &data).await
+}
+
+/// Whose identity this is already. The user is locked, and the identity is still theirs.
+async fn known(tx: &Tx, claim: &Claim<'_>) -> Result<Option<(User, Identity)>, AuthError> {
+    for _ in 0..ATTEMPTS {
+        let Some(found) = accounts::identity(tx, claim.provider, &claim.profile.subject).await? else {
+            return Ok(None);
+        };
+        // It may have been unlinked, or the whole account removed, while the lock was waited for
+        let user = users::lock_complete(tx, found.user_id).await?;
+        if let Some(user) = user
+            && let Some(identity) = user.identities.iter().find(|identity| identity.id == found.id).cloned()
+        {
+            return Ok(Some((user, identity)));
+        }
+    }
+    Ok(None)
 }
 
 async fn locked(tx: &Tx, id: UserId) -> Result<User, AuthError> {
@@ -119,7 +137,20 @@ pub(crate) async fn record_link(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     let traits = identity_traits(identity);
-    Ok(audit::record(auth, tx, user, Action::IdentityLinked, traits, request.ip, request.now).await?)
+    audit::record(auth, tx, user, Action::IdentityLinked, traits, request.ip, request.now).await?;
+    notify(auth, tx, user, MailKind::IdentityLinked, identity).await
+}
+
+/// Tells the owner of the account that its ways in changed, if such mails are wanted.
+pub(crate) async fn notify(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    kind: MailKind,
+    identity: &Identity,
+) -> Result<(), AuthError> {
+    let variables = Variables { provider: Some(identity.provider.clone()), ..mailer::variables(auth, user) };
+    mailer::notify(auth, tx, kind, &user.email, &variables).await
 }
 
 pub(crate) fn identity_traits(identity: &Identity) -> Traits {

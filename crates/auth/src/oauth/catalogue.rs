@@ -155,8 +155,8 @@ pub static PROVIDERS: &[Provider] = &[
     Provider {
         name: "linkedin",
         endpoints: fixed(
-            ("https://www.linkedin.com", "/oauth/v2/authorization"),
-            ("https://www.linkedin.com", "/oauth/v2/accessToken"),
+            ("https://api.linkedin.com", "/oauth/v2/authorization"),
+            ("https://api.linkedin.com", "/oauth/v2/accessToken"),
         ),
         scopes: "r_emailaddress r_liteprofile",
         proof: ClientProof::Form,

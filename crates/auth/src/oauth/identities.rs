@@ -4,9 +4,10 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use portico_mail::MailKind;
 use serde_json::{Value, json};
 
-use super::account::{Outcome, identity_traits, record_link};
+use super::account::{Outcome, identity_traits, notify, record_link};
 use super::authorize;
 use super::profile::Profile;
 use super::redirects;
@@ -115,7 +116,7 @@ pub(crate) async fn unlink(
     let id = IdentityId::parse(&id).ok_or_else(|| {
         AuthError::refuse_with(StatusCode::NOT_FOUND, ErrorCode::ValidationFailed, "identity_id must be an UUID")
     })?;
-    if signed_in.claims.audience().is_some_and(|audience| audience != signed_in.user.aud) {
+    if request.names_aud && signed_in.claims.audience().is_some_and(|audience| audience != request.aud) {
         return Err(AuthError::refuse(ErrorCode::UnexpectedAudience, "Token audience doesn't match request audience"));
     }
     let now = request.now;
@@ -143,6 +144,7 @@ pub(crate) async fn unlink(
     users::refresh_providers(&tx, user.id, now).await?;
     let traits = identity_traits(removed);
     audit::record(&auth, &tx, &user, Action::IdentityUnlinked, traits, request.ip, now).await?;
+    notify(&auth, &tx, &user, MailKind::IdentityUnlinked, removed).await?;
     tx.commit().await?;
     Ok(Json(json!({})))
 }

@@ -1,12 +1,12 @@
 //! Where a browser goes after a sign-in at a provider, and what its address then says (auth-core 10.2).
 
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY};
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use url::Url;
 
 use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
+use crate::landing;
 use crate::session::TokenResponse;
 
 /// Longest text of a provider that is passed on.
@@ -84,17 +84,7 @@ fn with_query(target: &str, fields: &[(&str, &str)]) -> Option<Url> {
 
 /// Tokens and codes are in the address: no cache may keep it, no other site may learn it.
 pub(crate) fn redirect(status: StatusCode, location: &str) -> Response {
-    match HeaderValue::from_str(location) {
-        Ok(location) => {
-            let headers = [
-                (LOCATION, location),
-                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-                (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-            ];
-            (status, headers).into_response()
-        }
-        Err(error) => AuthError::internal(error).into_response(),
-    }
+    landing::redirect(status, location)
 }
 
 /// Nobody knows where the person came from: to the site, which reads the query.

@@ -171,11 +171,12 @@ impl FlowState {
         }
     }
 
-    /// Whether the flow took longer than `expiry`. A sign-in link counts from when it was clicked (auth-core 12).
+    /// Whether the flow took longer than `expiry`. One that a mail continues counts from when its link was opened: until
+    /// then the link's own life time counts, not that of a round trip to a provider.
     #[must_use]
     pub fn is_expired(&self, now: OffsetDateTime, expiry: std::time::Duration) -> bool {
         let from = match self.auth_code_issued_at {
-            Some(issued) if self.authentication_method == method::MAGIC_LINK => issued,
+            Some(issued) if self.authentication_method != method::OAUTH => issued,
             _ => self.created_at,
         };
         now > from + expiry

@@ -3,6 +3,7 @@
 //! Every statement is a constant. [`all`] lists them, so that a test can prepare each against the migrated schema.
 
 pub mod accounts;
+pub mod clean_up;
 pub mod custom_providers;
 pub mod flow_state;
 pub mod identities;
@@ -215,6 +216,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
     [
         users::ALL,
         accounts::ALL,
+        clean_up::ALL,
         custom_providers::ALL,
         sessions::ALL,
         refresh_tokens::ALL,

@@ -77,7 +77,11 @@ struct Statements {
 macro_rules! statements {
     ($session:literal) => {
         Statements {
-            lock: concat!("select sessions.id from auth.sessions where sessions.id = ", $session, " for update skip locked"),
+            lock: concat!(
+                "select sessions.id from auth.sessions where sessions.id = ",
+                $session,
+                " for update skip locked"
+            ),
             session: concat!("select ", session_columns!(), " from auth.sessions where sessions.id = ", $session),
             user: concat!(
                 "select ",

@@ -538,3 +538,91 @@ async fn an_invited_person_accepts_by_signing_in() {
     let again = server.get("/auth/v1/authorize?provider=google&invite_token=hash-of-the-invitation").send().await;
     assert_eq!(again.refusal(), (404, "user_not_found".into()));
 }
+
+/// Somebody with an account by mail and a linked Google identity: their token, and the identities by provider.
+async fn with_two_identities(server: &TestServer) -> (String, String, String) {
+    let session = server.signed_in("eve@example.com", PASSWORD).await;
+    let token = session["access_token"].as_str().unwrap().to_owned();
+    let url: Url = begin_link(server, &token).await.expect(200).json()["url"].as_str().unwrap().parse().unwrap();
+    server.google().answer(&url, ADA).await.expect(302);
+    let user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+    let identity_of = |provider: &str| {
+        let identities = user["identities"].as_array().unwrap();
+        let found = identities.iter().find(|identity| identity["provider"] == provider).unwrap();
+        found["identity_id"].as_str().unwrap().to_owned()
+    };
+    (token, identity_of("email"), identity_of("google"))
+}
+
+#[tokio::test]
+async fn two_unlinkings_at_once_leave_one_way_in() {
+    let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
+    let (token, email, google) = with_two_identities(&server).await;
+    let unlink = |id: &str| server.delete(&format!("/auth/v1/user/identities/{id}")).bearer(&token).send();
+    let answers = join_all([&email, &google, &email, &google].map(|id| unlink(id))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    for answer in answers.iter().filter(|answer| answer.status != 200) {
+        assert_eq!(answer.refusal(), (422, "single_identity_not_deletable".into()));
+    }
+    assert_eq!(count(&server, "identities").await, 1);
+}
+
+#[tokio::test]
+async fn who_signs_in_by_an_identity_that_is_being_unlinked_gets_an_account_of_their_own() {
+    let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
+    let (_, _, google) = with_two_identities(&server).await;
+    let back = server.google().decide(&authorize(&server, "").await, ADA).await;
+    // The unlinking has the account when the sign-in wants it
+    let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
+    other
+        .batch_execute(&format!(
+            "begin; select 1 from auth.users for no key update; delete from auth.identities where id = '{google}'"
+        ))
+        .await
+        .unwrap();
+    let finish = async {
+        let waits =
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%for no key update'";
+        while server.count(waits).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        other.batch_execute("commit").await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(server.get(back.as_str()).send(), finish);
+    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    assert_eq!(claims_of(&token)["email"], "ada@example.com");
+    assert_eq!(count(&server, "users").await, 2);
+}
+
+#[tokio::test]
+async fn owners_hear_of_ways_in_that_come_and_go() {
+    let server = TestServer::with_auth(|auth| {
+        auth.manual_linking = true;
+        auth.email.notifications =
+            vec![portico_mail::MailKind::IdentityLinked, portico_mail::MailKind::IdentityUnlinked];
+    })
+    .await;
+    let (token, email, _) = with_two_identities(&server).await;
+    // The first is the confirmation of the account
+    let linked = server.nth_mail_to("eve@example.com", 1).await;
+    assert_eq!(linked.subject().as_str(), "A new sign-in method was linked to your account");
+    assert!(linked.html().contains("google"), "{}", linked.html());
+    server.delete(&format!("/auth/v1/user/identities/{email}")).bearer(&token).send().await.expect(200);
+    // To the address that the account had until now
+    let unlinked = server.nth_mail_to("eve@example.com", 2).await;
+    assert_eq!(unlinked.subject().as_str(), "A sign-in method was removed from your account");
+    assert!(server.mails_to("ada@example.com").is_empty());
+}
+
+#[tokio::test]
+async fn a_target_in_any_alphabet_is_reached() {
+    let server = TestServer::start().await;
+    let target = "http%3A%2F%2F127.0.0.1%3A3000%2Fgr%C3%BC%C3%9Fe%3Fname%3D%C3%A9";
+    for person in [ADA, GooglePerson::Cancels] {
+        let url = authorize(&server, &format!("&redirect_to={target}")).await;
+        let answer = server.google().answer(&url, person).await.expect(302);
+        let location = answer.location();
+        assert_eq!(location.path(), "/gr%C3%BC%C3%9Fe", "{location}");
+        assert!(location.query().unwrap().starts_with("name=%C3%A9"), "{location}");
+    }
+}

@@ -148,3 +148,92 @@ async fn the_parent_of_the_current_token_outlives_the_clean_up() {
     let repeated = refresh(&server, &second).await.expect(200).json();
     assert_eq!(repeated["refresh_token"], third["refresh_token"]);
 }
+
+#[tokio::test]
+async fn nobody_waits_for_the_clean_up_and_it_waits_for_nobody() {
+    let server = TestServer::with_auth(|auth| {
+        auth.anonymous_users = true;
+        auth.sessions.timebox = Some(StdDuration::from_secs(3600));
+    })
+    .await;
+    let over = server.signed_in("ada@example.com", PASSWORD).await;
+    let in_use = server.sign_in("ada@example.com", PASSWORD).await;
+    let anonymous = server.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
+    server
+        .execute(
+            "insert into auth.mfa_factors (id, user_id, factor_type, status, created_at, updated_at)
+             select gen_random_uuid(), id, 'totp', status::auth.factor_status, '2000-01-01', '2000-01-01'
+               from auth.users, unnest(array['verified', 'unverified']) as status where email = 'ada@example.com';
+             insert into auth.mfa_challenges (id, factor_id, created_at, ip_address)
+             select gen_random_uuid(), id, '2000-01-01', '127.0.0.1' from auth.mfa_factors where status = 'verified';
+             insert into auth.webauthn_challenges (challenge_type, session_data, expires_at) values ('signup', '{}', '2000-01-01');",
+        )
+        .await;
+    server.clock().advance(Duration::days(31));
+    let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
+
+    // Somebody has a row of each kind: the clean-up passes over it, and does the rest
+    let (kept, user) = (id_of(&in_use), anonymous["user"]["id"].as_str().unwrap());
+    let locks = format!(
+        "begin; select 1 from auth.sessions where id = '{kept}' for update; select 1 from auth.users where id = '{user}' for no key update"
+    );
+    other.batch_execute(&locks).await.unwrap();
+    server.clean_up().await;
+    let left = "select id::text from auth.sessions order by created_at";
+    let left: Vec<String> = server.query(left).await.iter().map(|row| row.get(0)).collect();
+    assert!(left.contains(&kept) && !left.contains(&id_of(&over)), "{left:?}");
+    assert_eq!(server.count("select count(*) from auth.users where is_anonymous").await, 1);
+    assert_eq!(server.count("select count(*) from auth.mfa_factors").await, 1);
+    assert_eq!(server.count("select count(*) from auth.mfa_challenges").await, 0);
+    assert_eq!(server.count("select count(*) from auth.webauthn_challenges").await, 0);
+    other.batch_execute("rollback").await.unwrap();
+
+    // A row that goes along with one that is removed is in use: the clean-up takes its hands off the user again
+    let session =
+        "insert into auth.sessions (id, user_id, created_at) values (gen_random_uuid(), $1::text::uuid, '2100-01-01')";
+    server.query_with(session, &[&user]).await;
+    let lock = format!("begin; select 1 from auth.sessions where user_id = '{user}' for update");
+    other.batch_execute(&lock).await.unwrap();
+    server.clean_up().await;
+    assert_eq!(server.count("select count(*) from auth.users where is_anonymous").await, 1);
+    other.batch_execute("rollback").await.unwrap();
+    server.clean_up().await;
+    assert_eq!(server.count("select count(*) from auth.users where is_anonymous").await, 0);
+    assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
+}
+
+#[tokio::test]
+async fn a_sign_in_goes_on_while_the_clean_up_is_stopped_midway() {
+    let server = TestServer::with_auth(|auth| auth.sessions.timebox = Some(StdDuration::from_secs(3600))).await;
+    server.signed_in("ada@example.com", PASSWORD).await;
+    server.clock().advance(Duration::days(2));
+    // A trigger that waits for a lock of ours stops the clean-up after it has locked and removed its rows
+    server
+        .execute(
+            "create function public.stop() returns trigger language plpgsql as $$
+             begin
+               set local lock_timeout = 0;
+               perform pg_advisory_xact_lock(42);
+               return old;
+             end $$;
+             create trigger stop after delete on auth.sessions for each row execute function public.stop()",
+        )
+        .await;
+    let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
+    other.batch_execute("begin; select pg_advisory_xact_lock(42)").await.unwrap();
+    let cleaning = server.clean_up();
+    let people = async {
+        let stopped = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+        while server.count(stopped).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        // The same person, whose old session is being removed, and somebody new
+        let session = server.sign_in("ada@example.com", PASSWORD).await;
+        refresh(&server, &session).await.expect(200);
+        server.get("/auth/v1/sessions").bearer(access(&session)).send().await.expect(200);
+        server.signed_in("eve@example.com", PASSWORD).await;
+        other.batch_execute("commit").await.unwrap();
+    };
+    tokio::join!(cleaning, people);
+    assert_eq!(server.count("select count(*) from auth.sessions").await, 2);
+}

@@ -161,6 +161,24 @@ async fn an_expired_flow_and_a_banned_person_get_no_session() {
 }
 
 #[tokio::test]
+async fn a_link_may_be_opened_later_than_a_flow_lives() {
+    let server = TestServer::start().await;
+    let pkce = Pkce::new();
+    let body = json!({
+        "email": "ada@example.com", "password": PASSWORD,
+        "code_challenge": pkce.challenge, "code_challenge_method": "s256",
+    });
+    server.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    let link = portico_testkit::link_in(server.mail_to("ada@example.com").await.html());
+    server.clock().advance(time::Duration::minutes(50));
+    let code = server.get(link.as_str()).send().await.expect(303).location_query("code").unwrap();
+    server.clock().advance(time::Duration::minutes(4));
+    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
+    let session = grant(&server, "pkce", &body).await.expect(200).json();
+    assert_eq!(claims_of(session["access_token"].as_str().unwrap())["amr"][0]["method"], "email/signup");
+}
+
+#[tokio::test]
 async fn a_code_that_nobody_was_given_is_no_code() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();

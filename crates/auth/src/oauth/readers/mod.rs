@@ -119,7 +119,9 @@ pub fn facebook(sources: &Sources<'_>) -> Read {
     let part = |key| text(user, key).unwrap_or_default();
     let name = format!("{} {}", part("first_name"), part("last_name"));
     let picture = user.pointer("/picture/data/url").and_then(Value::as_str);
-    Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
+    // Wire contract: this provider is named by the address of its profiles
+    let issuer = format!("{}/me?fields=email,first_name,last_name,name,picture", sources.issuer);
+    Ok(ProfileBuilder::new(&issuer, &identifier(user, "id")?)?
         .name(Some(&name))
         .text(&["nickname", "slug"], text(user, "name"))
         .picture(picture)

@@ -103,7 +103,7 @@ fn facebook() {
             json!({"id": "77", "email": "ada@example.com", "first_name": "Ada", "last_name": "L", "name": "Ada L.",
             "picture": {"data": {"url": "https://p/1", "width": 50}}}),
         ]),
-        json!({"iss": "https://graph.facebook.com", "sub": "77", "email": "ada@example.com", "email_verified": true, "name": "Ada L",
+        json!({"iss": "https://graph.facebook.com/me?fields=email,first_name,last_name,name,picture", "sub": "77", "email": "ada@example.com", "email_verified": true, "name": "Ada L",
             "full_name": "Ada L", "nickname": "Ada L.", "slug": "Ada L.", "picture": "https://p/1", "avatar_url": "https://p/1"}),
     );
 }
