@@ -1,0 +1,32 @@
+// What a client tells its app.
+import type { AuthChangeEvent, Session, SupabaseClient } from "@supabase/supabase-js";
+
+export class Events {
+  readonly seen: { event: AuthChangeEvent; session: Session | null }[] = [];
+  private readonly subscription: { unsubscribe(): void };
+
+  constructor(client: SupabaseClient) {
+    const { data } = client.auth.onAuthStateChange((event, session) => {
+      this.seen.push({ event, session });
+    });
+    this.subscription = data.subscription;
+  }
+
+  get names(): AuthChangeEvent[] {
+    return this.seen.map(({ event }) => event);
+  }
+
+  /** Waits until `event` was told. */
+  async told(event: AuthChangeEvent): Promise<Session | null> {
+    for (let attempt = 0; attempt < 600; attempt += 1) {
+      const found = this.seen.find((seen) => seen.event === event);
+      if (found !== undefined) return found.session;
+      await new Promise((done) => setTimeout(done, 100));
+    }
+    throw new Error(`${event} was not told; told were: ${this.names.join(", ")}`);
+  }
+
+  end(): void {
+    this.subscription.unsubscribe();
+  }
+}

@@ -1,0 +1,117 @@
+// Accounts without a name: `signInAnonymously`, and how they get one.
+import type { SupabaseClient } from "@supabase/supabase-js";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { visit } from "../harness/google.ts";
+import { codeIn, linkIn, mailTo } from "../harness/mail.ts";
+import { follow, fragment, onPage, open } from "../harness/page.ts";
+import { PASSWORD, address, claims, signedUp } from "../harness/people.ts";
+import { Portico } from "../harness/portico.ts";
+
+const ALLOWED = '[auth]\nsite_url = "http://127.0.0.1:3000"\nenable_anonymous_sign_ins = true\nenable_manual_linking = true\n';
+
+async function nobody(portico: Portico, options: Parameters<Portico["client"]>[0] = {}): Promise<{ client: SupabaseClient; id: string }> {
+  const client = portico.client(options);
+  const { data, error } = await client.auth.signInAnonymously();
+  expect(error).toBeNull();
+  return { client, id: data.user!.id };
+}
+
+describe("where addresses are confirmed", () => {
+  let portico: Portico;
+  beforeAll(async () => {
+    portico = await Portico.start({ config: `${ALLOWED}[auth.email]\nenable_confirmations = true\nmax_frequency = "0s"\n` });
+  });
+  afterAll(() => portico.dispose());
+
+  test("an account without a name is a real one", async () => {
+    const client = portico.client();
+    const { data, error } = await client.auth.signInAnonymously({ options: { data: { theme: "dark" } } });
+    expect(error).toBeNull();
+    expect(data.user).toMatchObject({ is_anonymous: true, role: "authenticated", aud: "authenticated", email: "", user_metadata: { theme: "dark" }, identities: [] });
+    expect(data.user?.app_metadata).toEqual({});
+    expect(data.session?.access_token).toBeTruthy();
+    expect(await claims(client)).toMatchObject({ is_anonymous: true, role: "authenticated", sub: data.user?.id, amr: [{ method: "anonymous" }] });
+    expect((await client.auth.refreshSession()).data.user?.id).toBe(data.user?.id);
+    expect((await client.auth.updateUser({ data: { theme: "light" } })).data.user?.user_metadata).toMatchObject({ theme: "light" });
+    const other = await nobody(portico);
+    expect(other.id).not.toBe(data.user?.id);
+  });
+
+  test("an address makes it permanent once it is confirmed; a password follows", async () => {
+    const { client, id } = await nobody(portico);
+    const email = address();
+    expect((await client.auth.updateUser({ password: PASSWORD })).error).toMatchObject({ status: 422, code: "validation_failed", message: "Updating password of an anonymous user without an email or phone is not allowed" });
+    const asked = await client.auth.updateUser({ email });
+    expect(asked.error).toBeNull();
+    expect(asked.data.user).toMatchObject({ is_anonymous: true, new_email: email });
+    const verified = await client.auth.verifyOtp({ email, token: codeIn(await mailTo(portico.status.MAILPIT_URL, email)), type: "email_change" });
+    expect(verified.error).toBeNull();
+    expect(verified.data.user).toMatchObject({ id, email, is_anonymous: false, app_metadata: { provider: "email", providers: ["email"] } });
+    expect((await claims(client))["is_anonymous"]).toBe(false);
+    expect((await client.auth.updateUser({ password: PASSWORD })).error).toBeNull();
+    expect((await portico.client().auth.signInWithPassword({ email, password: PASSWORD })).data.user?.id).toBe(id);
+  });
+
+  test("by the link of the mail as well", async () => {
+    const { client, id } = await nobody(portico, { auth: { ...onPage, flowType: "implicit" } });
+    const email = address();
+    await client.auth.updateUser({ email });
+    const target = await follow(linkIn(await mailTo(portico.status.MAILPIT_URL, email)));
+    expect(fragment(target)).toMatchObject({ type: "email_change" });
+    expect((await open(client, target)).error).toBeNull();
+    expect((await client.auth.getUser()).data.user).toMatchObject({ id, email, is_anonymous: false });
+  });
+
+  test("an identity of a provider makes it permanent", async () => {
+    const { client, id } = await nobody(portico, { auth: { flowType: "pkce" } });
+    const email = address();
+    const { data, error } = await client.auth.linkIdentity({ provider: "google", options: { skipBrowserRedirect: true } });
+    expect(error).toBeNull();
+    const back = await visit(data.url!, { name: "Ada Example", email });
+    const exchanged = await client.auth.exchangeCodeForSession(back.searchParams.get("code")!);
+    expect(exchanged.error).toBeNull();
+    expect(exchanged.data.user).toMatchObject({ id, email, is_anonymous: false, app_metadata: { provider: "google", providers: ["google"] } });
+    expect((await claims(client))["is_anonymous"]).toBe(false);
+  });
+
+  test("the address of somebody else is not taken over", async () => {
+    const other = address();
+    await portico.client().auth.signUp({ email: other, password: PASSWORD });
+    await portico.client().auth.verifyOtp({ email: other, token: codeIn(await mailTo(portico.status.MAILPIT_URL, other)), type: "signup" });
+    const { client, id } = await nobody(portico, { auth: { flowType: "pkce" } });
+    expect((await client.auth.updateUser({ email: other })).error).toMatchObject({ status: 422, code: "email_exists" });
+    const { data } = await client.auth.linkIdentity({ provider: "google", options: { skipBrowserRedirect: true } });
+    const back = await visit(data.url!, { name: "Ada Example", email: other });
+    expect(back.searchParams.get("code")).toBeNull();
+    expect(back.searchParams.get("error_code")).toBe("email_exists");
+    expect((await client.auth.getUser()).data.user).toMatchObject({ id, is_anonymous: true, identities: [] });
+  });
+});
+
+describe("where addresses are taken as they are", () => {
+  let portico: Portico;
+  beforeAll(async () => {
+    portico = await Portico.start({ config: ALLOWED });
+  });
+  afterAll(() => portico.dispose());
+
+  test("an address and a password make it permanent at once", async () => {
+    const { client, id } = await nobody(portico);
+    const email = address();
+    const { data, error } = await client.auth.updateUser({ email, password: PASSWORD });
+    expect(error).toBeNull();
+    expect(data.user).toMatchObject({ id, email, is_anonymous: false });
+    expect((await client.auth.refreshSession()).error).toBeNull();
+    expect((await claims(client))["is_anonymous"]).toBe(false);
+    expect((await portico.client().auth.signInWithPassword({ email, password: PASSWORD })).data.user?.id).toBe(id);
+  });
+
+  test("signing out leaves it behind", async () => {
+    const { client, id } = await nobody(portico);
+    expect((await client.auth.signOut()).error).toBeNull();
+    expect((await nobody(portico)).id).not.toBe(id);
+    const { id: named } = await signedUp(portico);
+    expect(named).not.toBe(id);
+  });
+});
