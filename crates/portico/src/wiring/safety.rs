@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use anyhow::{Context, bail};
 use ipnet::IpNet;
 use portico_auth::AuthSettings;
+use portico_auth::redirect::AllowList;
 use portico_project::Config;
 use portico_project::portico_toml::Settings;
 use url::Url;
@@ -44,7 +45,7 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
             .push(format!("[auth] site_url is {:?}: set it to the https address of your application", auth.site_url));
     }
     for pattern in &auth.redirect_allow_list {
-        if matches!(pattern.as_str(), "*" | "**" | "http://**" | "https://**" | "http*://**") {
+        if leads_anywhere(pattern) {
             problems.push(format!(
                 "[auth] additional_redirect_urls contains {pattern:?}, which sends sessions anywhere: name your own hosts"
             ));
@@ -62,12 +63,28 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
             problems.push(format!("[auth.external.{name}] url must begin with https://"));
         }
     }
+    if !auth.sms.test_otps.is_empty() {
+        tracing::warn!("[auth.sms.test_otp] is set: whoever knows these codes can sign in with these numbers");
+    }
     if auth.email.enabled && auth.email.autoconfirm {
         tracing::warn!(
             "[auth.email] enable_confirmations is off: anybody can open an account with anybody's e-mail address"
         );
     }
     problems
+}
+
+/// Whether a pattern of the redirect list accepts hosts that anybody can register.
+fn leads_anywhere(pattern: &str) -> bool {
+    let strangers = ["com", "org", "net", "dev", "app", "io", "co.uk"]
+        .iter()
+        .flat_map(|ending| [format!("https://q7x-stranger.{ending}/"), format!("https://a.q7x-stranger.{ending}/x")]);
+    // A list that can not be read is refused elsewhere, with its reason
+    let list = AllowList::new("https://site.invalid", &[pattern.to_owned()]);
+    pattern.trim() == "*"
+        || list.is_ok_and(|list| {
+            strangers.into_iter().any(|url| list.allows(&url) || list.allows(&url.replacen("https", "http", 1)))
+        })
 }
 
 /// Whether what travels there can not be read on the way: https, or this machine.
@@ -96,6 +113,30 @@ mod tests {
             ("javascript:alert(1)", false),
         ] {
             assert_eq!(is_safe(&Url::parse(url).unwrap()), safe, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_pattern_must_name_its_hosts() {
+        for (pattern, anywhere) in [
+            ("*", true),
+            ("**", true),
+            ("https://**", true),
+            ("http://**", true),
+            ("{http,https}://**", true),
+            ("http*://**", true),
+            ("https://*.*/**", true),
+            ("https://*.com/**", true),
+            ("https://**.com/**", true),
+            ("https://[a-z]*.dev/**", true),
+            ("https://?**/**", true),
+            ("https://app.example.com/**", false),
+            ("https://*.example.com/**", false),
+            ("https://*-team.example.app/**", false),
+            ("com.portico.app://**", false),
+            ("http://localhost:*/**", false),
+        ] {
+            assert_eq!(leads_anywhere(pattern), anywhere, "{pattern}");
         }
     }
 }
