@@ -9,6 +9,7 @@ use super::custom;
 use super::http::Trust;
 use super::oidc::{Discovery, Issuer};
 use super::provider::{ClientProof, Endpoints, Extra, IdTokens, Passes, Provider, Reader};
+use super::readers;
 use crate::Auth;
 use crate::error::AuthError;
 use crate::settings::ProviderSettings;
@@ -146,6 +147,10 @@ pub(crate) fn join(auth: &Auth, provider: &'static Provider, settings: &Provider
         (IdTokens::Required(issuer), _) => TokenIssuer::One { issuer: Issuer::configured(issuer), required: true },
         (IdTokens::PerTenant, _) => TokenIssuer::Tenant(base.map(|base| format!("{base}/v2.0"))),
     };
+    let read = match &token_issuer {
+        TokenIssuer::Tenant(None) => readers::azure_of_any_tenant,
+        _ => provider.read,
+    };
     let issuer_name = match (provider.endpoints, provider.documents.first()) {
         (Endpoints::Discovered { issuer }, _) => base.unwrap_or(issuer).to_owned(),
         (_, Some(document)) => document.at.origin(base),
@@ -174,7 +179,7 @@ pub(crate) fn join(auth: &Auth, provider: &'static Provider, settings: &Provider
         skip_nonce_check: settings.skip_nonce_check,
         email_optional: settings.email_optional,
         proof: provider.proof,
-        read: provider.read,
+        read,
         adjust: Adjust::default(),
     }
 }

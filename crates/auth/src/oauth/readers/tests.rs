@@ -132,6 +132,27 @@ fn azure_trusts_an_address_unless_its_owner_is_known_to_be_another() {
 }
 
 #[test]
+fn azure_of_any_tenant_trusts_nobody_s_word_but_microsoft_s() {
+    let read = |issuer: &str, owned: Option<Value>| {
+        let mut claims = json!({"iss": issuer, "sub": "AAA", "name": "Ada L", "email": "ada@corp.example"});
+        if let Some(owned) = owned {
+            claims["xms_edov"] = owned;
+        }
+        let empty = Object::new();
+        let id_token = claims.as_object();
+        let sources = Sources { issuer, token: &empty, id_token, documents: &[], form_user: None };
+        super::azure_of_any_tenant(&sources).unwrap().emails[0].verified
+    };
+    let stranger = "https://login.microsoftonline.com/7f1c0000-0000-4000-8000-000000000000/v2.0";
+    assert!(!read(stranger, None));
+    assert!(!read(stranger, Some(json!(false))));
+    assert!(read(stranger, Some(json!(true))));
+    assert!(read(stranger, Some(json!("1"))));
+    assert!(read(super::AZURE_PRIVATE, None));
+    assert!(!read(super::AZURE_PRIVATE, Some(json!("0"))));
+}
+
+#[test]
 fn discord_builds_the_picture() {
     let user = |avatar: Value| {
         documents([
