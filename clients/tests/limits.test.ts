@@ -1,0 +1,70 @@
+// What an app hears when it asks too often. Limits by client address are off in development, so they are of `portico serve`.
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { codeIn, mailTo, mailsTo } from "../harness/mail.ts";
+import { address, signedUp } from "../harness/people.ts";
+import { Portico } from "../harness/portico.ts";
+
+let portico: Portico;
+beforeAll(async () => {
+  portico = await Portico.start({ config: '[auth.email]\nmax_frequency = "1h"\n[auth.sms]\nenable_signup = true\nmax_frequency = "1h"\n' });
+});
+afterAll(() => portico.dispose());
+
+/** A client, and the headers of its last answer. */
+const watched = (): { client: ReturnType<Portico["client"]>; last: () => Headers } => {
+  let last = new Headers();
+  const watching: typeof fetch = async (input, init) => {
+    const answer = await fetch(input, init);
+    last = answer.headers;
+    return answer;
+  };
+  return { client: portico.client({ global: { fetch: watching } }), last: () => last };
+};
+
+test("a mail that is asked for again too early is not sent, and the client hears when it may", async () => {
+  const { email } = await signedUp(portico);
+  const { client, last } = watched();
+  expect((await client.auth.resetPasswordForEmail(email)).error).toBeNull();
+  const tooEarly = /^For security purposes, you can only request this after \d+ seconds\.$/;
+  for (const ask of [() => client.auth.resetPasswordForEmail(email), () => client.auth.signInWithOtp({ email })]) {
+    const { error } = await ask();
+    expect(error).toMatchObject({ status: 429, code: "over_email_send_rate_limit" });
+    expect(error?.message).toMatch(tooEarly);
+    expect(Number(last().get("retry-after"))).toBeGreaterThan(3000);
+    expect(last().get("x-ratelimit-name")).toBeTruthy();
+  }
+  const mail = await mailTo(portico.status.MAILPIT_URL, email);
+  expect(await mailsTo(portico.status.MAILPIT_URL, email)).toHaveLength(1);
+  // The one that was sent still works.
+  expect((await client.auth.verifyOtp({ email, token: codeIn(mail), type: "recovery" })).error).toBeNull();
+});
+
+test("a text message that is asked for again too early is not sent", async () => {
+  const { client, last } = watched();
+  const phone = "15550001111";
+  expect((await client.auth.signInWithOtp({ phone })).error).toBeNull();
+  expect((await client.auth.signInWithOtp({ phone })).error).toMatchObject({ status: 429, code: "over_sms_send_rate_limit" });
+  expect(Number(last().get("retry-after"))).toBeGreaterThan(3000);
+});
+
+test("a code can not be found by trying", async () => {
+  const { email } = await signedUp(portico);
+  const { client, last } = watched();
+  expect((await client.auth.signInWithOtp({ email })).error).toBeNull();
+  const token = codeIn(await mailTo(portico.status.MAILPIT_URL, email));
+  const wrong = token === "000000" ? "000001" : "000000";
+  let tries = 0;
+  let refused;
+  do {
+    tries += 1;
+    refused = (await client.auth.verifyOtp({ email, token: wrong, type: "email" })).error;
+  } while (refused?.code === "otp_expired" && tries < 100);
+  expect(refused).toMatchObject({ status: 429, code: "over_request_rate_limit", message: "Request rate limit reached" });
+  expect(tries).toBeGreaterThan(10);
+  expect(Number(last().get("retry-after"))).toBeGreaterThan(0);
+  expect(last().get("x-ratelimit-name")).toBeTruthy();
+  // Others are not held up.
+  const other = address();
+  expect((await client.auth.verifyOtp({ email: other, token, type: "email" })).error).toMatchObject({ code: "otp_expired" });
+});
