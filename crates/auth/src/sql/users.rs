@@ -15,7 +15,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("users::LOCK_BY_ID", LOCK_BY_ID),
     ("users::BY_EMAIL", BY_EMAIL),
     ("users::LOCK_BY_EMAIL", LOCK_BY_EMAIL),
-    ("users::LOCK_BY_EMAIL_CHANGE", LOCK_BY_EMAIL_CHANGE),
     ("users::BY_PHONE", BY_PHONE),
     ("users::LOCK_BY_PHONE", LOCK_BY_PHONE),
     ("users::LOCK_BY_PHONE_CHANGE", LOCK_BY_PHONE_CHANGE),
@@ -65,22 +64,6 @@ const LOCK_BY_EMAIL: &str = concat!(
        and lower(users.email) = $1
        and users.aud = $2
        and not users.is_sso_user
-     for no key update"
-);
-/// By the address that waits for its confirmation. The token row leads there, since that column has no index.
-const LOCK_BY_EMAIL_CHANGE: &str = concat!(
-    "select ",
-    user_columns!(),
-    " from auth.users
-     where users.id in (select one_time_tokens.user_id
-                          from auth.one_time_tokens
-                         where one_time_tokens.relates_to = $1
-                           and one_time_tokens.token_type = 'email_change_token_new')
-       and lower(users.email_change) = $1
-       and users.aud = $2
-       and not users.is_sso_user
-     order by users.email_change_sent_at desc
-     limit 1
      for no key update"
 );
 const BY_PHONE: &str = concat!(
@@ -357,11 +340,6 @@ pub async fn by_email(run: &impl Run, email: &EmailAddress, aud: &str) -> Result
 /// As [`by_email`], and nobody else changes the user before the transaction ends.
 pub async fn lock_by_email(tx: &Tx, email: &EmailAddress, aud: &str) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_EMAIL, &[&email.as_str(), &aud]).await
-}
-
-/// The user who wants to change to this address; locked.
-pub async fn lock_by_email_change(tx: &Tx, email: &EmailAddress, aud: &str) -> Result<Option<User>, Error> {
-    one(tx, LOCK_BY_EMAIL_CHANGE, &[&email.as_str(), &aud]).await
 }
 
 /// The user with this number.

@@ -113,3 +113,22 @@ async fn a_message_that_can_not_be_sent_leaves_nothing_behind() {
     assert_eq!(failed.json()["msg"], "Error sending confirmation OTP to provider: the account is empty");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
+
+#[tokio::test]
+async fn many_may_want_a_number_and_each_has_a_code() {
+    let t = TestServer::with_auth(with_phones).await;
+    let mut codes = Vec::new();
+    for email in ["ada@example.com", "eve@example.com"] {
+        let tokens = t.signed_in(email, "correct-horse").await;
+        let access = tokens["access_token"].as_str().unwrap();
+        t.put("/auth/v1/user").bearer(access).json(&json!({"phone": OTHER})).send().await.expect(200);
+        codes.push(t.texts_when(OTHER, codes.len() + 1).await.pop().unwrap().code);
+        t.clock().advance(Duration::seconds(2));
+    }
+    // Whoever asks later does not take the other's code away
+    let body = json!({"type": "phone_change", "phone": OTHER, "token": codes[0]});
+    let changed = post(&t, "verify", body).await.expect(200).json();
+    assert_eq!((&changed["user"]["email"], &changed["user"]["phone"]), (&json!("ada@example.com"), &json!(OTHER)));
+    let body = json!({"type": "phone_change", "phone": OTHER, "token": codes[1]});
+    assert_eq!(post(&t, "verify", body).await.refusal(), (422, "phone_exists".into()));
+}

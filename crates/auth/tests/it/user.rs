@@ -244,6 +244,27 @@ async fn wanting_somebody_elses_address_does_not_stand_in_their_way() {
 }
 
 #[tokio::test]
+async fn many_may_want_an_address_and_each_has_a_code() {
+    let t = TestServer::with_auth(|settings| settings.email.secure_change = false).await;
+    let mut codes = Vec::new();
+    for (index, email) in [ADA, "eve@example.com", "bob@example.com"].into_iter().enumerate() {
+        let tokens = t.signed_in(email, "correct-horse").await;
+        put(&t, access(&tokens), json!({"email": NEW})).await.expect(200);
+        codes.push(code_in(t.nth_mail_to(NEW, index).await.html()));
+        t.clock().advance(Duration::minutes(2));
+    }
+    // Whoever asks later does not take the others' codes away
+    let body = |code: &str| json!({"type": "email_change", "email": NEW, "token": code});
+    let changed = verify(&t, body(&codes[0])).await.expect(200).json();
+    assert_eq!(changed["user"]["email"], NEW);
+    t.sign_in(NEW, "correct-horse").await;
+    assert_eq!(verify(&t, body(&codes[0])).await.refusal(), (403, "otp_expired".into()));
+    // The address belongs to the first by now
+    assert_eq!(verify(&t, body(&codes[1])).await.refusal(), (422, "email_exists".into()));
+    t.sign_in("eve@example.com", "correct-horse").await;
+}
+
+#[tokio::test]
 async fn the_same_address_is_no_change() {
     let t = TestServer::start().await;
     let tokens = t.signed_in(ADA, "correct-horse").await;
