@@ -76,6 +76,19 @@ impl AllowList {
 
     /// The target of a request: what it asks for if allowed, else the page it came from if allowed, else the site.
     pub fn resolve(&self, requested: Option<&str>, referer: Option<&str>) -> String {
+        if let Some(refused) = requested.filter(|url| !self.allows(url)) {
+            // Wire contract: the person is not told. Whoever sets an application up must be; without the query, which may
+            // hold anything
+            let shown: String = refused
+                .split(['?', '#'])
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(200)
+                .collect();
+            tracing::info!(redirect_to = shown, "A redirect target is not in the allow list and is ignored");
+        }
         [requested, referer].into_iter().flatten().find(|url| self.allows(url)).unwrap_or(&self.site_url).to_owned()
     }
 }

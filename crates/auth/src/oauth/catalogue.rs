@@ -345,6 +345,48 @@ mod tests {
         assert_eq!(PROVIDERS.len(), 25);
     }
 
+    /// Name, where people are sent, where codes are exchanged, where the person is described, default scopes.
+    #[rustfmt::skip]
+    const ROWS: [(&str, &str, &str, &str, &str); 22] = [
+        ("github", "https://github.com/login/oauth/authorize", "https://github.com/login/oauth/access_token", "https://api.github.com/user", "user:email"),
+        ("facebook", "https://www.facebook.com/dialog/oauth", "https://graph.facebook.com/oauth/access_token", "https://graph.facebook.com/me?fields=email,first_name,last_name,name,picture", "email"),
+        ("azure", "https://login.microsoftonline.com/common/oauth2/v2.0/authorize", "https://login.microsoftonline.com/common/oauth2/v2.0/token", "", "openid"),
+        ("discord", "https://discord.com/api/oauth2/authorize", "https://discord.com/api/oauth2/token", "https://discord.com/api/users/@me", "email identify"),
+        ("gitlab", "https://gitlab.com/oauth/authorize", "https://gitlab.com/oauth/token", "https://gitlab.com/api/v4/user", "read_user"),
+        ("bitbucket", "https://bitbucket.org/site/oauth2/authorize", "https://bitbucket.org/site/oauth2/access_token", "https://api.bitbucket.org/2.0/user", "account email"),
+        ("linkedin_oidc", "https://api.linkedin.com/oauth/v2/authorization", "https://api.linkedin.com/oauth/v2/accessToken", "", "openid email profile"),
+        ("linkedin", "https://api.linkedin.com/oauth/v2/authorization", "https://api.linkedin.com/oauth/v2/accessToken", "https://api.linkedin.com/v2/me?projection=(id,firstName,lastName,profilePicture(displayImage~:playableStreams))", "r_emailaddress r_liteprofile"),
+        ("x", "https://x.com/i/oauth2/authorize", "https://api.x.com/2/oauth2/token", "https://api.x.com/2/users/me?user.fields=confirmed_email,created_at,profile_image_url,url,username,name", "users.email tweet.read users.read offline.access"),
+        ("slack_oidc", "https://slack.com/openid/connect/authorize", "https://slack.com/api/openid.connect.token", "https://slack.com/api/openid.connect.userInfo", "profile email openid"),
+        ("slack", "https://slack.com/oauth/authorize", "https://slack.com/api/oauth.access", "https://slack.com/api/openid.connect.userInfo", "profile email openid"),
+        ("spotify", "https://accounts.spotify.com/authorize", "https://accounts.spotify.com/api/token", "https://api.spotify.com/v1/me", "user-read-email"),
+        ("twitch", "https://id.twitch.tv/oauth2/authorize", "https://id.twitch.tv/oauth2/token", "https://api.twitch.tv/helix/users", "user:read:email"),
+        ("notion", "https://api.notion.com/v1/oauth/authorize", "https://api.notion.com/v1/oauth/token", "https://api.notion.com/v1/users/me", ""),
+        ("figma", "https://www.figma.com/oauth", "https://api.figma.com/v1/oauth/token", "https://api.figma.com/v1/me", "current_user:read"),
+        ("kakao", "https://kauth.kakao.com/oauth/authorize", "https://kauth.kakao.com/oauth/token", "https://kapi.kakao.com/v2/user/me", "account_email profile_image profile_nickname"),
+        ("keycloak", "/protocol/openid-connect/auth", "/protocol/openid-connect/token", "/protocol/openid-connect/userinfo", "profile email"),
+        ("workos", "https://api.workos.com/sso/authorize", "https://api.workos.com/sso/token", "", ""),
+        ("zoom", "https://zoom.us/oauth/authorize", "https://zoom.us/oauth/token", "https://api.zoom.us/v2/users/me", ""),
+        ("snapchat", "https://accounts.snapchat.com/accounts/oauth2/auth", "https://accounts.snapchat.com/accounts/oauth2/token", "https://kit.snapchat.com/v1/me?query=%7Bme%7BexternalId%20displayName%20bitmoji%7Bavatar%20id%7D%7D%7D", "https://auth.snapchat.com/oauth2/api/user.external_id https://auth.snapchat.com/oauth2/api/user.display_name https://auth.snapchat.com/oauth2/api/user.bitmoji.avatar"),
+        ("fly", "https://api.fly.io/oauth/authorize", "https://api.fly.io/oauth/token", "https://api.fly.io/oauth/token/info", "read"),
+        ("vercel_marketplace", "https://api.vercel.com/oauth/v2/authorization", "https://api.vercel.com/oauth/v2/accessToken", "", ""),
+    ];
+
+    #[test]
+    fn rows_are_those_of_the_contract() {
+        for (name, at, exchange, described, scopes) in ROWS {
+            let Some(provider @ Provider { endpoints: Endpoints::Fixed { authorize, token }, .. }) = find(name) else {
+                panic!("{name} has fixed endpoints")
+            };
+            let document = provider.documents.first().map(|document| document.at.url(None)).unwrap_or_default();
+            assert_eq!((authorize.url(None), token.url(None)), (at.to_owned(), exchange.to_owned()), "{name}");
+            assert_eq!((document.as_str(), provider.scopes), (described, scopes), "{name}");
+        }
+        let deaf: Vec<&str> =
+            PROVIDERS.iter().filter(|provider| !provider.passes.scopes).map(|provider| provider.name).collect();
+        assert_eq!(deaf, ["apple", "bitbucket", "twitter", "notion", "workos", "zoom"]);
+    }
+
     #[test]
     fn a_configured_url_replaces_every_host() {
         let Some(Provider { endpoints: Endpoints::Fixed { authorize, .. }, documents, .. }) = find("github") else {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod account_rules;
 mod contract;
 mod input;
 mod limits;
