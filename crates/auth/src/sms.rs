@@ -230,7 +230,13 @@ pub(crate) async fn sign_up(
     let hash = auth.passwords().hash(password).await?;
     let tx = Tx::begin(auth.database()).await?;
     let user = match users::lock_by_phone(&tx, &phone, &request.aud).await? {
-        None => insert(auth, &tx, request, &phone, &hash, data).await?,
+        None => match insert(auth, &tx, request, &phone, &hash, data.clone()).await {
+            // Usually the number is taken in another audience, which is for nobody to know
+            Err(error) if error.code() == ErrorCode::PhoneExists && !settings.autoconfirm => {
+                return Ok(axum::Json(stranger(request, &phone, data)).into_response());
+            }
+            inserted => inserted?,
+        },
         Some(user) if user.is_phone_confirmed() => {
             if settings.autoconfirm {
                 return Err(AuthError::user_already_exists());
@@ -238,14 +244,7 @@ pub(crate) async fn sign_up(
             let traits = provider_trait("phone");
             audit::record(auth, &tx, &user, Action::UserRepeatedSignUp, traits, None, request.now).await?;
             tx.commit().await?;
-            let stranger = User {
-                phone: phone.to_string(),
-                app_metadata: provider_metadata("phone"),
-                user_metadata: data,
-                confirmation_sent_at: Some(request.now),
-                ..blank(request)
-            };
-            return Ok(axum::Json(stranger).into_response());
+            return Ok(axum::Json(stranger(request, &phone, data)).into_response());
         }
         Some(user) => {
             if settings.autoconfirm {
@@ -277,6 +276,17 @@ pub(crate) async fn sign_up(
     let user = users::complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
     tx.commit().await?;
     Ok(axum::Json(user).into_response())
+}
+
+/// Wire contract (4.3): an account that looks new and does not exist, for a number that has one.
+fn stranger(request: &RequestInfo, phone: &PhoneNumber, data: JsonObject) -> User {
+    User {
+        phone: phone.to_string(),
+        app_metadata: provider_metadata("phone"),
+        user_metadata: data,
+        confirmation_sent_at: Some(request.now),
+        ..blank(request)
+    }
 }
 
 async fn insert(
@@ -354,7 +364,13 @@ pub(crate) async fn sign_in(
                     users::replace_credentials(&tx, user.id, "", &data, request.now).await?;
                     user
                 }
-                None => insert(auth, &tx, request, &phone, "", data).await?,
+                None => match insert(auth, &tx, request, &phone, "", data).await {
+                    // As at the sign-up
+                    Err(error) if error.code() == ErrorCode::PhoneExists => {
+                        return Ok((StatusCode::OK, axum::Json(json!({}))).into_response());
+                    }
+                    inserted => inserted?,
+                },
             };
             send_confirmation(auth, &tx, &user, channel, request).await?;
             json!({})

@@ -171,6 +171,22 @@ async fn another_audience_does_not_tell_who_has_an_account() {
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
 
+#[tokio::test]
+async fn another_audience_does_not_tell_who_has_a_number() {
+    let t = TestServer::with_auth(|settings| {
+        settings.sms.enabled = true;
+        settings.sms.test_otps.insert("15550001111".into(), "123456".into());
+    })
+    .await;
+    let body = json!({"phone": "15550001111", "password": "correct-horse"});
+    t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    for path in ["signup", "otp"] {
+        let answer = t.post(&format!("/auth/v1/{path}")).header("x-jwt-aud", "other").json(&body).send().await;
+        answer.expect(200);
+    }
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+}
+
 /// Eve is signed in to an account that merely claims Ada's address: by an identity of hers whose address nobody verified.
 async fn squatted(with_phone: bool) -> (TestServer, Value) {
     let t = TestServer::start().await;
