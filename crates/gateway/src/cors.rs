@@ -9,7 +9,8 @@ const ANY: HeaderValue = HeaderValue::from_static("*");
 /// What pages may read of an answer when the service does not say.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, ETag, Link, Location, Preference-Applied, \
-     Retry-After, Server-Timing, X-Total-Count, X-Supabase-Api-Version, x-sb-error-code, sb-request-id, x-request-id",
+     Retry-After, Server-Timing, X-RateLimit-Name, X-Total-Count, X-Supabase-Api-Version, x-sb-error-code, \
+     sb-request-id, x-request-id",
 );
 
 /// Whether a browser asks what it may send.
