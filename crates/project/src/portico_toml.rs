@@ -4,12 +4,19 @@
 //! CLI refuse the whole folder (project, trap 1). The file is ours: an unknown key is an error.
 //! Each key can be overridden by `PORTICO_` + its path, for example `PORTICO_SERVER_BIND`.
 
+mod auth;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portico_tokens::Secret;
 use url::Url;
+
+pub use auth::{
+    AccountSettings, BreachCheck, CustomProviderExtras, EmailExtras, EncryptionExtras, PasswordExtras,
+    RefreshTokenExtras, SessionExtras,
+};
 
 use crate::config::absolute;
 use crate::document::Node;
@@ -26,6 +33,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// `[web]`
     pub web: WebSettings,
+    /// `[auth]`
+    pub auth: AccountSettings,
     /// `[texts]`
     pub texts: TextSettings,
     /// `[emulators]`
@@ -147,6 +156,7 @@ impl Settings {
             server: ServerSettings::read(root.section("server")),
             database: DatabaseSettings::read(root.section("database"), project, &folder),
             web: WebSettings::read(root.section("web"), &folder),
+            auth: AccountSettings::read(root.section("auth")),
             texts: TextSettings::read(root.section("texts")),
             emulators: EmulatorSettings { google: root.section("emulators").flag_or("google", true) },
             warnings: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_project::portico_toml::{AnalyticsAdapter, Settings};
+use portico_project::portico_toml::{AnalyticsAdapter, BreachCheck, Settings};
 
 use crate::folder::Folder;
 
@@ -43,6 +43,36 @@ fn every_setting_is_read() {
 }
 
 #[test]
+fn what_accounts_can_do_besides_is_read() {
+    let auth = settings(
+        "[auth]\nrequire_current_password = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\n\
+         allowed_id_token_issuers = [\"https://id.example.com\"]\n[auth.linking_domains]\nacme = \"staff\"\n\
+         [auth.password]\nbreach_check = \"fail-closed\"\nbcrypt_cost = 12\n\
+         [auth.sessions]\nsingle_per_user = true\ntags = [\"web\"]\nallow_low_aal = \"15m\"\n\
+         [auth.refresh_tokens]\nalgorithm_version = 2\nupgrade_percentage = 50\nallow_reuse = true\n\
+         [auth.email]\nmagic_link = false\nauthorized_addresses = \"ada@example.com, grace@example.com\"\n\
+         [auth.email.headers]\nX-Kind = \"$messageType\"\n[auth.rate_limit]\nheader = \"x-real-ip\"\n\
+         [auth.custom_providers]\nenabled = false\n\
+         [auth.encryption]\ncurrent = \"k1\"\n[auth.encryption.keys]\nk1 = \"secret of k1\"\n",
+    )
+    .unwrap()
+    .auth;
+    assert_eq!(auth.require_current_password, Some(true));
+    assert_eq!(auth.create_email_identity_on_password_set, None);
+    assert_eq!(auth.flow_state_expiry, Some(Duration::from_secs(600)));
+    assert_eq!(auth.linking_domains["acme"], "staff");
+    assert_eq!(auth.password.breach_check, Some(BreachCheck::FailClosed));
+    assert_eq!(auth.sessions.allow_low_aal, Some(Duration::from_secs(900)));
+    assert_eq!(auth.refresh_tokens.algorithm_version, Some(2));
+    assert_eq!(auth.email.authorized_addresses.as_ref().map(Vec::len), Some(2));
+    assert_eq!(auth.email.headers, [("X-Kind".to_owned(), "$messageType".to_owned())]);
+    assert_eq!(auth.rate_limit_header.as_deref(), Some("x-real-ip"));
+    assert_eq!(auth.custom_providers.enabled, Some(false));
+    assert_eq!(auth.encryption.keys["k1"].expose(), "secret of k1");
+    assert!(!format!("{auth:?}").contains("secret of"));
+}
+
+#[test]
 fn what_is_wrong_fails_with_its_line() {
     let table = [
         ("[server]\nbnd = 1\n", "supabase/portico.toml:2: unknown key server.bnd; did you mean server.bind?"),
@@ -54,6 +84,13 @@ fn what_is_wrong_fails_with_its_line() {
         ("[web.brand]\naccent = \"red;}body{\"\n", "expected a colour"),
         ("[web.analytics]\nadapter = \"ga4\"\n", "Missing required field in config: web.analytics.ga4_measurement_id"),
         ("[web.analytics]\nadapter = \"spy\"\n", "must be one of [builtin posthog ga4 none]"),
+        (
+            "[auth.sessions]\nsingle_user = true\n",
+            "unknown key auth.sessions.single_user; did you mean auth.sessions.single_per_user?",
+        ),
+        ("[auth]\nsite_url = \"x\"\n", "unknown key auth.site_url"),
+        ("[auth.password]\nbreach_check = true\n", "must be one of [off fail-open fail-closed]"),
+        ("[auth.encryption]\ncurrent = \"k1\"\n", "auth.encryption.current: there is no key \"k1\""),
         ("[emulators]\ngoogle = \"perhaps\"\n", "expected true or false"),
     ];
     for (text, expected) in table {

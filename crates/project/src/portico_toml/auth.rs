@@ -1,0 +1,225 @@
+//! `[auth]`: what the account service can do and `config.toml` has no key for.
+//!
+//! Everything here is optional: what is not written keeps the service's own default. The meaning of a value, and whether it can
+//! work, belongs to the service; here are its name and type.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portico_tokens::Secret;
+
+use crate::section::Section;
+
+/// `[auth]`
+#[derive(Debug, Clone, Default)]
+pub struct AccountSettings {
+    /// A password can only be changed by who knows the current one.
+    pub require_current_password: Option<bool>,
+    /// A first password makes an e-mail identity.
+    pub create_email_identity_on_password_set: Option<bool>,
+    /// Life time of a sign-in that is under way at a provider or in a mail.
+    pub flow_state_expiry: Option<Duration>,
+    /// Keep `auth.audit_log_entries` empty.
+    pub audit_log_disabled: Option<bool>,
+    /// Believe `Sb-Forwarded-For` of a trusted proxy.
+    pub sb_forwarded_for: Option<bool>,
+    /// One target for all providers' callbacks.
+    pub external_redirect_url: Option<String>,
+    /// Issuers whose id_tokens need no provider name.
+    pub allowed_id_token_issuers: Option<Vec<String>>,
+    /// `[auth.linking_domains]`: provider to domain; accounts are linked within a domain only.
+    pub linking_domains: BTreeMap<String, String>,
+    /// `[auth.password]`
+    pub password: PasswordExtras,
+    /// `[auth.sessions]`
+    pub sessions: SessionExtras,
+    /// `[auth.refresh_tokens]`
+    pub refresh_tokens: RefreshTokenExtras,
+    /// `[auth.email]`
+    pub email: EmailExtras,
+    /// `[auth.rate_limit] header`: the request header that tells clients apart.
+    pub rate_limit_header: Option<String>,
+    /// `[auth.custom_providers]`
+    pub custom_providers: CustomProviderExtras,
+    /// `[auth.encryption]`
+    pub encryption: EncryptionExtras,
+}
+
+/// `[auth.password]`
+#[derive(Debug, Clone, Default)]
+pub struct PasswordExtras {
+    /// Whether passwords are looked up among breached ones, and what happens when nobody answers.
+    pub breach_check: Option<BreachCheck>,
+    /// Another address of the look-up, for a mirror.
+    pub breach_check_url: Option<String>,
+    /// Cost of new hashes.
+    pub bcrypt_cost: Option<u16>,
+}
+
+/// The look-up among breached passwords.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreachCheck {
+    /// None.
+    Off,
+    /// When nobody answers the password is accepted.
+    FailOpen,
+    /// When nobody answers the password is refused.
+    FailClosed,
+}
+
+/// `[auth.sessions]`
+#[derive(Debug, Clone, Default)]
+pub struct SessionExtras {
+    /// Only the newest session of a person lives.
+    pub single_per_user: Option<bool>,
+    /// Classes of sessions for `single_per_user`.
+    pub tags: Option<Vec<String>>,
+    /// How long somebody with a second factor may go without it.
+    pub allow_low_aal: Option<Duration>,
+}
+
+/// `[auth.refresh_tokens]`
+#[derive(Debug, Clone, Default)]
+pub struct RefreshTokenExtras {
+    /// 1: stored tokens; 2: signed ones.
+    pub algorithm_version: Option<u16>,
+    /// Share of existing sessions that move to signed tokens.
+    pub upgrade_percentage: Option<u16>,
+    /// Replaced signed tokens stay good.
+    pub allow_reuse: Option<bool>,
+}
+
+/// `[auth.email]`
+#[derive(Debug, Clone, Default)]
+pub struct EmailExtras {
+    /// Sign-in by link and code.
+    pub magic_link: Option<bool>,
+    /// Provider accounts with an unverified address may sign in.
+    pub allow_unverified_sign_ins: Option<bool>,
+    /// If not empty, nobody else gets mail.
+    pub authorized_addresses: Option<Vec<String>>,
+    /// Refuse addresses that can not receive mail.
+    pub extended_validation: Option<bool>,
+    /// Further host names for the links in mails.
+    pub external_hosts: Option<Vec<String>>,
+    /// `[auth.email.headers]`: further headers of every mail.
+    pub headers: Vec<(String, String)>,
+}
+
+/// `[auth.custom_providers]`
+#[derive(Debug, Clone, Default)]
+pub struct CustomProviderExtras {
+    /// Whether providers of the database may be used.
+    pub enabled: Option<bool>,
+    /// Base of their callback address.
+    pub external_url: Option<String>,
+}
+
+/// `[auth.encryption]`
+#[derive(Debug, Clone, Default)]
+pub struct EncryptionExtras {
+    /// Name of the key that seals.
+    pub current: Option<String>,
+    /// `[auth.encryption.keys]`: 32 bytes in base64url by name.
+    pub keys: BTreeMap<String, Secret>,
+}
+
+impl AccountSettings {
+    pub(super) fn read(mut auth: Section<'_, '_, '_>) -> Self {
+        Self {
+            require_current_password: auth.flag("require_current_password"),
+            create_email_identity_on_password_set: auth.flag("create_email_identity_on_password_set"),
+            flow_state_expiry: auth.duration("flow_state_expiry"),
+            audit_log_disabled: auth.flag("audit_log_disabled"),
+            sb_forwarded_for: auth.flag("sb_forwarded_for"),
+            external_redirect_url: written(&mut auth, "external_redirect_url"),
+            allowed_id_token_issuers: auth.list("allowed_id_token_issuers"),
+            linking_domains: own_names(auth.section("linking_domains"), |section, name| section.any_text(name)),
+            password: PasswordExtras::read(auth.section("password")),
+            sessions: SessionExtras::read(auth.section("sessions")),
+            refresh_tokens: RefreshTokenExtras::read(auth.section("refresh_tokens")),
+            email: EmailExtras::read(auth.section("email")),
+            rate_limit_header: written(&mut auth.section("rate_limit"), "header"),
+            custom_providers: CustomProviderExtras::read(auth.section("custom_providers")),
+            encryption: EncryptionExtras::read(auth.section("encryption")),
+        }
+    }
+}
+
+impl PasswordExtras {
+    fn read(mut password: Section<'_, '_, '_>) -> Self {
+        let checks =
+            [("off", BreachCheck::Off), ("fail-open", BreachCheck::FailOpen), ("fail-closed", BreachCheck::FailClosed)];
+        Self {
+            breach_check: password.choice("breach_check", &checks),
+            breach_check_url: written(&mut password, "breach_check_url"),
+            bcrypt_cost: password.number("bcrypt_cost"),
+        }
+    }
+}
+
+impl SessionExtras {
+    fn read(mut sessions: Section<'_, '_, '_>) -> Self {
+        Self {
+            single_per_user: sessions.flag("single_per_user"),
+            tags: sessions.list("tags"),
+            allow_low_aal: sessions.duration("allow_low_aal"),
+        }
+    }
+}
+
+impl RefreshTokenExtras {
+    fn read(mut tokens: Section<'_, '_, '_>) -> Self {
+        Self {
+            algorithm_version: tokens.number("algorithm_version"),
+            upgrade_percentage: tokens.number("upgrade_percentage"),
+            allow_reuse: tokens.flag("allow_reuse"),
+        }
+    }
+}
+
+impl EmailExtras {
+    fn read(mut email: Section<'_, '_, '_>) -> Self {
+        Self {
+            magic_link: email.flag("magic_link"),
+            allow_unverified_sign_ins: email.flag("allow_unverified_sign_ins"),
+            authorized_addresses: email.list("authorized_addresses"),
+            extended_validation: email.flag("extended_validation"),
+            external_hosts: email.list("external_hosts"),
+            headers: own_names(email.section("headers"), |section, name| section.any_text(name)).into_iter().collect(),
+        }
+    }
+}
+
+impl CustomProviderExtras {
+    fn read(mut providers: Section<'_, '_, '_>) -> Self {
+        Self { enabled: providers.flag("enabled"), external_url: written(&mut providers, "external_url") }
+    }
+}
+
+impl EncryptionExtras {
+    fn read(mut encryption: Section<'_, '_, '_>) -> Self {
+        let current = written(&mut encryption, "current");
+        let keys = own_names(encryption.section("keys"), |section, name| section.any_secret(name));
+        if let Some(name) = &current
+            && !keys.contains_key(name)
+        {
+            encryption.fail("current", format!("{}: there is no key {name:?}", encryption.key("current")));
+        }
+        Self { current, keys }
+    }
+}
+
+/// Text that is not empty.
+fn written(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String> {
+    section.text(name).filter(|text| !text.is_empty())
+}
+
+/// A table whose names are the user's own.
+fn own_names<T>(
+    mut section: Section<'_, '_, '_>,
+    read: impl Fn(&mut Section<'_, '_, '_>, &str) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let names = section.names();
+    names.into_iter().filter_map(|name| Some((name.to_owned(), read(&mut section, name)?))).collect()
+}
