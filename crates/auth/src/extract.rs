@@ -196,7 +196,7 @@ impl FromRequestParts<Auth> for RequestInfo {
         let headers = &parts.headers;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let requested = header(headers, "redirect_to").or(query.get("redirect_to"));
-        let ip = client_ip(parts);
+        let ip = client_ip(parts, settings.sb_forwarded_for);
         let aud = header(headers, "x-jwt-aud");
         if aud.is_some_and(|aud| aud.len() > MAX_AUDIENCE_BYTES) {
             return Err(AuthError::validation("The audience is too long"));
@@ -248,8 +248,13 @@ fn limit_address(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The front door knows which proxies to trust; without it, the first address of `X-Forwarded-For`.
-fn client_ip(parts: &Parts) -> Option<IpAddr> {
+/// The front door knows which proxies to trust; without it, the first address of `X-Forwarded-For`. Where the operator has
+/// a proxy that writes `Sb-Forwarded-For`, its first address wins; the front door removes that header of anybody else.
+fn client_ip(parts: &Parts, sb_forwarded_for: bool) -> Option<IpAddr> {
+    let first = |text: &str| text.split(',').next().and_then(|part| part.trim().parse::<IpAddr>().ok());
+    if sb_forwarded_for && let Some(ip) = header(&parts.headers, "sb-forwarded-for").and_then(first) {
+        return Some(ip.to_canonical());
+    }
     if let Some(ClientAddress(ip)) = parts.extensions.get::<ClientAddress>() {
         return Some(ip.to_canonical());
     }
@@ -408,6 +413,22 @@ mod tests {
             assert!(error.to_string().starts_with("Could not parse request body as JSON: "));
         }
         assert!(parse_json::<Body>(br#"{"email":"a\\u0000b"}"#).is_ok());
+    }
+
+    #[test]
+    fn the_configured_proxy_knows_the_client() {
+        let ip = |sb_forwarded_for: bool, value: &'static str| {
+            let (mut parts, ()) = http::Request::new(()).into_parts();
+            parts.extensions.insert(ClientAddress("192.0.2.1".parse().unwrap()));
+            parts.headers.insert("sb-forwarded-for", http::HeaderValue::from_static(value));
+            client_ip(&parts, sb_forwarded_for).unwrap().to_string()
+        };
+        assert_eq!(ip(true, "2001:db8::1, 198.51.100.7"), "2001:db8::1");
+        assert_eq!(ip(true, "::ffff:198.51.100.7"), "198.51.100.7");
+        for nonsense in ["", "unknown, 198.51.100.7", "198.51.100.7:80"] {
+            assert_eq!(ip(true, nonsense), "192.0.2.1", "{nonsense:?}");
+        }
+        assert_eq!(ip(false, "198.51.100.7"), "192.0.2.1");
     }
 
     #[test]

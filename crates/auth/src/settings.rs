@@ -65,6 +65,8 @@ pub struct AuthSettings {
     pub password_change_needs_current: bool,
     /// A first password on an account with a confirmed e-mail address creates its e-mail identity.
     pub create_email_identity_on_password_set: bool,
+    /// The first address of `Sb-Forwarded-For` is the client's. Only behind a proxy that writes it.
+    pub sb_forwarded_for: bool,
     /// Secrets of accounts that are sealed in their rows.
     pub encryption: EncryptionSettings,
     /// Keep the audit log out of the database (it is always in the log).
@@ -395,6 +397,7 @@ impl Default for AuthSettings {
             password_change_needs_reauthentication: false,
             password_change_needs_current: false,
             create_email_identity_on_password_set: false,
+            sb_forwarded_for: false,
             encryption: EncryptionSettings::default(),
             audit_log_disabled: false,
             http_timeout: Duration::from_secs(10),

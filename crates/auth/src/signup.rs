@@ -265,7 +265,9 @@ async fn sign_in_confirmed(auth: &Auth, tx: Tx, request: &RequestInfo, user: Use
     audit?;
     confirmed.context("Database error updating user")?;
     verified?;
-    let user = reread?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
+    let mut user = reread?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
+    // Wire contract (4.2): this answer does not have it
+    user.confirmed_at = None;
     let tokens = session::issue(auth, &tx, &user, Method::Password, request).await?;
     tx.commit().await?;
     Ok(Registration::SignedIn(Box::new(tokens)))

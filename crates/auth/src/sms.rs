@@ -265,7 +265,9 @@ pub(crate) async fn sign_up(
         traits.insert("channel".into(), if channel.is_empty() { "sms" } else { channel }.into());
         audit::record(auth, &tx, &user, Action::UserSignedUp, traits, None, request.now).await?;
         users::confirm_phone(&tx, user.id, request.now).await.context("Database error updating user")?;
-        let user = users::complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
+        let mut user = users::complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
+        // Wire contract (4.2): this answer does not have it
+        user.confirmed_at = None;
         let tokens = session::issue(auth, &tx, &user, Method::Password, request).await?;
         tx.commit().await?;
         return Ok(tokens.into_response());

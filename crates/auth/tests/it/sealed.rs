@@ -145,7 +145,7 @@ async fn keys_of_sessions_are_sealed_and_stored_anew_at_a_refresh() {
     let key = URL_SAFE_NO_PAD.encode([7; 32]);
     let mut current = second;
     for form in [key.clone(), sealed("old", &OLD, id, &key), sealed("new", &NEW, id, &key)] {
-        let is_current = form.starts_with(r#"{"alg":"aes-gcm-hkdf","data":"#) && form.contains(r#""key_id":"new""#);
+        let is_current = form.contains(r#""key_id":"new""#);
         server
             .query_with("update auth.sessions set refresh_token_hmac_key = $1, refresh_token_counter = 5", &[&form])
             .await;

@@ -74,6 +74,7 @@ async fn without_confirmation_the_answer_is_a_session() {
     assert_eq!(tokens["token_type"], "bearer");
     assert_eq!(tokens["user"]["email"], ADA);
     assert!(tokens["user"]["email_confirmed_at"].is_string());
+    assert!(tokens["user"].get("confirmed_at").is_none(), "the contract's answer lacks it");
     let claims = claims_of(tokens["access_token"].as_str().unwrap());
     assert_eq!(claims["amr"][0]["method"], "password");
     assert_eq!(sign_up(&t, body).await.refusal(), (422, "user_already_exists".into()));

@@ -62,6 +62,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
 
         let witness = Development::confirm();
         let mut auth_settings = auth::settings(project.config());
+        auth::add(&mut auth_settings, &settings.auth);
         unsupported::warn(project.config());
         auth_settings.allow_insecure_loopback_providers = true;
         auth_settings.rate_limits.per_address = false;

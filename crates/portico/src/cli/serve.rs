@@ -53,6 +53,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let keys = keys::for_production(&project.config().auth, &data, &clock)?;
     let public_url = safety::public_url(&settings)?;
     let mut auth_settings = auth::settings(project.config());
+    auth::add(&mut auth_settings, &settings.auth);
     auth::at_public_url(&mut auth_settings, project.config(), &public_url);
     auth_settings.rate_limits.per_address = true;
     let problems = safety::problems(project.config(), &auth_settings);

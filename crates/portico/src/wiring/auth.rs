@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portico_auth::settings::{
-    AuthSettings, CaptchaProvider, CaptchaSettings, ProviderSettings, SendLimit, TemplateSettings,
+    AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, ProviderSettings, SendLimit, TemplateSettings,
 };
 use portico_mail::MailKind;
+use portico_project::portico_toml::{AccountSettings, BreachCheck};
 use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, PasswordRequirements,
 };
@@ -81,6 +82,63 @@ pub fn at_public_url(settings: &mut AuthSettings, config: &Config, public_url: &
     let own = format!("{}/**", config.api.external_url);
     settings.redirect_allow_list.retain(|pattern| *pattern != own);
     settings.redirect_allow_list.push(format!("{public_url}/**"));
+}
+
+/// Adds what `portico.toml` says; what it does not mention stays.
+pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
+    set(&mut settings.password_change_needs_current, own.require_current_password);
+    set(&mut settings.create_email_identity_on_password_set, own.create_email_identity_on_password_set);
+    set(&mut settings.flow_state_expiry, own.flow_state_expiry);
+    set(&mut settings.audit_log_disabled, own.audit_log_disabled);
+    set(&mut settings.sb_forwarded_for, own.sb_forwarded_for);
+    set(&mut settings.allowed_id_token_issuers, own.allowed_id_token_issuers.clone());
+    settings.external_redirect_url.clone_from(&own.external_redirect_url);
+    settings.linking_domains.clone_from(&own.linking_domains);
+    settings.rate_limits.header.clone_from(&own.rate_limit_header);
+
+    let (password, check) = (&mut settings.password, &own.password);
+    set(&mut password.bcrypt_cost, check.bcrypt_cost.map(u32::from));
+    let fail_closed = match check.breach_check {
+        None | Some(BreachCheck::Off) => None,
+        Some(answer) => Some(answer == BreachCheck::FailClosed),
+    };
+    password.breach_check = fail_closed.map(|fail_closed| {
+        let mut breach = BreachCheckSettings { fail_closed, ..BreachCheckSettings::default() };
+        set(&mut breach.url, check.breach_check_url.clone());
+        breach
+    });
+
+    let sessions = &mut settings.sessions;
+    set(&mut sessions.single_per_user, own.sessions.single_per_user);
+    set(&mut sessions.tags, own.sessions.tags.clone());
+    sessions.allow_low_aal = own.sessions.allow_low_aal;
+
+    let (refresh, tokens) = (&mut settings.refresh, &own.refresh_tokens);
+    // Larger numbers are refused by the service, which knows what is possible
+    let small = |number: u16| u8::try_from(number).unwrap_or(u8::MAX);
+    set(&mut refresh.algorithm_version, tokens.algorithm_version.map(small));
+    set(&mut refresh.upgrade_percentage, tokens.upgrade_percentage.map(small));
+    set(&mut refresh.allow_reuse, tokens.allow_reuse);
+
+    let email = &mut settings.email;
+    set(&mut email.magic_link_enabled, own.email.magic_link);
+    set(&mut email.allow_unverified_sign_ins, own.email.allow_unverified_sign_ins);
+    set(&mut email.authorized_addresses, own.email.authorized_addresses.clone());
+    set(&mut email.extended_validation, own.email.extended_validation);
+    set(&mut email.external_hosts, own.email.external_hosts.clone());
+    email.headers.clone_from(&own.email.headers);
+
+    set(&mut settings.custom_providers.enabled, own.custom_providers.enabled);
+    settings.custom_providers.external_url.clone_from(&own.custom_providers.external_url);
+    settings.encryption.current.clone_from(&own.encryption.current);
+    settings.encryption.keys.clone_from(&own.encryption.keys);
+}
+
+/// A value that was written replaces the default.
+fn set<T>(place: &mut T, written: Option<T>) {
+    if let Some(written) = written {
+        *place = written;
+    }
 }
 
 fn email(settings: &mut AuthSettings, config: &Config) {
@@ -162,4 +220,44 @@ fn required_characters(requirements: PasswordRequirements) -> Vec<String> {
         PasswordRequirements::LowerUpperLettersDigitsSymbols => &[LOWER, UPPER, DIGITS, SYMBOLS],
     };
     sets.iter().map(|set| (*set).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_written_keeps_its_default() {
+        let mut settings = AuthSettings::default();
+        add(&mut settings, &AccountSettings::default());
+        assert_eq!(format!("{settings:?}"), format!("{:?}", AuthSettings::default()));
+    }
+
+    #[test]
+    fn what_is_written_reaches_the_service() {
+        let mut own = AccountSettings {
+            require_current_password: Some(true),
+            sb_forwarded_for: Some(true),
+            rate_limit_header: Some("x-real-ip".into()),
+            ..AccountSettings::default()
+        };
+        own.password.breach_check = Some(BreachCheck::FailClosed);
+        own.password.breach_check_url = Some("https://mirror.example/range/".into());
+        own.refresh_tokens.algorithm_version = Some(2);
+        own.email.headers = vec![("X-Kind".into(), "$messageType".into())];
+        own.encryption.current = Some("k1".into());
+        own.encryption.keys.insert("k1".into(), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8".into());
+        let mut settings = AuthSettings::default();
+        add(&mut settings, &own);
+        assert!(settings.password_change_needs_current && settings.sb_forwarded_for);
+        assert_eq!(settings.rate_limits.header.as_deref(), Some("x-real-ip"));
+        let breach = settings.password.breach_check.as_ref().expect("it is switched on");
+        assert!(breach.fail_closed && breach.url == "https://mirror.example/range/");
+        assert_eq!(settings.refresh.algorithm_version, 2);
+        assert_eq!(settings.encryption.current.as_deref(), Some("k1"));
+        assert!(settings.validate().is_ok());
+        own.refresh_tokens.algorithm_version = Some(300);
+        add(&mut settings, &own);
+        assert!(settings.validate().is_err());
+    }
 }
