@@ -124,6 +124,9 @@ async fn everything(t: &TestServer) -> String {
     t.query(&format!("select concat_ws(' ', {})", parts.join(", "))).await[0].get(0)
 }
 
+/// Method, path, body, and the refusal that it deserves.
+type Sent<'a> = (&'a str, &'a str, Vec<u8>, (u16, &'a str));
+
 #[tokio::test]
 async fn nothing_is_left_of_what_nobody_should_send() {
     let t = TestServer::with_auth(|settings| {
@@ -180,7 +183,7 @@ async fn nothing_is_left_of_what_nobody_should_send() {
         ("POST", "magiclink", json!({"email": "a@example.com", "data": large}), too_large),
         ("PUT", "user", json!({"data": large}), too_large),
     ]);
-    let mut sent: Vec<(&str, &str, Vec<u8>, (u16, &str))> = bodies
+    let mut sent: Vec<Sent<'_>> = bodies
         .into_iter()
         .map(|(method, path, body, refusal)| (method, path, body.to_string().into(), refusal))
         .collect();
