@@ -74,13 +74,17 @@ const DELETE_ENDED: &str = "
                    limit 500
                      for update skip locked)";
 /// By their age (`$1`) or their last use (`$2`); null: not a reason. Only where such a policy is in force, since it reads
-/// all sessions.
+/// all sessions. A session that came from elsewhere may know its last use only by its refresh token.
 const DELETE_OUTLIVED: &str = "
     delete from auth.sessions
      where id in (select ended.id
                     from auth.sessions as ended
                    where ended.created_at < $1
-                      or coalesce(ended.refreshed_at at time zone 'utc', ended.created_at) < $2
+                      or coalesce(ended.refreshed_at at time zone 'utc',
+                                  (select max(tokens.updated_at)
+                                     from auth.refresh_tokens as tokens
+                                    where tokens.session_id = ended.id),
+                                  ended.created_at) < $2
                    limit 500
                      for update skip locked)";
 

@@ -150,6 +150,20 @@ async fn the_parent_of_the_current_token_outlives_the_clean_up() {
 }
 
 #[tokio::test]
+async fn a_session_whose_use_only_its_token_knows_is_not_cleaned_up() {
+    let server =
+        TestServer::with_auth(|auth| auth.sessions.inactivity_timeout = Some(StdDuration::from_secs(3600))).await;
+    let session = server.signed_in("ada@example.com", PASSWORD).await;
+    // As an old dump brings it: used a moment ago, and the session's row does not say so
+    server.execute("update auth.sessions set created_at = now() - interval '9 days', refreshed_at = null").await;
+    server.clean_up().await;
+    refresh(&server, &session).await.expect(200);
+    server.clock().advance(Duration::days(3));
+    server.clean_up().await;
+    assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
+}
+
+#[tokio::test]
 async fn nobody_waits_for_the_clean_up_and_it_waits_for_nobody() {
     let server = TestServer::with_auth(|auth| {
         auth.anonymous_users = true;
