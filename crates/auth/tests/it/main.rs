@@ -4,6 +4,7 @@
 
 mod account_rules;
 mod contract;
+mod dump;
 mod input;
 mod limits;
 mod logout;

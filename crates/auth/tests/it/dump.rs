@@ -1,0 +1,180 @@
+//! Accounts, identities, sessions and tokens of a hosted project, loaded as its dump writes them.
+//!
+//! Rows of many years: some tokens are empty texts and some NULL, some people have no identity, no password, no metadata or no
+//! date, some sessions lack what later versions added. Nobody loses an account, and nothing fails inside.
+
+use portico_auth::refresh_token::SessionKey;
+use portico_testkit::{Answer, TestServer, claims_of};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const COUNTED_SESSION: &str = "5e551000-0000-4000-8000-000000000002";
+const SESSION_KEY: [u8; 32] = [3; 32];
+
+/// `id` is two hexadecimal digits.
+fn user_id(id: &str) -> String {
+    format!("00000000-0000-4000-a000-0000000000{id}")
+}
+
+/// Everything of the dump. `$2y$` is what PHP wrote; the other two hashes are of other services.
+fn dump() -> String {
+    let bcrypt = bcrypt::hash_with_result("bcrypt word", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
+    let key = SessionKey::from_column(&base64_of(&SESSION_KEY)).unwrap().to_column();
+    DUMP.replace("{bcrypt}", &bcrypt).replace("{key}", &key)
+}
+
+fn base64_of(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+const DUMP: &str = r#"
+SET session_replication_role = replica;
+SET statement_timeout = 0;
+SET standard_conforming_strings = on;
+SET client_min_messages = warning;
+SET row_security = off;
+INSERT INTO "auth"."users" ("instance_id", "id", "aud", "role", "email", "encrypted_password", "email_confirmed_at", "invited_at", "confirmation_token", "confirmation_sent_at", "recovery_token", "recovery_sent_at", "email_change_token_new", "email_change", "email_change_sent_at", "last_sign_in_at", "raw_app_meta_data", "raw_user_meta_data", "is_super_admin", "created_at", "updated_at", "phone", "phone_confirmed_at", "phone_change", "phone_change_token", "phone_change_sent_at", "email_change_token_current", "email_change_confirm_status", "banned_until", "reauthentication_token", "reauthentication_sent_at", "is_sso_user", "deleted_at", "is_anonymous") VALUES
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a1', 'authenticated', 'authenticated', 'bcrypt@example.com', '{bcrypt}', '2024-02-01 10:00:00.123456+00', NULL, '', '2024-02-01 09:59:00+00', '', NULL, '', '', NULL, '2024-05-01 10:00:00+00', '{"provider": "email", "providers": ["email"]}', '{"name": "Ada", "big": 12345678901234567890}', NULL, '2024-02-01 09:59:00+00', '2024-05-01 10:00:00+00', NULL, NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
+    (NULL, '00000000-0000-4000-a000-0000000000a2', 'authenticated', 'authenticated', 'argon@example.com', '$argon2id$v=19$m=65536,t=2,p=1$gZiV/M1gPc22ElAH/Jh1Hw$CWOrkoo7oJBQ/iyh7uJ0LO2aLEfrHwTWllSAxT0zRno', '2021-01-01 00:00:00+00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL, false),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a3', 'authenticated', 'authenticated', 'firebase@example.com', '$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMXAn210wjLNmdZJzxUECKbm0QsEmYUSDzZvpjeJ9WmXA==$42xEC+ixf3L2lw==$lSrfV15cpx95/sZS2W9c9Kp6i/LVgQNDNC/qzrCnh1SAyZvqmZqAjTdn3aoItz+VHjoZilo78198JAdRuid5lQ==', '2022-01-01 00:00:00+00', NULL, '', NULL, '', NULL, '', '', NULL, NULL, '{}', 'null', false, '2022-01-01 00:00:00+00', '2022-01-01 00:00:00+00', '', NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a4', 'authenticated', 'authenticated', NULL, '{bcrypt}', NULL, NULL, '', NULL, '', NULL, '', '', NULL, NULL, '{"provider": "phone", "providers": ["phone"]}', '{}', NULL, '2023-01-01 00:00:00+00', '2023-01-01 00:00:00+00', '15551234567', '2023-01-01 00:00:00+00', '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a5', 'authenticated', 'authenticated', 'waiting@example.com', '{bcrypt}', NULL, NULL, '', '2023-01-01 00:00:00+00', '', NULL, '', '', NULL, NULL, '{"provider": "email", "providers": ["email"]}', '{}', NULL, '2023-01-01 00:00:00+00', '2023-01-01 00:00:00+00', NULL, NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a6', 'authenticated', 'authenticated', 'google@example.com', NULL, '2023-01-01 00:00:00+00', NULL, '', NULL, '', NULL, '', '', NULL, '2023-06-01 00:00:00+00', '{"provider": "google", "providers": ["google"]}', '{"iss": "https://accounts.google.com", "sub": "1093", "name": "Gus", "email": "google@example.com", "email_verified": true}', NULL, '2023-01-01 00:00:00+00', '2023-06-01 00:00:00+00', NULL, NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a7', 'authenticated', 'authenticated', '', '', NULL, NULL, '', NULL, '', NULL, '', '', NULL, NULL, '{}', '{}', NULL, '2023-01-01 00:00:00+00', '2023-06-01 00:00:00+00', NULL, NULL, '', '', NULL, '', 0, '2500-01-01 00:00:00+00', '', NULL, false, '2023-06-01 00:00:00+00', false),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a8', 'authenticated', 'authenticated', NULL, '', NULL, NULL, '', NULL, '', NULL, '', '', NULL, NULL, '{}', '{}', NULL, '2024-01-01 00:00:00+00', '2024-01-01 00:00:00+00', NULL, NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, true),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a9', '', '', 'bare@example.com', '', NULL, '2024-01-01 00:00:00+00', '', NULL, '', NULL, '', '', NULL, NULL, NULL, '[]', NULL, NULL, NULL, NULL, NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false);
+INSERT INTO "auth"."identities" ("provider_id", "user_id", "identity_data", "provider", "last_sign_in_at", "created_at", "updated_at", "id") VALUES
+    ('00000000-0000-4000-a000-0000000000a1', '00000000-0000-4000-a000-0000000000a1', '{"sub": "00000000-0000-4000-a000-0000000000a1", "email": "bcrypt@example.com", "email_verified": false, "phone_verified": false}', 'email', '2024-02-01 09:59:00+00', '2024-02-01 09:59:00+00', '2024-02-01 09:59:00+00', '1d000000-0000-4000-8000-000000000001'),
+    ('00000000-0000-4000-a000-0000000000a3', '00000000-0000-4000-a000-0000000000a3', '{"sub": "00000000-0000-4000-a000-0000000000a3"}', 'email', NULL, NULL, NULL, '1d000000-0000-4000-8000-000000000003'),
+    ('1093', '00000000-0000-4000-a000-0000000000a6', '{"iss": "https://accounts.google.com", "sub": "1093", "name": "Gus", "email": "google@example.com", "email_verified": true}', 'google', '2023-06-01 00:00:00+00', '2023-01-01 00:00:00+00', '2023-06-01 00:00:00+00', '1d000000-0000-4000-8000-000000000006');
+INSERT INTO "auth"."sessions" ("id", "user_id", "created_at", "updated_at", "factor_id", "aal", "not_after", "refreshed_at", "user_agent", "ip", "tag", "oauth_client_id", "refresh_token_hmac_key", "refresh_token_counter", "scopes") VALUES
+    ('5e551000-0000-4000-8000-000000000001', '00000000-0000-4000-a000-0000000000a1', '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', NULL, 'aal1', NULL, NULL, 'Mozilla/5.0', '203.0.113.7', NULL, NULL, NULL, NULL, NULL),
+    ('5e551000-0000-4000-8000-000000000002', '00000000-0000-4000-a000-0000000000a1', '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', NULL, 'aal1', NULL, '2024-05-01 11:00:00.5', 'node', '2001:db8::7', NULL, NULL, '{key}', 41, NULL),
+    ('5e551000-0000-4000-8000-000000000003', '00000000-0000-4000-a000-0000000000a2', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    ('5e551000-0000-4000-8000-000000000004', '00000000-0000-4000-a000-0000000000a8', '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', NULL, 'aal1', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    ('5e551000-0000-4000-8000-000000000005', '00000000-0000-4000-a000-0000000000a6', '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', NULL, 'aal1', NULL, NULL, NULL, NULL, NULL, NULL, 'not a key', 3, NULL);
+INSERT INTO "auth"."mfa_amr_claims" ("session_id", "created_at", "updated_at", "authentication_method", "id") VALUES
+    ('5e551000-0000-4000-8000-000000000001', '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', 'password', 'a3000000-0000-4000-8000-000000000001'),
+    ('5e551000-0000-4000-8000-000000000004', '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', 'anonymous', 'a3000000-0000-4000-8000-000000000002');
+INSERT INTO "auth"."refresh_tokens" ("instance_id", "id", "token", "user_id", "revoked", "created_at", "updated_at", "parent", "session_id") VALUES
+    ('00000000-0000-0000-0000-000000000000', 1, 'parentparent', '00000000-0000-4000-a000-0000000000a1', true, '2024-05-01 10:00:00+00', '2024-05-01 11:00:00+00', NULL, '5e551000-0000-4000-8000-000000000001'),
+    ('00000000-0000-0000-0000-000000000000', 2, 'currentcurre', '00000000-0000-4000-a000-0000000000a1', false, '2024-05-01 11:00:00+00', '2024-05-01 11:00:00+00', 'parentparent', '5e551000-0000-4000-8000-000000000001'),
+    (NULL, 3, 'bareofeveryt', '00000000-0000-4000-a000-0000000000a2', NULL, NULL, NULL, NULL, '5e551000-0000-4000-8000-000000000003'),
+    ('00000000-0000-0000-0000-000000000000', 4, 'nosessiontok', '00000000-0000-4000-a000-0000000000a1', false, '2021-05-01 10:00:00+00', '2021-05-01 10:00:00+00', '', NULL),
+    ('00000000-0000-0000-0000-000000000000', 5, 'twentytwocharacterslng', '00000000-0000-4000-a000-0000000000a1', false, '2021-05-01 10:00:00+00', '2021-05-01 10:00:00+00', '', NULL),
+    ('00000000-0000-0000-0000-000000000000', 6, 'anonymoustok', '00000000-0000-4000-a000-0000000000a8', false, '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', '', '5e551000-0000-4000-8000-000000000004'),
+    ('00000000-0000-0000-0000-000000000000', 7, 'withbadkeyto', '00000000-0000-4000-a000-0000000000a6', false, '2024-05-01 10:00:00+00', '2024-05-01 10:00:00+00', '', '5e551000-0000-4000-8000-000000000005');
+SELECT pg_catalog.setval('"auth"."refresh_tokens_id_seq"', 7, true);
+RESET ALL;
+"#;
+
+async fn imported() -> TestServer {
+    let server = TestServer::with_auth(|auth| {
+        auth.sms.enabled = true;
+        auth.email.autoconfirm = false;
+        auth.anonymous_users = true;
+    })
+    .await;
+    server.execute(&dump()).await;
+    server
+}
+
+async fn sign_in(server: &TestServer, body: Value) -> Answer {
+    server.post("/auth/v1/token?grant_type=password").json(&body).send().await
+}
+
+async fn refresh(server: &TestServer, token: &str) -> Answer {
+    let body = json!({"refresh_token": token});
+    server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
+}
+
+#[tokio::test]
+async fn stored_tokens_go_on() {
+    let server = imported().await;
+    let parent = refresh(&server, "parentparent").await.expect(200).json();
+    assert_eq!(parent["refresh_token"], "currentcurre", "whoever lost the answer gets it again");
+    let claims = claims_of(parent["access_token"].as_str().unwrap());
+    assert_eq!(claims["session_id"], "5e551000-0000-4000-8000-000000000001");
+    assert_eq!(claims["amr"][0]["method"], "password");
+    let next = refresh(&server, "currentcurre").await.expect(200).json();
+    refresh(&server, next["refresh_token"].as_str().unwrap()).await.expect(200);
+
+    let bare = refresh(&server, "bareofeveryt").await.expect(200).json();
+    let claims = claims_of(bare["access_token"].as_str().unwrap());
+    assert_eq!((claims["aal"].as_str(), &claims["amr"]), (Some("aal1"), &json!([])));
+    refresh(&server, bare["refresh_token"].as_str().unwrap()).await.expect(200);
+
+    let anonymous = refresh(&server, "anonymoustok").await.expect(200).json();
+    assert_eq!(anonymous["user"]["is_anonymous"], true);
+    refresh(&server, "withbadkeyto").await.expect(200);
+
+    assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "session_not_found".into()));
+    assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(refresh(&server, "twentytwocharacterslng").await.refusal(), (400, "validation_failed".into()));
+}
+
+#[tokio::test]
+async fn counted_tokens_go_on() {
+    let server = imported().await;
+    let key = SessionKey::from_column(&base64_of(&SESSION_KEY)).unwrap();
+    let session = Uuid::parse_str(COUNTED_SESSION).unwrap();
+    let next = refresh(&server, &key.token(session, 41)).await.expect(200).json();
+    assert_eq!(next["refresh_token"], key.token(session, 42));
+    assert_eq!(refresh(&server, &key.token(session, 43)).await.refusal(), (400, "validation_failed".into()));
+    // Later than the time in which a replaced token is forgiven
+    server.clock().advance(time::Duration::minutes(1));
+    assert_eq!(refresh(&server, &key.token(session, 7)).await.refusal(), (400, "refresh_token_already_used".into()));
+    let bad = Uuid::parse_str("5e551000-0000-4000-8000-000000000005").unwrap();
+    assert_eq!(refresh(&server, &key.token(bad, 3)).await.refusal(), (400, "refresh_token_not_found".into()));
+}
+
+#[tokio::test]
+async fn nothing_fails_inside_for_any_row() {
+    let server = imported().await;
+    let waiting = json!({"email": "waiting@example.com", "password": "bcrypt word"});
+    assert_eq!(sign_in(&server, waiting).await.refusal(), (400, "email_not_confirmed".into()));
+    for email in ["google@example.com", "bare@example.com", ""] {
+        let answer = sign_in(&server, json!({"email": email, "password": ""})).await;
+        assert_eq!(answer.status, 400, "{email:?} {answer:?}");
+    }
+    for email in ["bcrypt", "argon", "firebase", "waiting", "google", "bare", "nobody"] {
+        let body = json!({"email": format!("{email}@example.com"), "password": "chosen now", "type": "signup"});
+        for path in ["recover", "otp", "resend", "signup"] {
+            let answer = server.post(&format!("/auth/v1/{path}")).json(&body).send().await;
+            assert!(answer.status < 500, "{email} {path} {answer:?}");
+        }
+    }
+    for id in ["a1", "a2", "a3", "a4", "a5", "a6", "a8", "a9"] {
+        // A token as the hosted service signed it, which belongs to no session
+        let claims = json!({"sub": user_id(id), "aud": "authenticated", "role": "authenticated",
+                            "exp": (server.clock().now() + time::Duration::hours(1)).unix_timestamp()});
+        let token =
+            portico_tokens::KeyRing::hs256(&portico_tokens::development::JWT_SECRET.into()).sign(&claims).unwrap();
+        let user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+        assert!(user["user_metadata"].is_object() && user["app_metadata"].is_object(), "{user}");
+        for body in [
+            json!({"data": {"a": 1}}),
+            json!({"password": "chosen later"}),
+            json!({"email": format!("later-{id}@example.com")}),
+        ] {
+            let answer = server.put("/auth/v1/user").bearer(&token).json(&body).send().await;
+            assert!(answer.status < 500, "{id} {body} {answer:?}");
+        }
+    }
+    server.clock().advance(time::Duration::days(400));
+    server.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_dumps_google_account_is_found_by_its_identity() {
+    let server = imported().await;
+    let mail = json!({"email": "google@example.com"});
+    server.post("/auth/v1/otp").json(&mail).send().await.expect(200);
+    let code = portico_testkit::code_in(&server.mail_to("google@example.com").await.html());
+    let body = json!({"type": "email", "email": "google@example.com", "token": code});
+    let session = server.post("/auth/v1/verify").json(&body).send().await.expect(200).json();
+    assert_eq!(session["user"]["id"], user_id("a6"));
+    assert_eq!(session["user"]["identities"][0]["id"], "1093");
+    assert_eq!(session["user"]["app_metadata"]["provider"], "google");
+}
