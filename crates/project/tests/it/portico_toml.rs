@@ -65,7 +65,7 @@ fn what_accounts_can_do_besides_is_read() {
     assert_eq!(auth.sessions.allow_low_aal, Some(Duration::from_secs(900)));
     assert_eq!(auth.refresh_tokens.algorithm_version, Some(2));
     assert_eq!(auth.email.authorized_addresses.as_ref().map(Vec::len), Some(2));
-    assert_eq!(auth.email.headers, [("X-Kind".to_owned(), "$messageType".to_owned())]);
+    assert_eq!(auth.email.headers, [("x-kind".to_owned(), "$messageType".to_owned())]);
     assert_eq!(auth.rate_limit_header.as_deref(), Some("x-real-ip"));
     assert_eq!(auth.custom_providers.enabled, Some(false));
     assert_eq!(auth.encryption.keys["k1"].expose(), "secret of k1");
@@ -85,8 +85,8 @@ fn what_is_wrong_fails_with_its_line() {
         ("[web.analytics]\nadapter = \"ga4\"\n", "Missing required field in config: web.analytics.ga4_measurement_id"),
         ("[web.analytics]\nadapter = \"spy\"\n", "must be one of [builtin posthog ga4 none]"),
         (
-            "[auth.sessions]\nsingle_user = true\n",
-            "unknown key auth.sessions.single_user; did you mean auth.sessions.single_per_user?",
+            "[auth.sessions]\nsingle_per_use = true\n",
+            "unknown key auth.sessions.single_per_use; did you mean auth.sessions.single_per_user?",
         ),
         ("[auth]\nsite_url = \"x\"\n", "unknown key auth.site_url"),
         ("[auth.password]\nbreach_check = true\n", "must be one of [off fail-open fail-closed]"),
