@@ -171,7 +171,7 @@ async fn a_dumps_google_account_is_found_by_its_identity() {
     let server = imported().await;
     let mail = json!({"email": "google@example.com"});
     server.post("/auth/v1/otp").json(&mail).send().await.expect(200);
-    let code = portico_testkit::code_in(&server.mail_to("google@example.com").await.html());
+    let code = portico_testkit::code_in(server.mail_to("google@example.com").await.html());
     let body = json!({"type": "email", "email": "google@example.com", "token": code});
     let session = server.post("/auth/v1/verify").json(&body).send().await.expect(200).json();
     assert_eq!(session["user"]["id"], user_id("a6"));

@@ -54,7 +54,8 @@ async fn every_answer_of_a_service_is_open_to_every_page() {
         let exposed = answer.headers()["access-control-expose-headers"].to_str().unwrap();
         assert_eq!(exposed == "x-own", path == "/auth/v1/own", "{path}");
         if exposed != "x-own" {
-            for name in ["Content-Range", "sb-request-id", "X-Supabase-Api-Version", "Retry-After", "X-RateLimit-Name"] {
+            for name in ["Content-Range", "sb-request-id", "X-Supabase-Api-Version", "Retry-After", "X-RateLimit-Name"]
+            {
                 assert!(exposed.contains(name), "{name}");
             }
         }
