@@ -20,7 +20,15 @@ fn user_id(id: &str) -> String {
 fn dump() -> String {
     let bcrypt = bcrypt::hash_with_result("bcrypt word", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
     let key = SessionKey::from_column(&base64_of(&SESSION_KEY)).unwrap().to_column();
-    DUMP.replace("{bcrypt}", &bcrypt).replace("{key}", &key)
+    DUMP.replace("{argon2}", &argon2_of("hunter42")).replace("{bcrypt}", &bcrypt).replace("{key}", &key)
+}
+
+/// As other services store it, with little memory: the test is about the form.
+fn argon2_of(password: &str) -> String {
+    use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
+    let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzYWx0").unwrap();
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(1024, 2, 1, None).unwrap());
+    argon2.hash_password(password.as_bytes(), &salt).unwrap().to_string()
 }
 
 fn base64_of(bytes: &[u8]) -> String {
@@ -36,7 +44,7 @@ SET client_min_messages = warning;
 SET row_security = off;
 INSERT INTO "auth"."users" ("instance_id", "id", "aud", "role", "email", "encrypted_password", "email_confirmed_at", "invited_at", "confirmation_token", "confirmation_sent_at", "recovery_token", "recovery_sent_at", "email_change_token_new", "email_change", "email_change_sent_at", "last_sign_in_at", "raw_app_meta_data", "raw_user_meta_data", "is_super_admin", "created_at", "updated_at", "phone", "phone_confirmed_at", "phone_change", "phone_change_token", "phone_change_sent_at", "email_change_token_current", "email_change_confirm_status", "banned_until", "reauthentication_token", "reauthentication_sent_at", "is_sso_user", "deleted_at", "is_anonymous") VALUES
     ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a1', 'authenticated', 'authenticated', 'bcrypt@example.com', '{bcrypt}', '2024-02-01 10:00:00.123456+00', NULL, '', '2024-02-01 09:59:00+00', '', NULL, '', '', NULL, '2024-05-01 10:00:00+00', '{"provider": "email", "providers": ["email"]}', '{"name": "Ada", "big": 12345678901234567890}', NULL, '2024-02-01 09:59:00+00', '2024-05-01 10:00:00+00', NULL, NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
-    (NULL, '00000000-0000-4000-a000-0000000000a2', 'authenticated', 'authenticated', 'argon@example.com', '$argon2id$v=19$m=65536,t=2,p=1$gZiV/M1gPc22ElAH/Jh1Hw$CWOrkoo7oJBQ/iyh7uJ0LO2aLEfrHwTWllSAxT0zRno', '2021-01-01 00:00:00+00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL, false),
+    ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a2', 'authenticated', 'authenticated', 'argon@example.com', '{argon2}', '2021-01-01 00:00:00+00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL, false),
     ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a3', 'authenticated', 'authenticated', 'firebase@example.com', '$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMXAn210wjLNmdZJzxUECKbm0QsEmYUSDzZvpjeJ9WmXA==$42xEC+ixf3L2lw==$lSrfV15cpx95/sZS2W9c9Kp6i/LVgQNDNC/qzrCnh1SAyZvqmZqAjTdn3aoItz+VHjoZilo78198JAdRuid5lQ==', '2022-01-01 00:00:00+00', NULL, '', NULL, '', NULL, '', '', NULL, NULL, '{}', 'null', false, '2022-01-01 00:00:00+00', '2022-01-01 00:00:00+00', '', NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
     ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a4', 'authenticated', 'authenticated', NULL, '{bcrypt}', NULL, NULL, '', NULL, '', NULL, '', '', NULL, NULL, '{"provider": "phone", "providers": ["phone"]}', '{}', NULL, '2023-01-01 00:00:00+00', '2023-01-01 00:00:00+00', '15551234567', '2023-01-01 00:00:00+00', '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
     ('00000000-0000-0000-0000-000000000000', '00000000-0000-4000-a000-0000000000a5', 'authenticated', 'authenticated', 'waiting@example.com', '{bcrypt}', NULL, NULL, '', '2023-01-01 00:00:00+00', '', NULL, '', '', NULL, NULL, '{"provider": "email", "providers": ["email"]}', '{}', NULL, '2023-01-01 00:00:00+00', '2023-01-01 00:00:00+00', NULL, NULL, '', '', NULL, '', 0, NULL, '', NULL, false, NULL, false),
@@ -87,6 +95,44 @@ async fn sign_in(server: &TestServer, body: Value) -> Answer {
 async fn refresh(server: &TestServer, token: &str) -> Answer {
     let body = json!({"refresh_token": token});
     server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
+}
+
+#[tokio::test]
+async fn every_form_of_password_signs_in_and_the_account_can_be_changed() {
+    let server = imported().await;
+    for (id, body) in [
+        ("a1", json!({"email": "bcrypt@example.com", "password": "bcrypt word"})),
+        ("a2", json!({"email": "argon@example.com", "password": "hunter42"})),
+        ("a3", json!({"email": "Firebase@example.com", "password": "user1password"})),
+        ("a4", json!({"phone": "+1 555 123 4567", "password": "bcrypt word"})),
+    ] {
+        let mut wrong = body.clone();
+        wrong["password"] = json!("wrong password");
+        assert_eq!(sign_in(&server, wrong).await.refusal(), (400, "invalid_credentials".into()), "{id}");
+        let session = sign_in(&server, body.clone()).await;
+        assert_eq!(session.status, 200, "{id} {session:?}");
+        let session = session.json();
+        let user = &session["user"];
+        assert_eq!(user["id"], user_id(id));
+        for field in ["app_metadata", "user_metadata"] {
+            assert!(user[field].is_object(), "{id}: {field} is {}", user[field]);
+        }
+        assert!(user["identities"].is_array() && user["phone"].is_string() && user["email"].is_string());
+        assert!(user["confirmed_at"].is_string(), "{user}");
+
+        let session = refresh(&server, session["refresh_token"].as_str().unwrap()).await.expect(200).json();
+        let token = session["access_token"].as_str().unwrap();
+        let change = |body: Value| server.put("/auth/v1/user").bearer(token).json(&body).send();
+        let changed = change(json!({"data": {"moved": true}})).await.expect(200).json();
+        assert_eq!(changed["user_metadata"]["moved"], true);
+        change(json!({"password": "a new password"})).await.expect(200);
+        change(json!({"email": format!("new-{id}@example.com")})).await.expect(200);
+        server.get("/auth/v1/user").bearer(token).send().await.expect(200);
+        let mut anew = body;
+        anew["password"] = json!("a new password");
+        sign_in(&server, anew).await.expect(200);
+        server.post("/auth/v1/logout").bearer(token).send().await.expect(204);
+    }
 }
 
 #[tokio::test]
