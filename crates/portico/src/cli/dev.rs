@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::Args;
 use portico_database::cluster::{Cluster, ClusterSettings};
-use portico_database::{Database, Endpoint, PoolSettings};
+use portico_database::{Database, Endpoint};
 use portico_emulators::{Development, Mailbox};
 use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_project::portico_toml::Settings;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::panel::{self, Row};
 use super::signals::EndSignals;
-use super::{Global, folder, status};
+use super::{Global, folder, pool_settings, status};
 use crate::control::{Control, Reply, Request};
 use crate::setup::SetUp;
 use crate::wiring::{auth, google, keys, mail, page, texts, unsupported};
@@ -52,7 +52,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         () = signals.recv() => return Ok(()),
     };
     let outcome = async {
-        let database = Database::open(&store.endpoint, PoolSettings::default())?;
+        let database = Database::open(&store.endpoint, pool_settings(&settings))?;
         let set_up = SetUp::development(&project, &database, &keys);
         let mut say = |step| anstream::eprintln!("{step}");
         tokio::select! {

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use portico_database::PoolSettings;
+use portico_project::portico_toml::Settings;
 
 use crate::telemetry::LogFormat;
 
@@ -105,6 +107,11 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Db(DbCommand::Reset(options)) => reset::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
     }
+}
+
+/// The pools' sizes as `[database] pool_size` wants them.
+fn pool_settings(settings: &Settings) -> PoolSettings {
+    PoolSettings { auth_connections: settings.database.pool_size as usize, ..PoolSettings::default() }
 }
 
 /// The error and what lies behind it, in words. A cause that the text above it quotes already is left out.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::Args;
 use portico_database::cluster::{Cluster, ClusterSettings};
-use portico_database::{Database, Endpoint, PoolSettings};
+use portico_database::{Database, Endpoint};
 use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_project::LoadOptions;
 use portico_project::portico_toml::Settings;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::panel::{self, Row};
 use super::signals::EndSignals;
-use super::{Global, folder};
+use super::{Global, folder, pool_settings};
 use crate::setup::SetUp;
 use crate::wiring::{auth, keys, mail, page, safety, texts, unsupported};
 use crate::{Server, ServerSettings};
@@ -56,7 +56,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     auth::add(&mut auth_settings, &settings.auth);
     auth::at_public_url(&mut auth_settings, project.config(), &public_url);
     auth_settings.rate_limits.per_address = true;
-    let problems = safety::problems(project.config(), &auth_settings);
+    let mut problems = safety::problems(project.config(), &auth_settings);
+    problems.extend(safety::unset(project.warnings()));
     if !problems.is_empty() {
         bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
     }
@@ -97,7 +98,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
     };
     let outcome = async {
-        let database = Database::open(&endpoint, PoolSettings::default())?;
+        let database = Database::open(&endpoint, pool_settings(&settings))?;
         SetUp::production(&project, &database).run(false, &mut |step| tracing::info!("{step}")).await?;
         let delivery = match &project.config().auth.email.smtp {
             Some(smtp) => mail::smtp(smtp)?,

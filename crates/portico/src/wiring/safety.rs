@@ -6,8 +6,8 @@ use anyhow::{Context, bail};
 use ipnet::IpNet;
 use portico_auth::AuthSettings;
 use portico_auth::redirect::AllowList;
-use portico_project::Config;
 use portico_project::portico_toml::Settings;
+use portico_project::{Config, Warning, WarningKind};
 use url::Url;
 
 /// The address under which people reach the server.
@@ -44,6 +44,12 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
         problems
             .push(format!("[auth] site_url is {:?}: set it to the https address of your application", auth.site_url));
     }
+    if is_elsewhere(&auth.external_url) && !is_elsewhere(&auth.site_url) {
+        problems.push(format!(
+            "[auth] site_url is {:?}: links in mails would lead people to their own machine; set it to the address of your application",
+            auth.site_url
+        ));
+    }
     for pattern in &auth.redirect_allow_list {
         if leads_anywhere(pattern) {
             problems.push(format!(
@@ -72,6 +78,23 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
         );
     }
     problems
+}
+
+/// Settings of `[auth]` whose variable is not set, each in one sentence. They count as absent, and a captcha, a hook or a mail server
+/// that is absent by accident is a door left open.
+#[must_use]
+pub fn unset(warnings: &[Warning]) -> Vec<String> {
+    warnings
+        .iter()
+        .filter(|warning| warning.kind == WarningKind::UnsetVariable && warning.key.starts_with("auth."))
+        .map(|warning| format!("{}: {}: set the variable, or remove the setting", warning.key, warning.message))
+        .collect()
+}
+
+/// Whether the address is another machine's than that of who opens it.
+fn is_elsewhere(url: &str) -> bool {
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    !matches!(host.as_deref(), None | Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
 /// Whether a pattern of the redirect list accepts hosts that anybody can register.
@@ -114,6 +137,25 @@ mod tests {
         ] {
             assert_eq!(is_safe(&Url::parse(url).unwrap()), safe, "{url}");
         }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_told_where_safety_hangs_on_it() {
+        let warning = |kind, key: &str| Warning { kind, place: None, key: key.to_owned(), message: "NOPE".to_owned() };
+        let told = unset(&[
+            warning(WarningKind::UnsetVariable, "auth.captcha.secret"),
+            warning(WarningKind::UnsetVariable, "studio.openai_api_key"),
+            warning(WarningKind::UnknownKey, "auth.captcha.colour"),
+        ]);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("auth.captcha.secret"), "{told:?}");
+    }
+
+    #[test]
+    fn an_application_on_this_machine_is_of_no_use_to_others() {
+        assert!(is_elsewhere("https://accounts.portico.test/auth/v1"));
+        assert!(!is_elsewhere("http://127.0.0.1:3000"));
+        assert!(!is_elsewhere("com.portico.app:/home"));
     }
 
     #[test]
