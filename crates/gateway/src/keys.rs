@@ -25,12 +25,9 @@ impl Keys {
         if !open {
             self.admit(key.as_deref(), role, headers)?;
         }
-        let mut caller = Caller { api_key: role, token: None, refused: None };
+        let mut caller = Caller { api_key: role, ..Caller::default() };
         match bearer(headers) {
-            Some(token) if !looks_opaque(token) => match self.ring.verify(token, self.clock.now()) {
-                Ok(claims) => caller.token = Some(claims),
-                Err(error) => caller.refused = Some(error),
-            },
+            Some(token) if !looks_opaque(token) => caller.present(token, &self.ring, self.clock.now()),
             // Another scheme is the service's business, and hides the key as it does in the reference
             None if headers.get(header::AUTHORIZATION).is_some_and(|value| !value.is_empty()) => {}
             // No token: an opaque key stands for the legacy token of its role. A legacy key stays a key only,
@@ -39,10 +36,7 @@ impl Keys {
                 if let (Some(key), Some(role)) = (key.as_deref(), role)
                     && looks_opaque(key)
                 {
-                    match self.ring.verify(self.api_keys.jwt_of(role), self.clock.now()) {
-                        Ok(claims) => caller.token = Some(claims),
-                        Err(error) => caller.refused = Some(error),
-                    }
+                    caller.present(self.api_keys.jwt_of(role), &self.ring, self.clock.now());
                 }
             }
         }

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use time::{Duration, OffsetDateTime};
+
 use crate::api_key::ApiRole;
 use crate::claims::Claims;
+use crate::ring::KeyRing;
 use crate::token::TokenError;
 
 /// Who makes a request, as the front door found out. In the extensions of every request of a service.
@@ -13,6 +16,8 @@ use crate::token::TokenError;
 ///   role, so it has claims too (with a role but without `sub`).
 /// - `refused`: there is a bearer token, but it does not verify. Such a request must not be served as
 ///   `anon`; the service says so in its own words. Never together with `token`.
+/// - `untimely`: the claims of a token whose signature is right and that was refused for its times alone. Only
+///   beside `refused`. Who allows the clocks a difference asks [`Caller::within`].
 /// - `api_key`: the role of the API key that came with the request, if it came.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
@@ -22,12 +27,42 @@ pub struct Caller {
     pub token: Option<Arc<Claims>>,
     /// Why the bearer token was refused.
     pub refused: Option<TokenError>,
+    /// What the refused token says, when nothing but its times is against it. Never to be acted on as it is.
+    pub untimely: Option<Arc<Claims>>,
 }
 
 impl Caller {
     /// Nobody in particular: no key, no token.
     pub fn anonymous() -> Self {
         Self::default()
+    }
+
+    /// Takes a bearer token: its claims, or why it is refused at `now`.
+    pub fn present(&mut self, token: &str, keys: &KeyRing, now: OffsetDateTime) {
+        (self.token, self.refused, self.untimely) = (None, None, None);
+        match keys.verify_signature(token) {
+            Err(error) => self.refused = Some(error),
+            Ok(claims) => match claims.check_times(now) {
+                Ok(()) => self.token = Some(claims),
+                Err(error) => (self.refused, self.untimely) = (Some(error), Some(claims)),
+            },
+        }
+    }
+
+    /// The caller as a service sees it whose clock may differ from the issuer's by `leeway`: the token's times
+    /// are compared anew, by the rules of [`Claims::check_times_within`].
+    ///
+    /// # Errors
+    /// Why the token is refused, for its times or for anything else.
+    pub fn within(&self, now: OffsetDateTime, leeway: Duration) -> Result<Self, TokenError> {
+        match (self.token.as_ref().or(self.untimely.as_ref()), &self.refused) {
+            (Some(claims), _) => {
+                claims.check_times_within(now, leeway)?;
+                Ok(Self { api_key: self.api_key, token: Some(Arc::clone(claims)), refused: None, untimely: None })
+            }
+            (None, Some(error)) => Err(error.clone()),
+            (None, None) => Ok(self.clone()),
+        }
     }
 
     /// The database role to act as: the token's, else the API key's, else `anon`.
@@ -85,5 +120,31 @@ mod tests {
         let caller =
             Caller { api_key: Some(ApiRole::ServiceRole), refused: Some(TokenError::Expired), ..Caller::default() };
         assert!(!caller.is_service_role());
+    }
+
+    #[test]
+    fn a_service_with_a_leeway_takes_a_token_that_just_ended_and_no_other() {
+        let at = |seconds| OffsetDateTime::from_unix_timestamp(seconds).unwrap();
+        let leeway = Duration::seconds(30);
+        let keys = KeyRing::hs256(&crate::Secret::new(crate::development::JWT_SECRET));
+        let token = keys.sign(&serde_json::json!({ "sub": "u", "role": "authenticated", "exp": 100 })).unwrap();
+
+        let mut caller = Caller { api_key: Some(ApiRole::Anon), ..Caller::default() };
+        caller.present(&token, &keys, at(110));
+        assert_eq!((caller.refused.clone(), caller.subject()), (Some(TokenError::Expired), None));
+        let seen = caller.within(at(110), leeway).unwrap();
+        assert_eq!((seen.refused.clone(), seen.role(), seen.subject()), (None, "authenticated", Some("u")));
+        assert_eq!(caller.within(at(131), leeway).unwrap_err(), TokenError::Expired);
+
+        // A token that is fine without leeway may still be one of the future
+        caller.present(&keys.sign(&serde_json::json!({ "iat": 500 })).unwrap(), &keys, at(110));
+        assert_eq!((caller.refused.clone(), caller.token.is_some()), (None, true));
+        assert_eq!(caller.within(at(110), leeway).unwrap_err(), TokenError::IssuedInFuture);
+
+        // A wrong signature is not a matter of time, and nobody stays nobody
+        caller.present(&format!("{token}A"), &keys, at(50));
+        assert!(caller.token.is_none() && caller.untimely.is_none());
+        assert!(!caller.within(at(50), leeway).unwrap_err().is_untimely());
+        assert!(Caller::anonymous().within(at(50), leeway).unwrap().token.is_none());
     }
 }

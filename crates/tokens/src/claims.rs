@@ -1,41 +1,96 @@
 //! What a verified token says.
 
 use serde_json::{Map, Value};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use crate::token::TokenError;
 
 /// The claims of a token whose signature was verified.
 ///
-/// Only [`crate::KeyRing::verify`] makes one, so whoever holds a `Claims` need not ask where it comes from.
+/// Only a [`crate::KeyRing`] makes one, so whoever holds a `Claims` need not ask where it comes from. Whether its
+/// times were compared with the clock is the holder's business: [`crate::KeyRing::verify`] did it,
+/// [`crate::KeyRing::verify_signature`] did not.
 #[derive(Debug)]
 pub struct Claims {
     text: Box<str>,
     values: Map<String, Value>,
-    expires_at: Option<OffsetDateTime>,
-    not_before: Option<OffsetDateTime>,
+    expires_at: When,
+    not_before: When,
+}
+
+/// A time claim.
+#[derive(Debug, Clone, Copy)]
+enum When {
+    Absent,
+    At(OffsetDateTime),
+    /// There, but no number.
+    Wrong,
 }
 
 impl Claims {
-    /// Reads the payload of a token. The times must be numbers when they are there.
+    /// Reads the payload of a token. Its times are not looked at.
     pub(crate) fn parse(payload: Vec<u8>) -> Result<Self, TokenError> {
-        let text = String::from_utf8(payload).map_err(|_| TokenError::Malformed("the claims are not UTF-8"))?;
+        let text = String::from_utf8(payload).map_err(|_| TokenError::UnreadableClaims("the claims are not UTF-8"))?;
         let values: Map<String, Value> =
-            serde_json::from_str(&text).map_err(|_| TokenError::Malformed("could not JSON decode claim"))?;
-        let expires_at = time(&values, "exp", TokenError::InvalidClaims("exp is invalid"))?;
-        let not_before = time(&values, "nbf", TokenError::InvalidClaims("nbf is invalid"))?;
+            serde_json::from_str(&text).map_err(|_| TokenError::UnreadableClaims("could not JSON decode claim"))?;
+        let (expires_at, not_before) = (When::read(&values, "exp"), When::read(&values, "nbf"));
         Ok(Self { text: text.into(), values, expires_at, not_before })
     }
 
-    /// Whether the token may be used at `now`: valid from `nbf` on and before `exp`, without leeway.
-    pub(crate) fn check_times(&self, now: OffsetDateTime) -> Result<(), TokenError> {
-        if self.expires_at.is_some_and(|end| now >= end) {
+    /// Whether the token may be used at `now`: valid from `nbf` on and before `exp`, without leeway, fractions of
+    /// seconds cut off (auth-core 1.2).
+    ///
+    /// # Errors
+    /// [`TokenError::NotANumber`], [`TokenError::Expired`], [`TokenError::NotYetValid`].
+    pub fn check_times(&self, now: OffsetDateTime) -> Result<(), TokenError> {
+        let expires_at = self.expires_at.known("exp")?;
+        let not_before = self.not_before.known("nbf")?;
+        if expires_at.is_some_and(|end| now >= end) {
             return Err(TokenError::Expired);
         }
-        if self.not_before.is_some_and(|begin| now < begin) {
+        if not_before.is_some_and(|begin| now < begin) {
             return Err(TokenError::NotYetValid);
         }
         Ok(())
+    }
+
+    /// Whether the token may be used at `now` for a service whose clock may differ from the issuer's by `leeway`
+    /// (rest 15): `exp`, `nbf` and `iat` in this order, in whole seconds, a number that is no whole one counts
+    /// as 0.
+    ///
+    /// # Errors
+    /// [`TokenError::NotANumber`], [`TokenError::Expired`], [`TokenError::NotYetValid`],
+    /// [`TokenError::IssuedInFuture`].
+    pub fn check_times_within(&self, now: OffsetDateTime, leeway: Duration) -> Result<(), TokenError> {
+        let (now, leeway) = (now.unix_timestamp(), leeway.whole_seconds());
+        if self.whole_seconds("exp")?.is_some_and(|end| now.saturating_sub(leeway) > end) {
+            return Err(TokenError::Expired);
+        }
+        let is_ahead = |time: i64| time > now.saturating_add(leeway);
+        if self.whole_seconds("nbf")?.is_some_and(is_ahead) {
+            return Err(TokenError::NotYetValid);
+        }
+        if self.whole_seconds("iat")?.is_some_and(is_ahead) {
+            return Err(TokenError::IssuedInFuture);
+        }
+        Ok(())
+    }
+
+    /// A time claim in whole seconds; `null` counts as absent, what is no whole number of 64 bits as 0.
+    fn whole_seconds(&self, name: &'static str) -> Result<Option<i64>, TokenError> {
+        /// 2^63: the first number that `i64` does not hold.
+        const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+        match self.values.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Number(number)) => Ok(Some(match (number.as_i64(), number.as_f64()) {
+                (Some(seconds), _) => seconds,
+                (None, Some(seconds)) if seconds.fract() == 0.0 && (-BEYOND..BEYOND).contains(&seconds) => {
+                    seconds as i64
+                }
+                _ => 0,
+            })),
+            Some(_) => Err(TokenError::NotANumber(name)),
+        }
     }
 
     /// The value of one claim.
@@ -94,7 +149,10 @@ impl Claims {
 
     /// `exp`. `None`: the token does not end by itself.
     pub fn expires_at(&self) -> Option<OffsetDateTime> {
-        self.expires_at
+        match self.expires_at {
+            When::At(time) => Some(time),
+            When::Absent | When::Wrong => None,
+        }
     }
 
     fn string(&self, name: &str) -> Option<&str> {
@@ -102,21 +160,31 @@ impl Claims {
     }
 }
 
-/// A time claim, in whole seconds since 1970; `null` counts as absent.
-fn time(values: &Map<String, Value>, name: &str, wrong: TokenError) -> Result<Option<OffsetDateTime>, TokenError> {
-    let seconds = match values.get(name) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
-            (Some(seconds), _) => seconds,
-            // `as` cuts the fraction and saturates, which is what a time far away needs
-            (None, Some(seconds)) => seconds as i64,
-            (None, None) => return Err(wrong),
-        },
-        Some(_) => return Err(wrong),
-    };
-    let first = OffsetDateTime::new_utc(time::Date::MIN, time::Time::MIDNIGHT).unix_timestamp();
-    let last = OffsetDateTime::new_utc(time::Date::MAX, time::Time::MIDNIGHT).unix_timestamp();
-    OffsetDateTime::from_unix_timestamp(seconds.clamp(first, last)).map(Some).map_err(|_| wrong)
+impl When {
+    /// In whole seconds since 1970; `null` counts as absent.
+    fn read(values: &Map<String, Value>, name: &str) -> Self {
+        let seconds = match values.get(name) {
+            None | Some(Value::Null) => return Self::Absent,
+            Some(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+                (Some(seconds), _) => seconds,
+                // `as` cuts the fraction and saturates, which is what a time far away needs
+                (None, Some(seconds)) => seconds as i64,
+                (None, None) => return Self::Wrong,
+            },
+            Some(_) => return Self::Wrong,
+        };
+        let first = OffsetDateTime::new_utc(time::Date::MIN, time::Time::MIDNIGHT).unix_timestamp();
+        let last = OffsetDateTime::new_utc(time::Date::MAX, time::Time::MIDNIGHT).unix_timestamp();
+        OffsetDateTime::from_unix_timestamp(seconds.clamp(first, last)).map_or(Self::Wrong, Self::At)
+    }
+
+    fn known(self, name: &'static str) -> Result<Option<OffsetDateTime>, TokenError> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::At(time) => Ok(Some(time)),
+            Self::Wrong => Err(TokenError::NotANumber(name)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,8 +215,43 @@ mod tests {
         assert_eq!(claims(r#"{"exp":10.9}"#).unwrap().check_times(at(10)), Err(TokenError::Expired));
         assert_eq!(claims(r#"{"exp":1e300}"#).unwrap().check_times(at(10)), Ok(()));
         assert_eq!(claims(r#"{"exp":-1e300}"#).unwrap().check_times(at(10)), Err(TokenError::Expired));
-        assert_eq!(claims(r#"{"exp":"10"}"#).unwrap_err(), TokenError::InvalidClaims("exp is invalid"));
-        assert!(claims(r#"{"nbf":{}}"#).is_err());
+        assert_eq!(claims(r#"{"exp":"10"}"#).unwrap().check_times(at(0)), Err(TokenError::NotANumber("exp")));
+        assert_eq!(claims(r#"{"nbf":{}}"#).unwrap().check_times(at(0)), Err(TokenError::NotANumber("nbf")));
+        assert_eq!(claims(r#"{"iat":"x"}"#).unwrap().check_times(at(0)), Ok(()));
+    }
+
+    #[test]
+    fn a_leeway_moves_both_ends_and_asks_for_the_time_of_issue() {
+        let check = |json: &str, now| claims(json).unwrap().check_times_within(at(now), Duration::seconds(30));
+        let both = r#"{"exp":200,"nbf":100}"#;
+        assert_eq!(check(both, 69), Err(TokenError::NotYetValid));
+        assert_eq!(check(both, 70), Ok(()));
+        assert_eq!(check(both, 230), Ok(()));
+        assert_eq!(check(both, 231), Err(TokenError::Expired));
+        assert_eq!(check(r#"{"iat":131}"#, 100), Err(TokenError::IssuedInFuture));
+        assert_eq!(check(r#"{"iat":130}"#, 100), Ok(()));
+        assert_eq!(check(r#"{"exp":null,"nbf":null,"iat":null}"#, 100), Ok(()));
+    }
+
+    #[test]
+    fn with_a_leeway_a_number_that_is_not_whole_counts_as_zero_and_the_first_wrong_claim_is_named() {
+        let check = |json: &str| claims(json).unwrap().check_times_within(at(1_000), Duration::seconds(30));
+        for expired in [r#"{"exp":2000.5}"#, r#"{"exp":1e300}"#, r#"{"exp":18446744073709551615}"#, r#"{"exp":-1e300}"#]
+        {
+            assert_eq!(check(expired), Err(TokenError::Expired), "{expired}");
+        }
+        for fine in [r#"{"exp":2e3}"#, r#"{"exp":2000.0}"#, r#"{"nbf":5000.5}"#, r#"{"iat":1e300}"#] {
+            assert_eq!(check(fine), Ok(()), "{fine}");
+        }
+        for name in ["exp", "nbf", "iat"] {
+            for value in [r#""1""#, "{}", "[]", "true"] {
+                let error = check(&format!("{{\"{name}\":{value}}}")).unwrap_err();
+                assert_eq!(error, TokenError::NotANumber(name), "{value}");
+                assert!(error.is_untimely());
+            }
+        }
+        assert_eq!(check(r#"{"iat":"x","exp":1}"#), Err(TokenError::Expired));
+        assert_eq!(check(r#"{"iat":"x","nbf":"x"}"#), Err(TokenError::NotANumber("nbf")));
     }
 
     #[test]

@@ -97,35 +97,39 @@ impl KeyRing {
         self.keys.iter().find(|key| key.can_sign()).is_some_and(|key| key.public_jwk().is_some())
     }
 
-    /// Checks a token's signature, and its times against `now`.
+    /// Checks a token's signature, and its times against `now` without leeway.
+    ///
+    /// # Errors
+    /// Those of [`KeyRing::verify_signature`] and [`Claims::check_times`].
+    pub fn verify(&self, token: &str, now: OffsetDateTime) -> Result<Arc<Claims>, TokenError> {
+        let claims = self.verify_signature(token)?;
+        claims.check_times(now)?;
+        Ok(claims)
+    }
+
+    /// Checks a token's signature alone: for who compares its times with another leeway, or tells an expired
+    /// token from a wrong one.
     ///
     /// The key is the one with the token's `kid` and algorithm; without a `kid` every key of the algorithm is
-    /// tried; an HS256 token whose `kid` is not ours is tried with the secret.
-    pub fn verify(&self, token: &str, now: OffsetDateTime) -> Result<Arc<Claims>, TokenError> {
+    /// tried; an HS256 token whose `kid` is not ours is tried with the secret. What verified is remembered, in a
+    /// memory that holds a fixed number of tokens; what did not is never.
+    ///
+    /// # Errors
+    /// Every [`TokenError`] but those about times.
+    pub fn verify_signature(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Malformed("token is too long"));
         }
         let fingerprint = hash::sha256(token.as_bytes());
-        let claims = match self.verified.get(&fingerprint) {
-            Some(claims) => claims,
-            None => {
-                let claims = Arc::new(self.verify_signature(token)?);
-                // Expired tokens are not worth a place
-                claims.check_times(now)?;
-                self.verified.insert(fingerprint, Arc::clone(&claims));
-                return Ok(claims);
-            }
-        };
-        match claims.check_times(now) {
-            Ok(()) => Ok(claims),
-            Err(error) => {
-                self.verified.forget(&fingerprint);
-                Err(error)
-            }
+        if let Some(claims) = self.verified.get(&fingerprint) {
+            return Ok(claims);
         }
+        let claims = Arc::new(self.read_signed(token)?);
+        self.verified.insert(fingerprint, Arc::clone(&claims));
+        Ok(claims)
     }
 
-    fn verify_signature(&self, token: &str) -> Result<Claims, TokenError> {
+    fn read_signed(&self, token: &str) -> Result<Claims, TokenError> {
         let parts = Parts::parse(token)?;
         let mut fitting = self.fitting_keys(&parts).peekable();
         if fitting.peek().is_none() {
@@ -133,7 +137,7 @@ impl KeyRing {
             return Err(if known {
                 parts.unknown_key()
             } else {
-                TokenError::UnsupportedAlgorithm(parts.algorithm.name().to_owned())
+                TokenError::NoKeyForAlgorithm(parts.algorithm.name())
             });
         }
         if !fitting.any(|key| key.verify(parts.signed, &parts.signature)) {

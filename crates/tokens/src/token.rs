@@ -12,12 +12,19 @@ pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
 /// Why a token is not accepted.
 ///
 /// The texts are the details that clients of the authentication service see after
-/// `invalid JWT: unable to parse or verify signature, `.
+/// `invalid JWT: unable to parse or verify signature, `. Each reason that the data API words in its own way has
+/// a variant of its own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not a JWT at all.
+    /// Not three parts with dots between; how many there are.
+    #[error("token is malformed: token contains an invalid number of segments")]
+    Segments(usize),
+    /// Not a JWT at all: a part that is no base64url, a header that can not be read.
     #[error("token is malformed: {0}")]
     Malformed(&'static str),
+    /// The signature is right, but what was signed is no JSON object.
+    #[error("token is malformed: {0}")]
+    UnreadableClaims(&'static str),
     /// The key does not fit the content.
     #[error("token signature is invalid: signature is invalid")]
     BadSignature,
@@ -27,9 +34,12 @@ pub enum TokenError {
     /// `nbf` has not come.
     #[error("token has invalid claims: token is not valid yet")]
     NotYetValid,
-    /// A claim has the wrong type.
-    #[error("token has invalid claims: {0}")]
-    InvalidClaims(&'static str),
+    /// `iat` lies in the future. Only [`crate::Claims::check_times_within`] asks for it.
+    #[error("token has invalid claims: token used before issued")]
+    IssuedInFuture,
+    /// A claim that must be a number is something else: `exp`, `nbf` or `iat`.
+    #[error("token has invalid claims: {0} is invalid")]
+    NotANumber(&'static str),
     /// No key of ours has the token's `kid` and algorithm.
     #[error(
         "token is unverifiable: error while executing keyfunc: unrecognized JWT kid {kid} for algorithm {algorithm}"
@@ -40,13 +50,32 @@ pub enum TokenError {
         /// The token's `alg`.
         algorithm: &'static str,
     },
-    /// `none`, an algorithm that we do not know, or one that no key of ours is for.
+    /// A registered algorithm that no key of ours is for.
+    #[error("token signature is invalid: signing method {0} is invalid")]
+    NoKeyForAlgorithm(&'static str),
+    /// `none` ([`TokenError::is_unsecured`]), or no registered algorithm; cut to 64 printable characters.
     #[error("token signature is invalid: signing method {0} is invalid")]
     UnsupportedAlgorithm(String),
     /// Making a token failed: its claims are no JSON object, or there is no key to sign with.
     #[error("the token could not be signed: {0}")]
     Unsigned(&'static str),
 }
+
+impl TokenError {
+    /// Whether the token says of itself that it is not signed (`alg` is `none`, in any case of the letters).
+    pub fn is_unsecured(&self) -> bool {
+        matches!(self, Self::UnsupportedAlgorithm(name) if name.eq_ignore_ascii_case("none"))
+    }
+
+    /// Whether only the times are against the token: its signature was verified, and another leeway or clock
+    /// may decide otherwise.
+    pub fn is_untimely(&self) -> bool {
+        matches!(self, Self::Expired | Self::NotYetValid | Self::IssuedInFuture | Self::NotANumber(_))
+    }
+}
+
+/// Registered algorithms that no key of ours can be for, so that a token with one is told apart from nonsense.
+const OTHER_ALGORITHMS: [&str; 4] = ["HS384", "HS512", "PS384", "PS512"];
 
 /// A token taken apart, nothing verified yet.
 pub(crate) struct Parts<'a> {
@@ -72,7 +101,7 @@ impl<'a> Parts<'a> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Malformed("token is too long"));
         }
-        let segments = || TokenError::Malformed("token contains an invalid number of segments");
+        let segments = || TokenError::Segments(token.split('.').count());
         let (signed, signature) = token.rsplit_once('.').ok_or_else(segments)?;
         let (header, payload) = signed.split_once('.').ok_or_else(segments)?;
         if payload.contains('.') {
@@ -85,8 +114,12 @@ impl<'a> Parts<'a> {
         if header.crit.is_some() {
             return Err(TokenError::Malformed("critical header parameters are not supported"));
         }
-        let algorithm =
-            Algorithm::parse(&header.alg).ok_or_else(|| TokenError::UnsupportedAlgorithm(printable(&header.alg)))?;
+        let algorithm = Algorithm::parse(&header.alg).ok_or_else(|| {
+            match OTHER_ALGORITHMS.into_iter().find(|name| *name == header.alg) {
+                Some(name) => TokenError::NoKeyForAlgorithm(name),
+                None => TokenError::UnsupportedAlgorithm(printable(&header.alg)),
+            }
+        })?;
         let key_id = match header.kid {
             Some(serde_json::Value::String(id)) if !id.is_empty() => Some(id),
             _ => None,

@@ -43,12 +43,6 @@ impl Verified {
         self.put(&mut self.lock(), token, claims);
     }
 
-    pub(crate) fn forget(&self, token: &[u8; 32]) {
-        let mut generations = self.lock();
-        generations.young.remove(token);
-        generations.old.remove(token);
-    }
-
     fn put(&self, generations: &mut Generations, token: [u8; 32], claims: Arc<Claims>) {
         if generations.young.len() >= self.per_generation {
             generations.old = mem::take(&mut generations.young);
@@ -85,7 +79,5 @@ mod tests {
             assert!(held.young.len() + held.old.len() <= 10);
         }
         assert!(memory.get(&id(500)).is_none());
-        memory.forget(&id(0));
-        assert!(memory.get(&id(0)).is_none());
     }
 }

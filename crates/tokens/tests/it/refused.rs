@@ -70,6 +70,7 @@ fn no_algorithm_is_never_accepted() {
                     ring.verify(&format!("{header}.{payload}.{signature}"), at(0)).unwrap_err(),
                     TokenError::UnsupportedAlgorithm(name.to_owned())
                 );
+                assert_eq!(TokenError::UnsupportedAlgorithm(name.to_owned()).is_unsecured(), !name.is_empty());
             }
         }
     }
@@ -83,7 +84,7 @@ fn a_public_key_is_never_taken_for_a_secret() {
         for guess in [published.to_string(), published["n"].to_string(), published["x"].to_string()] {
             let forged = KeyRing::hs256(&Secret::new(guess)).sign(&json!({ "role": "service_role" })).unwrap();
             assert!(
-                matches!(ring(algorithm, 0).verify(&forged, at(0)), Err(TokenError::UnsupportedAlgorithm(_))),
+                matches!(ring(algorithm, 0).verify(&forged, at(0)), Err(TokenError::NoKeyForAlgorithm("HS256"))),
                 "{algorithm}"
             );
         }
@@ -126,8 +127,37 @@ fn what_is_no_token_is_refused_without_a_panic() {
         &format!("{}.{}.{}", encode(r#"{"alg":1}"#), encode("{}"), encode("x")),
         &"x".repeat(MAX_TOKEN_BYTES + 1),
     ] {
-        assert!(matches!(ring.verify(bad, at(0)), Err(TokenError::Malformed(_))), "{bad:.80}");
+        let error = ring.verify(bad, at(0)).unwrap_err();
+        assert!(matches!(error, TokenError::Malformed(_) | TokenError::Segments(_)), "{bad:.80}");
+        assert!(error.to_string().starts_with("token is malformed: "), "{bad:.80}");
     }
+}
+
+#[test]
+fn each_reason_of_a_refusal_can_be_told_from_the_others() {
+    let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
+    let refuse = |token: &str| ring.verify_signature(token).unwrap_err();
+    let with_algorithm = |name: &str| format!("{}.e30.AAAA", encode(json!({ "alg": name }).to_string()));
+
+    for (token, parts) in [("", 1), ("a", 1), ("a.b", 2), ("a.b.c.d", 4), ("....", 5)] {
+        assert_eq!(refuse(token), TokenError::Segments(parts), "{token}");
+    }
+    for name in ["RS256", "ES512", "EdDSA", "HS512", "PS384"] {
+        assert!(matches!(refuse(&with_algorithm(name)), TokenError::NoKeyForAlgorithm(told) if told == name));
+    }
+    assert!(refuse(&with_algorithm("none")).is_unsecured());
+    assert_eq!(refuse(&with_algorithm("XY")), TokenError::UnsupportedAlgorithm("XY".to_owned()));
+    assert_eq!(refuse(&with_algorithm("HS256")), TokenError::BadSignature);
+}
+
+#[test]
+fn a_signature_is_verified_whatever_the_times_say() {
+    let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
+    let token = ring.sign(&json!({ "exp": 1, "nbf": "x", "sub": "u" })).unwrap();
+    let claims = ring.verify_signature(&token).unwrap();
+    assert_eq!(claims.subject(), Some("u"));
+    assert_eq!(claims.check_times(at(0)), Err(TokenError::NotANumber("nbf")));
+    assert_eq!(ring.verify(&token, at(0)).unwrap_err(), TokenError::NotANumber("nbf"));
 }
 
 #[test]
@@ -136,7 +166,8 @@ fn claims_that_are_no_object_or_have_times_of_another_type_are_refused_though_th
     assert!(matches!(ring.sign(&json!([1])), Err(TokenError::Unsigned(_))));
     assert!(matches!(ring.sign(&"text"), Err(TokenError::Unsigned(_))));
     let token = ring.sign(&json!({ "exp": "tomorrow" })).unwrap();
-    assert_eq!(ring.verify(&token, at(0)).unwrap_err(), TokenError::InvalidClaims("exp is invalid"));
+    assert_eq!(ring.verify(&token, at(0)).unwrap_err(), TokenError::NotANumber("exp"));
+    assert_eq!(TokenError::NotANumber("exp").to_string(), "token has invalid claims: exp is invalid");
 }
 
 #[test]
