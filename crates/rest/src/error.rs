@@ -1,0 +1,444 @@
+//! Every refusal of this service, and how it reads on the wire (contract 16).
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::{Value, json};
+
+/// A refusal: one variant for each code of the catalogue.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RestError {
+    /// PGRST000: the database can not be reached.
+    NoConnection(String),
+    /// PGRST001: the connection was lost during the request.
+    ConnectionLost(String),
+    /// PGRST002: the schema cache was never loaded.
+    NoSchemaCache,
+    /// PGRST003: all connections stay busy.
+    PoolTimeout,
+    /// PGRST100: a part of the query string can not be read.
+    Parse {
+        /// `"failed to parse …" (line 1, column n)`
+        message: String,
+        /// What was found, and what would have been right.
+        details: String,
+    },
+    /// PGRST101: functions answer GET, HEAD and POST only.
+    MethodOnFunction(String),
+    /// PGRST102: the body can not be read.
+    Body(String),
+    /// PGRST103: the range can not be had.
+    Range {
+        /// Why.
+        details: String,
+        /// `Content-Range` of the answer, when the total is known.
+        content_range: Option<String>,
+    },
+    /// PGRST105: a PUT whose filters are not exactly the primary key.
+    PutFilters,
+    /// PGRST106: the schema is not exposed.
+    Schema {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        exposed: Vec<String>,
+    },
+    /// PGRST107: nothing that the client accepts can be made.
+    Unacceptable(Vec<String>),
+    /// PGRST108: a filter, order or limit names an embed that is not in `select`.
+    NotEmbedded {
+        /// The name.
+        name: String,
+        /// The alias under which it is embedded, when names are not allowed there (7.6).
+        alias: Option<String>,
+    },
+    /// PGRST111: `response.headers` can not be read.
+    ResponseHeaders,
+    /// PGRST112: `response.status` can not be read.
+    ResponseStatus,
+    /// PGRST114: limits on a PUT.
+    PutRange,
+    /// PGRST115: the body of a PUT is about another row.
+    PutKey,
+    /// PGRST116: not exactly one row.
+    NotSingular(u64),
+    /// PGRST117: no such method.
+    Method(String),
+    /// PGRST118: an order by an embed with several rows.
+    RelatedOrder {
+        /// The relation that is ordered.
+        origin: String,
+        /// The embed.
+        target: String,
+    },
+    /// PGRST122: `handling=strict` with unknown preferences.
+    Preferences(Vec<String>),
+    /// PGRST123: aggregates are switched off.
+    Aggregates,
+    /// PGRST124: more rows than `max-affected`.
+    MaxAffected(u64),
+    /// PGRST125: no resource has such a path.
+    Path,
+    /// PGRST126: the root is switched off.
+    RootDisabled,
+    /// PGRST127: not implemented, by the contract; the text says what.
+    NotImplemented(String),
+    /// PGRST128: `max-affected` on a function that yields no set.
+    MaxAffectedOnFunction,
+    /// PGRST200: no relationship.
+    NoRelationship {
+        /// Where it would start.
+        origin: String,
+        /// Where it would lead.
+        target: String,
+        /// `!hint`
+        hint: Option<String>,
+        /// The schema of both.
+        schema: String,
+        /// The whole text of the answer's hint.
+        suggestion: Option<String>,
+    },
+    /// PGRST201: several relationships.
+    AmbiguousRelationship {
+        /// Where they start.
+        origin: String,
+        /// Where they lead.
+        target: String,
+        /// Cardinality, embedding and relationship texts (7.3).
+        candidates: Vec<RelationshipText>,
+        /// `target!hint` for each.
+        suggestions: Vec<String>,
+    },
+    /// PGRST202: no such function.
+    NoFunction {
+        /// The whole message.
+        message: String,
+        /// The whole details.
+        details: String,
+        /// The whole hint.
+        hint: Option<String>,
+    },
+    /// PGRST203: several functions; their signatures.
+    AmbiguousFunction(Vec<String>),
+    /// PGRST204: the body names a column that is not there.
+    NoColumn {
+        /// The column.
+        column: String,
+        /// The relation.
+        relation: String,
+    },
+    /// PGRST205: no such table.
+    NoRelation {
+        /// The schema.
+        schema: String,
+        /// The name.
+        name: String,
+        /// The nearest name that exists.
+        suggestion: Option<String>,
+    },
+    /// PGRST300: a token, and no secret to check it.
+    NoSecret,
+    /// PGRST301: the token can not be verified.
+    TokenInvalid {
+        /// What is wrong.
+        message: String,
+        /// More of it.
+        details: Option<String>,
+    },
+    /// PGRST302: nobody may come without a token.
+    AnonymousDisabled,
+    /// PGRST303: the token's claims do not hold.
+    TokenClaims(String),
+    /// PostgreSQL refused (16.3, 16.5).
+    Postgres(Box<PostgresRefusal>),
+    /// PGRSTX00: a bug of ours; the log knows more.
+    Internal,
+}
+
+/// One candidate of an ambiguous embed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelationshipText {
+    /// `many-to-one` and its like.
+    pub cardinality: &'static str,
+    /// `origin with target`
+    pub embedding: String,
+    /// `constraint using origin(columns) and target(columns)`
+    pub relationship: String,
+}
+
+/// An error of PostgreSQL, and what it means for the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PostgresRefusal {
+    /// The SQLSTATE, or the code that `RAISE SQLSTATE 'PGRST'` chose.
+    pub code: String,
+    /// MESSAGE.
+    pub message: String,
+    /// DETAIL.
+    pub details: Option<String>,
+    /// HINT.
+    pub hint: Option<String>,
+    /// Settled by `postgres::refusal` (16.3).
+    pub status: StatusCode,
+    /// The reason phrase of HTTP/1.1, if it is not the usual one.
+    pub reason: Option<String>,
+    /// Further headers.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// How many seconds a client waits before it tries again: the official one would otherwise try three times at once.
+const RETRY_AFTER: &str = "1";
+
+impl RestError {
+    /// The code of the catalogue, or the SQLSTATE.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::NoConnection(_) => "PGRST000",
+            Self::ConnectionLost(_) => "PGRST001",
+            Self::NoSchemaCache => "PGRST002",
+            Self::PoolTimeout => "PGRST003",
+            Self::Parse { .. } => "PGRST100",
+            Self::MethodOnFunction(_) => "PGRST101",
+            Self::Body(_) => "PGRST102",
+            Self::Range { .. } => "PGRST103",
+            Self::PutFilters => "PGRST105",
+            Self::Schema { .. } => "PGRST106",
+            Self::Unacceptable(_) => "PGRST107",
+            Self::NotEmbedded { .. } => "PGRST108",
+            Self::ResponseHeaders => "PGRST111",
+            Self::ResponseStatus => "PGRST112",
+            Self::PutRange => "PGRST114",
+            Self::PutKey => "PGRST115",
+            Self::NotSingular(_) => "PGRST116",
+            Self::Method(_) => "PGRST117",
+            Self::RelatedOrder { .. } => "PGRST118",
+            Self::Preferences(_) => "PGRST122",
+            Self::Aggregates => "PGRST123",
+            Self::MaxAffected(_) => "PGRST124",
+            Self::Path => "PGRST125",
+            Self::RootDisabled => "PGRST126",
+            Self::NotImplemented(_) => "PGRST127",
+            Self::MaxAffectedOnFunction => "PGRST128",
+            Self::NoRelationship { .. } => "PGRST200",
+            Self::AmbiguousRelationship { .. } => "PGRST201",
+            Self::NoFunction { .. } => "PGRST202",
+            Self::AmbiguousFunction(_) => "PGRST203",
+            Self::NoColumn { .. } => "PGRST204",
+            Self::NoRelation { .. } => "PGRST205",
+            Self::NoSecret => "PGRST300",
+            Self::TokenInvalid { .. } => "PGRST301",
+            Self::AnonymousDisabled => "PGRST302",
+            Self::TokenClaims(_) => "PGRST303",
+            Self::Postgres(refusal) => &refusal.code,
+            Self::Internal => "PGRSTX00",
+        }
+    }
+
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NoConnection(_) | Self::ConnectionLost(_) | Self::NoSchemaCache => StatusCode::SERVICE_UNAVAILABLE,
+            Self::PoolTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Parse { .. }
+            | Self::Body(_)
+            | Self::NotEmbedded { .. }
+            | Self::PutRange
+            | Self::PutKey
+            | Self::RelatedOrder { .. }
+            | Self::Preferences(_)
+            | Self::Aggregates
+            | Self::MaxAffected(_)
+            | Self::NotImplemented(_)
+            | Self::MaxAffectedOnFunction
+            | Self::NoRelationship { .. }
+            | Self::NoColumn { .. } => StatusCode::BAD_REQUEST,
+            Self::MethodOnFunction(_) | Self::PutFilters | Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Range { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Schema { .. } | Self::Unacceptable(_) | Self::NotSingular(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::ResponseHeaders | Self::ResponseStatus | Self::NoSecret | Self::Internal => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Path | Self::RootDisabled | Self::NoFunction { .. } | Self::NoRelation { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            Self::AmbiguousRelationship { .. } | Self::AmbiguousFunction(_) => StatusCode::MULTIPLE_CHOICES,
+            Self::TokenInvalid { .. } | Self::AnonymousDisabled | Self::TokenClaims(_) => StatusCode::UNAUTHORIZED,
+            Self::Postgres(refusal) => refusal.status,
+        }
+    }
+
+    /// What went wrong, in one sentence.
+    pub fn message(&self) -> String {
+        match self {
+            Self::NoConnection(_) => "Database connection error. Retrying the connection.".into(),
+            Self::ConnectionLost(_) => "Database client error. Retrying the connection.".into(),
+            Self::NoSchemaCache => "Could not query the database for the schema cache. Retrying.".into(),
+            Self::PoolTimeout => "Timed out acquiring connection from connection pool.".into(),
+            Self::Parse { message, .. } | Self::Body(message) | Self::NoFunction { message, .. } => message.clone(),
+            Self::MethodOnFunction(method) => format!("Cannot use the {method} method on RPC"),
+            Self::Range { .. } => "Requested range not satisfiable".into(),
+            Self::PutFilters => "Filters must include all and only primary key columns with 'eq' operators".into(),
+            Self::Schema { name, .. } => format!("Invalid schema: {name}"),
+            Self::Unacceptable(types) => format!("None of these media types are available: {}", types.join(", ")),
+            Self::NotEmbedded { name, .. } => format!("'{name}' is not an embedded resource in this request"),
+            Self::ResponseHeaders => {
+                "response.headers guc must be a JSON array composed of objects with a single key and a string value"
+                    .into()
+            }
+            Self::ResponseStatus => "response.status guc must be a valid status code".into(),
+            Self::PutRange => "limit/offset querystring parameters are not allowed for PUT".into(),
+            Self::PutKey => "Payload values do not match URL in primary key column(s)".into(),
+            Self::NotSingular(_) => "Cannot coerce the result to a single JSON object".into(),
+            Self::Method(method) => format!("Unsupported HTTP method: {method}"),
+            Self::RelatedOrder { target, .. } => format!("A related order on '{target}' is not possible"),
+            Self::Preferences(_) => "Invalid preferences given with handling=strict".into(),
+            Self::Aggregates => "Use of aggregate functions is not allowed".into(),
+            Self::MaxAffected(_) => "Query result exceeds max-affected preference constraint".into(),
+            Self::Path => "Invalid path specified in request URL".into(),
+            Self::RootDisabled => "Root endpoint metadata is disabled".into(),
+            Self::NotImplemented(_) => "Feature not implemented".into(),
+            Self::MaxAffectedOnFunction => {
+                "Function must return SETOF or TABLE when max-affected preference is used with handling=strict".into()
+            }
+            Self::NoRelationship { origin, target, .. } => {
+                format!("Could not find a relationship between '{origin}' and '{target}' in the schema cache")
+            }
+            Self::AmbiguousRelationship { origin, target, .. } => {
+                format!("Could not embed because more than one relationship was found for '{origin}' and '{target}'")
+            }
+            Self::AmbiguousFunction(candidates) => {
+                format!("Could not choose the best candidate function between: {}", candidates.join(", "))
+            }
+            Self::NoColumn { column, relation } => {
+                format!("Could not find the '{column}' column of '{relation}' in the schema cache")
+            }
+            Self::NoRelation { schema, name, .. } => {
+                format!("Could not find the table '{schema}.{name}' in the schema cache")
+            }
+            Self::NoSecret => "Server lacks JWT secret".into(),
+            Self::TokenInvalid { message, .. } | Self::TokenClaims(message) => message.clone(),
+            Self::AnonymousDisabled => "Anonymous access is disabled".into(),
+            Self::Postgres(refusal) => refusal.message.clone(),
+            Self::Internal => "Something went wrong here; the server's log says more".into(),
+        }
+    }
+
+    /// More about it: a text, of PGRST201 a list.
+    pub fn details(&self) -> Option<Value> {
+        let text = |text: &str| Some(Value::String(text.to_owned()));
+        match self {
+            Self::NoConnection(details)
+            | Self::ConnectionLost(details)
+            | Self::Parse { details, .. }
+            | Self::Range { details, .. }
+            | Self::NotImplemented(details)
+            | Self::NoFunction { details, .. } => text(details),
+            Self::NotEmbedded { alias: Some(_), .. } => {
+                text("Target names are not allowed in filters if they have an alias")
+            }
+            Self::NotSingular(rows) => text(&format!("The result contains {rows} rows")),
+            Self::RelatedOrder { origin, target } => {
+                text(&format!("'{origin}' and '{target}' do not form a many-to-one or one-to-one relationship"))
+            }
+            Self::Preferences(unknown) => text(&format!("Invalid preferences: {}", unknown.join(", "))),
+            Self::MaxAffected(rows) => text(&format!("The query affects {rows} rows")),
+            Self::NoRelationship { origin, target, hint, schema, .. } => {
+                let using = hint.as_ref().map_or(String::new(), |hint| format!(" using the hint '{hint}'"));
+                text(&format!(
+                    "Searched for a foreign key relationship between '{origin}' and '{target}'{using} in the schema \
+                     '{schema}', but no matches were found."
+                ))
+            }
+            Self::AmbiguousRelationship { candidates, .. } => Some(
+                candidates
+                    .iter()
+                    .map(|candidate| {
+                        json!({
+                            "cardinality": candidate.cardinality,
+                            "embedding": candidate.embedding,
+                            "relationship": candidate.relationship,
+                        })
+                    })
+                    .collect(),
+            ),
+            Self::TokenInvalid { details, .. } => details.as_deref().and_then(text),
+            Self::Postgres(refusal) => refusal.details.as_deref().and_then(text),
+            _ => None,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Schema { exposed, .. } => {
+                Some(format!("Only the following schemas are exposed: {}", exposed.join(", ")))
+            }
+            Self::NotEmbedded { name, alias: None } => {
+                Some(format!("Verify that '{name}' is included in the 'select' query parameter."))
+            }
+            Self::NotEmbedded { name, alias: Some(alias) } => {
+                Some(format!("Change '{name}' to '{alias}' in filters, orders or limits."))
+            }
+            Self::NoRelationship { suggestion, .. } => suggestion.clone(),
+            Self::AmbiguousRelationship { target, suggestions, .. } => {
+                let list: Vec<_> = suggestions.iter().map(|suggestion| format!("'{suggestion}'")).collect();
+                Some(format!(
+                    "Try changing '{target}' to one of the following: {}. Find the desired relationship in the 'details' key.",
+                    list.join(", ")
+                ))
+            }
+            Self::NoFunction { hint, .. } => hint.clone(),
+            Self::AmbiguousFunction(_) => Some(
+                "Try renaming the parameters or the function itself in the database so function overloading can be resolved"
+                    .into(),
+            ),
+            Self::NoRelation { schema, suggestion, .. } => {
+                suggestion.as_ref().map(|name| format!("Perhaps you meant the table '{schema}.{name}'"))
+            }
+            Self::Postgres(refusal) => refusal.hint.clone(),
+            _ => None,
+        }
+    }
+
+    /// Headers that only this refusal has.
+    pub fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        use http::header::{CONTENT_RANGE, RETRY_AFTER as RETRY, WWW_AUTHENTICATE};
+        let mut headers = Vec::new();
+        match self {
+            Self::TokenInvalid { message, .. } | Self::TokenClaims(message) => {
+                let text = format!("Bearer error=\"invalid_token\", error_description=\"{message}\"");
+                headers.extend(HeaderValue::from_str(&text).ok().map(|value| (WWW_AUTHENTICATE, value)));
+            }
+            Self::AnonymousDisabled => headers.push((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::Range { content_range: Some(range), .. } => {
+                headers.extend(HeaderValue::from_str(range).ok().map(|value| (CONTENT_RANGE, value)));
+            }
+            Self::Postgres(refusal) => {
+                headers.clone_from(&refusal.headers);
+                if refusal.status == StatusCode::UNAUTHORIZED {
+                    headers.push((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+                }
+            }
+            _ => {}
+        }
+        if self.status() == StatusCode::SERVICE_UNAVAILABLE {
+            headers.push((RETRY, HeaderValue::from_static(RETRY_AFTER)));
+        }
+        headers
+    }
+
+    /// The JSON of the answer: always the same four keys.
+    pub fn body(&self) -> Value {
+        json!({
+            "code": self.code(),
+            "details": self.details(),
+            "hint": self.hint(),
+            "message": self.message(),
+        })
+    }
+}
+
+impl std::fmt::Display for RestError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code(), self.message())
+    }
+}
+
+impl std::error::Error for RestError {}

@@ -1,0 +1,35 @@
+//! Types to a plan, checked against the schema cache. Pure.
+
+use crate::schema::SchemaCache;
+
+/// What every plan is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// What is known of the database.
+    pub cache: &'a SchemaCache,
+    /// The schema that the request chose.
+    pub schema: &'a str,
+    /// What the operator decided.
+    pub settings: &'a PlanSettings,
+}
+
+/// The part of the configuration that plans depend on (contract 22).
+#[derive(Debug, Clone)]
+pub struct PlanSettings {
+    /// `db-aggregates-enabled`
+    pub aggregates: bool,
+    /// `db-plan-enabled`
+    pub plans: bool,
+    /// `db-max-rows`
+    pub max_rows: Option<u64>,
+    /// `url-use-legacy-target-names`
+    pub legacy_target_names: bool,
+    /// Refuse UPDATE and DELETE without a condition, as the hosted service does (12.2).
+    pub safe_update: bool,
+}
+
+impl Default for PlanSettings {
+    fn default() -> Self {
+        Self { aggregates: false, plans: false, max_rows: None, legacy_target_names: true, safe_update: true }
+    }
+}

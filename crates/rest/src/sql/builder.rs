@@ -1,0 +1,140 @@
+//! A statement under construction.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+/// A value that travels beside the statement, in PostgreSQL's text format and without a type: the place where it stands decides that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Param {
+    /// A text.
+    Text(String),
+    /// A request's body, shared and not copied.
+    Bytes(Bytes),
+}
+
+impl Param {
+    /// The bytes that are sent.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// A statement's text and its parameters.
+///
+/// Only [`Sql::raw`] takes SQL, and only of the program's own text or of the database's catalog; what clients send comes in by
+/// [`Sql::name`] and [`Sql::value`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sql {
+    text: String,
+    params: Vec<Param>,
+}
+
+impl Sql {
+    /// An empty statement.
+    pub fn new() -> Self {
+        Self { text: String::with_capacity(512), params: Vec::new() }
+    }
+
+    /// Appends trusted SQL: the program's own text, or types and expressions of the database's catalog.
+    pub fn raw(&mut self, sql: &str) -> &mut Self {
+        self.text.push_str(sql);
+        self
+    }
+
+    /// Appends a quoted identifier. A zero byte, which no identifier can hold, is left out.
+    pub fn name(&mut self, name: &str) -> &mut Self {
+        push_quoted(&mut self.text, name);
+        self
+    }
+
+    /// Appends a quoted identifier that is made of several parts and a number: `films_1`.
+    pub fn name_of(&mut self, name: std::fmt::Arguments<'_>) -> &mut Self {
+        push_quoted(&mut self.text, &name.to_string());
+        self
+    }
+
+    /// Appends `"qualifier"."name"`.
+    pub fn qualified(&mut self, qualifier: &str, name: &str) -> &mut Self {
+        self.name(qualifier).raw(".").name(name)
+    }
+
+    /// Appends the place of a parameter: `$3`.
+    pub fn value(&mut self, value: impl Into<Param>) -> &mut Self {
+        self.params.push(value.into());
+        let _ = write!(self.text, "${}", self.params.len());
+        self
+    }
+
+    /// Appends what `item` appends for each of `items`, with `separator` between them.
+    pub fn list<T>(
+        &mut self,
+        separator: &str,
+        items: impl IntoIterator<Item = T>,
+        mut item: impl FnMut(&mut Self, T),
+    ) -> &mut Self {
+        for (at, each) in items.into_iter().enumerate() {
+            if at > 0 {
+                self.text.push_str(separator);
+            }
+            item(self, each);
+        }
+        self
+    }
+
+    /// The text so far.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The parameters so far, `$1` first.
+    pub fn params(&self) -> &[Param] {
+        &self.params
+    }
+}
+
+impl From<String> for Param {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Param {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Bytes> for Param {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+fn push_quoted(text: &mut String, name: &str) {
+    text.push('"');
+    for c in name.chars() {
+        match c {
+            '"' => text.push_str("\"\""),
+            '\0' => {}
+            c => text.push(c),
+        }
+    }
+    text.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_and_values_stay_outside() {
+        let mut sql = Sql::new();
+        sql.raw("select ").qualified("a", "b\"; drop table x; --").raw(" = ").value("'; --").raw(", ").value("x");
+        assert_eq!(sql.text(), r#"select "a"."b""; drop table x; --" = $1, $2"#);
+        assert_eq!(sql.params(), [Param::from("'; --"), Param::from("x")]);
+    }
+}

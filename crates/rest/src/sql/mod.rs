@@ -1,0 +1,28 @@
+//! A plan to one statement and its parameters. Pure.
+//!
+//! Every main statement yields exactly one row with the columns of [`Column`], so that nobody has to ask the database what
+//! a statement yields, and its text depends on the request's shape only, never on its values.
+
+mod builder;
+
+pub use builder::{Param, Sql};
+
+/// The columns of every main statement, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Column {
+    /// `bigint`: the rows there are in all; NULL when nobody asked.
+    Total = 0,
+    /// `bigint`: the rows that the answer is about.
+    Rows = 1,
+    /// The body, in the bytes of the answer; NULL when it was not asked for.
+    Body = 2,
+    /// `text`: `response.headers`, NULL when it is not set or empty.
+    Headers = 3,
+    /// `text`: `response.status`, NULL when it is not set or empty.
+    Status = 4,
+    /// `bigint`: of a merge upsert, the rows that are new; else NULL.
+    Inserted = 5,
+    /// `text`: of a write with `return=headers-only` that wrote exactly one row, a JSON object of the primary key's values as text; else NULL.
+    Location = 6,
+}
