@@ -1,5 +1,9 @@
 //! Types to a plan, checked against the schema cache. Pure.
 
+mod producer;
+
+pub use producer::{Producer, Rows};
+
 use crate::schema::SchemaCache;
 
 /// What every plan is made with.
