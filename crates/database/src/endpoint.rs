@@ -274,6 +274,16 @@ impl Endpoint {
         self.connect_timeout
     }
 
+    /// The `options` of the session's start.
+    pub(crate) fn options(&self) -> Option<&str> {
+        self.options.as_deref()
+    }
+
+    /// The name that `pg_stat_activity` shows.
+    pub(crate) fn application_name(&self) -> Option<&str> {
+        self.application_name.as_deref()
+    }
+
     /// A URL of the same server for `role` and `database`, without a password.
     pub fn url_for(&self, role: &str, database: &str) -> String {
         let escaped = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();

@@ -39,7 +39,7 @@ pub enum TlsError {
 }
 
 /// How to start TLS, made once per endpoint. Without a configuration the mode is `disable`.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tls(Option<Arc<ClientConfig>>);
 
 impl Tls {
@@ -219,12 +219,18 @@ where
 /// The encrypted connection. Boxed: most connections are plain, and should not carry the size of a TLS session.
 pub(crate) struct Stream<S>(Box<tokio_rustls::client::TlsStream<S>>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+impl<S> Stream<S> {
     /// RFC 5929 `tls-server-end-point`: the hash of the server's certificate, so that a password exchange that someone
     /// relays over another TLS connection fails.
-    fn channel_binding(&self) -> ChannelBinding {
+    pub fn end_point(&self) -> Option<Vec<u8>> {
         let certificates = self.0.get_ref().1.peer_certificates();
-        match certificates.and_then(|chain| chain.first()).and_then(|certificate| end_point_hash(certificate)) {
+        certificates.and_then(|chain| chain.first()).and_then(|certificate| end_point_hash(certificate))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        match self.end_point() {
             Some(hash) => ChannelBinding::tls_server_end_point(hash),
             None => ChannelBinding::none(),
         }

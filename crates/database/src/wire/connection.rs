@@ -1,0 +1,402 @@
+//! One connection: a batch goes out, its answers come in.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::time::Instant;
+
+use bytes::{BufMut, BytesMut};
+use postgres_protocol::message::frontend;
+
+use super::answers::{Answers, Row};
+use super::authentication::SessionKey;
+use super::batch::{Batch, Kind, Param};
+use super::channel::{Aside, Channel};
+use super::error::{PostgresError, WireError};
+use super::statements::{Plan, Statements};
+
+/// A value from this size on is written from where it lies.
+const ASIDE: usize = 32 * 1024;
+/// PostgreSQL's own limit of a message.
+const LONGEST: usize = (1 << 30) - 1;
+/// Executes the unnamed portal to its end: no name, no limit of rows.
+const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
+const SYNC: &[u8] = b"S\0\0\0\x04";
+const TERMINATE: &[u8] = b"X\0\0\0\x04";
+
+/// A connection and what the server keeps for it.
+pub(super) struct Connection {
+    channel: Channel,
+    statements: Statements,
+    /// How each statement of the batch under way is sent. Kept for its memory.
+    plans: Vec<Plan>,
+    state: State,
+    /// Whether a transaction is open.
+    in_transaction: bool,
+    key: SessionKey,
+    made: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Everything up to `ReadyForQuery` was read.
+    Ready,
+    /// The server may still have something to say.
+    Busy,
+    /// The connection has ended.
+    Broken,
+}
+
+/// What the server did, message by message.
+#[derive(Default)]
+struct Tally {
+    answers: Answers,
+    parsed: usize,
+    bound: usize,
+    /// The first error. Everything behind the failed message is passed over by the server.
+    error: Option<Box<PostgresError>>,
+}
+
+impl Connection {
+    /// Takes a session that is ready, and keeps `statements` statements for it.
+    pub fn new(channel: Channel, key: SessionKey, statements: usize, seed: u64) -> Self {
+        Self {
+            channel,
+            statements: Statements::new(statements, seed),
+            plans: Vec::new(),
+            state: State::Ready,
+            in_transaction: false,
+            key,
+            made: Instant::now(),
+        }
+    }
+
+    /// When it was opened.
+    pub fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Whether it waits for a batch.
+    pub fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    /// Whether it has ended.
+    pub fn is_broken(&self) -> bool {
+        self.state == State::Broken
+    }
+
+    /// Whether a transaction is open, be it only to be rolled back.
+    pub fn in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
+    /// The server's process.
+    pub fn process(&self) -> i32 {
+        self.key.process
+    }
+
+    /// What a cancellation needs.
+    pub fn key(&self) -> SessionKey {
+        self.key
+    }
+
+    /// Whether the server is still there, as far as is known without asking: it has neither hung up nor said good-bye.
+    pub fn is_alive(&mut self) -> bool {
+        while self.state == State::Ready {
+            match self.channel.message_now() {
+                Ok(None) => return true,
+                Ok(Some(message)) if matches!(message.tag, b'S' | b'N' | b'A') => self.channel.reader.skip(message),
+                Ok(Some(_)) | Err(_) => self.state = State::Broken,
+            }
+        }
+        false
+    }
+
+    /// Tells the server that we go. The connection is of no use afterwards.
+    pub fn say_goodbye(&mut self) {
+        if self.state == State::Ready {
+            self.channel.stream.write_now(TERMINATE);
+        }
+        self.state = State::Broken;
+    }
+
+    /// Runs SQL of ours that takes no values and whose rows nobody needs; several statements are possible.
+    pub async fn execute(&mut self, sql: &str) -> Result<(), WireError> {
+        if sql.contains('\0') {
+            return Err(WireError::ZeroByte);
+        }
+        self.channel.out.clear();
+        frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
+        match self.converse(&[], 1).await?.error {
+            None => Ok(()),
+            Some(error) => Err(WireError::Postgres(error)),
+        }
+    }
+
+    /// Runs a batch; see [`Lease::run`](super::Lease::run).
+    pub async fn run(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
+        check(batch)?;
+        let is_whole = !self.in_transaction;
+        let tally = self.attempt(batch, prepared).await?;
+        let Some(error) = tally.error else { return self.finished(batch, tally.answers) };
+        if !(self.forget_stale(&tally.answers, tally.bound, &error) && is_whole && !has_committed(&tally.answers)) {
+            return Err(WireError::Postgres(error));
+        }
+        if self.in_transaction {
+            // The batch began it, and had no more than failed in it.
+            self.execute("rollback").await?;
+        }
+        let tally = self.attempt(batch, prepared).await?;
+        match tally.error {
+            None => self.finished(batch, tally.answers),
+            Some(error) => Err(WireError::Postgres(error)),
+        }
+    }
+
+    /// Every statement has its answer, or we and the server do not mean the same.
+    fn finished(&mut self, batch: &Batch<'_>, mut answers: Answers) -> Result<Answers, WireError> {
+        if answers.len() != batch.len() {
+            self.state = State::Broken;
+            return Err(WireError::Protocol("more or fewer answers than statements"));
+        }
+        answers.in_transaction = self.in_transaction;
+        Ok(answers)
+    }
+
+    async fn attempt(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Tally, WireError> {
+        if self.state != State::Ready {
+            return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
+        }
+        let aside = self.encode(batch, prepared);
+        let tally = self.converse(&aside, batch.len()).await?;
+        if tally.error.is_some() {
+            // What was behind the failed message was not parsed.
+            let sent = self.plans.iter().filter(|plan| !matches!(plan, Plan::Known { .. }));
+            for plan in sent.skip(tally.parsed) {
+                if let Plan::Parse { key, .. } = plan {
+                    self.statements.unlearn(*key);
+                }
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Puts the batch into the write buffer, but for its large values.
+    fn encode<'a>(&mut self, batch: &Batch<'a>, prepared: bool) -> Vec<Aside<'a>> {
+        let out = &mut self.channel.out;
+        out.clear();
+        self.plans.clear();
+        let statements = &mut self.statements;
+        statements.begin();
+        self.plans.extend(batch.statements.iter().map(|statement| match statement.kind {
+            Kind::Named if prepared => statements.plan(statement.text, statement.scope),
+            Kind::Named | Kind::Unnamed => Plan::Unnamed,
+        }));
+        // In front of everything else, so that no error keeps the server from them.
+        for name in statements.obsolete() {
+            message(out, b'C', 0, |out| {
+                out.put_u8(b'S');
+                put_name(out, Some(name));
+            });
+        }
+        let mut aside = Vec::new();
+        for (statement, plan) in batch.statements.iter().zip(&self.plans) {
+            let name = match plan {
+                Plan::Known { name, .. } | Plan::Parse { name, .. } => Some(*name),
+                Plan::Unnamed => None,
+            };
+            if !matches!(plan, Plan::Known { .. }) {
+                message(out, b'P', 0, |out| {
+                    put_name(out, name);
+                    out.put_slice(statement.text.as_bytes());
+                    // The text's end, and no types: the server infers them.
+                    out.put_slice(b"\0\0\0");
+                });
+            }
+            bind(out, name, statement.params, &mut aside);
+            out.put_slice(EXECUTE);
+        }
+        out.put_slice(SYNC);
+        aside
+    }
+
+    /// Sends what was collected and reads everything up to `ReadyForQuery`.
+    async fn converse(&mut self, aside: &[Aside<'_>], statements: usize) -> Result<Tally, WireError> {
+        if self.state != State::Ready {
+            return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
+        }
+        // Should we be dropped at one of the awaits below, this is what remains.
+        self.state = State::Busy;
+        // A server that hangs up has often said why, which is still there to be read.
+        let sent = self.channel.send(aside).await;
+        let outcome = self.listen(statements).await;
+        match (&outcome, sent) {
+            (Ok(_), Ok(())) => {
+                self.state = State::Ready;
+                self.channel.reader.shrink();
+                outcome
+            }
+            (Ok(_) | Err(WireError::Lost(_)), Err(error)) => {
+                self.state = State::Broken;
+                Err(WireError::Lost(error))
+            }
+            (Err(WireError::Lost(_) | WireError::Postgres(_)), _) => {
+                self.state = State::Broken;
+                outcome
+            }
+            // The server is in the middle of something: it stays busy, and is told to stop.
+            (Err(_), _) => outcome,
+        }
+    }
+
+    async fn listen(&mut self, statements: usize) -> Result<Tally, WireError> {
+        let mut tally = Tally { answers: Answers::with_capacity(statements), ..Tally::default() };
+        loop {
+            let message = self.channel.message().await?;
+            let reader = &mut self.channel.reader;
+            match message.tag {
+                b'D' => {
+                    tally.answers.add_row(Row::new(reader.take(message))?);
+                    continue;
+                }
+                b'1' => tally.parsed += 1,
+                b'2' => tally.bound += 1,
+                b'C' => {
+                    let body = reader.body(message);
+                    tally.answers.complete(body.strip_suffix(&[0]).unwrap_or(body));
+                }
+                b'I' => tally.answers.complete(b""),
+                b'E' => {
+                    let error = Box::new(PostgresError::read(reader.body(message)));
+                    if error.is_fatal() {
+                        return Err(WireError::Postgres(error));
+                    }
+                    tally.error.get_or_insert(error);
+                }
+                b'Z' => {
+                    self.in_transaction = reader.body(message) != b"I";
+                    reader.skip(message);
+                    return Ok(tally);
+                }
+                b'N' => tally.answers.notices += 1,
+                // A parameter's value, a notification; the end of a close; no rows, and what rows look like.
+                b'S' | b'A' | b'3' | b'n' | b'T' => {}
+                b'G' | b'H' | b'W' => return Err(WireError::Protocol("`copy` is not possible here")),
+                _ => return Err(WireError::Protocol("a message that has no place in an answer")),
+            }
+            self.channel.reader.skip(message);
+        }
+    }
+
+    /// Whether the failed statement may have failed for having been parsed by an earlier batch, before something it depends on
+    /// changed. Then what the batch took from earlier ones is forgotten.
+    fn forget_stale(&mut self, answers: &Answers, bound: usize, error: &PostgresError) -> bool {
+        let failed = answers.len();
+        let Some(Plan::Known { key, name }) = self.plans.get(failed).copied() else { return false };
+        let is_new = self.plans.contains(&Plan::Parse { key, name });
+        if is_new || !means_stale(error, bound <= failed) {
+            return false;
+        }
+        if error.code == "26000" {
+            // `deallocate all` or `discard all`
+            self.statements.forget_all();
+        } else {
+            for plan in &self.plans {
+                if let Plan::Known { key, .. } = plan {
+                    self.statements.forget(*key);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, in_transaction, .. } = self;
+        write!(f, "Connection({}, {state:?}, in_transaction: {in_transaction})", self.key.process)
+    }
+}
+
+/// Whether the error can come from a statement that was parsed under an earlier schema.
+fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
+    match &*error.code {
+        // It is gone; "cached plan must not change result type".
+        "26000" | "0A000" => true,
+        // Permissions are looked up each time, and row level security refuses many a request.
+        "42501" => false,
+        "XX000" => error.message.starts_with("cache lookup failed"),
+        // A value that does not fit the type that its column had.
+        "22P02" | "22003" | "22007" | "22008" => while_binding,
+        code => code.starts_with("42"),
+    }
+}
+
+/// Whether something of the batch remains in spite of its error.
+fn has_committed(answers: &Answers) -> bool {
+    (0..answers.len()).any(|statement| matches!(answers.tag(statement), "COMMIT" | "PREPARE TRANSACTION"))
+}
+
+/// Refuses what can not be put on the wire, before anything is sent.
+fn check(batch: &Batch<'_>) -> Result<(), WireError> {
+    for statement in &batch.statements {
+        if statement.text.as_bytes().contains(&0) {
+            return Err(WireError::ZeroByte);
+        }
+        if statement.text.len() > LONGEST - 64 {
+            return Err(WireError::TooLarge("a statement"));
+        }
+        if statement.params.len() > usize::from(u16::MAX) {
+            return Err(WireError::TooLarge("the number of a statement's values"));
+        }
+        let values = statement.params.iter().flatten().map(|value| value.len()).fold(0, usize::saturating_add);
+        if values > LONGEST - 64 - 4 * usize::from(u16::MAX) {
+            return Err(WireError::TooLarge("a value"));
+        }
+    }
+    Ok(())
+}
+
+/// Binds the values, all in text form, to the unnamed portal; what is returned is in text form too.
+fn bind<'a>(out: &mut BytesMut, name: Option<u32>, params: &[Param<'a>], aside: &mut Vec<Aside<'a>>) {
+    let left_out = params.iter().flatten().map(|value| value.len()).filter(|length| *length >= ASIDE).sum();
+    message(out, b'B', left_out, |out| {
+        out.put_u8(0);
+        put_name(out, name);
+        out.put_u16(0);
+        out.put_u16(u16::try_from(params.len()).unwrap_or(u16::MAX));
+        for param in params {
+            let Some(value) = param else {
+                out.put_i32(-1);
+                continue;
+            };
+            out.put_i32(i32::try_from(value.len()).unwrap_or(i32::MAX));
+            if value.len() >= ASIDE {
+                aside.push((out.len(), value));
+            } else {
+                out.put_slice(value);
+            }
+        }
+        out.put_u16(0);
+    });
+}
+
+/// A message whose length is known when its body is written; `left_out` bytes of it go out from elsewhere.
+fn message(out: &mut BytesMut, tag: u8, left_out: usize, body: impl FnOnce(&mut BytesMut)) {
+    out.put_u8(tag);
+    let start = out.len();
+    out.put_u32(0);
+    body(out);
+    // Lengths were checked before.
+    let length = u32::try_from(out.len() - start + left_out).unwrap_or(u32::MAX);
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// The name of a prepared statement, or of the unnamed one.
+fn put_name(out: &mut BytesMut, name: Option<u32>) {
+    if let Some(name) = name {
+        // Grows as needed: it can not fail.
+        let _ = write!(out, "s{name}");
+    }
+    out.put_u8(0);
+}

@@ -1,0 +1,233 @@
+//! A new connection, up to where it acts as the role.
+
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use postgres_protocol::message::frontend;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+
+use super::authentication::{SessionKey, authenticate};
+use super::batch::{Batch, Statement};
+use super::channel::Channel;
+use super::connection::Connection;
+use super::error::{PostgresError, WireError};
+use super::pool::PoolSettings;
+use super::stream::Stream;
+use crate::endpoint::{Endpoint, Host, TlsMode};
+use crate::error::DatabaseError;
+use crate::tls::Tls;
+
+/// A server that restarts refuses connections for a moment: wait this long between two attempts.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// The settings that come with a login as the role, those for every database before those for this one.
+const ROLE_SETTINGS: &str = "
+    select pg_catalog.split_part(entry, '=', 1), pg_catalog.substr(entry, pg_catalog.strpos(entry, '=') + 1)
+      from pg_catalog.pg_db_role_setting as setting
+           join pg_catalog.pg_roles as role on role.oid = setting.setrole
+           cross join lateral pg_catalog.unnest(setting.setconfig) as entry
+     where role.rolname = $1::text
+       and setting.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database()))
+     order by setting.setdatabase";
+
+/// Opens connections that act as one role.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    /// With the login role: the role itself where the server trusts us.
+    endpoint: Endpoint,
+    tls: Tls,
+    role: String,
+    set_up: String,
+    statements: usize,
+    /// See [`Statements`](super::statements::Statements).
+    seed: u64,
+}
+
+impl Dialer {
+    pub fn new(endpoint: &Endpoint, role: &str, settings: &PoolSettings) -> Result<Self, DatabaseError> {
+        let endpoint = match endpoint.trusts_any_role() {
+            true => endpoint.with_user(role, None),
+            false => endpoint.clone(),
+        };
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(|error| DatabaseError::Refused(format!("no randomness: {error}")))?;
+        Ok(Self {
+            tls: Tls::new(endpoint.tls(), endpoint.host())?,
+            endpoint,
+            role: role.to_owned(),
+            set_up: settings.set_up.clone(),
+            statements: settings.statements_per_connection,
+            seed: u64::from_ne_bytes(seed),
+        })
+    }
+
+    /// Opens a connection. A server that is starting or restarting, and a database that is being made anew, are waited for, up
+    /// to the endpoint's connect timeout.
+    pub async fn dial(&self) -> Result<Connection, WireError> {
+        let patience = self.endpoint.connect_timeout();
+        let deadline = Instant::now() + patience;
+        let attempts = async {
+            loop {
+                match self.attempt().await {
+                    Err(error) if is_passing(&error) && Instant::now() + PAUSE < deadline => {
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                    outcome => return outcome,
+                }
+            }
+        };
+        // One attempt may hang by itself, in a server that accepts and says nothing.
+        match tokio::time::timeout(patience + Duration::from_secs(1), attempts).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(WireError::Lost(error))) => Err(self.unreachable(error.into())),
+            Ok(Err(WireError::Postgres(error))) if WireError::Postgres(error.clone()).is_unavailable() => {
+                Err(self.unreachable(error))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(self.unreachable(format!("no answer within {} seconds", patience.as_secs()).into())),
+        }
+    }
+
+    fn unreachable(&self, source: Box<dyn std::error::Error + Send + Sync>) -> WireError {
+        WireError::Unreachable { place: self.endpoint.place(), source }
+    }
+
+    async fn attempt(&self) -> Result<Connection, WireError> {
+        let mut channel = Channel::new(self.reach().await?);
+        let key = authenticate(&mut channel, &self.endpoint).await?;
+        let mut connection = Connection::new(channel, key, self.statements, self.seed);
+        if self.endpoint.user() != self.role {
+            self.take_on_role(&mut connection).await?;
+        }
+        if !self.set_up.is_empty() {
+            connection.execute(&self.set_up).await?;
+        }
+        Ok(connection)
+    }
+
+    /// Connects, with TLS as the endpoint wants it.
+    async fn reach(&self) -> Result<Stream, WireError> {
+        let stream = Stream::connect(&self.endpoint).await.map_err(WireError::Lost)?;
+        let (mut stream, host) = match (stream, self.endpoint.host()) {
+            (Stream::Tcp(stream), Host::Tcp(host)) => (stream, host),
+            (stream, _) => return Ok(stream),
+        };
+        let mode = self.endpoint.tls().mode;
+        if mode == TlsMode::Disable {
+            return Ok(Stream::Tcp(stream));
+        }
+        let mut request = bytes::BytesMut::new();
+        frontend::ssl_request(&mut request);
+        stream.write_all(&request).await.map_err(WireError::Lost)?;
+        // Exactly one byte: whatever someone put behind it, unencrypted, must not count as said under encryption.
+        match stream.read_u8().await.map_err(WireError::Lost)? {
+            b'S' => {}
+            b'N' if mode == TlsMode::Prefer => return Ok(Stream::Tcp(stream)),
+            b'N' => {
+                let text =
+                    format!("the database at {} does not speak TLS, and sslmode demands it", self.endpoint.place());
+                return Err(WireError::Refused(text));
+            }
+            _ => return Err(WireError::Protocol("an answer to the request for TLS that is none")),
+        }
+        let refused = |error: &dyn std::fmt::Display| {
+            WireError::Refused(format!("TLS with the database at {} failed: {error}", self.endpoint.place()))
+        };
+        let mut tls = self.tls.clone();
+        let connector =
+            MakeTlsConnect::<TcpStream>::make_tls_connect(&mut tls, host).map_err(|error| refused(&error))?;
+        match connector.connect(stream).await {
+            Ok(stream) => Ok(Stream::Tls(stream)),
+            Err(error) if error.kind() == ErrorKind::InvalidData || error.kind() == ErrorKind::Other => {
+                Err(refused(&error))
+            }
+            Err(error) => Err(WireError::Lost(error)),
+        }
+    }
+
+    /// Acts as the role from here on, with the settings that a login as the role would have brought.
+    async fn take_on_role(&self, connection: &mut Connection) -> Result<(), WireError> {
+        let role = Some(self.role.as_bytes());
+        let is_superuser = "select rolsuper from pg_catalog.pg_roles where rolname = current_user";
+        let params = [role];
+        let batch = Batch::new()
+            .statement(Statement::unnamed(is_superuser, &[]))
+            .statement(Statement::unnamed(ROLE_SETTINGS, &params));
+        let answers = connection.run(&batch, false).await?;
+        let is_superuser = answers.row(0).and_then(|row| row.text(0)) == Some("t");
+        for setting in answers.rows(1) {
+            let params = [setting.bytes(0), setting.bytes(1)];
+            if matches!(params[0], Some(b"role" | b"session_authorization")) {
+                continue;
+            }
+            let set = "select pg_catalog.set_config($1, $2, false)";
+            match connection.run(&Batch::new().statement(Statement::unnamed(set, &params)), false).await {
+                // At a login PostgreSQL passes over what does not apply, and so do we.
+                Err(WireError::Postgres(error)) if !error.is_fatal() => {
+                    tracing::debug!(%error, role = self.role, setting = setting.text(0), "a role's setting does not apply");
+                }
+                outcome => drop(outcome?),
+            }
+        }
+        let quoted = format!("\"{}\"", self.role.replace('"', "\"\""));
+        let become_role = match is_superuser {
+            true => format!("set session authorization {quoted}"),
+            false => format!("set role {quoted}"),
+        };
+        connection.execute(&become_role).await.map_err(|error| self.explain_refused_role(error))
+    }
+
+    /// A login that may not act as the role is a mistake of the set-up, and has a remedy.
+    fn explain_refused_role(&self, error: WireError) -> WireError {
+        match error.sqlstate() {
+            Some("42501" | "22023") => WireError::Refused(format!(
+                "the login role `{0}` of the database may not act as `{1}` ({error}): as a superuser, run `grant {1} to \"{0}\"`",
+                self.endpoint.user(),
+                self.role
+            )),
+            _ => error,
+        }
+    }
+
+    /// Has the server end what the session is doing, over a connection of its own.
+    pub async fn cancel(&self, key: SessionKey) -> Result<(), WireError> {
+        let mut stream = self.reach().await?;
+        let mut request = bytes::BytesMut::new();
+        frontend::cancel_request(key.process, key.secret, &mut request);
+        stream.write_all(&request).await.map_err(WireError::Lost)?;
+        stream.flush().await.map_err(WireError::Lost)?;
+        // The server hangs up when it has passed the request on.
+        let _ = stream.read_u8().await;
+        Ok(())
+    }
+}
+
+/// Refused, reset or told to come back: over in a moment when the server is restarting. A name that does not resolve or a
+/// certificate that does not fit does not mend by waiting.
+fn is_passing(error: &WireError) -> bool {
+    match error {
+        WireError::Postgres(error) => is_passing_answer(error),
+        WireError::Lost(error) => is_passing_failure(error),
+        _ => false,
+    }
+}
+
+/// Starting, shutting down, or (the last) a database that is just being made anew.
+fn is_passing_answer(error: &PostgresError) -> bool {
+    ["57P03", "57P01", "57P02", "3D000"].contains(&&*error.code)
+}
+
+fn is_passing_failure(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::NotFound
+            | ErrorKind::UnexpectedEof
+    )
+}

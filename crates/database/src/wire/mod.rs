@@ -1,0 +1,40 @@
+//! A lean client for the requests of the data API: whoever has work takes a connection for itself, writes one buffer and reads
+//! the answer, without a task or a channel in between.
+//!
+//! ```no_run
+//! # async fn example(endpoint: portico_database::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
+//! use portico_database::wire::{Batch, Pool, PoolSettings, Statement};
+//!
+//! let pool = Pool::open(&endpoint, "authenticator", PoolSettings::default())?;
+//! let mut lease = pool.take().await?;
+//! let batch = Batch::new()
+//!     .statement(Statement::named("select set_config('role', $1, true)", &[Some(b"anon")]))
+//!     .statement(Statement::named("select name from items where id = $1", &[Some(b"1")]).scope("anon"));
+//! let answers = lease.run(&batch).await?;
+//! let name = answers.row(1).and_then(|row| row.get(0));
+//! # let _ = name;
+//! # Ok(()) }
+//! ```
+//!
+//! What makes it fast: a statement is parsed once per connection, within the same write as its first use; a batch is one
+//! implicit transaction and one `Sync`; rows are slices of the read buffer. Values and results are in PostgreSQL's text form.
+//!
+//! Invariant: between two batches a connection has read everything up to `ReadyForQuery`. One that has not (the caller went
+//! away in the middle) is never used again.
+
+mod answers;
+mod authentication;
+mod batch;
+mod channel;
+mod connection;
+mod dial;
+mod error;
+mod pool;
+mod reader;
+mod statements;
+mod stream;
+
+pub use answers::{Answers, Row};
+pub use batch::{Batch, Param, Statement};
+pub use error::{PostgresError, WireError};
+pub use pool::{Lease, Pool, PoolSettings, PoolStatus};

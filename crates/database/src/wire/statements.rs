@@ -1,0 +1,197 @@
+//! Which statements the server keeps for a connection.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The statements that a connection has parsed, the least recently used of which make way.
+#[derive(Debug)]
+pub(super) struct Statements {
+    known: HashMap<u64, Known, BuildHasherDefault<Digested>>,
+    most: usize,
+    /// Makes the digests differ between processes, so that nobody can prepare texts that collide.
+    seed: u64,
+    /// Counts batches.
+    batch: u64,
+    next_name: u32,
+    /// Statements that the server still keeps and that we forgot: closed with the next batch.
+    obsolete: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Known {
+    text: Box<str>,
+    scope: Box<str>,
+    name: u32,
+    used: u64,
+}
+
+/// How a statement of a batch is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Parsed on this connection before: by the batch of this number.
+    Known { key: u64, name: u32 },
+    /// To be parsed under this name.
+    Parse { key: u64, name: u32 },
+    /// To be parsed without a name.
+    Unnamed,
+}
+
+impl Statements {
+    /// Keeps `most` statements.
+    pub fn new(most: usize, seed: u64) -> Self {
+        Self { known: HashMap::default(), most, seed, batch: 0, next_name: 0, obsolete: Vec::new() }
+    }
+
+    /// A new batch begins: what is planned from here on is not made way for until the next one.
+    pub fn begin(&mut self) {
+        self.batch += 1;
+    }
+
+    /// How to send a statement. One that is new counts as known from here on.
+    pub fn plan(&mut self, text: &str, scope: &str) -> Plan {
+        let key = digest(self.seed, text, scope);
+        if let Some(known) = self.known.get_mut(&key) {
+            if *known.text == *text && *known.scope == *scope {
+                known.used = self.batch;
+                return Plan::Known { key, name: known.name };
+            }
+            // Two texts with one digest: it happens to nobody, but it must not run the wrong statement.
+            return Plan::Unnamed;
+        }
+        if self.known.len() >= self.most && !self.make_way() {
+            return Plan::Unnamed;
+        }
+        self.next_name = self.next_name.wrapping_add(1);
+        let name = self.next_name;
+        self.known.insert(key, Known { text: text.into(), scope: scope.into(), name, used: self.batch });
+        Plan::Parse { key, name }
+    }
+
+    /// Forgets the least recently used statement, but none of this batch.
+    fn make_way(&mut self) -> bool {
+        let oldest =
+            self.known.iter().filter(|(_, known)| known.used != self.batch).min_by_key(|(_, known)| known.used);
+        match oldest.map(|(key, _)| *key) {
+            Some(key) => {
+                self.forget(key);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Forgets a statement, and has the server forget it with the next batch.
+    pub fn forget(&mut self, key: u64) {
+        if let Some(known) = self.known.remove(&key) {
+            self.obsolete.push(known.name);
+        }
+    }
+
+    /// Forgets a statement that the server did not get to parse.
+    pub fn unlearn(&mut self, key: u64) {
+        self.known.remove(&key);
+    }
+
+    /// Forgets every statement.
+    pub fn forget_all(&mut self) {
+        self.obsolete.extend(self.known.drain().map(|(_, known)| known.name));
+    }
+
+    /// The statements to close in front of the batch.
+    pub fn obsolete(&mut self) -> std::vec::Drain<'_, u32> {
+        self.obsolete.drain(..)
+    }
+}
+
+/// The keys are digests already.
+#[derive(Debug, Default)]
+struct Digested(u64);
+
+impl Hasher for Digested {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+}
+
+/// A statement's text has a thousand bytes and more, on every request: eight of them at a time.
+fn digest(seed: u64, text: &str, scope: &str) -> u64 {
+    let mut state = fold(seed ^ text.len() as u64, 0x9e37_79b9_7f4a_7c15);
+    for part in [text.as_bytes(), scope.as_bytes()] {
+        let (words, rest) = part.as_chunks::<8>();
+        for word in words {
+            state = fold(state ^ u64::from_le_bytes(*word), 0xd6e8_feb8_6659_fd93);
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        state = fold(state ^ u64::from_le_bytes(last), 0xa076_1d64_78bd_642f);
+    }
+    state
+}
+
+/// Multiplies, and mixes the halves of the product.
+fn fold(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(plan: Plan) -> u32 {
+        match plan {
+            Plan::Known { name, .. } | Plan::Parse { name, .. } => name,
+            Plan::Unnamed => 0,
+        }
+    }
+
+    #[test]
+    fn a_statement_is_parsed_once_for_each_scope() {
+        let mut statements = Statements::new(8, 1);
+        statements.begin();
+        let first = statements.plan("select 1", "anon");
+        assert!(matches!(first, Plan::Parse { .. }));
+        let again = statements.plan("select 1", "anon");
+        assert!(matches!(again, Plan::Known { .. }));
+        assert_eq!(name(first), name(again));
+        assert!(matches!(statements.plan("select 1", "other"), Plan::Parse { .. }));
+        assert!(
+            matches!(statements.plan("select 1a", "non"), Plan::Parse { .. }),
+            "text and scope do not run together"
+        );
+    }
+
+    #[test]
+    fn the_least_recently_used_makes_way_but_none_of_the_batch_under_way() {
+        let mut statements = Statements::new(2, 1);
+        statements.begin();
+        let (a, b) = (statements.plan("a", ""), statements.plan("b", ""));
+        assert_eq!(statements.plan("c", ""), Plan::Unnamed, "both are in this very batch");
+        statements.begin();
+        statements.plan("a", "");
+        assert!(matches!(statements.plan("c", ""), Plan::Parse { .. }));
+        assert_eq!(statements.obsolete().collect::<Vec<_>>(), [name(b)]);
+        statements.begin();
+        assert_eq!(statements.plan("a", ""), Plan::Known { key: digest(1, "a", ""), name: name(a) });
+        statements.forget_all();
+        assert_eq!(statements.obsolete().count(), 2);
+        assert!(matches!(statements.plan("a", ""), Plan::Parse { .. }));
+    }
+
+    #[test]
+    fn digests_tell_texts_apart() {
+        let texts: Vec<String> = (0..10_000).map(|number| format!("select * from items where id = {number}")).collect();
+        let digests: std::collections::HashSet<u64> = texts.iter().map(|text| digest(7, text, "anon")).collect();
+        assert_eq!(digests.len(), texts.len());
+    }
+}
