@@ -52,9 +52,10 @@ pub enum Rows {
 }
 
 impl Rows {
-    /// What a function's result is (13.4).
+    /// What a function's result is (13.4). A `record` without known columns can not stand in FROM: it is a value like others,
+    /// of which PostgreSQL makes an object.
     pub fn of_function(returns: &ReturnType) -> Self {
-        match (returns.composite, returns.set) {
+        match (returns.composite && !returns.anonymous, returns.set) {
             (true, true) => Self::Set,
             (true, false) => Self::One,
             (false, true) => Self::ScalarSet,

@@ -238,6 +238,8 @@ pub struct ReturnType {
     pub set: bool,
     /// A row: a row type, a domain over one, OUT, INOUT or TABLE arguments, `record`.
     pub composite: bool,
+    /// `record` without OUT, INOUT or TABLE arguments: a row whose columns nobody knows before the call.
+    pub anonymous: bool,
     /// `void`.
     pub void: bool,
     /// The row type is a relation's, whose name this is: then embeds are possible.
