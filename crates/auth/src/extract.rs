@@ -182,6 +182,8 @@ pub struct RequestInfo {
     pub external_url: String,
     /// Where the person is sent in the end: what was asked for if allowed, else the page they came from, else the site.
     pub redirect_to: String,
+    /// The network that it came from, in which one browser stays while it goes to a provider and back; `None`: not known.
+    pub network: Option<String>,
     /// Key of the limits by client address; `None`: there are none.
     pub limit_key: Option<String>,
     /// The caller's token has an administrator's role.
@@ -197,6 +199,8 @@ impl FromRequestParts<Auth> for RequestInfo {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let requested = header(headers, "redirect_to").or(query.get("redirect_to"));
         let ip = client_ip(parts, settings.sb_forwarded_for);
+        // `localhost` has two addresses
+        let network = ip.map(|ip| if ip.is_loopback() { "loopback".to_owned() } else { limit_address(ip).to_string() });
         let aud = header(headers, "x-jwt-aud");
         if aud.is_some_and(|aud| aud.len() > MAX_AUDIENCE_BYTES) {
             return Err(AuthError::validation("The audience is too long"));
@@ -224,6 +228,7 @@ impl FromRequestParts<Auth> for RequestInfo {
             redirect_to: auth
                 .allow_list()
                 .resolve(requested, headers.get(REFERER).and_then(|value| value.to_str().ok())),
+            network,
             limit_key,
             is_operator: parts.extensions.get::<Caller>().is_some_and(|caller| {
                 caller.refused.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())

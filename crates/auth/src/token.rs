@@ -141,6 +141,17 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
     if body.auth_code.is_empty() || body.code_verifier.is_empty() {
         return Err(AuthError::validation("invalid request: both auth code and code verifier should be non-empty"));
     }
+    let mut exchanged = exchange(auth, request, &body).await;
+    for _ in 1..oauth::ATTEMPTS {
+        if !exchanged.as_ref().is_err_and(oauth::is_race) {
+            break;
+        }
+        exchanged = exchange(auth, request, &body).await;
+    }
+    exchanged
+}
+
+async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result<TokenResponse, AuthError> {
     let not_found = || AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found");
     let tx = Tx::begin(auth.database()).await?;
     let flow = flow_state::lock_by_code(&tx, &body.auth_code)
@@ -160,9 +171,20 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
             "code challenge does not match previously saved code verifier",
         ));
     }
-    let user = users::lock_complete(&tx, user_id).await?.ok_or_else(not_found)?;
+    let mut user = users::lock_complete(&tx, user_id).await?.ok_or_else(not_found)?;
     if user.is_banned(request.now) {
         return Err(AuthError::user_banned());
+    }
+    if flow.linking_target_id == Some(user_id) {
+        match oauth::identities::finish_link(auth, &tx, request, user, &flow).await? {
+            oauth::Outcome::SignedIn(linked) => user = *linked,
+            oauth::Outcome::Kept(error) => {
+                // The code has served: what follows is a mail
+                flow_state::delete(&tx, flow.id).await?;
+                tx.commit().await?;
+                return Err(error);
+            }
+        }
     }
     let method = Method::parse(&flow.authentication_method).unwrap_or(Method::Otp);
     let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);

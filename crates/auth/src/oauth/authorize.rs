@@ -124,6 +124,8 @@ pub(crate) async fn begin(
     };
     let flow = NewFlow {
         challenge: challenge.as_ref(),
+        // A link must not be finished by another person's browser: see `callback`
+        origin: request.network.as_deref().filter(|_| linking.is_some()),
         provider_type: &provider.name,
         authentication_method: method::OAUTH,
         referrer: Some(&request.redirect_to),

@@ -1,6 +1,11 @@
 //! `GET` and `POST /callback` (auth-core 10.2): the person comes back from a provider.
 //!
 //! Whatever happens, the answer is a redirect: to the app, or to the site when nobody knows which app it was.
+//!
+//! A flow that links an identity to an account is known by its `state` alone, which whoever began it can give to another
+//! person: their browser would finish it, and their identity would lead into the other one's account. So with a proof
+//! key the identity waits here, and is linked when the code is exchanged, which only the app that holds the key can do.
+//! Without a proof key, the flow must be finished in the network in which it began.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -18,10 +23,10 @@ use super::signed;
 use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Query, RequestInfo, read_body};
-use crate::ids::FlowStateId;
+use crate::ids::{FlowStateId, UserId};
 use crate::model::User;
 use crate::session::{self, Method, TokenResponse};
-use crate::sql::flow_state::{self, ClientState, FlowState};
+use crate::sql::flow_state::{self, Arrival, ClientState, FlowState};
 use crate::sql::{Tx, users};
 
 /// How long our own secrets towards a provider are good.
@@ -90,6 +95,14 @@ fn check(auth: &Auth, request: &RequestInfo, flow: Option<FlowState>) -> Result<
     }
     if flow.challenge.is_some() && flow.user_id.is_some() {
         return Err(AuthError::refuse(ErrorCode::FlowStateAlreadyUsed, "State has already been used"));
+    }
+    if flow.origin.as_ref().is_some_and(|origin| request.network.as_ref() != Some(origin)) {
+        tracing::warn!(
+            flow = flow.id.to_string(),
+            "A link of an identity was begun in another network, and not finished: apps that are used across networks \
+             need the flow with a proof key"
+        );
+        return Err(bad("An identity must be linked by the browser that asked for it"));
     }
     Ok(flow)
 }
@@ -209,6 +222,10 @@ enum Settled {
     BadState(AuthError),
 }
 
+fn arrival_of(tokens: &Tokens, user: UserId) -> Arrival<'_> {
+    Arrival { user, access_token: &tokens.access, refresh_token: tokens.refresh.as_deref(), pending: None }
+}
+
 /// Decides about the account and ends the flow, in one transaction.
 async fn settle(
     auth: &Auth,
@@ -232,6 +249,14 @@ async fn settle(
                     "Linking target user not found",
                 )));
             };
+            if let Some(code) = flow.auth_code.clone() {
+                identities::check_link(&tx, &target, &provider.name, profile, request).await?;
+                let pending = identities::keep_link(&tx, &provider.name, profile, request).await?;
+                let arrival = Arrival { pending: Some(pending), ..arrival_of(tokens, target.id) };
+                flow_state::signed_in(&tx, flow.id, arrival, request.now).await?;
+                tx.commit().await?;
+                return Ok(Settled::Code(code));
+            }
             identities::link(auth, &tx, request, target, &provider.name, profile).await?
         }
         None => {
@@ -253,16 +278,15 @@ async fn settle(
             return Ok(Settled::Refused(error));
         }
     };
-    let refresh = tokens.refresh.as_deref();
     let settled = match flow.auth_code.clone() {
         Some(code) => {
-            flow_state::signed_in(&tx, flow.id, user.id, Some(&tokens.access), refresh, request.now).await?;
+            flow_state::signed_in(&tx, flow.id, arrival_of(tokens, user.id), request.now).await?;
             Settled::Code(code)
         }
         None => {
             let session = session::issue(auth, &tx, &user, Method::OAuth, request).await?;
             flow_state::delete(&tx, flow.id).await?;
-            let session = session.with_provider_tokens(Some(tokens.access.clone()), refresh.map(str::to_owned));
+            let session = session.with_provider_tokens(Some(tokens.access.clone()), tokens.refresh.clone());
             Settled::Session(Box::new(session))
         }
     };

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use portico_mail::MailKind;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::account::{Outcome, identity_traits, notify, record_link};
 use super::authorize;
@@ -18,6 +19,7 @@ use crate::extract::{Query, RequestInfo, SignedIn};
 use crate::ids::IdentityId;
 use crate::model::{Identity, User};
 use crate::one_time_mail;
+use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, accounts, identities, users};
 
 fn check_enabled(auth: &Auth) -> Result<(), AuthError> {
@@ -42,6 +44,76 @@ pub(crate) async fn authorize(
     Ok(redirects::redirect(StatusCode::FOUND, &url))
 }
 
+/// Whether a provider's identity may be added to `user`, who is locked. Nothing is written.
+///
+/// # Errors
+/// As auth-core 8.2.
+pub(crate) async fn check_link(
+    tx: &Tx,
+    user: &User,
+    provider: &str,
+    profile: &Profile,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    if user.is_banned(request.now) {
+        return Err(AuthError::user_banned());
+    }
+    if let Some(existing) = accounts::identity(tx, provider, &profile.subject).await? {
+        let text = match existing.user_id == user.id {
+            true => "Identity is already linked",
+            false => "Identity is already linked to another user",
+        };
+        return Err(AuthError::refuse(ErrorCode::IdentityAlreadyExists, text));
+    }
+    if user.email.is_empty()
+        && let Some(email) = profile.candidate()
+        && accounts::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?
+    {
+        return Err(AuthError::refuse_with(
+            StatusCode::BAD_REQUEST,
+            ErrorCode::EmailExists,
+            "A user with this email address has already been registered",
+        ));
+    }
+    Ok(())
+}
+
+/// Keeps the identity until the code is exchanged. Returns where.
+pub(crate) async fn keep_link(
+    tx: &Tx,
+    provider: &str,
+    profile: &Profile,
+    request: &RequestInfo,
+) -> Result<Uuid, AuthError> {
+    let kept = serde_json::to_string(profile).map_err(AuthError::internal)?;
+    Ok(flow_state::insert_client_state(tx, provider, &kept, request.now).await?)
+}
+
+/// Adds the identity that waits for the exchange of the flow's code to `user`, who is locked and complete.
+///
+/// # Errors
+/// As [`link`]; 404 `flow_state_not_found` when no identity waits.
+pub(crate) async fn finish_link(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    user: User,
+    flow: &FlowState,
+) -> Result<Outcome, AuthError> {
+    let not_found = || AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found");
+    let pending = flow.oauth_client_state_id.ok_or_else(not_found)?;
+    let kept = flow_state::take_client_state(tx, pending)
+        .await?
+        .filter(|kept| kept.provider_type == flow.provider_type)
+        .ok_or_else(not_found)?;
+    let profile: Profile =
+        serde_json::from_str(kept.code_verifier.as_deref().unwrap_or_default()).map_err(|_| not_found())?;
+    // Mails of this link lead to the app as well
+    let redirect_to = flow.referrer.clone().unwrap_or_else(|| request.redirect_to.clone());
+    let request = &RequestInfo { redirect_to, ..request.clone() };
+    link(auth, tx, request, user, &flow.provider_type, &profile).await
+}
+
 /// Adds a provider's identity to `user`, who is locked and complete.
 ///
 /// # Errors
@@ -55,16 +127,7 @@ pub(crate) async fn link(
     profile: &Profile,
 ) -> Result<Outcome, AuthError> {
     let now = request.now;
-    if user.is_banned(now) {
-        return Err(AuthError::user_banned());
-    }
-    if let Some(existing) = accounts::identity(tx, provider, &profile.subject).await? {
-        let text = match existing.user_id == user.id {
-            true => "Identity is already linked",
-            false => "Identity is already linked to another user",
-        };
-        return Err(AuthError::refuse(ErrorCode::IdentityAlreadyExists, text));
-    }
+    check_link(tx, &user, provider, profile, request).await?;
     let data = profile.identity_data();
     let identity = identities::insert(tx, user.id, provider, &profile.subject, &data, now).await?;
     record_link(auth, tx, &user, &identity, request).await?;
@@ -72,13 +135,6 @@ pub(crate) async fn link(
     if user.email.is_empty() {
         match profile.candidate() {
             Some(email) => {
-                if accounts::is_address_taken(tx, &email.address, &request.aud, Some(user.id)).await? {
-                    return Err(AuthError::refuse_with(
-                        StatusCode::BAD_REQUEST,
-                        ErrorCode::EmailExists,
-                        "A user with this email address has already been registered",
-                    ));
-                }
                 accounts::adopt_email(tx, user.id, &email.address, now).await?;
                 if email.verified || auth.settings().email.autoconfirm {
                     users::confirm_email(tx, user.id, now).await?;

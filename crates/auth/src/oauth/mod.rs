@@ -16,7 +16,8 @@
 //!
 //! Between us and a provider there is a secret of our own per flow, kept in `auth.oauth_client_states`: a PKCE verifier
 //! (for providers that understand it), and the nonce that their id_token must carry. Both are in one column, separated by
-//! a space, so that the table stays as others know it.
+//! a space, so that the table stays as others know it. An identity that waits for the exchange of a code, to be linked to
+//! an account, is kept there as well.
 
 pub(crate) mod account;
 pub(crate) mod authorize;
@@ -37,6 +38,8 @@ pub(crate) mod signed;
 
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) use account::{ATTEMPTS, Outcome, is_race};
 
 use crate::settings::AuthSettings;
 use http::ProviderClient;

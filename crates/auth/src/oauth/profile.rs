@@ -1,5 +1,6 @@
 //! What a provider tells about a person, in the one form that the rest of the service reads.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// A JSON object.
@@ -11,7 +12,7 @@ pub type Object = Map<String, Value>;
 pub struct Unreadable(pub &'static str);
 
 /// One address of a person at a provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderEmail {
     /// As the provider wrote it.
     pub address: String,
@@ -22,7 +23,7 @@ pub struct ProviderEmail {
 }
 
 /// A person as a provider describes them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// The person's lasting identifier at the provider. Never empty.
     pub subject: String,

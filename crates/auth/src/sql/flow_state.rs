@@ -61,6 +61,7 @@ const SIGNED_IN: &str = "
            provider_access_token = $3,
            provider_refresh_token = $4,
            auth_code_issued_at = $5,
+           oauth_client_state_id = coalesce($6, oauth_client_state_id),
            updated_at = $5
      where id = $1";
 const DELETE: &str = "delete from auth.flow_state where id = $1";
@@ -110,6 +111,8 @@ pub struct FlowState {
     pub auth_code: Option<String>,
     /// The app's proof key; `None`: implicit flow.
     pub challenge: Option<Challenge>,
+    /// Where an implicit flow must be finished, see [`NewFlow::origin`].
+    pub origin: Option<String>,
     /// `google`, `email`, ...
     pub provider_type: String,
     /// What the provider gave, for the app.
@@ -148,15 +151,17 @@ impl std::fmt::Debug for FlowState {
 impl FlowState {
     fn from_row(row: &Row) -> Self {
         let text = |at: usize| row.get::<_, Option<String>>(at).filter(|text| !text.is_empty());
-        let challenge = match (text(3), text(4)) {
-            (Some(method), Some(value)) => Challenge::from_row(&method, value),
-            _ => None,
+        let (challenge, origin) = match (text(3), text(4)) {
+            (Some(method), Some(value)) => (Challenge::from_row(&method, value), None),
+            (None, origin) => (None, origin),
+            (Some(_), None) => (None, None),
         };
         Self {
             id: row.get(0),
             user_id: row.get(1),
             auth_code: text(2),
             challenge,
+            origin,
             provider_type: row.get(5),
             provider_access_token: text(6),
             provider_refresh_token: text(7),
@@ -188,6 +193,9 @@ impl FlowState {
 pub struct NewFlow<'a> {
     /// The app's proof key; `None`: implicit flow.
     pub challenge: Option<&'a Challenge>,
+    /// Where an implicit flow must be finished: the network that it began in. In the column of the challenge, without a
+    /// method; nothing when there is a challenge.
+    pub origin: Option<&'a str>,
     /// `google`, `email`, ...
     pub provider_type: &'a str,
     /// One of [`method`].
@@ -211,7 +219,7 @@ pub async fn insert(tx: &Tx, flow: &NewFlow<'_>, now: OffsetDateTime) -> Result<
     let id = FlowStateId::random();
     let code = flow.challenge.map(|_| portico_tokens::random::uuid().to_string());
     let method = flow.challenge.map(|challenge| challenge.method().as_str());
-    let value = flow.challenge.map(Challenge::value);
+    let value = flow.challenge.map(Challenge::value).or(flow.origin);
     tx.execute(
         INSERT,
         &[
@@ -259,16 +267,23 @@ pub async fn issue_code(tx: &Tx, id: FlowStateId, now: OffsetDateTime) -> Result
     tx.execute(ISSUE_CODE, &[&id, &now]).await.map(drop)
 }
 
+/// What a sign-in at a provider brought.
+#[derive(Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Whose account it is about.
+    pub user: UserId,
+    /// The provider's token, for the app.
+    pub access_token: &'a str,
+    /// The provider's token, for the app.
+    pub refresh_token: Option<&'a str>,
+    /// Where the identity is kept that the exchange of the code will link.
+    pub pending: Option<Uuid>,
+}
+
 /// The person signed in at the provider, and the app gets the code now.
-pub async fn signed_in(
-    tx: &Tx,
-    id: FlowStateId,
-    user: UserId,
-    access_token: Option<&str>,
-    refresh_token: Option<&str>,
-    now: OffsetDateTime,
-) -> Result<(), Error> {
-    tx.execute(SIGNED_IN, &[&id, &user, &access_token, &refresh_token, &now]).await.map(drop)
+pub async fn signed_in(tx: &Tx, id: FlowStateId, arrival: Arrival<'_>, now: OffsetDateTime) -> Result<(), Error> {
+    let Arrival { user, access_token, refresh_token, pending } = arrival;
+    tx.execute(SIGNED_IN, &[&id, &user, &access_token, &refresh_token, &now, &pending]).await.map(drop)
 }
 
 /// The flow is over.

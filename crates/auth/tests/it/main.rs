@@ -7,6 +7,7 @@ mod contract;
 mod dump;
 mod input;
 mod limits;
+mod linking;
 mod logout;
 mod mail;
 mod misbehaving;

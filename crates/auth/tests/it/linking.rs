@@ -1,0 +1,173 @@
+//! A link of an identity is finished by who began it, and by nobody whom they trick into it.
+
+use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
+use serde_json::{Value, json};
+use url::Url;
+
+const PASSWORD: &str = "correct horse";
+const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
+const UNVERIFIED: GooglePerson<'static> = GooglePerson::Unverified { name: "Ada L", email: "new@example.com" };
+const EVES: &str = "192.0.2.66";
+const ADAS: &str = "198.51.100.7";
+
+async fn linking() -> TestServer {
+    TestServer::with_auth(|auth| {
+        auth.manual_linking = true;
+        auth.anonymous_users = true;
+    })
+    .await
+}
+
+/// The address at the provider of a link that begins at `from`.
+async fn begin(server: &TestServer, token: &str, pkce: Option<&Pkce>, from: &str) -> Url {
+    let proof = pkce.map(|pkce| format!("&code_challenge={}&code_challenge_method=s256", pkce.challenge));
+    let target = format!(
+        "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true{}",
+        proof.unwrap_or_default()
+    );
+    let answer = server.get(&target).bearer(token).header("x-forwarded-for", from).send().await.expect(200);
+    answer.json()["url"].as_str().unwrap().parse().unwrap()
+}
+
+/// A person's browser at `from` is sent to the provider, and comes back.
+async fn come_back(server: &TestServer, url: &Url, person: GooglePerson<'_>, from: &str) -> Answer {
+    let back = server.google().decide(url, person).await;
+    server.get(back.as_str()).header("x-forwarded-for", from).send().await
+}
+
+async fn exchange(server: &TestServer, answer: &Answer, verifier: &str) -> Answer {
+    let code = answer.location_query("code").unwrap_or_else(|| panic!("no code: {answer:?}"));
+    let body = json!({"auth_code": code, "code_verifier": verifier});
+    server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await
+}
+
+async fn token_of(server: &TestServer, email: &str) -> String {
+    server.signed_in(email, PASSWORD).await["access_token"].as_str().unwrap().to_owned()
+}
+
+async fn anonymous(server: &TestServer) -> String {
+    let session = server.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
+    session["access_token"].as_str().unwrap().to_owned()
+}
+
+async fn user_of(server: &TestServer, token: &str) -> Value {
+    server.get("/auth/v1/user").bearer(token).send().await.expect(200).json()
+}
+
+async fn google_identities(server: &TestServer) -> i64 {
+    server.count("select count(*) from auth.identities where provider = 'google'").await
+}
+
+#[tokio::test]
+async fn with_a_proof_key_nothing_is_linked_before_the_exchange() {
+    let server = linking().await;
+    let eve = token_of(&server, "eve@example.com").await;
+    let pkce = Pkce::new();
+    // Eve gives the address to Ada, who goes to the provider and comes back with a code that is of no use to her
+    let url = begin(&server, &eve, Some(&pkce), EVES).await;
+    let ada = come_back(&server, &url, ADA, ADAS).await.expect(302);
+    assert_eq!(google_identities(&server).await, 0);
+    let refused = exchange(&server, &ada, &Pkce::new().verifier).await;
+    assert_eq!(refused.refusal().1, "bad_code_verifier");
+    assert_eq!(google_identities(&server).await, 0);
+    // Ada's own sign-in leads into an account of her own
+    let own = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
+    let own = server.google().answer(&own, ADA).await.expect(302);
+    let own = user_of(&server, &own.location_fragment("access_token").unwrap()).await;
+    assert_eq!(own["email"], "ada@example.com");
+
+    // Meanwhile the identity is somebody's: also who has the key is refused
+    let late = exchange(&server, &ada, &pkce.verifier).await;
+    assert_eq!(late.refusal(), (422, "identity_already_exists".into()));
+    assert_eq!(user_of(&server, &eve).await["identities"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn with_a_proof_key_the_exchange_links_and_signs_in_once() {
+    let server = linking().await;
+    let token = anonymous(&server).await;
+    let pkce = Pkce::new();
+    let url = begin(&server, &token, Some(&pkce), ADAS).await;
+    // Another network on the way does not matter: the key tells who it is
+    let answer = come_back(&server, &url, ADA, EVES).await.expect(302);
+    let session = exchange(&server, &answer, &pkce.verifier).await.expect(200).json();
+    assert!(session["provider_token"].is_string());
+    let user = &session["user"];
+    assert_eq!(user["id"], user_of(&server, &token).await["id"]);
+    assert_eq!((&user["is_anonymous"], &user["email"]), (&json!(false), &json!("ada@example.com")));
+    assert_eq!(user["app_metadata"]["providers"], json!(["google"]));
+    assert_eq!(user["user_metadata"].get("full_name"), None, "linking does not merge metadata");
+    assert!(server.actions().await.contains(&"identity_linked".to_owned()));
+    let again = exchange(&server, &answer, &pkce.verifier).await;
+    assert_eq!(again.refusal(), (404, "flow_state_not_found".into()));
+    for table in ["flow_state", "oauth_client_states"] {
+        assert_eq!(server.count(&format!("select count(*) from auth.{table}")).await, 0, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn with_a_proof_key_refusals_are_told_at_once_and_an_unverified_address_at_the_exchange() {
+    let server = linking().await;
+    let pkce = Pkce::new();
+    let token = anonymous(&server).await;
+    server.account("ada@example.com", PASSWORD).await;
+    let taken = begin(&server, &token, Some(&pkce), ADAS).await;
+    let taken = come_back(&server, &taken, ADA, ADAS).await.expect(302);
+    assert_eq!(taken.location_query("error_code").as_deref(), Some("email_exists"));
+
+    let url = begin(&server, &token, Some(&pkce), ADAS).await;
+    let answer = come_back(&server, &url, UNVERIFIED, ADAS).await.expect(302);
+    assert!(server.mails_to("new@example.com").is_empty(), "no mail before the exchange");
+    let waiting = exchange(&server, &answer, &pkce.verifier).await;
+    assert_eq!(waiting.refusal(), (422, "email_not_confirmed".into()));
+    let user = user_of(&server, &token).await;
+    assert_eq!((&user["email"], user.get("email_confirmed_at")), (&json!("new@example.com"), None));
+    assert_eq!(user["identities"][0]["provider"], "google", "kept");
+    server.mail_to("new@example.com").await;
+    assert_eq!(exchange(&server, &answer, &pkce.verifier).await.refusal().1, "flow_state_not_found");
+}
+
+#[tokio::test]
+async fn one_identity_that_two_people_exchange_at_once_is_linked_to_one() {
+    let server = linking().await;
+    let mut ways = Vec::new();
+    for email in ["eve@example.com", "bob@example.com"] {
+        let (token, pkce) = (token_of(&server, email).await, Pkce::new());
+        let url = begin(&server, &token, Some(&pkce), ADAS).await;
+        ways.push((come_back(&server, &url, ADA, ADAS).await.expect(302), pkce));
+    }
+    let exchanges = ways.iter().map(|(answer, pkce)| exchange(&server, answer, &pkce.verifier));
+    let answers = futures_util::future::join_all(exchanges).await;
+    let (linked, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!((linked.len(), refused.len()), (1, 1), "{answers:?}");
+    assert_eq!(refused[0].refusal(), (422, "identity_already_exists".into()));
+    assert_eq!(google_identities(&server).await, 1);
+}
+
+#[tokio::test]
+async fn without_a_proof_key_a_link_is_finished_where_it_began() {
+    let server = linking().await;
+    let eve = token_of(&server, "eve@example.com").await;
+    let url = begin(&server, &eve, None, EVES).await;
+    let tricked = come_back(&server, &url, ADA, ADAS).await.expect(303);
+    assert_eq!(tricked.location_query("error_code").as_deref(), Some("bad_oauth_state"));
+    assert_eq!(tricked.location_fragment("access_token"), None);
+    assert_eq!(google_identities(&server).await, 0);
+    // The flow waits for the right browser
+    let answer = come_back(&server, &url, ADA, EVES).await.expect(302);
+    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+    assert_eq!(google_identities(&server).await, 1);
+
+    // A household's addresses of version 6 change
+    let bob = token_of(&server, "bob@example.com").await;
+    let url = begin(&server, &bob, None, "2001:db8:1:2::1").await;
+    let other = GooglePerson::Verified { name: "Bob", email: "other@example.com" };
+    let answer = come_back(&server, &url, other, "2001:db8:1:2:ffff::9").await.expect(302);
+    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+
+    // A sign-in is not a link: it may go on anywhere
+    let plain = server.get("/auth/v1/authorize?provider=google").header("x-forwarded-for", EVES);
+    let plain = plain.send().await.expect(302).location();
+    let answer = come_back(&server, &plain, ADA, ADAS).await.expect(302);
+    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+}
