@@ -170,6 +170,7 @@ fn value(body: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -195,7 +196,8 @@ mod tests {
             let row = Row::new(Bytes::from(body.clone())).unwrap();
             prop_assert_eq!(row.len(), values.len());
             for (column, value) in values.iter().enumerate() {
-                prop_assert_eq!(row.get(column).as_deref(), value.as_deref());
+                let got = row.get(column);
+                prop_assert_eq!(got.as_deref(), value.as_deref());
             }
             prop_assert_eq!(row.get(values.len()), None);
             prop_assert!(Row::new(Bytes::from(body).slice(..encoded(&values).len() - 1)).is_err());

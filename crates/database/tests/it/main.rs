@@ -11,3 +11,6 @@ mod faults;
 mod pool;
 mod scratch;
 mod tls;
+mod wire;
+mod wire_login;
+mod wire_pool;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
+use portico_database::wire::{Batch, Pool, PoolSettings, Statement};
 use portico_database::{DatabaseError, Endpoint, connect};
 
 use crate::cluster::reachable;
@@ -31,9 +32,30 @@ fn make_certificates(folder: &Path) {
 
 async fn visit(port: u16, host: &str, parameters: &str) -> Result<bool, DatabaseError> {
     let url = format!("postgresql://visitor:secret@{host}:{port}/postgres?connect_timeout=20&{parameters}");
-    let client = connect(&Endpoint::parse(&url).unwrap()).await?;
-    let row = client.query_one("select ssl from pg_stat_ssl where pid = pg_backend_pid()", &[]).await?;
+    let endpoint = Endpoint::parse(&url).unwrap();
+    let client = connect(&endpoint).await;
+    // The lean client comes to the same end.
+    let lean = visit_lean(&endpoint).await;
+    assert_eq!(lean.is_ok(), client.is_ok(), "{parameters}: {lean:?} {:?}", client.err());
+    let row = client?.query_one("select ssl from pg_stat_ssl where pid = pg_backend_pid()", &[]).await?;
+    assert_eq!(lean.ok(), Some(row.get(0)), "{parameters}");
     Ok(row.get(0))
+}
+
+async fn visit_lean(endpoint: &Endpoint) -> Result<bool, String> {
+    let pool = Pool::open(endpoint, "visitor", PoolSettings::default()).map_err(|error| error.to_string())?;
+    let mut lease = pool.take().await.map_err(|error| error.to_string())?;
+    // More than one record of TLS, both ways.
+    let long = "x".repeat(200_000);
+    let params = [Some(long.as_bytes())];
+    let batch = Batch::new()
+        .statement(Statement::named("select ssl from pg_stat_ssl where pid = pg_backend_pid()", &[]))
+        .statement(Statement::named("select $1::text", &params));
+    let answers = lease.run(&batch).await.map_err(|error| error.to_string())?;
+    assert_eq!(answers.row(1).unwrap().text(0), Some(&*long));
+    drop(lease);
+    let answers = pool.take().await.unwrap().run(&batch).await.unwrap();
+    Ok(answers.row(0).unwrap().text(0) == Some("t"))
 }
 
 #[tokio::test]

@@ -1,0 +1,115 @@
+//! How the lean client logs in: every kind of password, and the role it takes on afterwards.
+
+use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
+use portico_database::{Endpoint, connect};
+
+use crate::cluster::{reachable, system_binaries, within};
+use crate::wire::{one, value};
+
+const ROLES: &str = "
+    create role acting login noinherit;
+    alter role acting set lock_timeout = '3s';
+    alter role acting set search_path = public, 'with space';
+    alter role acting set app.flavour = 'every database';
+    alter role acting set log_min_messages = 'error';
+    create role inner_role;
+    grant inner_role to acting;
+    create role manager login password 'secret' superuser;
+    create role operator login password 'secret';
+    grant acting, inner_role to operator;
+    create role stranger login password 'secret';
+    set password_encryption = 'md5';
+    create role veteran login password 'secret';
+    create role plain login password 'secret';";
+
+fn url(user: &str, port: u16) -> Endpoint {
+    Endpoint::parse(&format!("postgresql://{user}@127.0.0.1:{port}/postgres?connect_timeout=20")).unwrap()
+}
+
+#[tokio::test]
+async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = reachable(folder.path(), |settings| settings.binaries = system_binaries().pop()).await;
+    let admin = connect(&cluster.endpoint()).await.unwrap();
+    admin.batch_execute(ROLES).await.unwrap();
+    admin.batch_execute("alter role acting in database postgres set app.flavour = 'this database'").await.unwrap();
+    let port = cluster.tcp_port().unwrap();
+
+    for (endpoint, session) in [
+        (cluster.endpoint(), "acting"),
+        (url("manager:secret", port), "acting"),
+        (url("operator:secret", port), "operator"),
+    ] {
+        let pool = Pool::open(&endpoint, "acting", PoolSettings::default()).unwrap();
+        let mut lease = pool.take().await.unwrap();
+        for (expression, expected) in [
+            ("session_user", session),
+            ("current_user", "acting"),
+            ("current_setting('lock_timeout')", "3s"),
+            ("current_setting('search_path')", "public, \"with space\""),
+            ("current_setting('app.flavour')", "this database"),
+            ("current_setting('application_name')", "portico"),
+            ("current_setting('client_encoding')", "UTF8"),
+        ] {
+            assert_eq!(value(&mut lease, &format!("select {expression}")).await, expected, "{session}: {expression}");
+        }
+        // The roles of requests are taken on within a transaction, and end with it.
+        let batch = Batch::new()
+            .statement(Statement::named("select set_config('role', $1, true)", &[Some(b"inner_role")]))
+            .statement(Statement::named("select current_user", &[]));
+        assert_eq!(lease.run(&batch).await.unwrap().row(1).unwrap().text(0), Some("inner_role"));
+        assert_eq!(value(&mut lease, "select current_user").await, "acting");
+    }
+
+    let error = Pool::open(&url("stranger:secret", port), "acting", PoolSettings::default()).unwrap().take().await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("grant acting to \"stranger\""), "{error}");
+    assert!(matches!(error, WireError::Refused(_)) && !error.is_unavailable());
+}
+
+#[tokio::test]
+async fn every_kind_of_password_is_understood_and_a_wrong_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = reachable(folder.path(), |_| {}).await;
+    let admin = connect(&cluster.endpoint()).await.unwrap();
+    admin.batch_execute(ROLES).await.unwrap();
+    let access = "local all all trust\n\
+                  host all plain 127.0.0.1/32 password\n\
+                  host all veteran 127.0.0.1/32 md5\n\
+                  host all acting 127.0.0.1/32 trust\n\
+                  host all all 127.0.0.1/32 scram-sha-256\n";
+    std::fs::write(folder.path().join("pgdata/pg_hba.conf"), access).unwrap();
+    admin.batch_execute("select pg_reload_conf()").await.unwrap();
+    let port = cluster.tcp_port().unwrap();
+    let visit = async |login: &str| {
+        let endpoint = url(login, port);
+        let role = endpoint.user().to_owned();
+        let pool = Pool::open(&endpoint, &role, PoolSettings::default()).unwrap();
+        one(&mut pool.take().await?, "select session_user").await
+    };
+
+    // The new rules are in force at some moment from now on.
+    within(std::time::Duration::from_secs(60), async || visit("acting").await.ok()).await;
+    for login in ["operator:secret", "veteran:secret", "plain:secret", "acting"] {
+        let answers = visit(login).await.unwrap();
+        assert_eq!(answers.row(0).unwrap().text(0), login.split(':').next(), "{login}");
+    }
+    for login in ["operator:wrong", "veteran:wrong", "plain:wrong", "nobody:secret"] {
+        let error = visit(login).await.unwrap_err();
+        assert_eq!(error.sqlstate(), Some("28P01"), "{login}: {error}");
+        assert!(!error.is_unavailable());
+    }
+    let error = visit("operator").await.unwrap_err();
+    assert!(matches!(&error, WireError::Refused(text) if text.contains("password of `operator`")), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let endpoint = Endpoint::parse(&format!("postgresql://me:hidden@127.0.0.1:{port}/app?connect_timeout=2")).unwrap();
+    let pool = Pool::open(&endpoint, "me", PoolSettings::default()).unwrap();
+    let error = pool.take().await.unwrap_err();
+    assert!(matches!(error, WireError::Unreachable { .. }) && error.is_unavailable(), "{error}");
+    assert!(!error.to_string().contains("hidden"), "{error}");
+    assert_eq!(pool.status().open, 0);
+}

@@ -1,0 +1,240 @@
+//! The lean client's pool: its bounds, and what it does when connections die.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use portico_database::cluster::{Cluster, ClusterSettings, Durability};
+use portico_database::connect;
+use portico_database::wire::{Batch, Pool, PoolSettings, PoolStatus, Statement, WireError};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cluster::within;
+use crate::wire::{Scratch, one, value};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_callers_share_eight_connections() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 8, wait: PATIENCE, ..PoolSettings::default() });
+    let callers = (0..100).map(|caller: u32| {
+        let pool = pool.clone();
+        tokio::spawn(async move {
+            for round in 0..20 {
+                let sent = format!("{caller}-{round}");
+                let mut lease = pool.take().await.unwrap();
+                let params = [Some(sent.as_bytes())];
+                let batch = Batch::new()
+                    .statement(Statement::named("select set_config('app.sent', $1, true)", &params))
+                    .statement(Statement::named("select current_setting('app.sent'), pg_sleep(0)", &[]));
+                let answers = lease.run(&batch).await.unwrap();
+                assert_eq!(answers.row(1).unwrap().text(0), Some(&*sent));
+                assert!(pool.status().open <= 8);
+            }
+        })
+    });
+    for caller in join_all(callers).await {
+        caller.unwrap();
+    }
+    let PoolStatus { open, idle, waiting } = pool.status();
+    assert!(open == idle && idle <= 8 && waiting == 0, "{open} {idle} {waiting}");
+    assert_eq!(pool.timeouts(), 0);
+    drop(pool);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn callers_wait_in_their_order_and_not_for_ever() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let held = pool.take().await.unwrap();
+    let served = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..5_usize {
+        let (pool, served) = (pool.clone(), served.clone());
+        waiters.push(tokio::spawn({
+            let pool = pool.clone();
+            async move {
+                let lease = pool.take().await.unwrap();
+                served.lock().unwrap().push(number);
+                drop(lease);
+            }
+        }));
+        within(PATIENCE, async || (pool.status().waiting == number + 1).then_some(())).await;
+    }
+    drop(held);
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), [0, 1, 2, 3, 4]);
+    assert_eq!(pool.status(), PoolStatus { open: 1, idle: 1, waiting: 0 });
+
+    let hasty =
+        scratch.pool(PoolSettings { connections: 1, wait: Duration::from_millis(50), ..PoolSettings::default() });
+    let held = hasty.take().await.unwrap();
+    let error = hasty.take().await.unwrap_err();
+    assert!(matches!(error, WireError::Busy(_)) && error.is_unavailable(), "{error}");
+    assert_eq!(hasty.timeouts(), 1);
+    drop(held);
+    drop(hasty.take().await.unwrap());
+    hasty.close();
+    assert!(matches!(hasty.take().await, Err(WireError::Closed)));
+    assert_eq!(hasty.status().open, 0);
+    drop(pool);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn the_last_used_comes_first_and_the_others_close_when_nobody_needs_them() {
+    let scratch = Scratch::new().await;
+    let settings = PoolSettings { connections: 3, max_idle: Duration::from_millis(100), ..PoolSettings::default() };
+    let pool = scratch.pool(settings);
+    let leases = [pool.take().await.unwrap(), pool.take().await.unwrap(), pool.take().await.unwrap()];
+    let last = leases[2].process();
+    drop(leases);
+    assert_eq!(pool.take().await.unwrap().process(), last);
+    within(PATIENCE, async || (pool.status().open == 0).then_some(())).await;
+    let admin = connect(&scratch.endpoint).await.unwrap();
+    within(PATIENCE, async || {
+        let others =
+            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+        (admin.query_one(others, &[]).await.unwrap().get::<_, i64>(0) == 0).then_some(())
+    })
+    .await;
+    // And again, after the pool was empty.
+    drop(pool.take().await.unwrap());
+    within(PATIENCE, async || (pool.status().open == 0).then_some(())).await;
+    drop(admin);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn renewed_pools_and_aged_connections_are_made_anew() {
+    let scratch = Scratch::new().await;
+    let set_up = "set app.made = 'yes'; set statement_timeout = '7s'".to_owned();
+    let pool = scratch.pool(PoolSettings { connections: 2, set_up, ..PoolSettings::default() });
+    let (mut held, idle) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    assert_eq!(
+        value(&mut held, "select current_setting('app.made') || current_setting('statement_timeout')").await,
+        "yes7s"
+    );
+    let old = [held.process(), idle.process()];
+    drop(idle);
+    pool.renew();
+    assert_eq!(pool.status(), PoolStatus { open: 1, idle: 0, waiting: 0 });
+    assert_eq!(value(&mut held, "select 1").await, "1", "who holds one may finish");
+    drop(held);
+    let new = [pool.take().await.unwrap(), pool.take().await.unwrap()];
+    assert!(new.iter().all(|lease| !old.contains(&lease.process())));
+    drop(new);
+
+    let ageing = scratch.pool(PoolSettings { max_lifetime: Duration::ZERO, ..PoolSettings::default() });
+    let first = ageing.take().await.unwrap().process();
+    assert_ne!(ageing.take().await.unwrap().process(), first);
+    drop((pool, ageing));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_ended_is_not_handed_out() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 2, ..PoolSettings::default() });
+    let admin = connect(&scratch.endpoint).await.unwrap();
+    let end = "select pg_terminate_backend($1)";
+    let (mut held, idle) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    let (first, second) = (held.process(), idle.process());
+    drop(idle);
+    for process in [first, second] {
+        admin.execute(end, &[&process]).await.unwrap();
+        within(PATIENCE, async || {
+            let gone = "select not exists (select from pg_stat_activity where pid = $1)";
+            admin.query_one(gone, &[&process]).await.unwrap().get::<_, bool>(0).then_some(())
+        })
+        .await;
+    }
+    let error = one(&mut held, "select 1").await.unwrap_err();
+    assert!(error.is_unavailable() && held.is_broken(), "{error}");
+    assert_eq!(pool.status().idle, 0, "its neighbour went with it");
+    drop(held);
+    let mut leases = [pool.take().await.unwrap(), pool.take().await.unwrap()];
+    for lease in &mut leases {
+        assert_eq!(value(lease, "select 1").await, "1");
+    }
+    drop(leases);
+
+    // In the middle of a statement the server says why.
+    let mut lease = pool.take().await.unwrap();
+    let process = lease.process();
+    let (error, ()) = tokio::join!(one(&mut lease, "select pg_sleep(600)"), async {
+        within(PATIENCE, async || {
+            let running = "select exists (select from pg_stat_activity where pid = $1 and query like '%pg_sleep%' and state = 'active')";
+            admin.query_one(running, &[&process]).await.unwrap().get::<_, bool>(0).then_some(())
+        })
+        .await;
+        admin.execute(end, &[&process]).await.unwrap();
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error.sqlstate(), Some("57P01"));
+    assert!(error.is_unavailable());
+    drop((lease, admin));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_takes_its_statement_along() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let admin = connect(&scratch.endpoint).await.unwrap();
+    let task = tokio::spawn({
+        let pool = pool.clone();
+        async move { drop(one(&mut pool.take().await.unwrap(), "select pg_sleep(600)").await) }
+    });
+    let sleeping = async || {
+        let running = "select count(*) from pg_stat_activity where datname = current_database() and query = 'select pg_sleep(600)' and state = 'active'";
+        admin.query_one(running, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    within(PATIENCE, async || (sleeping().await == 1).then_some(())).await;
+    task.abort();
+    within(PATIENCE, async || (sleeping().await == 0).then_some(())).await;
+    let mut lease = pool.take().await.unwrap();
+    assert_eq!(value(&mut lease, "select 1").await, "1");
+    drop((lease, admin));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn the_pool_heals_when_the_server_died_and_came_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings =
+        ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join("database")) };
+    let cluster = Cluster::start(settings).await.unwrap();
+    let pool =
+        Pool::open(&cluster.endpoint(), "supabase_admin", PoolSettings { connections: 4, ..PoolSettings::default() })
+            .unwrap();
+    let mut held = pool.take().await.unwrap();
+    drop(join_all((0..3).map(|_| pool.take())).await);
+    assert_eq!(pool.status(), PoolStatus { open: 4, idle: 3, waiting: 0 });
+    let before = cluster.process().unwrap();
+
+    kill_process(Pid::from_raw(before.cast_signed()).unwrap(), Signal::KILL).unwrap();
+
+    within(PATIENCE, async || cluster.process().filter(|process| *process != before)).await;
+    let broken = within(PATIENCE, async || one(&mut held, "select 1").await.err()).await;
+    assert!(broken.is_unavailable(), "{broken}");
+    drop(held);
+    within(PATIENCE, async || {
+        let attempt = async { one(&mut pool.take().await?, "select 1").await };
+        attempt.await.inspect_err(|error| assert!(error.is_unavailable(), "{error}")).ok()
+    })
+    .await;
+    for lease in join_all((0..4).map(|_| pool.take())).await {
+        assert_eq!(value(&mut lease.unwrap(), "select 1").await, "1");
+    }
+    cluster.stop().await;
+    let error = within(PATIENCE, async || match pool.take().await {
+        Ok(mut lease) => one(&mut lease, "select 1").await.err(),
+        Err(error) => Some(error),
+    })
+    .await;
+    assert!(error.is_unavailable(), "{error}");
+}
