@@ -5,12 +5,13 @@
 //! a wrong type becomes a [`Problem`] with file, line and key. What was never asked for is, when
 //! the section is dropped, an unknown key.
 
+mod secret;
+
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use portico_tokens::Secret;
 
 use crate::document::{Node, Origin, Value};
 use crate::encrypted::DecryptionKeys;
@@ -465,40 +466,6 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     /// A list of texts with a default.
     pub fn list_or(&mut self, name: &'static str, default: &[&str]) -> Vec<String> {
         self.list(name).unwrap_or_else(|| default.iter().map(|item| (*item).to_owned()).collect())
-    }
-
-    /// A secret, decrypted when it is written as `encrypted:...`. An empty one counts as unset.
-    pub fn secret(&mut self, name: &'static str) -> Option<Secret> {
-        self.asked.push(name);
-        self.any_secret(name)
-    }
-
-    /// A secret under a name of the user's own.
-    pub fn any_secret(&mut self, name: &str) -> Option<Secret> {
-        let found = self.find(name)?;
-        let key = self.key(name);
-        let text = match &found.value {
-            Source::Text(text) | Source::Written(Value::Text(text)) => text.clone(),
-            Source::Written(Value::Integer(number)) => number.to_string(),
-            Source::Written(value) => {
-                let message = format!("{key}: expected text, found {}", value.kind());
-                self.reading.fail(found.place, key, message);
-                return None;
-            }
-        };
-        match text.strip_prefix("encrypted:") {
-            None => Some(text).filter(|text| !text.is_empty()).map(Secret::new),
-            // What is switched off needs no key.
-            Some(_) if self.quiet => None,
-            Some(message) => match self.reading.keys.decrypt(message) {
-                Ok(plain) => Some(plain),
-                Err(error) => {
-                    let message = format!("{key}: failed to decrypt the value: {error}");
-                    self.reading.fail(found.place, key, message);
-                    None
-                }
-            },
-        }
     }
 
     /// One of a few words.

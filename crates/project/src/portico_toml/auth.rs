@@ -120,7 +120,7 @@ pub struct CustomProviderExtras {
 pub struct EncryptionExtras {
     /// Name of the key that seals.
     pub current: Option<String>,
-    /// `[auth.encryption.keys]`: 32 bytes in base64url by name.
+    /// `keys`: 32 bytes in base64url by name.
     pub keys: BTreeMap<String, Secret>,
 }
 
@@ -200,7 +200,7 @@ impl CustomProviderExtras {
 impl EncryptionExtras {
     fn read(mut encryption: Section<'_, '_, '_>) -> Self {
         let current = written(&mut encryption, "current");
-        let keys = own_names(encryption.section("keys"), |section, name| section.any_secret(name));
+        let keys = encryption.named_secrets("keys");
         if let Some(name) = &current
             && !keys.contains_key(name)
         {

@@ -73,6 +73,23 @@ fn what_accounts_can_do_besides_is_read() {
 }
 
 #[test]
+fn keys_in_a_list_keep_the_case_of_their_names() {
+    let text = "[auth.encryption]\ncurrent = \"Prod-1\"\nkeys = [\"Prod-1:secret of 1\", \"prod-1:env(KEY_2)\"]\n";
+    let folder = Folder::with("supabase/portico.toml", text);
+    folder.put("supabase/.env", "KEY_2=\"secret of 2\"\n");
+    let auth = Settings::load(&folder.load()).unwrap().auth;
+    assert_eq!(auth.encryption.current.as_deref(), Some("Prod-1"));
+    assert_eq!(auth.encryption.keys["Prod-1"].expose(), "secret of 1");
+    assert_eq!(auth.encryption.keys["prod-1"].expose(), "secret of 2");
+    // Where a table is not possible, the list is one text
+    folder.put("supabase/portico.toml", "[auth.encryption]\ncurrent = \"A\"\n");
+    folder.put("supabase/.env", "PORTICO_AUTH_ENCRYPTION_KEYS=\"A:one, b:two\"\n");
+    let auth = Settings::load(&folder.load()).unwrap().auth;
+    assert_eq!(auth.encryption.keys["A"].expose(), "one");
+    assert_eq!(auth.encryption.keys["b"].expose(), "two");
+}
+
+#[test]
 fn what_is_wrong_fails_with_its_line() {
     let table = [
         ("[server]\nbnd = 1\n", "supabase/portico.toml:2: unknown key server.bnd; did you mean server.bind?"),
@@ -91,6 +108,8 @@ fn what_is_wrong_fails_with_its_line() {
         ("[auth]\nsite_url = \"x\"\n", "unknown key auth.site_url"),
         ("[auth.password]\nbreach_check = true\n", "must be one of [off fail-open fail-closed]"),
         ("[auth.encryption]\ncurrent = \"k1\"\n", "auth.encryption.current: there is no key \"k1\""),
+        ("[auth.encryption]\nkeys = [\"no name\"]\n", "auth.encryption.keys: expected texts such as \"name:secret\""),
+        ("[auth.encryption]\nkeys = [\"k:1\", \"k:2\"]\n", "auth.encryption.keys: there are two of the name \"k\""),
         ("[emulators]\ngoogle = \"perhaps\"\n", "expected true or false"),
     ];
     for (text, expected) in table {
