@@ -263,13 +263,8 @@ pub(crate) async fn promise(
         .templates
         .render(kind, variables)
         .map_err(|error| AuthError::internal_with(failure(kind), anyhow::anyhow!("{error}")))?;
-    let headers: Vec<Value> = auth
-        .settings()
-        .email
-        .headers
-        .iter()
-        .map(|(name, value)| json!([name, value.replace("$messageType", kind.message_type())]))
-        .collect();
+    let headers: Vec<Value> =
+        auth.settings().email.headers.iter().map(|(name, value)| json!([name, kind.in_header(value)])).collect();
     outbox::insert(tx, kind.key(), to, rendered.subject.as_str(), &rendered.html, &Value::Array(headers)).await?;
     tx.notify_after_commit(&mailer.wake);
     Ok(())

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use portico_mail::{Address, MailKind};
+use portico_mail::{Address, Email, HeaderLine, MailKind, Sender};
 use portico_tokens::Secret;
 use time::OffsetDateTime;
 use url::Url;
@@ -588,10 +588,9 @@ impl AuthSettings {
         ] {
             within(name, duration != Some(Duration::ZERO), "must be positive")?;
         }
-        if let Err(error) = Address::parse(&self.email.sender_address) {
-            return Err(SettingsError::Value { name: "email.sender_address", reason: error.to_string() });
-        }
-        Ok(())
+        let sender = Address::parse(&self.email.sender_address)
+            .map_err(|error| SettingsError::Value { name: "email.sender_address", reason: error.to_string() })?;
+        headers(&self.email.headers, &sender)
     }
 
     /// Whether a notification of this kind is sent.
@@ -605,6 +604,22 @@ fn absolute_url(name: &'static str, value: &str) -> Result<Url, SettingsError> {
         .map_err(|error| error.to_string())
         .and_then(|url| if url.cannot_be_a_base() { Err("it has no host".to_owned()) } else { Ok(url) })
         .map_err(|reason| SettingsError::Url { name, value: value.to_owned(), reason })
+}
+
+/// Whether every mail can carry these headers: a mail that can not is found out at the start, and not when somebody waits
+/// for it.
+fn headers(headers: &[(String, String)], sender: &Address) -> Result<(), SettingsError> {
+    for kind in MailKind::ALL {
+        let from = Sender::new("", sender.clone());
+        let mut email = Email::new(from, sender.clone(), HeaderLine::default(), "");
+        for (name, value) in headers {
+            email = email.with_header(name, &kind.in_header(value)).map_err(|error| SettingsError::Value {
+                name: "email.headers",
+                reason: format!("{:?}: {error}", name.chars().take(76).collect::<String>()),
+            })?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -627,5 +642,25 @@ mod tests {
         settings.email.autoconfirm = true;
         settings.email.allow_unverified_sign_ins = true;
         assert!(settings.validate().is_err());
+    }
+
+    #[test]
+    fn a_header_that_no_mail_can_carry_is_named() {
+        let refused = |name: &str, value: &str| {
+            let mut settings = AuthSettings::default();
+            settings.email.headers = vec![("X-Kind".into(), "$messageType".into()), (name.into(), value.into())];
+            settings.validate().map_err(|error| error.to_string())
+        };
+        assert_eq!(refused("X-Campaign", "a b"), Ok(()));
+        assert_eq!(
+            refused("Bcc", "eve@example.com").unwrap_err(),
+            "email.headers: \"Bcc\": the header \"Bcc\" can not be set"
+        );
+        for (name, value) in
+            [("X Y", "z"), ("", "z"), ("X-Evil", "a\r\nBcc: eve@example.com"), ("X-Long", &"$messageType".repeat(80))]
+        {
+            let error = refused(name, value).unwrap_err();
+            assert!(error.starts_with(&format!("email.headers: {name:?}: ")), "{error}");
+        }
     }
 }

@@ -93,6 +93,11 @@ impl MailKind {
         }
     }
 
+    /// The value of a configured header in mails of this kind: `$messageType` is filled in.
+    pub fn in_header(self, value: &str) -> String {
+        value.replace("$messageType", self.message_type())
+    }
+
     /// The `type` of the link in the mail; `None` for mails without a link.
     pub fn link_type(self) -> Option<&'static str> {
         match self {
