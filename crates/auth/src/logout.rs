@@ -92,7 +92,7 @@ pub(crate) async fn list(
     let shown: Vec<Shown> = found
         .into_iter()
         .filter(|session| {
-            current == Some(session.id) || check_alive(policy, session, &signed_in.user, None, request.now).is_ok()
+            current == Some(session.id) || check_alive(policy, session, &signed_in.user, request.now).is_ok()
         })
         .map(|session| Shown::from_session(session, current))
         .collect();

@@ -28,7 +28,7 @@ use crate::extract::RequestInfo;
 use crate::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, user_agent};
 use crate::sql::refresh_tokens::{Family, Locked, StoredToken};
-use crate::sql::{Tx, refresh_tokens, sessions};
+use crate::sql::{Tx, refresh_tokens, sessions, users};
 
 /// How long a refresh waits for others of the same session (auth-core 5.3).
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -91,28 +91,21 @@ fn not_found() -> AuthError {
     AuthError::refuse(ErrorCode::RefreshTokenNotFound, "Invalid Refresh Token: Refresh Token Not Found")
 }
 
+fn banned() -> AuthError {
+    AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "Invalid Refresh Token: User Banned")
+}
+
 fn already_used() -> AuthError {
     AuthError::refuse(ErrorCode::RefreshTokenAlreadyUsed, "Invalid Refresh Token: Already Used")
 }
 
 /// What both forms check before they look at the token itself.
-async fn check_family(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
-    family: &Family,
-    stored: Option<&StoredToken>,
-) -> Result<(), AuthError> {
+async fn check_family(auth: &Auth, tx: &Tx, request: &RequestInfo, family: &Family) -> Result<(), AuthError> {
     let Family { session, user } = family;
     if user.is_banned(request.now) {
-        return Err(AuthError::refuse_with(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::UserBanned,
-            "Invalid Refresh Token: User Banned",
-        ));
+        return Err(banned());
     }
-    let token_used = stored.and_then(|token| token.updated_at);
-    session::check_alive(&auth.settings().sessions, session, user, token_used, request.now)?;
+    session::check_alive(&auth.settings().sessions, session, user, request.now)?;
     session::check_newest(auth, tx, session, user, request.now).await?;
     if session.oauth_client_id.is_some() {
         return Err(AuthError::OAuth {
@@ -178,6 +171,13 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         Locked::Nothing => return Err(not_found()),
     };
     let Some(family) = family else {
+        let owner = match token.user_id {
+            Some(id) => users::by_id(&tx, id).await?,
+            None => None,
+        };
+        if owner.is_some_and(|owner| owner.is_banned(now)) {
+            return Err(banned());
+        }
         refresh_tokens::delete(&tx, token.id).await?;
         tx.commit().await?;
         return Err(AuthError::refuse_with(
@@ -186,7 +186,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
             "Invalid Refresh Token: No Valid Session Found",
         ));
     };
-    check_family(auth, &tx, request, &family, Some(&token)).await?;
+    check_family(auth, &tx, request, &family).await?;
     let Family { session, user } = &family;
     let verdict = judge(auth, request, presented, &token, &family);
     if matches!(verdict, Verdict::Reuse) {
@@ -284,7 +284,7 @@ async fn counted(
     };
     let (key, is_outdated) =
         session_key(auth, &family).filter(|(key, _)| token.is_signed_by(key)).ok_or_else(not_found)?;
-    check_family(auth, &tx, request, &family, None).await?;
+    check_family(auth, &tx, request, &family).await?;
     let Family { session, user } = &family;
     let settings = &auth.settings().refresh;
     let behind = session.counter - token.counter();

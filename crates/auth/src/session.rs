@@ -222,6 +222,7 @@ pub async fn issue(
         aal: "aal1".to_owned(),
         not_after: None,
         refreshed_at: None,
+        token_touched: None,
         user_agent: None,
         ip: request.ip,
         tag: new.tag.map(str::to_owned),
@@ -331,7 +332,7 @@ fn end_of_low_aal(settings: &SessionSettings, session: &Session, user: &User) ->
     (session.aal == "aal1" && user.has_verified_factor()).then(|| session.created_at + allowed)
 }
 
-/// Whether a session may be refreshed now. `token_used`: when its stored refresh token was last touched.
+/// Whether a session may be refreshed now.
 ///
 /// # Errors
 /// `session_expired` with the contract's text for each policy.
@@ -339,7 +340,6 @@ pub(crate) fn check_alive(
     settings: &SessionSettings,
     session: &Session,
     user: &User,
-    token_used: Option<OffsetDateTime>,
     now: OffsetDateTime,
 ) -> Result<(), AuthError> {
     let expired = |why: &'static str| Err(AuthError::refuse(ErrorCode::SessionExpired, why));
@@ -347,8 +347,7 @@ pub(crate) fn check_alive(
     if timeboxed || session.not_after.is_some_and(|end| now > end) {
         return expired("Invalid Refresh Token: Session Expired");
     }
-    let used = session.refreshed_at.or(token_used).unwrap_or(session.created_at);
-    if settings.inactivity_timeout.is_some_and(|timeout| now > used + timeout) {
+    if settings.inactivity_timeout.is_some_and(|timeout| now > session.last_used() + timeout) {
         return expired("Invalid Refresh Token: Session Expired (Inactivity)");
     }
     if end_of_low_aal(settings, session, user).is_some_and(|end| now > end) {
@@ -373,12 +372,13 @@ pub(crate) async fn check_newest(
         return Ok(());
     }
     let class = class_of(settings, session);
-    let others = sessions::of_user(tx, user.id).await?;
-    let newer = others.iter().any(|other| {
+    let all = sessions::of_user(tx, user.id).await?;
+    let last_used = all.iter().find(|own| own.id == session.id).unwrap_or(session).last_used();
+    let newer = all.iter().any(|other| {
         other.id != session.id
             && class_of(settings, other) == class
-            && other.last_used() > session.last_used()
-            && check_alive(settings, other, user, None, now).is_ok()
+            && other.last_used() > last_used
+            && check_alive(settings, other, user, now).is_ok()
     });
     if newer {
         return Err(AuthError::refuse(

@@ -54,7 +54,8 @@ const DELETE_OLD: &str = "
 
 /// A stored token, and the newest token of its session that is not revoked.
 const TOKEN: &str = "
-    select presented.id, presented.revoked, presented.updated_at, presented.session_id, active.token, active.parent
+    select presented.id, presented.revoked, presented.updated_at, presented.session_id, active.token, active.parent,
+           presented.user_id
       from auth.refresh_tokens as presented
       left join lateral (select newest.token, newest.parent
                            from auth.refresh_tokens as newest
@@ -124,8 +125,10 @@ pub struct StoredToken {
     pub revoked: bool,
     /// When that happened.
     pub updated_at: Option<OffsetDateTime>,
-    /// Whose; rows of very old versions have none.
+    /// Of which session; rows of very old versions have none.
     pub session_id: Option<SessionId>,
+    /// Whose, as the row itself says.
+    pub user_id: Option<UserId>,
     /// The newest token of the session that is not revoked.
     pub active: Option<ActiveToken>,
 }
@@ -156,6 +159,7 @@ impl StoredToken {
             revoked: row.get::<_, Option<bool>>(1).unwrap_or_default(),
             updated_at: row.get(2),
             session_id: row.get(3),
+            user_id: row.get::<_, Option<&str>>(6).and_then(UserId::parse),
             active,
         }
     }
@@ -189,8 +193,11 @@ pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Locked<(StoredToken, 
     let (locked, stored, family) =
         tokio::join!(biased; tx.query_opt(all.lock, params), tx.query_opt(TOKEN, params), read(tx, &all, params));
     let is_locked = locked?.is_some();
-    let (Some(stored), family) = (stored?, family?) else { return Ok(Locked::Nothing) };
+    let (Some(stored), mut family) = (stored?, family?) else { return Ok(Locked::Nothing) };
     let stored = StoredToken::from_row(&stored);
+    if let Some(family) = &mut family {
+        family.session.token_touched = stored.updated_at;
+    }
     Ok(match (&stored.session_id, is_locked, &family) {
         // A session that is there and not locked has another owner, or had one a moment ago
         (Some(_), false, Some(_)) => Locked::Elsewhere,

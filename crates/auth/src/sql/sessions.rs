@@ -49,12 +49,18 @@ const INSERT_AMR: &str = "
     insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
     values ($1, $2, $3, $3, $4)";
 const SIGNED_IN_NOW: &str = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
+/// A session that came from elsewhere may know its last use only by its stored refresh tokens.
 const OF_USER: &str = concat!(
     "select ",
     session_columns!(),
-    " from auth.sessions
-     where sessions.user_id = $1
-     order by coalesce(sessions.refreshed_at at time zone 'utc', sessions.created_at) desc nulls last, sessions.id"
+    ", stored.touched
+       from auth.sessions
+       left join lateral (select max(tokens.updated_at) as touched
+                            from auth.refresh_tokens as tokens
+                           where tokens.session_id = sessions.id) as stored on true
+      where sessions.user_id = $1
+      order by coalesce(sessions.refreshed_at at time zone 'utc', stored.touched, sessions.created_at) desc nulls last,
+               sessions.id"
 );
 const TOUCH: &str = "
     update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
@@ -112,6 +118,9 @@ pub struct Session {
     pub not_after: Option<OffsetDateTime>,
     /// Last refresh.
     pub refreshed_at: Option<OffsetDateTime>,
+    /// When a stored refresh token of it was last touched, where that was read: sessions that came from elsewhere may
+    /// not know their last refresh.
+    pub token_touched: Option<OffsetDateTime>,
     /// Of the last refresh, else of the sign-in.
     pub user_agent: Option<String>,
     /// Of the last refresh, else of the sign-in.
@@ -151,6 +160,7 @@ impl Session {
             aal: row.get::<_, Option<String>>(3).unwrap_or_else(|| "aal1".to_owned()),
             not_after: row.get(4),
             refreshed_at: row.get::<_, Option<PrimitiveDateTime>>(5).map(PrimitiveDateTime::assume_utc),
+            token_touched: None,
             user_agent: row.get(6),
             ip: row.get(7),
             tag: row.get(8),
@@ -161,10 +171,10 @@ impl Session {
         }
     }
 
-    /// The last time it was used, as far as the row knows.
+    /// The last time it was used, as far as is known.
     #[must_use]
     pub fn last_used(&self) -> OffsetDateTime {
-        self.refreshed_at.unwrap_or(self.created_at)
+        self.refreshed_at.or(self.token_touched).unwrap_or(self.created_at)
     }
 }
 
@@ -218,7 +228,9 @@ pub const INSERT_STATEMENTS: &[&str] = &[INSERT, INSERT_AMR, SIGNED_IN_NOW];
 
 /// All sessions of a user, last used first.
 pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Session>, Error> {
-    Ok(run.rows(OF_USER, &[&user]).await?.iter().map(Session::from_row).collect())
+    let rows = run.rows(OF_USER, &[&user]).await?;
+    let session = |row: &Row| Session { token_touched: row.get(Session::COLUMN_COUNT), ..Session::from_row(row) };
+    Ok(rows.iter().map(session).collect())
 }
 
 /// Notes a refresh.

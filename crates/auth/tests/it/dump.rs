@@ -224,3 +224,45 @@ async fn a_dumps_google_account_is_found_by_its_identity() {
     assert_eq!(session["user"]["identities"][0]["id"], "1093");
     assert_eq!(session["user"]["app_metadata"]["provider"], "google");
 }
+
+#[tokio::test]
+async fn a_banned_owner_is_told_so_before_anything_about_the_session() {
+    let server = imported().await;
+    let ban = |until: &str| format!("update auth.users set banned_until = {until} where id = '{}'", user_id("a1"));
+    server.execute(&ban("'2500-01-01'")).await;
+    for _ in 0..2 {
+        assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "user_banned".into()));
+    }
+    server.execute(&ban("null")).await;
+    assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "session_not_found".into()));
+}
+
+#[tokio::test]
+async fn second_factors_are_shown_as_they_were() {
+    let server = imported().await;
+    server
+        .execute(&format!(
+            "insert into auth.mfa_factors (id, user_id, friendly_name, factor_type, status, created_at, updated_at, phone,
+                 last_challenged_at)
+             values ('fac70000-0000-4000-8000-000000000001', '{id}', 'Mine', 'phone', 'verified', '2024-02-01 10:00:00+00',
+                 '2024-02-02 10:00:00+00', '15550001111', '2024-05-01 10:00:00.25+00'),
+                ('fac70000-0000-4000-8000-000000000002', '{id}', '', 'totp', 'unverified', '2024-02-03 10:00:00+00',
+                 '2024-02-03 10:00:00+00', null, null)",
+            id = user_id("a1")
+        ))
+        .await;
+    let session = sign_in(&server, json!({"email": "bcrypt@example.com", "password": "bcrypt word"})).await.expect(200);
+    let token = session.json()["access_token"].as_str().unwrap().to_owned();
+    let user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+    assert_eq!(
+        user["factors"],
+        json!([
+            {"id": "fac70000-0000-4000-8000-000000000001", "created_at": "2024-02-01T10:00:00Z",
+             "updated_at": "2024-02-02T10:00:00Z", "status": "verified", "friendly_name": "Mine", "factor_type": "phone",
+             "phone": "15550001111", "last_challenged_at": "2024-05-01T10:00:00.25Z"},
+            {"id": "fac70000-0000-4000-8000-000000000002", "created_at": "2024-02-03T10:00:00Z",
+             "updated_at": "2024-02-03T10:00:00Z", "status": "unverified", "factor_type": "totp", "phone": "",
+             "last_challenged_at": null},
+        ])
+    );
+}

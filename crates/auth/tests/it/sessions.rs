@@ -251,3 +251,33 @@ async fn a_sign_in_goes_on_while_the_clean_up_is_stopped_midway() {
     tokio::join!(cleaning, people);
     assert_eq!(server.count("select count(*) from auth.sessions").await, 2);
 }
+
+#[tokio::test]
+async fn a_session_whose_use_only_its_token_knows_counts_as_used_then() {
+    let server = TestServer::with_auth(|auth| {
+        auth.sessions.inactivity_timeout = Some(StdDuration::from_secs(3600));
+        auth.sessions.single_per_user = true;
+    })
+    .await;
+    let imported = server.signed_in("ada@example.com", PASSWORD).await;
+    let here = server.sign_in("ada@example.com", PASSWORD).await;
+    // As an old dump brings it: used a minute after the other one began, and its row does not say so
+    server
+        .execute(&format!(
+            "update auth.sessions set created_at = now() - interval '9 days', refreshed_at = null where id = '{id}';
+             update auth.refresh_tokens set updated_at = now() + interval '1 minute' where session_id = '{id}'",
+            id = id_of(&imported)
+        ))
+        .await;
+    server.clock().advance(Duration::minutes(2));
+    let list = async |session: &Value| -> Vec<String> {
+        let list = server.get("/auth/v1/sessions").bearer(access(session)).send().await.expect(200).json();
+        list.as_array().unwrap().iter().map(|shown| shown["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(list(&here).await, [id_of(&imported), id_of(&here)]);
+    assert_eq!(
+        refresh(&server, &here).await.json()["msg"],
+        "Invalid Refresh Token: Session Expired (Revoked by Newer Login)"
+    );
+    refresh(&server, &imported).await.expect(200);
+}
