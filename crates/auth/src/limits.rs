@@ -43,6 +43,8 @@ pub enum Limiter {
     Token,
     /// `/verify`
     Verify,
+    /// `GET /authorize` and `GET /user/identities/authorize`
+    Authorize,
     /// Codes typed for one account
     Code,
 }
@@ -59,6 +61,7 @@ impl Limiter {
             Self::UpdateUser => "update-user",
             Self::Token => "token",
             Self::Verify => "verify",
+            Self::Authorize => "authorize",
             Self::Code => "codes-per-account",
         }
     }

@@ -10,7 +10,7 @@ use crate::Auth;
 use crate::captcha::{self, Security};
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Json, RequestInfo};
-use crate::ids::EmailAddress;
+use crate::ids::{EmailAddress, PhoneNumber};
 use crate::limits::Limiter;
 use crate::metadata;
 use crate::model::JsonObject;
@@ -45,6 +45,9 @@ pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Jso
         return Err(AuthError::validation("Channel should only be specified with Phone OTP"));
     }
     Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
+    if body.create_user == Some(false) && !is_known(&auth, &request, &body).await? {
+        return Err(nobody_new());
+    }
     if !body.phone.is_empty() {
         metadata::check_size(&body.data)?;
         let may_create = body.create_user.unwrap_or(true);
@@ -53,12 +56,30 @@ pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Jso
     send_link(&auth, &request, body).await
 }
 
-/// `POST /magiclink`
+/// Whether the address or number has an account. One that is none has no account.
+async fn is_known(auth: &Auth, request: &RequestInfo, body: &Otp) -> Result<bool, AuthError> {
+    let client = auth.database().auth().await?;
+    let user = if body.phone.is_empty() {
+        let Ok(email) = EmailAddress::parse(&body.email) else { return Ok(false) };
+        users::by_email(&client, &email, &request.aud).await?
+    } else {
+        let Ok(phone) = PhoneNumber::parse(&body.phone) else { return Ok(false) };
+        users::by_phone(&client, &phone, &request.aud).await?
+    };
+    Ok(user.is_some())
+}
+
+fn nobody_new() -> AuthError {
+    AuthError::refuse(ErrorCode::OtpDisabled, "Signups not allowed for otp")
+}
+
+/// `POST /magiclink`: anybody may be new; the field that says otherwise belongs to `/otp` (auth-core 6.2).
 pub async fn magic_link(
     State(auth): State<Auth>,
     request: RequestInfo,
-    Json(body): Json<Otp>,
+    Json(mut body): Json<Otp>,
 ) -> Result<Response, AuthError> {
+    body.create_user = None;
     captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::MagicLink, &request)?;
     if body.email.is_empty() {
@@ -75,9 +96,8 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     let settings = auth.settings();
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let may_create = body.create_user.unwrap_or(true);
-    let unknown = || AuthError::refuse(ErrorCode::OtpDisabled, "Signups not allowed for otp");
     if body.email.is_empty() {
-        return Err(if may_create { AuthError::validation("One of email or phone must be set") } else { unknown() });
+        return Err(AuthError::validation("One of email or phone must be set"));
     }
     let disabled = |text: &'static str| {
         AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::EmailProviderDisabled, text)
@@ -88,10 +108,7 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     if !settings.email.magic_link_enabled {
         return Err(disabled("Login with magic link is disabled"));
     }
-    let email = match EmailAddress::parse(&body.email) {
-        Ok(email) => email,
-        Err(error) => return Err(if may_create { error } else { unknown() }),
-    };
+    let email = EmailAddress::parse(&body.email)?;
     metadata::check_size(&body.data)?;
 
     let tx = Tx::begin(auth.database()).await?;
@@ -100,7 +117,7 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
             one_time_mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge.as_ref(), request).await?;
             tx.commit().await?;
         }
-        None if !may_create => return Err(unknown()),
+        None if !may_create => return Err(nobody_new()),
         _ if settings.disable_signup => return Err(AuthError::signup_disabled()),
         _ => {
             drop(tx);

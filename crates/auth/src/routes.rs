@@ -5,8 +5,8 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use http::header::CONTENT_TYPE;
-use http::{Method, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, StatusCode};
 use portico_tokens::RequestId;
 
 use crate::Auth;
@@ -82,7 +82,8 @@ async fn only_named_methods(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Limits the time of a request, and renders its error in the shape that it asked for.
+/// Limits the time of a request, renders its error in the shape that it asked for, and keeps what it says about a person out
+/// of caches.
 async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Response {
     let version = ApiVersion::parse(header(request.headers(), API_VERSION_HEADER.as_str()));
     let request_id = request.extensions().get::<RequestId>().cloned();
@@ -99,7 +100,7 @@ async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Respo
             .into_response(),
         }
     };
-    match response.extensions().get::<Failed>() {
+    let mut response = match response.extensions().get::<Failed>() {
         Some(Failed(error)) => {
             let mut rendered = render(error, version, request_id.as_ref().map(|id| id.as_str()));
             // Headers that a handler added to its error stay
@@ -111,5 +112,9 @@ async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Respo
             rendered
         }
         None => response,
-    }
+    };
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    response
 }

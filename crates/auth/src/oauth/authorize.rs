@@ -13,6 +13,7 @@ use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Query, RequestInfo};
 use crate::ids::UserId;
+use crate::limits::Limiter;
 use crate::one_time_token::Kind;
 use crate::pkce::{self, Challenge};
 use crate::sql::flow_state::{self, NewFlow, method};
@@ -90,13 +91,15 @@ pub(crate) async fn authorize(
 /// Begins a flow, to sign in or to link an identity to `linking`, and says where the person goes.
 ///
 /// # Errors
-/// 400 `validation_failed`, 404 for an unknown invitation.
+/// 400 `validation_failed`, 404 for an unknown invitation, 429 for an address that begins too many.
 pub(crate) async fn begin(
     auth: &Auth,
     request: &RequestInfo,
     query: &Query,
     linking: Option<UserId>,
 ) -> Result<String, AuthError> {
+    // Each leaves a row behind, and may cost a call to the provider
+    auth.limits().check(Limiter::Authorize, request)?;
     let provider = configured::find(auth, query.get("provider").unwrap_or_default()).await?;
     let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))
         .map_err(|error| AuthError::validation(error.to_string()))?;

@@ -282,3 +282,20 @@ async fn a_taken_address_is_hidden_though_numbers_need_no_confirmation() {
     let user = post(&t, "signup", json!({"email": ADA, "password": "another-one"})).await.expect(200).json();
     assert_eq!((&user["role"], &user["identities"]), (&json!(""), &json!([])));
 }
+
+#[tokio::test]
+async fn what_is_said_about_a_person_stays_out_of_caches() {
+    let t = TestServer::start().await;
+    let tokens = t.signed_in(ADA, "correct-horse").await;
+    let bearer = tokens["access_token"].as_str().unwrap();
+    for (path, status) in [("user", 200), ("sessions", 200), ("reauthenticate", 200), ("nothing", 404)] {
+        let answer = t.get(&format!("/auth/v1/{path}")).bearer(bearer).send().await.expect(status);
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+    }
+    let refused = t.get("/auth/v1/user").send().await.expect(401);
+    assert_eq!(refused.header("cache-control"), Some("no-store"));
+    // Keys are for everybody, and are kept
+    let keys = t.get("/auth/v1/.well-known/jwks.json").send().await.expect(200);
+    assert_eq!(keys.header("cache-control"), Some("public, max-age=600"));
+}

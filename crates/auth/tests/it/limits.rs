@@ -42,6 +42,7 @@ async fn limits_by_address_have_names_and_end_when_they_say() {
         (http::Method::PUT, "user", json!({"email": "nonsense"}), "update-user"),
         (http::Method::POST, "token?grant_type=nothing", nothing.clone(), "token"),
         (http::Method::POST, "verify", nothing.clone(), "verify"),
+        (http::Method::GET, "authorize?provider=nothing", nothing.clone(), "authorize"),
     ] {
         for _ in 0..30 {
             assert_ne!(ask(method.clone(), path, &body).await.status, 429, "{limit}");

@@ -4,6 +4,7 @@
 
 mod account_rules;
 mod contract;
+mod custom_providers;
 mod dump;
 mod input;
 mod limits;

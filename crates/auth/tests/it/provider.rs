@@ -373,7 +373,7 @@ async fn twitter_signs_its_requests() {
 }
 
 /// A row of the table of custom providers; its checks demand https, which a stand-in has not.
-async fn custom(server: &TestServer, provider: &Provider) {
+pub async fn custom(server: &TestServer, provider: &Provider) {
     for constraint in ["oidc_issuer_https", "authorization_url_https", "token_url_https", "userinfo_url_https"] {
         server
             .execute(&format!(

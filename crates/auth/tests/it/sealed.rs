@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
-const OLD: [u8; 32] = [1; 32];
-const NEW: [u8; 32] = [2; 32];
+pub const OLD: [u8; 32] = [1; 32];
+pub const NEW: [u8; 32] = [2; 32];
 
 /// `current`: the key that seals. Both keys are known.
-fn sealing(auth: &mut AuthSettings, current: Option<&str>) {
+pub fn sealing(auth: &mut AuthSettings, current: Option<&str>) {
     auth.encryption = EncryptionSettings {
         current: current.map(str::to_owned),
         keys: [("old", OLD), ("new", NEW)]
@@ -26,7 +26,7 @@ fn sealing(auth: &mut AuthSettings, current: Option<&str>) {
 }
 
 /// A value as the hosted service stores it; made without the code under test.
-fn sealed(name: &str, master: &[u8; 32], row: Uuid, text: &str) -> String {
+pub fn sealed(name: &str, master: &[u8; 32], row: Uuid, text: &str) -> String {
     struct Length;
     impl hkdf::KeyType for Length {
         fn len(&self) -> usize {

@@ -162,6 +162,35 @@ async fn an_unknown_address_is_signed_up_by_a_link() {
     let invalid = post(&t, "otp", json!({"email": "nonsense", "create_user": false})).await;
     assert_eq!(invalid.refusal(), (422, "otp_disabled".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
+    // The other path has no such field
+    post(&t, "magiclink", json!({"email": "no@example.com", "create_user": false})).await.expect(200);
+    assert_eq!(t.count("select count(*) from auth.users").await, 2);
+}
+
+#[tokio::test]
+async fn who_may_not_be_new_learns_that_before_what_is_switched_off() {
+    let t = TestServer::with_auth(|settings| {
+        settings.email.enabled = false;
+        settings.sms.enabled = false;
+    })
+    .await;
+    t.execute(
+        "insert into auth.users (instance_id, id, aud, role, email, phone)
+         values ('00000000-0000-0000-0000-000000000000', gen_random_uuid(), 'authenticated', 'authenticated',
+             'ada@example.com', '15550001111')",
+    )
+    .await;
+    for (body, status, code) in [
+        (json!({"email": "no@example.com"}), 422, "otp_disabled"),
+        (json!({"phone": "15550002222"}), 422, "otp_disabled"),
+        (json!({}), 422, "otp_disabled"),
+        (json!({"email": ADA}), 422, "email_provider_disabled"),
+        (json!({"phone": "15550001111"}), 400, "phone_provider_disabled"),
+    ] {
+        let mut asked = body;
+        asked["create_user"] = json!(false);
+        assert_eq!(post(&t, "otp", asked.clone()).await.refusal(), (status, code.to_owned()), "{asked}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,78 @@
+//! Settings that decide about the providers of `auth.custom_oauth_providers`.
+
+use portico_auth::AuthSettings;
+use portico_testkit::{TestServer, claims_of};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::misbehaving::{Begun, Provider, begin, come_back, server_and};
+use crate::provider::custom;
+use crate::sealed::{NEW, OLD, sealed, sealing};
+
+const ACME: &str = "custom:acme";
+
+async fn server(provider: &Provider, change: impl FnOnce(&mut AuthSettings)) -> TestServer {
+    let server = server_and("google", provider, change).await;
+    custom(&server, provider).await;
+    server
+}
+
+fn field(begun: &Begun, name: &str) -> Option<String> {
+    begun.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+#[tokio::test]
+async fn a_sealed_secret_is_opened_for_the_provider() {
+    let provider = Provider::start().await;
+    let server = server(&provider, |auth| sealing(auth, Some("new"))).await;
+    let find = "select id from auth.custom_oauth_providers where identifier = $1";
+    let id: Uuid = server.query_with(find, &[&ACME]).await[0].get(0);
+    let store = "update auth.custom_oauth_providers set client_secret = $1 where id = $2";
+    for (number, form) in
+        ["the-secret".to_owned(), sealed("old", &OLD, id, "the-secret"), sealed("new", &NEW, id, "the-secret")]
+            .into_iter()
+            .enumerate()
+    {
+        server.query_with(store, &[&form, &id]).await;
+        let begun = begin(&server, ACME).await;
+        provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
+        let answer = come_back(&server, &begun).await;
+        let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{form}: {answer:?}"));
+        assert_eq!(claims_of(&token)["email"], "ada@example.com");
+        assert_eq!(provider.calls("/token")[number].0["client_secret"], "the-secret", "{form}");
+    }
+
+    // Sealed for another row: nobody is sent to a provider that would refuse us
+    server.query_with(store, &[&sealed("old", &OLD, Uuid::from_u128(1), "the-secret"), &id]).await;
+    let refused = server.get(&format!("/auth/v1/authorize?provider={ACME}")).send().await;
+    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.json()["msg"], "Unsupported provider: custom provider custom:acme is incomplete");
+}
+
+#[tokio::test]
+async fn they_send_people_back_to_an_address_of_their_own() {
+    let provider = Provider::start().await;
+    let elsewhere = |auth: &mut AuthSettings| {
+        auth.custom_providers.external_url = Some("https://accounts.example.com/auth/v1/".into());
+    };
+    let server = server(&provider, elsewhere).await;
+    let expected = Some("https://accounts.example.com/auth/v1/callback".to_owned());
+    assert_eq!(field(&begin(&server, ACME).await, "redirect_uri"), expected);
+    assert_eq!(field(&begin(&server, "custom:plain").await, "redirect_uri"), expected);
+    let built_in = Some(format!("{}/auth/v1/callback", server.base()));
+    assert_eq!(field(&begin(&server, "google").await, "redirect_uri"), built_in);
+}
+
+#[tokio::test]
+async fn switched_off_they_are_refused_at_both_doors() {
+    let provider = Provider::start().await;
+    let server = server(&provider, |auth| auth.custom_providers.enabled = false).await;
+    let refused = server.get(&format!("/auth/v1/authorize?provider={ACME}")).send().await;
+    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.json()["msg"], "Unsupported provider: custom OAuth providers are disabled");
+    let body = json!({"provider": ACME, "id_token": "a.b.c"});
+    let refused = server.post("/auth/v1/token?grant_type=id_token").json(&body).send().await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(refused.json()["msg"], "Custom OAuth providers are disabled");
+    assert!(provider.calls("/.well-known/openid-configuration").is_empty() && provider.calls("/token").is_empty());
+}
