@@ -14,6 +14,7 @@ pub mod cluster;
 mod connection;
 mod endpoint;
 mod error;
+mod listen;
 mod pool;
 pub mod scratch;
 pub mod sqlstate;
@@ -24,5 +25,6 @@ pub use bootstrap::{BootstrapSettings, EMULATED_EXTENSIONS, MigrationSession, in
 pub use connection::connect;
 pub use endpoint::{Endpoint, EndpointError, Host, Password, TlsMode, TlsSettings};
 pub use error::DatabaseError;
+pub use listen::Listener;
 pub use pool::{Client, Database, PoolSettings, PoolStatus};
 pub use tls::TlsError;

@@ -12,10 +12,17 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod caller;
+mod claim_path;
+pub mod config;
 pub mod error;
+mod in_database;
 pub mod plan;
+mod postgres;
 pub mod query;
+mod reply;
 pub mod schema;
 pub mod sql;
+mod transaction;
 
 pub use error::RestError;

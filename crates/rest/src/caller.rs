@@ -1,0 +1,162 @@
+//! In whose role a request acts (contract 15).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::{HeaderMap, header};
+use portico_tokens::{Caller, Claims, KeyRing, TokenError, looks_opaque};
+use serde_json::{Map, Value};
+use time::{Duration, OffsetDateTime};
+
+use crate::config::Config;
+use crate::error::RestError;
+
+/// How far our clock and the one of a token's issuer may be apart.
+const LEEWAY: Duration = Duration::seconds(30);
+
+/// The role that a request acts in, and what it may know of its caller.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The database role.
+    pub role: String,
+    /// What SQL sees as `request.jwt.claims`.
+    pub claims: String,
+    /// Nobody said who they are: refusals for want of rights are then 401.
+    pub is_anonymous: bool,
+}
+
+impl Identity {
+    /// Finds out who calls: what the front door found, checked with the leeway and the audience of this service; or all anew, when the
+    /// database names keys of its own.
+    ///
+    /// # Errors
+    /// PGRST300 to PGRST303.
+    pub fn of(
+        caller: &Caller,
+        headers: &HeaderMap,
+        ring: &KeyRing,
+        config: &Config,
+        now: OffsetDateTime,
+    ) -> Result<Self, RestError> {
+        let claims = match &config.keys {
+            Some(own) => claims_by(own, caller, headers)?,
+            None => match (&caller.token, &caller.refused) {
+                (Some(claims), _) => Some(Arc::clone(claims)),
+                (None, Some(refused)) if refused.is_untimely() => match bearer(headers) {
+                    Some(token) if !looks_opaque(token) => Some(ring.verify_signature(token).map_err(explain)?),
+                    _ => return Err(explain(refused.clone())),
+                },
+                (None, Some(refused)) => return Err(explain(refused.clone())),
+                (None, None) => None,
+            },
+        };
+        if let Some(claims) = claims {
+            claims.check_times_within(now, LEEWAY).map_err(explain)?;
+            check_audience(&claims, config.audience.as_deref())?;
+            return Self::of_claims(&claims, config);
+        }
+        if headers.get(header::AUTHORIZATION).is_some_and(is_empty_bearer) {
+            return Err(RestError::TokenInvalid {
+                message: "Empty JWT is sent in Authorization header".into(),
+                details: None,
+            });
+        }
+        // Another scheme hides the key, as it does in the reference
+        let keyed = caller.api_key.filter(|_| !headers.contains_key(header::AUTHORIZATION));
+        match keyed {
+            Some(key) => Ok(Self::without_token(key.as_str(), config)),
+            None => config
+                .anon_role
+                .as_deref()
+                .map(|role| Self::without_token(role, config))
+                .ok_or(RestError::AnonymousDisabled),
+        }
+    }
+
+    fn without_token(role: &str, config: &Config) -> Self {
+        let claims = Value::Object(Map::from_iter([("role".to_owned(), Value::from(role))]));
+        Self {
+            role: role.to_owned(),
+            claims: claims.to_string(),
+            is_anonymous: config.anon_role.as_deref() == Some(role),
+        }
+    }
+
+    fn of_claims(claims: &Claims, config: &Config) -> Result<Self, RestError> {
+        let role = match config.role_claim.find(claims.values()) {
+            Some(Value::String(role)) => Cow::Borrowed(role.as_str()),
+            Some(Value::Null) | None => Cow::Borrowed(config.anon_role.as_deref().ok_or(RestError::AnonymousDisabled)?),
+            Some(other) => Cow::Owned(other.to_string()),
+        };
+        // What was signed is passed on byte for byte, unless its role is not the one that was found
+        let claims = if claims.role() == Some(&*role) {
+            claims.text().to_owned()
+        } else {
+            let mut values = claims.values().clone();
+            values.insert("role".into(), Value::from(&*role));
+            Value::Object(values).to_string()
+        };
+        Ok(Self { is_anonymous: config.anon_role.as_deref() == Some(&*role), role: role.into_owned(), claims })
+    }
+}
+
+/// The claims of the request's token by the keys that the database names. Our own keys stay valid as keys: what the front door made of an
+/// opaque key is believed.
+fn claims_by(own: &KeyRing, caller: &Caller, headers: &HeaderMap) -> Result<Option<Arc<Claims>>, RestError> {
+    match bearer(headers) {
+        Some(token) if !looks_opaque(token) => own.verify_signature(token).map(Some).map_err(explain),
+        _ => Ok(caller.token.clone()),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once([' ', '\t'])?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+fn is_empty_bearer(value: &http::HeaderValue) -> bool {
+    value.to_str().is_ok_and(|value| value.trim().eq_ignore_ascii_case("bearer"))
+}
+
+fn check_audience(claims: &Claims, wanted: Option<&str>) -> Result<(), RestError> {
+    let wrong_type = || RestError::TokenClaims("The JWT 'aud' claim must be a string or an array of strings".into());
+    let is_meant = match claims.get("aud") {
+        None | Some(Value::Null) => true,
+        Some(Value::String(audience)) => wanted.is_none_or(|wanted| wanted == audience),
+        Some(Value::Array(audiences)) => {
+            if !audiences.iter().all(Value::is_string) {
+                return Err(wrong_type());
+            }
+            audiences.is_empty() || wanted.is_none_or(|wanted| audiences.iter().any(|audience| audience == wanted))
+        }
+        Some(_) => return Err(wrong_type()),
+    };
+    if is_meant { Ok(()) } else { Err(RestError::TokenClaims("JWT not in audience".into())) }
+}
+
+/// A token that does not verify, in the words of the data API.
+fn explain(error: TokenError) -> RestError {
+    let invalid = |message: &str, details: Option<&str>| RestError::TokenInvalid {
+        message: message.to_owned(),
+        details: details.map(str::to_owned),
+    };
+    let no_key = || invalid("No suitable key or wrong key type", Some("None of the keys was able to decode the JWT"));
+    match error {
+        TokenError::Segments(parts) => {
+            RestError::TokenInvalid { message: format!("Expected 3 parts in JWT; got {parts}"), details: None }
+        }
+        TokenError::Expired => RestError::TokenClaims("JWT expired".into()),
+        TokenError::NotYetValid => RestError::TokenClaims("JWT not yet valid".into()),
+        TokenError::IssuedInFuture => RestError::TokenClaims("JWT issued at future".into()),
+        TokenError::NotANumber(claim) => RestError::TokenClaims(format!("The JWT '{claim}' claim must be a number")),
+        TokenError::UnreadableClaims(_) => RestError::TokenClaims("Parsing claims failed".into()),
+        TokenError::UnsupportedAlgorithm(_) if error.is_unsecured() => invalid(
+            "Wrong or unsupported encoding algorithm",
+            Some("JWT is unsecured but expected 'alg' was not 'none'"),
+        ),
+        TokenError::UnsupportedAlgorithm(_) => invalid("Wrong or unsupported encoding algorithm", None),
+        TokenError::BadSignature | TokenError::UnknownKey { .. } | TokenError::NoKeyForAlgorithm(_) => no_key(),
+        TokenError::Malformed(_) => invalid("JWT couldn't be decoded", None),
+        TokenError::Unsigned(_) => invalid("JWT cryptographic operation failed", None),
+    }
+}

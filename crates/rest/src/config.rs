@@ -1,0 +1,370 @@
+//! What the operator and the database's owner decide (contract 22).
+//!
+//! The server's own settings come first; `pgrst.*` settings of the login role override them, so that
+//! `alter role authenticator set pgrst.db_max_rows = '50'; notify pgrst, 'reload config'` works as users know it.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use portico_tokens::{KeyRing, Secret, SigningKey};
+use regex::RegexSet;
+
+use crate::claim_path::ClaimPath;
+use crate::plan::PlanSettings;
+use crate::schema::QualifiedName;
+
+/// How a transaction ends when the client does not say (contract 14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TxEnd {
+    /// It is rolled back.
+    pub rollback: bool,
+    /// `Prefer: tx=` may say otherwise.
+    pub may_override: bool,
+}
+
+/// What the root shows (contract 18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OpenApiMode {
+    /// What the caller's role may use.
+    #[default]
+    FollowPrivileges,
+    /// Everything that is exposed.
+    IgnorePrivileges,
+    /// Nothing: 404.
+    Disabled,
+}
+
+/// All settings in force; replaced as a whole when they change.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Exposed schemas, the default one first; never empty.
+    pub schemas: Vec<String>,
+    /// Schemas on the search path behind the request's.
+    pub extra_search_path: Vec<String>,
+    /// The role of callers without a token; `None`: nobody may come without one.
+    pub anon_role: Option<String>,
+    /// A function that is called before each main statement.
+    pub pre_request: Option<QualifiedName>,
+    /// A function that answers the root.
+    pub root_spec: Option<QualifiedName>,
+    /// A function that sets `pgrst.*` settings when the configuration is loaded.
+    pub pre_config: Option<QualifiedName>,
+    /// How transactions end.
+    pub tx_end: TxEnd,
+    /// Keep statements prepared on connections.
+    pub prepared_statements: bool,
+    /// Settings of functions that hold for the whole transaction, as regular expressions.
+    pub hoisted_settings: RegexSet,
+    /// Keys of tokens, when the database names a secret of its own; else the caller's token was checked before.
+    pub keys: Option<Arc<KeyRing>>,
+    /// The audience that tokens must be for.
+    pub audience: Option<String>,
+    /// Where in the claims the role is.
+    pub role_claim: ClaimPath,
+    /// What the root shows.
+    pub openapi_mode: OpenApiMode,
+    /// The root tells how to authenticate.
+    pub openapi_security: bool,
+    /// The address that the root tells.
+    pub openapi_proxy_uri: Option<String>,
+    /// Only the secret key may read the root, as on the hosted service.
+    pub openapi_secret_key_only: bool,
+    /// A request header that the answer repeats.
+    pub trace_header: Option<HeaderName>,
+    /// Tell how long each stage took.
+    pub server_timing: bool,
+    /// Leave details and hints out of refusals.
+    pub terse_errors: bool,
+    /// `app.settings.*`, full names.
+    pub app_settings: Vec<(String, String)>,
+    /// What plans depend on.
+    pub plan: PlanSettings,
+}
+
+impl Default for Config {
+    /// The defaults of the hosted service.
+    fn default() -> Self {
+        Self {
+            schemas: vec!["public".into(), "graphql_public".into()],
+            extra_search_path: vec!["public".into(), "extensions".into()],
+            anon_role: Some("anon".into()),
+            pre_request: None,
+            root_spec: None,
+            pre_config: None,
+            tx_end: TxEnd::default(),
+            prepared_statements: true,
+            hoisted_settings: patterns(HOISTED).unwrap_or_default(),
+            keys: None,
+            audience: None,
+            role_claim: ClaimPath::default(),
+            openapi_mode: OpenApiMode::default(),
+            openapi_security: false,
+            openapi_proxy_uri: None,
+            openapi_secret_key_only: true,
+            trace_header: None,
+            server_timing: false,
+            terse_errors: false,
+            app_settings: Vec::new(),
+            plan: PlanSettings { max_rows: Some(1000), ..PlanSettings::default() },
+        }
+    }
+}
+
+const HOISTED: &str = "statement_timeout,plan_filter.statement_cost_limit,default_transaction_isolation";
+
+/// The settings that the database may override, without their prefix `pgrst.`.
+pub const IN_DATABASE: &[&str] = &[
+    "client_error_verbosity",
+    "db_aggregates_enabled",
+    "db_anon_role",
+    "db_extra_search_path",
+    "db_hoisted_tx_settings",
+    "db_max_rows",
+    "db_plan_enabled",
+    "db_pre_config",
+    "db_pre_request",
+    "db_prepared_statements",
+    "db_root_spec",
+    "db_schemas",
+    "db_tx_end",
+    "jwt_aud",
+    "jwt_role_claim_key",
+    "jwt_secret",
+    "jwt_secret_is_base64",
+    "openapi_mode",
+    "openapi_security_active",
+    "openapi_server_proxy_uri",
+    "server_timing_enabled",
+    "server_trace_header",
+    "url_use_legacy_target_names",
+];
+
+impl Config {
+    /// The schemas of a request's search path, its own first; each once.
+    pub fn search_path<'a>(&'a self, schema: &'a str) -> impl Iterator<Item = &'a str> {
+        std::iter::once(schema)
+            .chain(self.extra_search_path.iter().map(String::as_str).filter(move |each| *each != schema))
+    }
+
+    /// Applies settings of the database, later ones over earlier ones. A value that can not be read leaves the setting as it was and is
+    /// told in `problems`.
+    pub fn apply<'a>(&mut self, settings: impl IntoIterator<Item = (&'a str, &'a str)>, problems: &mut Vec<String>) {
+        let mut secret: Option<&str> = None;
+        let mut secret_is_base64 = false;
+        for (name, value) in settings {
+            match name {
+                "jwt_secret" => secret = Some(value).filter(|value| !value.is_empty()),
+                "jwt_secret_is_base64" => secret_is_base64 = boolean(value) == Some(true),
+                _ => {
+                    if let Err(why) = self.set(name, value) {
+                        problems.push(format!("pgrst.{name} = '{value}' has no effect: {why}"));
+                    }
+                }
+            }
+        }
+        if let Some(secret) = secret {
+            // The value is a secret: the text names the setting only
+            match keys(secret, secret_is_base64) {
+                Ok(ring) => self.keys = Some(Arc::new(ring)),
+                Err(why) => problems.push(format!("pgrst.jwt_secret has no effect: {why}")),
+            }
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let text = || Some(value.trim().to_owned()).filter(|value| !value.is_empty());
+        let switch = || boolean(value).ok_or_else(|| "it must be true or false".to_owned());
+        match name {
+            "db_schemas" => {
+                let schemas = list(value);
+                if let Some(own) =
+                    schemas.iter().find(|schema| ["pg_catalog", "information_schema"].contains(&schema.as_str()))
+                {
+                    return Err(format!("the schema {own} can not be exposed"));
+                }
+                // The reference reads an empty list as its default
+                self.schemas = if schemas.is_empty() { vec!["public".into()] } else { schemas };
+            }
+            "db_extra_search_path" => self.extra_search_path = list(value),
+            "db_max_rows" => {
+                self.plan.max_rows = match value.trim() {
+                    "" => None,
+                    number => Some(number.parse().map_err(|_| "it must be a whole number")?),
+                }
+            }
+            "db_anon_role" => self.anon_role = text(),
+            "db_pre_request" => self.pre_request = text().map(|name| qualified(&name)),
+            "db_root_spec" => self.root_spec = text().map(|name| qualified(&name)),
+            "db_pre_config" => self.pre_config = text().map(|name| qualified(&name)),
+            "db_tx_end" => {
+                self.tx_end = match value.trim() {
+                    "commit" => TxEnd { rollback: false, may_override: false },
+                    "commit-allow-override" => TxEnd { rollback: false, may_override: true },
+                    "rollback" => TxEnd { rollback: true, may_override: false },
+                    "rollback-allow-override" => TxEnd { rollback: true, may_override: true },
+                    _ => {
+                        return Err(
+                            "it must be commit, commit-allow-override, rollback or rollback-allow-override".into()
+                        );
+                    }
+                }
+            }
+            "db_plan_enabled" => self.plan.plans = switch()?,
+            "db_aggregates_enabled" => self.plan.aggregates = switch()?,
+            "db_prepared_statements" => self.prepared_statements = switch()?,
+            "db_hoisted_tx_settings" => self.hoisted_settings = patterns(value)?,
+            "jwt_aud" => self.audience = text(),
+            "jwt_role_claim_key" => {
+                self.role_claim = match text() {
+                    None => ClaimPath::default(),
+                    Some(path) => ClaimPath::parse(&path).ok_or("it is no path to a claim")?,
+                }
+            }
+            "openapi_mode" => {
+                self.openapi_mode = match value.trim() {
+                    "follow-privileges" => OpenApiMode::FollowPrivileges,
+                    "ignore-privileges" => OpenApiMode::IgnorePrivileges,
+                    "disabled" => OpenApiMode::Disabled,
+                    _ => return Err("it must be follow-privileges, ignore-privileges or disabled".into()),
+                }
+            }
+            "openapi_security_active" => self.openapi_security = switch()?,
+            "openapi_server_proxy_uri" => self.openapi_proxy_uri = text(),
+            "server_trace_header" => {
+                self.trace_header = match text() {
+                    None => None,
+                    Some(name) => Some(name.parse().map_err(|_| "it is no name of a header")?),
+                }
+            }
+            "server_timing_enabled" => self.server_timing = switch()?,
+            "client_error_verbosity" => self.terse_errors = value.trim() == "minimal",
+            "url_use_legacy_target_names" => self.plan.legacy_target_names = switch()?,
+            _ => return Err("there is no such setting".into()),
+        }
+        Ok(())
+    }
+}
+
+fn boolean(value: &str) -> Option<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Some(true),
+        "false" | "off" | "no" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn list(value: &str) -> Vec<String> {
+    let unquote = |name: &str| {
+        name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name).replace("\"\"", "\"")
+    };
+    value.split(',').map(|name| unquote(name.trim())).filter(|name| !name.is_empty()).collect()
+}
+
+fn patterns(value: &str) -> Result<RegexSet, String> {
+    let all: Vec<_> = list(value).into_iter().map(|pattern| format!("^(?:{pattern})$")).collect();
+    regex::RegexSetBuilder::new(all).size_limit(1 << 20).build().map_err(|error| error.to_string())
+}
+
+/// `schema.name`, each possibly quoted; without a schema it is one on the search path.
+pub(crate) fn qualified(text: &str) -> QualifiedName {
+    let unquote = |part: &str| match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => part.to_owned(),
+    };
+    let mut quoted = false;
+    let dot = text.char_indices().find(|(_, c)| {
+        quoted ^= *c == '"';
+        *c == '.' && !quoted
+    });
+    match dot {
+        Some((at, _)) => QualifiedName {
+            schema: unquote(text.get(..at).unwrap_or_default().trim()),
+            name: unquote(text.get(at + 1..).unwrap_or_default().trim()),
+        },
+        None => QualifiedName { schema: String::new(), name: unquote(text.trim()) },
+    }
+}
+
+/// A secret of at least 32 bytes, a JWK, or a JWKS (contract 15).
+fn keys(secret: &str, is_base64: bool) -> Result<KeyRing, String> {
+    use base64::Engine as _;
+    let text = secret.trim();
+    if text.starts_with('{') {
+        let document: serde_json::Value = serde_json::from_str(text).map_err(|_| "it is no JSON")?;
+        let set = if document.get("keys").is_some() { document } else { serde_json::json!({ "keys": [document] }) };
+        return key_set(&set);
+    }
+    let bytes = if is_base64 {
+        let url_safe = text.replace('-', "+").replace('_', "/").replace('.', "=");
+        let plain = url_safe.trim_end_matches('=');
+        base64::engine::general_purpose::STANDARD_NO_PAD.decode(plain).map_err(|_| "it is no base64")?
+    } else {
+        secret.as_bytes().to_vec()
+    };
+    if bytes.len() < 32 {
+        return Err("it must have at least 32 bytes".into());
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "its bytes are no text")?;
+    Ok(KeyRing::hs256(&Secret::new(text)))
+}
+
+/// Symmetric keys of a set count, unlike those of somebody else's published set.
+fn key_set(set: &serde_json::Value) -> Result<KeyRing, String> {
+    let listed = set.get("keys").and_then(serde_json::Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut read = Vec::new();
+    for key in listed.iter().take(MAX_KEYS) {
+        read.push(SigningKey::parse_jwk(key).map_err(|error| error.to_string())?);
+    }
+    KeyRing::new(None, read).map_err(|error| error.to_string())
+}
+
+/// The most keys of a set.
+const MAX_KEYS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(settings: &[(&str, &str)]) -> (Config, Vec<String>) {
+        let (mut config, mut problems) = (Config::default(), Vec::new());
+        config.apply(settings.iter().copied(), &mut problems);
+        (config, problems)
+    }
+
+    #[test]
+    fn the_database_overrides_the_server() {
+        let (config, problems) = applied(&[
+            ("db_schemas", "api, \"Odd, Name\""),
+            ("db_max_rows", "7"),
+            ("db_pre_request", "private.\"check.it\""),
+            ("db_tx_end", "rollback-allow-override"),
+            ("db_aggregates_enabled", "true"),
+            ("jwt_secret", "a secret of at least thirty-two bytes"),
+        ]);
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(config.plan.max_rows, Some(7));
+        assert_eq!(config.pre_request, Some(QualifiedName { schema: "private".into(), name: "check.it".into() }));
+        assert_eq!(config.tx_end, TxEnd { rollback: true, may_override: true });
+        assert!(config.plan.aggregates && config.keys.is_some());
+    }
+
+    #[test]
+    fn what_can_not_be_read_changes_nothing_and_is_told() {
+        let (config, problems) = applied(&[
+            ("db_max_rows", "many"),
+            ("db_schemas", "public, pg_catalog"),
+            ("db_tx_end", "maybe"),
+            ("jwt_secret", "short"),
+        ]);
+        assert_eq!(config.plan.max_rows, Some(1000));
+        assert_eq!(config.schemas, Config::default().schemas);
+        assert!(config.keys.is_none());
+        assert_eq!(problems.len(), 4);
+        assert!(problems.iter().all(|problem| !problem.contains("short")), "a secret is never told: {problems:?}");
+    }
+
+    #[test]
+    fn an_empty_limit_is_none() {
+        assert_eq!(applied(&[("db_max_rows", "")]).0.plan.max_rows, None);
+    }
+}

@@ -1,0 +1,151 @@
+//! What a main statement yielded, and what of it every answer shows (contract 9.2, 14, 21.2).
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use portico_database::wire::Row;
+use serde_json::{Map, Value};
+
+use crate::error::RestError;
+use crate::sql::Column;
+
+/// The row of a main statement, read.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    /// Rows there are in all, when somebody asked.
+    pub total: Option<u64>,
+    /// Rows that the answer is about.
+    pub rows: u64,
+    /// The body.
+    pub body: Option<Bytes>,
+    /// Of a merge upsert: rows that are new.
+    pub inserted: Option<u64>,
+    /// The primary key of the one row that was written.
+    pub location: Option<String>,
+    headers: Option<String>,
+    status: Option<String>,
+}
+
+impl Reply {
+    /// Reads the statement's one row.
+    pub fn read(rows: &[Row]) -> Result<Self, RestError> {
+        let row = rows.first().ok_or(RestError::Internal)?;
+        let number = |column: Column| {
+            row.text(column as usize).map(|text| text.parse::<i64>().map(|n| u64::try_from(n).unwrap_or_default()))
+        };
+        let number = |column| number(column).transpose().map_err(|_| RestError::Internal);
+        let text = |column: Column| row.text(column as usize).map(str::to_owned);
+        Ok(Self {
+            total: number(Column::Total)?,
+            rows: number(Column::Rows)?.unwrap_or_default(),
+            body: row.get(Column::Body as usize),
+            inserted: number(Column::Inserted)?,
+            location: text(Column::Location),
+            headers: text(Column::Headers),
+            status: text(Column::Status),
+        })
+    }
+
+    /// Puts what SQL wants of the answer (`response.headers`, `response.status`) over what it would be.
+    pub fn apply_wishes(&self, status: &mut StatusCode, headers: &mut HeaderMap) -> Result<(), RestError> {
+        if let Some(text) = &self.headers {
+            let wished = wished_headers(text).ok_or(RestError::ResponseHeaders)?;
+            for (name, _) in &wished {
+                headers.remove(name);
+            }
+            for (name, value) in wished {
+                headers.append(name, value);
+            }
+        }
+        if let Some(text) = &self.status {
+            let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let number = text.get(..digits).and_then(|number| number.parse().ok());
+            *status = number.and_then(|number| StatusCode::from_u16(number).ok()).ok_or(RestError::ResponseStatus)?;
+        }
+        Ok(())
+    }
+}
+
+fn wished_headers(text: &str) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    let list: Vec<Map<String, Value>> = serde_json::from_str(text).ok()?;
+    list.into_iter()
+        .map(|object| {
+            let mut pairs = object.into_iter();
+            let (name, value) = pairs.next()?;
+            let value = HeaderValue::from_str(value.as_str()?).ok()?;
+            pairs.next().is_none().then_some((name.parse().ok()?, value))
+        })
+        .collect()
+}
+
+/// `0-24/3573`, `*/5`, `*/*`.
+pub(crate) fn content_range(first: u64, rows: u64, total: Option<u64>) -> String {
+    let total = total.map_or_else(|| "*".to_owned(), |total| total.to_string());
+    match rows {
+        0 => format!("*/{total}"),
+        rows => format!("{first}-{}/{total}", first.saturating_add(rows - 1)),
+    }
+}
+
+/// The status of a read, and its `Content-Range`.
+///
+/// # Errors
+/// PGRST103 when the rows that were asked for lie behind the last one.
+pub(crate) fn read_status(first: u64, rows: u64, total: Option<u64>) -> Result<(StatusCode, String), RestError> {
+    let range = content_range(first, rows, total);
+    match total {
+        Some(total) if first > total => Err(RestError::Range {
+            details: format!("An offset of {first} was requested, but there are only {total} rows."),
+            content_range: Some(format!("*/{total}")),
+        }),
+        Some(total) if rows < total => Ok((StatusCode::PARTIAL_CONTENT, range)),
+        _ => Ok((StatusCode::OK, range)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_read_as_the_contract_s_table() {
+        let status =
+            |first, rows, total| read_status(first, rows, total).map(|(status, range)| (status.as_u16(), range));
+        for (first, rows, total, expected) in [
+            (0, 25, None, (200, "0-24/*")),
+            (0, 0, None, (200, "*/*")),
+            (100, 0, None, (200, "*/*")),
+            (0, 5, Some(5), (200, "0-4/5")),
+            (0, 25, Some(3573), (206, "0-24/3573")),
+            (5, 0, Some(5), (206, "*/5")),
+            (0, 0, Some(0), (200, "*/0")),
+            (0, 9, Some(3), (200, "0-8/3")),
+        ] {
+            assert_eq!(status(first, rows, total).unwrap(), (expected.0, expected.1.to_owned()));
+        }
+        let error = read_status(100, 0, Some(15)).unwrap_err();
+        assert_eq!(error.details(), Some("An offset of 100 was requested, but there are only 15 rows.".into()));
+        assert_eq!(error.headers().first().unwrap().1, "*/15");
+    }
+
+    #[test]
+    fn sql_may_replace_and_repeat_headers_and_choose_the_status() {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        let mut status = StatusCode::OK;
+        let reply = Reply {
+            headers: Some(r#"[{"Content-Type":"image/png"},{"Set-Cookie":"a=1"},{"Set-Cookie":"b=2"}]"#.into()),
+            status: Some("418 teapot".into()),
+            ..Reply::default()
+        };
+        reply.apply_wishes(&mut status, &mut headers).unwrap();
+        assert_eq!(status.as_u16(), 418);
+        assert_eq!(headers.get_all("set-cookie").iter().count(), 2);
+        assert_eq!(headers.get_all("content-type").iter().collect::<Vec<_>>(), ["image/png"]);
+        for (text, wrong) in [("{}", true), (r#"[{"a":"b","c":"d"}]"#, true), (r#"[{"a":1}]"#, true), ("[]", false)] {
+            let reply = Reply { headers: Some(text.into()), ..Reply::default() };
+            assert_eq!(reply.apply_wishes(&mut status, &mut headers).is_err(), wrong, "{text}");
+        }
+        let reply = Reply { status: Some("x".into()), ..Reply::default() };
+        assert_eq!(reply.apply_wishes(&mut status, &mut headers), Err(RestError::ResponseStatus));
+    }
+}

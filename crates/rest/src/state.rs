@@ -1,0 +1,289 @@
+//! What requests are answered with, and the task that keeps it true (contract 17.2).
+//!
+//! A [`Snapshot`] never changes. A change in the database makes a new one in the background; requests under way go on with theirs.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use portico_database::wire::Pool;
+use portico_database::{Database, DatabaseError, Listener};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::in_database::{self, Roles};
+use crate::schema::{LoadSettings, SchemaCache};
+
+/// The role that requests log in as.
+pub const LOGIN: &str = "authenticator";
+/// Where PostgreSQL tells of changes.
+const CHANNEL: &str = "pgrst";
+/// A burst of notifications leads to one load at its begin and one after it has been quiet so long.
+const BURST: Duration = Duration::from_millis(100);
+/// Pauses between two attempts, the last one for ever.
+const PAUSES: [u64; 6] = [1, 2, 4, 8, 16, 32];
+/// How long a request waits for news of the schema before it is refused for what it does not know.
+const NEWS: Duration = Duration::from_secs(10);
+
+/// What a request is answered with, from its begin to its end.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// All settings.
+    pub config: Arc<Config>,
+    /// What roles bring along.
+    pub roles: Arc<Roles>,
+    /// The schema; `None` until it could be read once.
+    pub cache: Option<Arc<SchemaCache>>,
+}
+
+/// How loading went so far, for the admin endpoints.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Loads {
+    /// Loads that succeeded.
+    pub succeeded: u64,
+    /// Loads that failed.
+    pub failed: u64,
+    /// How long the last one took.
+    pub last: Duration,
+    /// A load is under way or has failed: what is served may be old.
+    pub stale: bool,
+}
+
+/// The current snapshot, and the way to ask for a newer one. Clones share it.
+#[derive(Debug, Clone)]
+pub struct State {
+    shared: Arc<Shared>,
+    news: mpsc::Sender<oneshot::Sender<()>>,
+    attempted: watch::Receiver<bool>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    snapshot: RwLock<Arc<Snapshot>>,
+    loads: RwLock<Loads>,
+}
+
+/// The task that keeps a [`State`] true; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Keeper(JoinHandle<()>);
+
+impl State {
+    /// Begins to keep a state, from the server's own settings.
+    pub fn keep(database: Database, pool: Pool, server: Config) -> (Self, Keeper) {
+        let snapshot = Snapshot { config: Arc::new(server.clone()), roles: Arc::default(), cache: None };
+        let shared = Arc::new(Shared { snapshot: RwLock::new(Arc::new(snapshot)), loads: RwLock::default() });
+        let (news, asked) = mpsc::channel(1024);
+        let (tell, attempted) = watch::channel(false);
+        let work = Work { database, pool, server, shared: Arc::clone(&shared), asked, attempted: tell };
+        (Self { shared, news, attempted }, Keeper(tokio::spawn(work.run())))
+    }
+
+    /// The snapshot of this moment. The first requests of a start wait until the schema was read, or could not be.
+    pub async fn current(&self) -> Arc<Snapshot> {
+        if !*self.attempted.borrow() {
+            let mut attempted = self.attempted.clone();
+            // An error means that the task has ended: what there is has to do
+            let _ = attempted.wait_for(|attempted| *attempted).await;
+        }
+        Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until everything that was committed before this call is in the snapshot, as far as PostgreSQL tells of it: a migration that
+    /// is followed by a request at once must not fail for the time that a reload takes. `None`: nothing is newer than `known`.
+    pub async fn newer_than(&self, known: &Arc<Snapshot>) -> Option<Arc<Snapshot>> {
+        let (done, settled) = oneshot::channel();
+        self.news.send(done).await.ok()?;
+        // No answer in time: the refusal is then given as it is
+        tokio::time::timeout(NEWS, settled).await.ok()?.ok()?;
+        let current = self.current().await;
+        (!Arc::ptr_eq(known, &current)).then_some(current)
+    }
+
+    /// How loading went so far.
+    pub fn loads(&self) -> Loads {
+        *self.shared.loads.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What a payload asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Config,
+    Schema,
+}
+
+impl Change {
+    fn parse(payload: &str) -> Option<Self> {
+        match payload {
+            "" | "reload schema" => Some(Self::Schema),
+            "reload config" => Some(Self::Config),
+            _ => None,
+        }
+    }
+
+    fn most(payloads: impl IntoIterator<Item = String>) -> Option<Self> {
+        payloads.into_iter().filter_map(|payload| Self::parse(&payload)).max()
+    }
+}
+
+struct Work {
+    database: Database,
+    pool: Pool,
+    server: Config,
+    shared: Arc<Shared>,
+    asked: mpsc::Receiver<oneshot::Sender<()>>,
+    attempted: watch::Sender<bool>,
+}
+
+impl Work {
+    async fn run(mut self) {
+        let mut failures = 0;
+        loop {
+            // Listening comes first: what changes during the load is told again
+            let outcome = match Listener::open(self.database.endpoint(), CHANNEL).await {
+                Ok(listener) => self.follow(listener, &mut failures).await,
+                Err(error) => Err(error),
+            };
+            self.change_loads(|loads| loads.stale = true);
+            self.attempted.send_replace(true);
+            if let Err(error) = outcome {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "The schema of the data API could not be read; the last one is used until it can");
+            }
+            let pause = PAUSES.get(failures).or(PAUSES.last()).copied().unwrap_or(1);
+            failures += 1;
+            self.wait(Duration::from_secs(pause)).await;
+        }
+    }
+
+    /// Waits, and sends those away who ask for news: there will be none for now.
+    async fn wait(&mut self, pause: Duration) {
+        let end = tokio::time::Instant::now() + pause;
+        loop {
+            match tokio::time::timeout_at(end, self.asked.recv()).await {
+                Ok(Some(done)) => drop(done),
+                // Nobody can ask any more; the task will be ended
+                Ok(None) => return tokio::time::sleep_until(end).await,
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Loads everything and then what is told of, until the connection is lost or a load fails.
+    async fn follow(&mut self, mut listener: Listener, failures: &mut usize) -> Result<(), DatabaseError> {
+        self.load(Change::Schema).await?;
+        *failures = 0;
+        self.attempted.send_replace(true);
+        loop {
+            tokio::select! {
+                payload = listener.next() => {
+                    let Some(payload) = payload else { return Ok(()) };
+                    let Some(change) = Change::most([payload].into_iter().chain(listener.pending())) else { continue };
+                    self.load(change).await?;
+                    self.quiet(&mut listener).await?;
+                }
+                asked = self.asked.recv() => {
+                    let Some(asked) = asked else { return Ok(()) };
+                    self.settle(&mut listener, asked).await?;
+                }
+            }
+        }
+    }
+
+    /// After a load, notifications of the same burst are collected for one more load; whoever asks is served at once.
+    async fn quiet(&mut self, listener: &mut Listener) -> Result<(), DatabaseError> {
+        let end = tokio::time::Instant::now() + BURST;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(end) => break,
+                asked = self.asked.recv() => {
+                    let Some(asked) = asked else { return Ok(()) };
+                    self.settle(listener, asked).await?;
+                }
+            }
+        }
+        match Change::most(listener.pending()) {
+            Some(change) => self.load(change).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn settle(&mut self, listener: &mut Listener, asked: oneshot::Sender<()>) -> Result<(), DatabaseError> {
+        let mut waiting = vec![asked];
+        waiting.extend(std::iter::from_fn(|| self.asked.try_recv().ok()));
+        listener.catch_up().await?;
+        if let Some(change) = Change::most(listener.pending()) {
+            self.load(change).await?;
+        }
+        for done in waiting {
+            let _ = done.send(());
+        }
+        Ok(())
+    }
+
+    async fn load(&self, change: Change) -> Result<(), DatabaseError> {
+        let begun = std::time::Instant::now();
+        self.change_loads(|loads| loads.stale = true);
+        let outcome = self.read(change).await;
+        self.change_loads(|loads| {
+            loads.last = begun.elapsed();
+            match outcome {
+                Ok(()) => (loads.succeeded, loads.stale) = (loads.succeeded + 1, false),
+                Err(_) => loads.failed += 1,
+            }
+        });
+        outcome
+    }
+
+    async fn read(&self, change: Change) -> Result<(), DatabaseError> {
+        let client = self.database.administrator().await?;
+        client.batch_execute(&format!("set role {LOGIN}; set statement_timeout = '60s'; set timezone = 'UTC'")).await?;
+        let (config, roles) = in_database::load(&client, LOGIN, &self.server).await?;
+        let before = Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner));
+        let is_same_place = before.config.schemas == config.schemas
+            && before.config.extra_search_path == config.extra_search_path;
+        let cache = match (&before.cache, change) {
+            (Some(cache), Change::Config) if is_same_place => Arc::clone(cache),
+            _ => {
+                let settings = LoadSettings {
+                    schemas: config.schemas.clone(),
+                    extra_search_path: config.extra_search_path.clone(),
+                };
+                Arc::new(crate::schema::load(&client, &settings).await?)
+            }
+        };
+        let is_new_schema = before.cache.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &cache));
+        self.pool.set_prepared(config.prepared_statements);
+        let snapshot = Snapshot { config: Arc::new(config), roles: Arc::new(roles), cache: Some(cache) };
+        *self.shared.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        if is_new_schema && before.cache.is_some() {
+            // What connections have prepared and know of the catalog may be old
+            self.pool.renew();
+        }
+        Ok(())
+    }
+
+    fn change_loads(&self, change: impl FnOnce(&mut Loads)) {
+        change(&mut self.shared.loads.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_reload_outweighs_one_of_the_configuration() {
+        let most = |payloads: &[&str]| Change::most(payloads.iter().map(|payload| (*payload).to_owned()));
+        assert_eq!(most(&["reload config"]), Some(Change::Config));
+        assert_eq!(most(&["reload config", "", "something"]), Some(Change::Schema));
+        assert_eq!(most(&["reload schema", "reload config"]), Some(Change::Schema));
+        assert_eq!(most(&["reload", "Reload Schema"]), None);
+    }
+}

@@ -1,0 +1,297 @@
+//! One request's transaction: its settings, its statements, and whether it is kept (contract 14).
+//!
+//! Where nothing has to be looked at before the commit, everything travels in one write and is one implicit transaction: it
+//! needs neither BEGIN nor COMMIT. Otherwise a second write ends it.
+
+use http::{HeaderMap, Method, header};
+use portico_database::wire::{Answers, Batch, Lease, Param, Statement, WireError};
+use serde_json::{Map, Value};
+
+use crate::caller::Identity;
+use crate::config::Config;
+use crate::in_database::{Isolation, RoleSettings};
+use crate::sql::Sql;
+
+/// What a transaction begins with.
+pub(crate) struct Setting<'a> {
+    pub config: &'a Config,
+    pub identity: &'a Identity,
+    /// What the role brings along.
+    pub role: Option<&'a RoleSettings>,
+    /// What the function that is called brings along.
+    pub hoisted: &'a [(String, String)],
+    pub isolation: Option<Isolation>,
+    pub read_only: bool,
+    pub schema: &'a str,
+    pub method: &'a Method,
+    /// The raw path, without the service's prefix.
+    pub path: &'a str,
+    pub headers: &'a HeaderMap,
+    pub time_zone: Option<&'a str>,
+}
+
+/// How the transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Commit, whatever comes out.
+    Commit,
+    /// Roll back, whatever comes out; deferred constraints are checked before.
+    RollBack,
+    /// Somebody looks at the answers first: the transaction is left open for [`finish`].
+    Later,
+}
+
+/// The statements of a request, after its settings.
+pub(crate) struct Work<'a> {
+    pub main: &'a Sql,
+    /// Another statement behind the main one.
+    pub then: Option<&'a Sql>,
+}
+
+/// What came out.
+pub(crate) struct Outcome {
+    answers: Answers,
+    main: usize,
+}
+
+impl Outcome {
+    /// The rows of the main statement.
+    pub fn main(&self) -> &[portico_database::wire::Row] {
+        self.answers.rows(self.main)
+    }
+
+    /// The rows of the statement behind it.
+    pub fn then(&self) -> &[portico_database::wire::Row] {
+        self.answers.rows(self.main + 1)
+    }
+}
+
+/// Runs the statements of a request in its settings.
+pub(crate) async fn run(
+    lease: &mut Lease,
+    setting: &Setting<'_>,
+    work: Work<'_>,
+    end: End,
+) -> Result<Outcome, WireError> {
+    let settings = Settings::of(setting);
+    let settings_params = settings.params();
+    let pre_request = setting.config.pre_request.as_ref().map(|function| {
+        let mut call = Sql::new();
+        call.raw("select ");
+        if !function.schema.is_empty() {
+            call.name(&function.schema).raw(".");
+        }
+        call.name(&function.name).raw("()");
+        call
+    });
+    let main_params = params(work.main);
+    let then_params = work.then.map(params);
+    let scope = setting.identity.role.as_str();
+
+    let mut batch = Batch::new();
+    // An implicit transaction is read committed, and which it is can not be changed once a statement has run
+    let is_explicit = end != End::Commit || setting.isolation.is_some();
+    if is_explicit {
+        batch.push(Statement::named(begin(setting.isolation), &[]));
+    }
+    batch.push(Statement::named(&settings.text, &settings_params));
+    if let Some(call) = &pre_request {
+        batch.push(Statement::named(call.text(), &[]).scope(scope));
+    }
+    let main = batch.len();
+    batch.push(Statement::named(work.main.text(), &main_params).scope(scope));
+    if let (Some(then), Some(params)) = (work.then, &then_params) {
+        batch.push(Statement::named(then.text(), params).scope(scope));
+    }
+    match end {
+        End::Later => {}
+        End::Commit if is_explicit => batch.push(Statement::named("commit", &[])),
+        End::Commit => {}
+        End::RollBack => {
+            batch.push(Statement::named("set constraints all immediate", &[]));
+            batch.push(Statement::named("rollback", &[]));
+        }
+    }
+    Ok(Outcome { answers: lease.run(&batch).await?, main })
+}
+
+/// Ends a transaction that was left open.
+pub(crate) async fn finish(lease: &mut Lease, commit: bool) -> Result<(), WireError> {
+    let batch = Batch::new();
+    let batch = if commit {
+        batch.statement(Statement::named("commit", &[]))
+    } else {
+        batch
+            .statement(Statement::named("set constraints all immediate", &[]))
+            .statement(Statement::named("rollback", &[]))
+    };
+    lease.run(&batch).await.map(drop)
+}
+
+fn begin(isolation: Option<Isolation>) -> &'static str {
+    match isolation {
+        None => "begin isolation level read committed read write",
+        Some(Isolation::RepeatableRead) => "begin isolation level repeatable read read write",
+        Some(Isolation::Serializable) => "begin isolation level serializable read write",
+    }
+}
+
+fn params(sql: &Sql) -> Vec<Param<'_>> {
+    sql.params().iter().map(|param| Some(param.as_bytes())).collect()
+}
+
+/// `select set_config(…), …`: every setting in one statement.
+struct Settings {
+    text: String,
+    values: Vec<String>,
+}
+
+impl Settings {
+    fn of(setting: &Setting<'_>) -> Self {
+        let mut settings = Self { text: String::with_capacity(512), values: Vec::with_capacity(16) };
+        settings.text.push_str("select ");
+        settings.put("search_path", search_path(setting.config, setting.schema));
+        if let Some(role) = setting.role {
+            for (name, value) in &role.settings {
+                settings.put_named(name, value.clone());
+            }
+        }
+        settings.put("role", setting.identity.role.clone());
+        settings.put("request.jwt.claims", setting.identity.claims.clone());
+        settings.put("request.method", setting.method.as_str().to_owned());
+        settings.put("request.path", setting.path.to_owned());
+        let (headers, cookies) = headers_and_cookies(setting.headers);
+        settings.put("request.headers", headers);
+        settings.put("request.cookies", cookies);
+        if let Some(zone) = setting.time_zone {
+            settings.put("timezone", zone.to_owned());
+        }
+        for (name, value) in setting.hoisted.iter().chain(&setting.config.app_settings) {
+            settings.put_named(name, value.clone());
+        }
+        if setting.read_only {
+            settings.put("transaction_read_only", "on".to_owned());
+        }
+        settings
+    }
+
+    /// A setting with a name of our own.
+    fn put(&mut self, name: &'static str, value: String) {
+        self.separate();
+        self.text.push_str("set_config('");
+        self.text.push_str(name);
+        self.text.push_str("', ");
+        self.place(value);
+        self.text.push_str(", true)");
+    }
+
+    /// A setting whose name comes from the database or the configuration.
+    fn put_named(&mut self, name: &str, value: String) {
+        self.separate();
+        self.text.push_str("set_config(");
+        self.place(name.to_owned());
+        self.text.push_str(", ");
+        self.place(value);
+        self.text.push_str(", true)");
+    }
+
+    fn place(&mut self, value: String) {
+        self.values.push(value);
+        self.text.push('$');
+        self.text.push_str(&self.values.len().to_string());
+    }
+
+    fn separate(&mut self) {
+        if !self.values.is_empty() {
+            self.text.push_str(", ");
+        }
+    }
+
+    fn params(&self) -> Vec<Param<'_>> {
+        self.values.iter().map(|value| Some(value.as_bytes())).collect()
+    }
+}
+
+fn search_path(config: &Config, schema: &str) -> String {
+    let mut path = Sql::new();
+    path.list(", ", config.search_path(schema), |path, schema| {
+        path.name(schema);
+    });
+    path.text().to_owned()
+}
+
+/// What SQL sees of the request's headers: names in lower case, of several with one name the last; cookies by themselves.
+fn headers_and_cookies(headers: &HeaderMap) -> (String, String) {
+    let mut shown = Map::with_capacity(headers.keys_len());
+    for (name, value) in headers {
+        if name != header::COOKIE && name != "apikey" {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            // PostgreSQL's settings can not hold a zero byte; neither can a header
+            shown.insert(name.as_str().to_owned(), Value::from(&*value));
+        }
+    }
+    let mut cookies = Map::new();
+    for line in headers.get_all(header::COOKIE) {
+        for pair in String::from_utf8_lossy(line.as_bytes()).split(';') {
+            if let Some((name, value)) = pair.trim().split_once('=') {
+                cookies.insert(name.to_owned(), Value::from(value));
+            }
+        }
+    }
+    (Value::Object(shown).to_string(), Value::Object(cookies).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_in_the_contract_s_order_and_values_stay_outside() {
+        let config = Config { app_settings: vec![("app.settings.x".into(), "'; y".into())], ..Config::default() };
+        let identity = Identity { role: "anon".into(), claims: r#"{"role":"anon"}"#.into(), is_anonymous: true };
+        let role = RoleSettings { settings: vec![("statement_timeout".into(), "3s".into())], isolation: None };
+        let mut headers = HeaderMap::new();
+        headers.append("x-a", "1".parse().unwrap());
+        headers.append("x-a", "2".parse().unwrap());
+        headers.append("cookie", "a=b; c=d=e; f".parse().unwrap());
+        let settings = Settings::of(&Setting {
+            config: &config,
+            identity: &identity,
+            role: Some(&role),
+            hoisted: &[],
+            isolation: None,
+            read_only: true,
+            schema: "api",
+            method: &Method::GET,
+            path: "/a%20b",
+            headers: &headers,
+            time_zone: Some("Europe/Vienna"),
+        });
+        assert_eq!(
+            settings.text,
+            "select set_config('search_path', $1, true), set_config($2, $3, true), set_config('role', $4, true), \
+             set_config('request.jwt.claims', $5, true), set_config('request.method', $6, true), \
+             set_config('request.path', $7, true), set_config('request.headers', $8, true), \
+             set_config('request.cookies', $9, true), set_config('timezone', $10, true), set_config($11, $12, true), \
+             set_config('transaction_read_only', $13, true)"
+        );
+        assert_eq!(
+            settings.values,
+            [
+                r#""api", "public", "extensions""#,
+                "statement_timeout",
+                "3s",
+                "anon",
+                r#"{"role":"anon"}"#,
+                "GET",
+                "/a%20b",
+                r#"{"x-a":"2"}"#,
+                r#"{"a":"b","c":"d=e"}"#,
+                "Europe/Vienna",
+                "app.settings.x",
+                "'; y",
+                "on",
+            ]
+        );
+    }
+}
