@@ -1,8 +1,17 @@
 //! Types to a plan, checked against the schema cache. Pure.
 
+mod embed;
+mod filter;
+mod node;
 mod producer;
+mod read;
+mod tree;
 
+pub use filter::{Condition, conditions_of_write};
 pub use producer::{Producer, Rows};
+pub use read::{CALL, Root};
+pub(crate) use read::{counts_rows, name_of as aggregate_name};
+pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, Returned, Shape, Source};
 
 use crate::schema::SchemaCache;
 

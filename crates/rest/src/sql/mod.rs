@@ -4,8 +4,13 @@
 //! a statement yields, and its text depends on the request's shape only, never on its values.
 
 mod builder;
+mod envelope;
+mod filter;
+pub mod read;
 
 pub use builder::{Param, Sql};
+pub use envelope::{Count, Envelope, Total, envelope, matching, read as read_statement};
+pub use filter::conditions;
 
 /// The columns of every main statement, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,144 @@
+//! Which relationship an embed means (7.3).
+
+use std::sync::Arc;
+
+use super::Context;
+use super::node::Node;
+use crate::RestError;
+use crate::error::RelationshipText;
+use crate::query::SelectRelation;
+use crate::schema::{QualifiedName, Relationship, RelationshipKind};
+
+/// Finds the relationship of every embed below a node, parents first.
+///
+/// # Errors
+///
+/// PGRST200 when there is none, PGRST201 when there are several.
+pub(super) fn resolve(
+    context: &Context<'_>,
+    origin: &QualifiedName,
+    is_relation: bool,
+    node: &mut Node<'_>,
+) -> Result<(), RestError> {
+    for child in &mut node.children {
+        let Some(item) = child.item else { continue };
+        let known: &[_] =
+            if is_relation { context.cache.relationships_of(&origin.schema, &origin.name) } else { Default::default() };
+        let relationship = choose(context, origin, known, item)?;
+        let target = relationship.target.clone();
+        child.relationship = Some(relationship);
+        resolve(context, &target, true, child)?;
+    }
+    Ok(())
+}
+
+fn choose(
+    context: &Context<'_>,
+    origin: &QualifiedName,
+    known: &[Arc<Relationship>],
+    item: &SelectRelation,
+) -> Result<Arc<Relationship>, RestError> {
+    let mut found = known.iter().filter(|candidate| {
+        candidate.target.schema == context.schema && fits(candidate, &item.name, item.hint.as_deref())
+    });
+    match (found.next(), found.next()) {
+        (Some(only), None) => Ok(Arc::clone(only)),
+        (Some(first), Some(second)) => {
+            let all: Vec<_> = [first, second].into_iter().chain(found).collect();
+            Err(RestError::AmbiguousRelationship {
+                origin: origin.name.clone(),
+                target: item.name.clone(),
+                candidates: all.iter().map(|candidate| text(candidate)).collect(),
+                suggestions: all.iter().map(|candidate| suggestion(candidate)).collect(),
+            })
+        }
+        (None, _) => Err(RestError::NoRelationship {
+            origin: origin.name.clone(),
+            target: item.name.clone(),
+            hint: item.hint.clone(),
+            schema: context.schema.to_owned(),
+            suggestion: None,
+        }),
+    }
+}
+
+fn fits(candidate: &Relationship, name: &str, hint: Option<&str>) -> bool {
+    let is_target = candidate.target.name == name;
+    match (&candidate.kind, hint) {
+        (RelationshipKind::Computed { function, .. }, _) => function.name == name,
+        // By the table's name the children, by the foreign key's column the parent; nothing else is possible.
+        (RelationshipKind::OneToMany { .. }, None) if candidate.is_self => is_target,
+        (RelationshipKind::OneToMany { columns, .. }, Some(hint)) if candidate.is_self => {
+            is_target && matches!(columns.as_slice(), [(_, key)] if key == hint)
+        }
+        (RelationshipKind::ManyToOne { columns, .. }, None) if candidate.is_self => {
+            matches!(columns.as_slice(), [(key, _)] if key == name)
+        }
+        _ if candidate.is_self => false,
+        (RelationshipKind::ManyToMany(_), None) => is_target,
+        (RelationshipKind::ManyToMany(junction), Some(hint)) => is_target && junction.relation.name == hint,
+        (
+            RelationshipKind::ManyToOne { constraint, columns }
+            | RelationshipKind::OneToOne { constraint, columns, is_parent: false },
+            None,
+        ) => {
+            let named = || constraint == name || matches!(columns.as_slice(), [(key, _)] if key == name);
+            is_target || (!candidate.target_is_view && named())
+        }
+        (
+            RelationshipKind::OneToMany { constraint, .. }
+            | RelationshipKind::OneToOne { constraint, is_parent: true, .. },
+            None,
+        ) => is_target || (!candidate.target_is_view && constraint == name),
+        (
+            RelationshipKind::ManyToOne { constraint, columns }
+            | RelationshipKind::OneToMany { constraint, columns }
+            | RelationshipKind::OneToOne { constraint, columns, .. },
+            Some(hint),
+        ) => {
+            let by_column = || matches!(columns.as_slice(), [(ours, theirs)] if ours == hint || theirs == hint);
+            is_target && (constraint == hint || by_column())
+        }
+    }
+}
+
+fn text(candidate: &Relationship) -> RelationshipText {
+    let Relationship { origin, target, .. } = candidate;
+    let (cardinality, relationship) = match &candidate.kind {
+        RelationshipKind::ManyToOne { constraint, columns } => ("many-to-one", over(candidate, constraint, columns)),
+        RelationshipKind::OneToMany { constraint, columns } => ("one-to-many", over(candidate, constraint, columns)),
+        RelationshipKind::OneToOne { constraint, columns, .. } => ("one-to-one", over(candidate, constraint, columns)),
+        RelationshipKind::ManyToMany(junction) => {
+            let ours = list(junction.origin_columns.iter().map(|(_, column)| column));
+            let theirs = list(junction.target_columns.iter().map(|(column, _)| column));
+            let (first, second) = (&junction.origin_constraint, &junction.target_constraint);
+            ("many-to-many", format!("{} using {first}({ours}) and {second}({theirs})", junction.relation.name))
+        }
+        RelationshipKind::Computed { function, to_one } => {
+            let cardinality = if *to_one { "many-to-one" } else { "one-to-many" };
+            (cardinality, format!("{}({})", function.name, origin.name))
+        }
+    };
+    RelationshipText { cardinality, embedding: format!("{} with {}", origin.name, target.name), relationship }
+}
+
+fn over(candidate: &Relationship, constraint: &str, columns: &[(String, String)]) -> String {
+    let ours = list(columns.iter().map(|(column, _)| column));
+    let theirs = list(columns.iter().map(|(_, column)| column));
+    format!("{constraint} using {}({ours}) and {}({theirs})", candidate.origin.name, candidate.target.name)
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn suggestion(candidate: &Relationship) -> String {
+    let target = &candidate.target.name;
+    match &candidate.kind {
+        RelationshipKind::ManyToOne { constraint, .. }
+        | RelationshipKind::OneToMany { constraint, .. }
+        | RelationshipKind::OneToOne { constraint, .. } => format!("{target}!{constraint}"),
+        RelationshipKind::ManyToMany(junction) => format!("{target}!{}", junction.relation.name),
+        RelationshipKind::Computed { function, .. } => function.name.clone(),
+    }
+}

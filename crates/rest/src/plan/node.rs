@@ -1,0 +1,160 @@
+//! A query's `select` as a tree, with everything that is said about its levels where it belongs.
+
+use std::sync::Arc;
+
+use super::read::target_name;
+use crate::RestError;
+use crate::query::{Filter, LogicTree, OrderTerm, Query, Range, SelectItem, SelectRelation};
+use crate::schema::Relationship;
+
+/// A level of the query.
+pub(super) struct Node<'q> {
+    /// What selects it; the root has none.
+    pub(super) item: Option<&'q SelectRelation>,
+    /// What it selects.
+    select: &'q [SelectItem],
+    pub(super) filters: Vec<&'q Filter>,
+    pub(super) logic: Vec<&'q LogicTree>,
+    pub(super) order: &'q [OrderTerm],
+    pub(super) range: Range,
+    /// The relations in `select`, in order.
+    pub(super) children: Vec<Node<'q>>,
+    /// How it belongs to its parent; the root does not.
+    pub(super) relationship: Option<Arc<Relationship>>,
+}
+
+/// What an absent `select` means.
+const EVERYTHING: &[SelectItem] = &[SelectItem::Star];
+
+impl<'q> Node<'q> {
+    /// The tree of a query. `legacy` says whether a level with an alias may be called by its name too; where that happens, both go to
+    /// `used`.
+    pub(super) fn of_query(
+        query: &'q Query,
+        legacy: bool,
+        used: &mut Vec<(String, String)>,
+    ) -> Result<Self, RestError> {
+        let select = if query.select.is_empty() { EVERYTHING } else { &query.select };
+        let mut root = Self::of_select(None, select);
+        for at in &query.filters {
+            root.at(&at.path, legacy, used)?.filters.push(&at.value);
+        }
+        for at in &query.orders {
+            root.at(&at.path, legacy, used)?.order = &at.value;
+        }
+        for at in &query.ranges {
+            root.at(&at.path, legacy, used)?.range = at.value;
+        }
+        for at in &query.logic {
+            root.at(&at.path, legacy, used)?.logic.push(&at.value);
+        }
+        Ok(root)
+    }
+
+    fn of_select(item: Option<&'q SelectRelation>, select: &'q [SelectItem]) -> Self {
+        let children = select.iter().filter_map(|item| match item {
+            SelectItem::Relation(relation) => Some(Self::of_select(Some(relation), &relation.select)),
+            _ => None,
+        });
+        Self {
+            item,
+            select,
+            filters: Vec::new(),
+            logic: Vec::new(),
+            order: &[],
+            range: Range::default(),
+            children: children.collect(),
+            relationship: None,
+        }
+    }
+
+    /// The level that a path leads to: each step is an alias, or a name, of which the first wins.
+    fn at(&mut self, path: &[String], legacy: bool, used: &mut Vec<(String, String)>) -> Result<&mut Self, RestError> {
+        let Some((step, rest)) = path.split_first() else {
+            return Ok(self);
+        };
+        let is_step = |child: &Self| child.key() == step || (legacy && child.name() == step);
+        let Some(found) = self.children.iter().position(is_step) else {
+            let aliased = self.children.iter().find(|child| child.name() == step);
+            let alias = aliased.map(|child| child.key().to_owned());
+            return Err(RestError::NotEmbedded { name: step.clone(), alias });
+        };
+        let child = &mut self.children[found];
+        if child.key() != step {
+            let names = (step.clone(), child.key().to_owned());
+            if !used.contains(&names) {
+                used.push(names);
+            }
+        }
+        child.at(rest, legacy, used)
+    }
+
+    /// What it selects besides other relations.
+    pub(super) fn items(&self) -> impl Iterator<Item = &'q SelectItem> {
+        self.select.iter().filter(|item| !matches!(item, SelectItem::Relation(_)))
+    }
+
+    /// The name of the relation as it was asked for.
+    pub(super) fn name(&self) -> &'q str {
+        self.item.map_or("", |item| &item.name)
+    }
+
+    /// The alias, or the name without one.
+    pub(super) fn key(&self) -> &'q str {
+        self.item.map_or("", |item| item.alias.as_deref().unwrap_or(&item.name))
+    }
+
+    fn is_to_one(&self) -> bool {
+        self.relationship.as_ref().is_some_and(|relationship| relationship.is_to_one())
+    }
+
+    fn is_spread(&self) -> bool {
+        self.item.is_some_and(|item| item.spread)
+    }
+
+    fn has_own_aggregates(&self) -> bool {
+        self.items().any(|item| match item {
+            SelectItem::Column(column) => column.aggregate.is_some(),
+            item => matches!(item, SelectItem::CountRows { .. }),
+        })
+    }
+
+    /// Whether its rows are grouped: aggregates of its own, and those of spreads to one row.
+    pub(super) fn has_aggregates(&self) -> bool {
+        let lifts = |child: &Self| child.is_spread() && child.is_to_one() && child.has_aggregates();
+        self.has_own_aggregates() || self.children.iter().any(lifts)
+    }
+
+    /// Orders by an embed need one that is there and leads to one row (7.5).
+    pub(super) fn check_orders(&self, origin: &str) -> Result<(), RestError> {
+        for name in self.order.iter().filter_map(|term| term.relation.as_ref()) {
+            let Some(child) = self.children.iter().find(|child| child.key() == name) else {
+                return Err(RestError::NotEmbedded { name: name.clone(), alias: None });
+            };
+            if !child.is_to_one() {
+                return Err(RestError::RelatedOrder { origin: origin.to_owned(), target: child.name().to_owned() });
+            }
+        }
+        self.children.iter().try_for_each(|child| match &child.relationship {
+            Some(relationship) => child.check_orders(target_name(relationship)),
+            None => Ok(()),
+        })
+    }
+
+    /// Aggregates have to be switched on, and work in no spread to many rows (6.3).
+    pub(super) fn check_aggregates(&self, enabled: bool) -> Result<(), RestError> {
+        if !enabled && self.any(&Self::has_own_aggregates) {
+            return Err(RestError::Aggregates);
+        }
+        if self.any(&|node| node.is_spread() && !node.is_to_one() && node.has_aggregates()) {
+            return Err(RestError::NotImplemented(
+                "Aggregates are not implemented for one-to-many or many-to-many spreads.".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn any(&self, test: &dyn Fn(&Self) -> bool) -> bool {
+        test(self) || self.children.iter().any(|child| child.any(test))
+    }
+}

@@ -1,0 +1,483 @@
+//! A query as a tree of levels.
+//!
+//! The order of the steps is the order of the refusals (contract 3, step 10a): what names no embed, then relationships, then orders by
+//! embeds, then aggregates. Only then levels are made.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::Context;
+use super::embed;
+use super::filter::{Condition, column_of, filter_condition, tree_condition};
+use super::node::Node;
+use super::tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, Returned, Shape, Source};
+use crate::RestError;
+use crate::query::{
+    Aggregate, Arrow, Field, Filter, IsValue, Join, Operand, Operation, OrderTerm, QuantOperator, Query, SelectColumn,
+    SelectItem,
+};
+use crate::schema::{QualifiedName, Relation, RelationKind, Relationship, RelationshipKind, Routine};
+
+/// Whose rows are read.
+#[derive(Debug, Clone, Copy)]
+pub enum Root<'a> {
+    /// A relation's.
+    Relation(&'a Arc<Relation>),
+    /// Those that a write returned, in the CTE `pgrst_source`: filters and limits of the root do not apply (12.2).
+    Written(&'a Arc<Relation>),
+    /// Those of a function.
+    Call(&'a Arc<Routine>),
+}
+
+/// The name of a function's rows inside the statement.
+pub const CALL: &str = "pgrst_call";
+
+/// PostgreSQL cuts longer names, after which two may be one.
+const LONGEST_NAME: usize = 63;
+
+impl ReadPlan {
+    /// Plans the read of a query's `select`, filters, orders and limits.
+    ///
+    /// # Errors
+    ///
+    /// PGRST108, 200, 201, 118, 123 and 127 as in contract 3, step 10a; PGRST103 for a negative limit.
+    pub fn new(context: &Context<'_>, root: Root<'_>, query: &Query) -> Result<Self, RestError> {
+        let mut legacy_names = Vec::new();
+        let mut node = Node::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
+        embed::resolve(context, &root.name(), root.relation_name().is_some(), &mut node)?;
+        node.check_orders(&root.name().name)?;
+        node.check_aggregates(context.settings.aggregates)?;
+        let mut builder =
+            Builder { context, written: matches!(root, Root::Written(_)), used: HashSet::new(), aggregates: 0 };
+        let (source, alias, relation) = match root {
+            Root::Relation(relation) => {
+                (Source::Relation(relation.name.clone()), relation.name.name.clone(), Some(Arc::clone(relation)))
+            }
+            Root::Written(relation) => (Source::Written, relation.name.name.clone(), Some(Arc::clone(relation))),
+            Root::Call(routine) => {
+                let relation = routine.returns.relation.as_ref();
+                let relation = relation.and_then(|name| context.cache.relation(&name.schema, &name.name));
+                (Source::Call, CALL.to_owned(), relation.cloned())
+            }
+        };
+        let alias = builder.unique(alias);
+        let origin = root.name().name;
+        let place = Place { source, alias, relation, origin: &origin, depth: 0, use_: Use::Rows, expand: false };
+        let (root, _) = builder.level(&node, place)?;
+        Ok(Self { root, legacy_names })
+    }
+
+    /// Which columns a write returns, so that this plan can read its rows: selected ones, those that are ordered by, the origin's
+    /// columns of relationships, and the primary key; every column for a computed relationship, which takes a whole row.
+    pub fn returned_columns(&self) -> Returned {
+        let level = &self.root;
+        let mut all = false;
+        let mut names: Vec<&str> = Vec::new();
+        for output in &level.columns {
+            match output {
+                Output::Star => all = true,
+                Output::Column { column, .. } => names.push(&column.name),
+                Output::CountRows { .. } => {}
+            }
+        }
+        for order in &level.order {
+            if let OrderBy::Column(column) = &order.by {
+                names.push(&column.name);
+            }
+        }
+        for embed in &level.embeds {
+            match &embed.relationship.kind {
+                RelationshipKind::ManyToOne { columns, .. }
+                | RelationshipKind::OneToMany { columns, .. }
+                | RelationshipKind::OneToOne { columns, .. } => {
+                    names.extend(columns.iter().map(|(origin, _)| origin.as_str()));
+                }
+                RelationshipKind::ManyToMany(junction) => {
+                    names.extend(junction.origin_columns.iter().map(|(origin, _)| origin.as_str()));
+                }
+                RelationshipKind::Computed { .. } => all = true,
+            }
+        }
+        let known = |name: &str| level.relation.as_ref().is_some_and(|relation| relation.columns.contains_key(name));
+        if let Some(relation) = &level.relation {
+            names.extend(relation.primary_key.iter().map(String::as_str));
+        }
+        let mut columns: Vec<String> = Vec::new();
+        for name in names {
+            if !(all && known(name)) && !columns.iter().any(|column| column == name) {
+                columns.push(name.to_owned());
+            }
+        }
+        Returned { all, columns }
+    }
+}
+
+impl Root<'_> {
+    /// What errors call it; relationships start here.
+    fn name(&self) -> QualifiedName {
+        match self {
+            Self::Relation(relation) | Self::Written(relation) => relation.name.clone(),
+            Self::Call(routine) => routine.returns.relation.clone().unwrap_or_else(|| routine.name.clone()),
+        }
+    }
+
+    fn relation_name(&self) -> Option<&QualifiedName> {
+        match self {
+            Self::Relation(relation) | Self::Written(relation) => Some(&relation.name),
+            Self::Call(routine) => routine.returns.relation.as_ref(),
+        }
+    }
+}
+
+/// What a level is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// The root, or an embed with an object of its own.
+    Rows,
+    /// A spread to one row: its aggregates are computed above.
+    Lifted,
+    /// A spread to many rows.
+    Arrays,
+}
+
+/// Where a level stands.
+struct Place<'a> {
+    source: Source,
+    alias: String,
+    relation: Option<Arc<Relation>>,
+    /// What names of embeds below begin with.
+    origin: &'a str,
+    depth: usize,
+    use_: Use,
+    /// A level above is aggregated.
+    expand: bool,
+}
+
+struct Builder<'a> {
+    context: &'a Context<'a>,
+    written: bool,
+    /// Names in use: inner ones would hide outer ones that joins need.
+    used: HashSet<String>,
+    aggregates: usize,
+}
+
+impl Builder<'_> {
+    /// A level, and what a spread of it gives to its parent.
+    fn level(&mut self, node: &Node<'_>, place: Place<'_>) -> Result<(Level, Vec<Lifted>), RestError> {
+        let relation = place.relation.as_deref();
+        let aggregated = node.has_aggregates();
+        let expand = place.expand || aggregated || place.use_ != Use::Rows || self.has_representation(relation);
+        let hoist = place.use_ == Use::Lifted;
+        let mut lifted = Vec::new();
+        let mut columns = Vec::new();
+        for item in node.items() {
+            self.output(item, relation, expand, hoist, &mut columns, &mut lifted);
+        }
+        let mut embeds = Vec::with_capacity(node.children.len());
+        for child in &node.children {
+            let mut embed = self.embed(child, &place, aggregated || place.expand)?;
+            if let Shape::Spread(of_child) | Shape::SpreadArrays(of_child) = &mut embed.shape {
+                for each in of_child.iter_mut() {
+                    match (hoist, &*each) {
+                        // It passes through this level as a plain column.
+                        (true, Lifted::Aggregated { input, .. }) => {
+                            let through = input.clone();
+                            lifted.push(each.clone());
+                            *each = through.map_or(Lifted::Nothing, Lifted::Key);
+                        }
+                        _ => lifted.push(each.clone()),
+                    }
+                }
+            } else if embed.shape != Shape::Hidden {
+                lifted.push(Lifted::Key(embed.key.clone()));
+            }
+            embeds.push(embed);
+        }
+        let order = orders(node, relation, &mut embeds);
+        let filtered = !matches!(place.source, Source::Written);
+        let conditions = if filtered { self.conditions(node, relation) } else { Vec::new() };
+        let to_one = node.relationship.as_ref().is_some_and(|relationship| relationship.is_to_one());
+        let (limit, offset) = if filtered { self.range(node, to_one, relation)? } else { (None, None) };
+        let level = Level {
+            source: place.source,
+            alias: place.alias,
+            relation: place.relation.clone(),
+            columns,
+            embeds,
+            conditions,
+            order,
+            limit,
+            offset,
+            aggregated: aggregated && !hoist,
+        };
+        Ok((level, lifted))
+    }
+
+    fn embed(&mut self, child: &Node<'_>, parent: &Place<'_>, expand: bool) -> Result<Embed, RestError> {
+        let (Some(item), Some(relationship)) = (child.item, child.relationship.clone()) else {
+            return Err(RestError::Internal);
+        };
+        let depth = parent.depth + 1;
+        let target = &relationship.target;
+        let source = match &relationship.kind {
+            RelationshipKind::Computed { function, .. } => Source::Computed(function.clone()),
+            _ => Source::Relation(target.clone()),
+        };
+        let alias = self.numbered(&target.name, depth);
+        let junction_alias = match &relationship.kind {
+            RelationshipKind::ManyToMany(junction) => self.numbered(&junction.relation.name, depth),
+            _ => String::new(),
+        };
+        let key = child.key().to_owned();
+        let lateral = self.numbered(&format!("{}_{key}", parent.origin), depth);
+        let use_ = match (item.spread, relationship.is_to_one()) {
+            (false, _) => Use::Rows,
+            (true, true) => Use::Lifted,
+            (true, false) => Use::Arrays,
+        };
+        let relation = self.context.cache.relation(&target.schema, &target.name).cloned();
+        let place = Place { source, alias, relation, origin: &target.name, depth, use_, expand };
+        let (level, lifted) = self.level(child, place)?;
+        let shape = match (use_, relationship.is_to_one()) {
+            _ if item.select.is_empty() => Shape::Hidden,
+            (Use::Lifted, _) => Shape::Spread(lifted),
+            (Use::Arrays, _) => Shape::SpreadArrays(lifted),
+            (Use::Rows, true) => Shape::Object,
+            (Use::Rows, false) => Shape::Array,
+        };
+        let join = item.join.unwrap_or(Join::Left);
+        Ok(Embed { relationship, key, alias: lateral, junction_alias, join, shape, level, ordered_by: Vec::new() })
+    }
+
+    fn output(
+        &mut self,
+        item: &SelectItem,
+        relation: Option<&Relation>,
+        expand: bool,
+        hoist: bool,
+        columns: &mut Vec<Output>,
+        lifted: &mut Vec<Lifted>,
+    ) {
+        match (item, relation) {
+            (SelectItem::Star, Some(relation)) if expand => {
+                for name in relation.columns.keys() {
+                    let field = Field { name: name.clone(), json_path: Vec::new() };
+                    let column = SelectColumn { alias: None, field, cast: None, aggregate: None, aggregate_cast: None };
+                    lifted.push(Lifted::Key(name.clone()));
+                    columns.push(self.column(&column, Some(relation)));
+                }
+            }
+            (SelectItem::Star, _) => {
+                lifted.push(Lifted::Star);
+                columns.push(Output::Star);
+            }
+            (SelectItem::Column(column), _) => match (column.aggregate, hoist) {
+                (Some(aggregate), true) => {
+                    self.aggregates += 1;
+                    let input = format!("pgrst_agg_{}", self.aggregates);
+                    let key = column.alias.clone().unwrap_or_else(|| name_of(aggregate).to_owned());
+                    let cast = column.aggregate_cast.clone();
+                    lifted.push(Lifted::Aggregated { input: Some(input.clone()), aggregate, cast, key });
+                    columns.push(Output::Column {
+                        column: column_of(relation, &column.field),
+                        representation: None,
+                        cast: column.cast.clone(),
+                        aggregate: None,
+                        aggregate_cast: None,
+                        key: input,
+                    });
+                }
+                _ => {
+                    let output = self.column(column, relation);
+                    if let Output::Column { key, .. } = &output {
+                        lifted.push(Lifted::Key(key.clone()));
+                    }
+                    columns.push(output);
+                }
+            },
+            (SelectItem::CountRows { alias, cast }, _) => {
+                let key = alias.clone().unwrap_or_else(|| "count".to_owned());
+                if hoist {
+                    let aggregate = Aggregate::Count;
+                    lifted.push(Lifted::Aggregated { input: None, aggregate, cast: cast.clone(), key });
+                } else {
+                    lifted.push(Lifted::Key(key.clone()));
+                    columns.push(Output::CountRows { cast: cast.clone(), key });
+                }
+            }
+            (SelectItem::Relation(_), _) => {}
+        }
+    }
+
+    fn column(&self, column: &SelectColumn, relation: Option<&Relation>) -> Output {
+        let field = &column.field;
+        // Functions' results stay as they are (19.3), and so does what is aggregated.
+        let representation = relation
+            .filter(|_| column.aggregate.is_none())
+            .and_then(|relation| relation.columns.get(&field.name)?.domain.as_ref())
+            .and_then(|domain| self.context.cache.representations.get(domain)?.to_json.clone());
+        let named = |name: &str| name.to_owned();
+        let key = match (&column.alias, column.aggregate, &representation) {
+            (Some(alias), ..) => named(alias),
+            (None, Some(aggregate), _) => named(name_of(aggregate)),
+            (None, None, Some(_)) => named(&field.name),
+            (None, None, None) => named(last_key(field)),
+        };
+        let mut known = column_of(relation, field);
+        known.to_json &= representation.is_none();
+        Output::Column {
+            column: known,
+            representation,
+            cast: column.cast.clone(),
+            aggregate: column.aggregate,
+            aggregate_cast: column.aggregate_cast.clone(),
+            key,
+        }
+    }
+
+    fn has_representation(&self, relation: Option<&Relation>) -> bool {
+        let representations = &self.context.cache.representations;
+        !representations.is_empty()
+            && relation.is_some_and(|relation| {
+                relation.columns.values().any(|column| {
+                    let domain = column.domain.as_ref();
+                    domain.and_then(|domain| representations.get(domain)).is_some_and(|found| found.to_json.is_some())
+                })
+            })
+    }
+
+    fn conditions(&self, node: &Node<'_>, relation: Option<&Relation>) -> Vec<Condition> {
+        let on_embed = |filter: &Filter| null_filter(node, filter);
+        let filters = node
+            .filters
+            .iter()
+            .map(|filter| on_embed(filter).unwrap_or_else(|| filter_condition(self.context, relation, filter)));
+        let logic = node.logic.iter().map(|tree| tree_condition(self.context, relation, tree, &on_embed));
+        filters.chain(logic).collect()
+    }
+
+    /// LIMIT and OFFSET. What yields at most one row anyway gets no limit of the operator's: the plan is a node shorter.
+    fn range(
+        &self,
+        node: &Node<'_>,
+        to_one: bool,
+        relation: Option<&Relation>,
+    ) -> Result<(Option<u64>, Option<u64>), RestError> {
+        let asked = node.range.limit.map(u64::try_from).transpose().map_err(|_| RestError::Range {
+            details: "Limit should be greater than or equal to zero.".to_owned(),
+            content_range: None,
+        })?;
+        let offset = node.range.offset.and_then(|offset| u64::try_from(offset).ok()).filter(|offset| *offset > 0);
+        let most = self.context.settings.max_rows.filter(|_| !self.written);
+        let single = to_one || relation.is_some_and(|relation| finds_one_row(node, relation));
+        let limit = match (asked, most) {
+            (asked, Some(most)) if most > 0 && single => asked,
+            (Some(asked), Some(most)) => Some(asked.min(most)),
+            (asked, most) => asked.or(most),
+        };
+        Ok((limit, offset))
+    }
+
+    /// `films_1`
+    fn numbered(&mut self, name: &str, depth: usize) -> String {
+        let number = format!("_{depth}");
+        self.unique(format!("{}{number}", cut(name, LONGEST_NAME - number.len())))
+    }
+
+    fn unique(&mut self, mut name: String) -> String {
+        while !self.used.insert(name.clone()) {
+            name = format!("{}_{}", cut(&name, LONGEST_NAME - 6), self.used.len());
+        }
+        name
+    }
+}
+
+/// A name's first bytes, at a character's boundary.
+fn cut(name: &str, most: usize) -> &str {
+    let mut end = most.min(name.len());
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+/// The SQL name of an aggregate, and the key of its value.
+pub(crate) fn name_of(aggregate: Aggregate) -> &'static str {
+    match aggregate {
+        Aggregate::Sum => "sum",
+        Aggregate::Avg => "avg",
+        Aggregate::Count => "count",
+        Aggregate::Max => "max",
+        Aggregate::Min => "min",
+    }
+}
+
+/// The key of a value without an alias (6.1).
+fn last_key(field: &Field) -> &str {
+    let keys = field.json_path.iter().rev().filter_map(|step| match (&step.operand, step.arrow) {
+        (Operand::Key(key), Arrow::Json | Arrow::Text) => Some(key.as_str()),
+        (Operand::Index(_), _) => None,
+    });
+    keys.into_iter().next().unwrap_or(&field.name)
+}
+
+/// `embed=is.null` and its contrary (5.4); nothing else about an embed is a condition on it.
+fn null_filter(node: &Node<'_>, filter: &Filter) -> Option<Condition> {
+    if filter.operation != Operation::Is(IsValue::Null) || !filter.field.json_path.is_empty() {
+        return None;
+    }
+    let embed = node.children.iter().position(|child| child.key() == filter.field.name)?;
+    Some(Condition::Exists { embed, wanted: filter.negated })
+}
+
+/// Whether every column of the primary key is compared with one value. A view's key is inferred and promises nothing.
+fn finds_one_row(node: &Node<'_>, relation: &Relation) -> bool {
+    let compared = |name: &String| {
+        node.filters.iter().any(|filter| {
+            !filter.negated
+                && filter.field.name == *name
+                && filter.field.json_path.is_empty()
+                && matches!(filter.operation, Operation::Quantified(QuantOperator::Equal, None, _))
+        })
+    };
+    matches!(relation.kind, RelationKind::Table | RelationKind::PartitionedTable)
+        && !relation.primary_key.is_empty()
+        && relation.primary_key.iter().all(compared)
+}
+
+/// ORDER BY; notes at embeds what they are ordered by.
+fn orders(node: &Node<'_>, relation: Option<&Relation>, embeds: &mut [Embed]) -> Vec<Order> {
+    node.order.iter().map(|term| order(node, term, relation, embeds)).collect()
+}
+
+fn order(node: &Node<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds: &mut [Embed]) -> Order {
+    let related = term.relation.as_ref();
+    let embed = related.and_then(|name| node.children.iter().position(|child| child.key() == name));
+    let by = match embed.and_then(|index| Some((index, embeds.get_mut(index)?))) {
+        Some((index, embed)) => {
+            let column = column_of(embed.level.relation.as_deref(), &term.field);
+            let at = embed.ordered_by.iter().position(|known| *known == column).unwrap_or_else(|| {
+                embed.ordered_by.push(column);
+                embed.ordered_by.len() - 1
+            });
+            OrderBy::Embed(index, at)
+        }
+        None => OrderBy::Column(column_of(relation, &term.field)),
+    };
+    Order { by, direction: term.direction, nulls: term.nulls }
+}
+
+/// Whether a column `"rows"."count"` is the number of rows (6.3): PostgreSQL reads it so, where there is no such column.
+pub(crate) fn counts_rows(level: &Level) -> bool {
+    let is_count = |output: &Output| {
+        matches!(output, Output::Column { column: Column { name, json_path, .. }, aggregate: None, .. }
+            if name == "count" && json_path.is_empty())
+    };
+    level.columns.iter().any(is_count)
+        && level.relation.as_ref().is_some_and(|relation| !relation.columns.contains_key("count"))
+}
+
+/// The relation that errors name as the origin of a child.
+pub(super) fn target_name(relationship: &Relationship) -> &str {
+    &relationship.target.name
+}

@@ -1,0 +1,181 @@
+//! The outer SELECT of every main statement: one row with the columns of [`super::Column`].
+//!
+//! It aggregates a subquery, not a CTE: without a write and without CSV nothing is materialized, and a read by primary key is one
+//! Aggregate over one Index Scan.
+
+use super::Sql;
+use crate::plan::{Producer, ReadPlan, Rows};
+
+/// What is asked for besides the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Count {
+    /// Nothing.
+    #[default]
+    None,
+    /// How many rows there are without limit and offset.
+    Exact,
+    /// The same, but counted up to this many only.
+    UpTo(u64),
+}
+
+/// How the columns of the one row are made.
+pub struct Envelope<'a> {
+    /// Writes the statement whose rows are `pgrst_source`.
+    pub source: Option<&'a dyn Fn(&mut Sql)>,
+    /// The first column.
+    pub total: Total<'a>,
+    /// Writes the SELECT of the rows that the answer is about; in all other closures they are called `_postgrest_t`.
+    pub rows: &'a dyn Fn(&mut Sql),
+    /// How the body is made.
+    pub producer: &'a Producer,
+    /// Writes the aggregate that counts new rows.
+    pub inserted: Option<&'a dyn Fn(&mut Sql)>,
+    /// Writes the aggregate that makes the location.
+    pub location: Option<&'a dyn Fn(&mut Sql)>,
+}
+
+/// How the total is made.
+#[derive(Clone, Copy)]
+pub enum Total<'a> {
+    /// Not at all.
+    None,
+    /// It is the number of rows.
+    Rows,
+    /// By a SELECT of one number.
+    Query(&'a dyn Fn(&mut Sql)),
+}
+
+/// Appends the main statement.
+pub fn envelope(sql: &mut Sql, parts: &Envelope<'_>) {
+    let csv = matches!(parts.producer, Producer::Csv);
+    if parts.source.is_some() || csv {
+        sql.raw("WITH ");
+    }
+    if let Some(source) = parts.source {
+        sql.raw("pgrst_source AS (");
+        source(sql);
+        sql.raw(if csv { "), " } else { ") " });
+    }
+    if csv {
+        // Its first line needs the rows a second time.
+        sql.raw("pgrst_body AS (");
+        (parts.rows)(sql);
+        sql.raw(") ");
+    }
+    sql.raw("SELECT ");
+    match parts.total {
+        Total::None => {
+            sql.raw("NULL::bigint");
+        }
+        Total::Rows => {
+            sql.raw("count(*)");
+        }
+        Total::Query(query) => {
+            sql.raw("(");
+            query(sql);
+            sql.raw(")");
+        }
+    }
+    sql.raw(", count(*), ");
+    body(sql, parts.producer);
+    sql.raw(
+        ", nullif(current_setting('response.headers', true), ''), nullif(current_setting('response.status', true), ''), ",
+    );
+    optional(sql, parts.inserted, "NULL::bigint");
+    sql.raw(", ");
+    optional(sql, parts.location, "NULL::text");
+    sql.raw(" FROM ");
+    if csv {
+        sql.raw("pgrst_body");
+    } else {
+        sql.raw("(");
+        (parts.rows)(sql);
+        sql.raw(")");
+    }
+    sql.raw(" AS _postgrest_t");
+}
+
+/// The main statement of GET and HEAD on a relation.
+pub fn read(plan: &ReadPlan, count: Count, producer: &Producer) -> Sql {
+    let mut sql = Sql::new();
+    let root = &plan.root;
+    let whole = root.limit.is_none() && root.offset.is_none() && !root.aggregated && !crate::plan::counts_rows(root);
+    let exact = |sql: &mut Sql| super::read::count(sql, plan, None, None);
+    let up_to = |sql: &mut Sql| {
+        let most = if let Count::UpTo(most) = count { Some(most) } else { None };
+        super::read::count(sql, plan, None, most);
+    };
+    let total = match count {
+        Count::None => Total::None,
+        // The page is everything: it is counted already.
+        Count::Exact if whole => Total::Rows,
+        Count::Exact => Total::Query(&exact),
+        Count::UpTo(_) => Total::Query(&up_to),
+    };
+    let rows = |sql: &mut Sql| super::read::rows(sql, plan, None);
+    envelope(&mut sql, &Envelope { source: None, total, rows: &rows, producer, inserted: None, location: None });
+    sql
+}
+
+/// The statement that `EXPLAIN` is asked about for `count=planned` and `count=estimated`: one row for each that matches.
+pub fn matching(plan: &ReadPlan) -> Sql {
+    let mut sql = Sql::new();
+    super::read::matching(&mut sql, plan, None);
+    sql
+}
+
+fn optional(sql: &mut Sql, expression: Option<&dyn Fn(&mut Sql)>, absent: &str) {
+    match expression {
+        Some(expression) => expression(sql),
+        None => {
+            sql.raw(absent);
+        }
+    }
+}
+
+/// The body's expression. `json_agg` puts `, \n ` between rows, and `json` goes over the wire as the text it is.
+fn body(sql: &mut Sql, producer: &Producer) {
+    match producer {
+        Producer::Nothing => {
+            sql.raw("NULL::text");
+        }
+        Producer::Json { of: of @ (Rows::Set | Rows::ScalarSet), strip_nulls } => {
+            let stripped = if *strip_nulls { ("json_strip_nulls(", ")") } else { ("", "") };
+            sql.raw(stripped.0).raw("coalesce(json_agg(").raw(row(*of)).raw("), '[]')").raw(stripped.1);
+        }
+        Producer::Json { of, strip_nulls } | Producer::Object { of, strip_nulls } => {
+            // At most one row: its text, where `json_agg(…) -> 0` would read the text it has just made.
+            let stripped = if *strip_nulls { ("json_strip_nulls(", ")") } else { ("", "") };
+            sql.raw("coalesce(string_agg(").raw(stripped.0).raw("to_json(").raw(row(*of)).raw(")").raw(stripped.1);
+            sql.raw("::text, ','), 'null')");
+        }
+        Producer::Csv => {
+            sql.raw(
+                "coalesce((SELECT string_agg(k, ',') FROM (SELECT json_object_keys(to_json(pgrst_body)) AS k FROM \
+                 (SELECT * FROM pgrst_body LIMIT 1) AS pgrst_body) AS keys), '') || E'\\n' || \
+                 coalesce(string_agg(substring(_postgrest_t::text, 2, length(_postgrest_t::text) - 2), E'\\n'), '')",
+            );
+        }
+        Producer::GeoJson => {
+            sql.raw(
+                "json_build_object('type', 'FeatureCollection', 'features', \
+                 coalesce(json_agg(ST_AsGeoJSON(_postgrest_t)::json), '[]'))",
+            );
+        }
+        Producer::Handler { function, relation, of } => {
+            sql.qualified(&function.schema, &function.name).raw("(").raw(row(*of));
+            if let Some(relation) = relation {
+                sql.raw("::").qualified(&relation.schema, &relation.name);
+            }
+            sql.raw(")");
+        }
+        Producer::Value => {
+            sql.raw("(array_agg(_postgrest_t.pgrst_scalar))[1]");
+        }
+    }
+}
+
+/// What is aggregated.
+fn row(of: Rows) -> &'static str {
+    if of.is_scalar() { "_postgrest_t.pgrst_scalar" } else { "_postgrest_t" }
+}

@@ -1,0 +1,209 @@
+//! Conditions as SQL.
+
+use super::Sql;
+use crate::plan::{Column, Condition};
+use crate::query::{Arrow, Fts, IsValue, Logic, Operand, Operation, QuantOperator, Quantifier, SimpleOperator};
+use crate::schema::QualifiedName;
+
+/// Appends conditions, joined by AND, on rows with the name `alias`. `exists` writes a condition on the embed with an index.
+pub fn conditions(sql: &mut Sql, alias: &str, conditions: &[Condition], exists: &dyn Fn(&mut Sql, usize)) {
+    sql.list(" AND ", conditions, |sql, each| condition(sql, alias, each, exists));
+}
+
+fn condition(sql: &mut Sql, alias: &str, condition: &Condition, exists: &dyn Fn(&mut Sql, usize)) {
+    match condition {
+        Condition::Filter { column, negated, operation, from_text, to_tsvector } => {
+            if *negated {
+                sql.raw("NOT ");
+            }
+            filter(sql, alias, column, operation, from_text.as_ref(), *to_tsvector);
+        }
+        Condition::Exists { embed, wanted } => {
+            if !wanted {
+                sql.raw("NOT ");
+            }
+            exists(sql, *embed);
+        }
+        Condition::Group { negated, logic, parts } => {
+            let separator = match logic {
+                Logic::And => " AND ",
+                Logic::Or => " OR ",
+            };
+            sql.raw(if *negated { "NOT (" } else { "(" });
+            sql.list(separator, parts, |sql, part| self::condition(sql, alias, part, exists));
+            sql.raw(")");
+        }
+    }
+}
+
+/// Appends a column of the rows `alias`, with its way into JSON. Keys are parameters with a type, so that `->` is never ambiguous.
+pub(super) fn column(sql: &mut Sql, alias: &str, column: &Column) {
+    if column.to_json {
+        sql.raw("to_jsonb(").qualified(alias, &column.name).raw(")");
+    } else {
+        sql.qualified(alias, &column.name);
+    }
+    json_path(sql, column);
+}
+
+/// Appends the way into the JSON of what was just written.
+pub(super) fn json_path(sql: &mut Sql, column: &Column) {
+    for step in &column.json_path {
+        sql.raw(match step.arrow {
+            Arrow::Json => "->",
+            Arrow::Text => "->>",
+        });
+        match &step.operand {
+            Operand::Index(index) => sql.value(index.to_string()).raw("::int"),
+            Operand::Key(key) => sql.value(key.as_str()).raw("::text"),
+        };
+    }
+}
+
+fn filter(
+    sql: &mut Sql,
+    alias: &str,
+    left: &Column,
+    operation: &Operation,
+    from_text: Option<&QualifiedName>,
+    to_tsvector: bool,
+) {
+    match operation {
+        Operation::In(values) => {
+            column(sql, alias, left);
+            sql.raw(" = ANY (");
+            values_of(sql, array_literal(values), from_text);
+            sql.raw(")");
+        }
+        Operation::Is(value) => {
+            column(sql, alias, left);
+            sql.raw(match value {
+                IsValue::Null => " IS NULL",
+                IsValue::NotNull => " IS NOT NULL",
+                IsValue::True => " IS TRUE",
+                IsValue::False => " IS FALSE",
+                IsValue::Unknown => " IS UNKNOWN",
+            });
+        }
+        Operation::IsDistinct(value) => {
+            column(sql, alias, left);
+            sql.raw(" IS DISTINCT FROM ").value(value.as_str());
+        }
+        Operation::Fts { function, config, value } => {
+            let config = config.as_deref();
+            if to_tsvector {
+                sql.raw("to_tsvector(");
+                text_search_config(sql, config);
+                column(sql, alias, left);
+                sql.raw(")");
+            } else {
+                column(sql, alias, left);
+            }
+            sql.raw(match function {
+                Fts::Query => " @@ to_tsquery(",
+                Fts::Plain => " @@ plainto_tsquery(",
+                Fts::Phrase => " @@ phraseto_tsquery(",
+                Fts::Web => " @@ websearch_to_tsquery(",
+            });
+            text_search_config(sql, config);
+            sql.value(value.as_str()).raw(")");
+        }
+        Operation::Simple(operator, value) => {
+            column(sql, alias, left);
+            sql.raw(simple(*operator));
+            value_of(sql, value.clone(), from_text);
+        }
+        Operation::Quantified(operator, quantifier, value) => {
+            column(sql, alias, left);
+            sql.raw(quantifiable(*operator));
+            let is_like = matches!(operator, QuantOperator::Like | QuantOperator::ILike);
+            let (value, from_text) = if is_like { (value.replace('*', "%"), None) } else { (value.clone(), from_text) };
+            match quantifier {
+                None => value_of(sql, value, from_text),
+                Some(quantifier) => {
+                    sql.raw(match quantifier {
+                        Quantifier::Any => "ANY (",
+                        Quantifier::All => "ALL (",
+                    });
+                    values_of(sql, value, from_text);
+                    sql.raw(")");
+                }
+            }
+        }
+    }
+}
+
+fn text_search_config(sql: &mut Sql, config: Option<&str>) {
+    if let Some(config) = config {
+        sql.value(config).raw("::regconfig, ");
+    }
+}
+
+fn value_of(sql: &mut Sql, value: String, from_text: Option<&QualifiedName>) {
+    match from_text {
+        None => sql.value(value),
+        Some(function) => sql.qualified(&function.schema, &function.name).raw("(").value(value).raw("::text)"),
+    };
+}
+
+/// An array's values, each read by the domain's function.
+fn values_of(sql: &mut Sql, literal: String, from_text: Option<&QualifiedName>) {
+    match from_text {
+        None => sql.value(literal),
+        Some(function) => sql
+            .raw("ARRAY(SELECT ")
+            .qualified(&function.schema, &function.name)
+            .raw("(v) FROM unnest(")
+            .value(literal)
+            .raw("::text[]) AS v)"),
+    };
+}
+
+/// `{"a","b"}`, each quoted, so that nothing in a value is read as the array's own grammar.
+pub(crate) fn array_literal(values: &[String]) -> String {
+    let mut literal = String::with_capacity(2 + values.iter().map(|value| value.len() + 3).sum::<usize>());
+    literal.push('{');
+    for (at, value) in values.iter().enumerate() {
+        if at > 0 {
+            literal.push(',');
+        }
+        literal.push('"');
+        for c in value.chars() {
+            if matches!(c, '"' | '\\') {
+                literal.push('\\');
+            }
+            literal.push(c);
+        }
+        literal.push('"');
+    }
+    literal.push('}');
+    literal
+}
+
+fn simple(operator: SimpleOperator) -> &'static str {
+    match operator {
+        SimpleOperator::NotEqual => " <> ",
+        SimpleOperator::Contains => " @> ",
+        SimpleOperator::ContainedBy => " <@ ",
+        SimpleOperator::Overlaps => " && ",
+        SimpleOperator::StrictlyLeft => " << ",
+        SimpleOperator::StrictlyRight => " >> ",
+        SimpleOperator::NotExtendsRight => " &< ",
+        SimpleOperator::NotExtendsLeft => " &> ",
+        SimpleOperator::Adjacent => " -|- ",
+    }
+}
+
+fn quantifiable(operator: QuantOperator) -> &'static str {
+    match operator {
+        QuantOperator::Equal => " = ",
+        QuantOperator::GreaterOrEqual => " >= ",
+        QuantOperator::Greater => " > ",
+        QuantOperator::LessOrEqual => " <= ",
+        QuantOperator::Less => " < ",
+        QuantOperator::Like => " LIKE ",
+        QuantOperator::ILike => " ILIKE ",
+        QuantOperator::Match => " ~ ",
+        QuantOperator::IMatch => " ~* ",
+    }
+}

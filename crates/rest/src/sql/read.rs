@@ -1,0 +1,440 @@
+//! A read plan as SQL.
+//!
+//! The shapes, and why:
+//!
+//! - An embed of one row is a `LEFT JOIN LATERAL` of a flat subquery. PostgreSQL pulls it up into a plain join and may hash it.
+//! - An embed of many rows is a subquery in the select list. With ORDER BY and LIMIT PostgreSQL computes it for the rows of the page
+//!   only, after the sort; a join would aggregate for all rows before it.
+//! - Conditions on embeds, `!inner` and null filters, are `EXISTS`: a semi-join or an anti-join, which need no aggregation.
+//! - Embeds are built as `jsonb` directly, never by way of `json` and its text.
+
+use std::fmt::Write as _;
+
+use super::Sql;
+use super::filter::{column, conditions, json_path};
+use crate::plan::{Embed, Level, Lifted, OrderBy, Output, ReadPlan, Shape, Source, aggregate_name, counts_rows};
+use crate::query::{Aggregate, Direction, Join, Nulls};
+use crate::schema::{Relation, RelationshipKind};
+
+/// Writes a FROM item.
+pub type From<'a> = &'a dyn Fn(&mut Sql);
+
+/// Appends the SELECT of a plan's rows. `call` writes the FROM item of a function's rows, with the name [`crate::plan::CALL`]; other
+/// roots need none.
+pub fn rows(sql: &mut Sql, plan: &ReadPlan, call: Option<From<'_>>) {
+    select(sql, &plan.root, None, call);
+}
+
+/// Appends a SELECT of the number of all rows that satisfy the conditions of the root, `most` at most.
+pub fn count(sql: &mut Sql, plan: &ReadPlan, call: Option<From<'_>>, most: Option<u64>) {
+    match most {
+        None => {
+            sql.raw("SELECT count(*)");
+            from_where(sql, &plan.root, call);
+        }
+        Some(most) => {
+            sql.raw("SELECT count(*) FROM (SELECT 1");
+            from_where(sql, &plan.root, call);
+            sql.raw(" LIMIT ").value(most.to_string()).raw(") AS pgrst_source_count");
+        }
+    }
+}
+
+/// Appends a SELECT that yields a row for each that satisfies the conditions of the root: what a planner's estimate is asked for.
+pub fn matching(sql: &mut Sql, plan: &ReadPlan, call: Option<From<'_>>) {
+    sql.raw("SELECT 1");
+    from_where(sql, &plan.root, call);
+}
+
+/// FROM and WHERE without any embed.
+fn from_where(sql: &mut Sql, level: &Level, call: Option<From<'_>>) {
+    sql.raw(" FROM ");
+    source(sql, level, None, call);
+    where_of(sql, level, None, true);
+}
+
+/// The level above, and how this one belongs to it.
+type Parent<'a> = Option<(&'a Level, &'a Embed)>;
+
+fn select(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_>>) {
+    sql.raw("SELECT ");
+    let grouped_by = outputs(sql, level, parent);
+    sql.raw(" FROM ");
+    source(sql, level, parent, call);
+    level.embeds.iter().for_each(|embed| join(sql, level, embed));
+    where_of(sql, level, parent, false);
+    if level.aggregated && !grouped_by.is_empty() {
+        sql.raw(" GROUP BY ").list(", ", &grouped_by, |sql, at| {
+            sql.raw(&at.to_string());
+        });
+    }
+    order(sql, level);
+    if let Some(limit) = level.limit {
+        sql.raw(" LIMIT ").value(limit.to_string());
+    }
+    if let Some(offset) = level.offset {
+        sql.raw(" OFFSET ").value(offset.to_string());
+    }
+}
+
+/// Appends what is selected; yields the places of what rows are grouped by.
+fn outputs(sql: &mut Sql, level: &Level, parent: Parent<'_>) -> Vec<usize> {
+    let mut list = List { written: 0, grouped_by: Vec::new() };
+    for output in &level.columns {
+        list.next(sql, !is_aggregate(output));
+        self::output(sql, &level.alias, output);
+    }
+    for embed in &level.embeds {
+        match &embed.shape {
+            Shape::Hidden => {}
+            Shape::Object => {
+                list.next(sql, true);
+                sql.raw("to_jsonb(").name(&embed.alias).raw(")");
+                // The columns that it is ordered by are not asked for.
+                for at in 0..embed.ordered_by.len() {
+                    sql.raw(" - 'pgrst_order_").raw(&at.to_string()).raw("'");
+                }
+                sql.raw(" AS ").name(&embed.key);
+            }
+            Shape::Array => {
+                list.next(sql, true);
+                sql.raw("(SELECT coalesce(jsonb_agg(").name(&embed.alias).raw("), '[]') FROM (");
+                select(sql, &embed.level, Some((level, embed)), None);
+                sql.raw(") AS ").name(&embed.alias).raw(") AS ").name(&embed.key);
+            }
+            Shape::Spread(lifted) | Shape::SpreadArrays(lifted) => {
+                for each in lifted {
+                    self::lifted(sql, &mut list, embed, each);
+                }
+            }
+        }
+    }
+    if let Some((_, embed)) = parent {
+        for (at, ordered) in embed.ordered_by.iter().enumerate() {
+            list.next(sql, true);
+            column(sql, &level.alias, ordered);
+            sql.raw(" AS ").name_of(format_args!("pgrst_order_{at}"));
+        }
+    }
+    list.grouped_by
+}
+
+/// A select list under construction.
+struct List {
+    written: usize,
+    grouped_by: Vec<usize>,
+}
+
+impl List {
+    fn next(&mut self, sql: &mut Sql, groups: bool) {
+        if self.written > 0 {
+            sql.raw(", ");
+        }
+        self.written += 1;
+        if groups {
+            self.grouped_by.push(self.written);
+        }
+    }
+}
+
+fn is_aggregate(output: &Output) -> bool {
+    matches!(output, Output::CountRows { .. } | Output::Column { aggregate: Some(_), .. })
+}
+
+fn output(sql: &mut Sql, alias: &str, output: &Output) {
+    match output {
+        Output::Star => {
+            sql.name(alias).raw(".*");
+        }
+        Output::Column { column: field, representation, cast, aggregate, aggregate_cast, key } => {
+            casted(sql, aggregate_cast.as_deref(), |sql| {
+                aggregated(sql, *aggregate, |sql| {
+                    casted(sql, cast.as_deref(), |sql| match representation {
+                        None => column(sql, alias, field),
+                        Some(function) => {
+                            sql.qualified(&function.schema, &function.name).raw("(");
+                            sql.qualified(alias, &field.name).raw(")");
+                            json_path(sql, field);
+                        }
+                    });
+                });
+            });
+            let plain = representation.is_none() && cast.is_none() && aggregate.is_none() && aggregate_cast.is_none();
+            if !(plain && field.json_path.is_empty() && *key == field.name) {
+                sql.raw(" AS ").name(key);
+            }
+        }
+        Output::CountRows { cast, key } => {
+            casted(sql, cast.as_deref(), |sql| {
+                sql.raw("count(*)");
+            });
+            sql.raw(" AS ").name(key);
+        }
+    }
+}
+
+fn lifted(sql: &mut Sql, list: &mut List, embed: &Embed, lifted: &Lifted) {
+    match lifted {
+        Lifted::Nothing => {}
+        Lifted::Star => {
+            list.next(sql, true);
+            sql.name(&embed.alias).raw(".*");
+        }
+        Lifted::Key(key) => {
+            list.next(sql, true);
+            sql.qualified(&embed.alias, key);
+        }
+        Lifted::Aggregated { input, aggregate, cast, key } => {
+            list.next(sql, false);
+            casted(sql, cast.as_deref(), |sql| match input {
+                Some(input) => aggregated(sql, Some(*aggregate), |sql| {
+                    sql.qualified(&embed.alias, input);
+                }),
+                None => {
+                    sql.raw("count(*)");
+                }
+            });
+            sql.raw(" AS ").name(key);
+        }
+    }
+}
+
+fn aggregated(sql: &mut Sql, aggregate: Option<Aggregate>, inner: impl FnOnce(&mut Sql)) {
+    match aggregate {
+        None => inner(sql),
+        Some(aggregate) => {
+            sql.raw(aggregate_name(aggregate)).raw("(");
+            inner(sql);
+            sql.raw(")");
+        }
+    }
+}
+
+fn casted(sql: &mut Sql, cast: Option<&str>, inner: impl FnOnce(&mut Sql)) {
+    match cast {
+        None => inner(sql),
+        Some(cast) => {
+            sql.raw("CAST(");
+            inner(sql);
+            sql.raw(" AS ");
+            type_name(sql, cast);
+            sql.raw(")");
+        }
+    }
+}
+
+/// Appends the type that a client chose: words of letters, digits, `_` and `$`, none of which may begin like a dollar-quoted text. What is
+/// none becomes a quoted name, which no type has.
+pub(super) fn type_name(sql: &mut Sql, name: &str) {
+    let is_word =
+        |word: &str| !word.starts_with('$') && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'));
+    if !name.trim().is_empty() && name.split(' ').all(is_word) {
+        sql.raw(name);
+    } else {
+        sql.name(name);
+    }
+}
+
+/// The FROM item of a level.
+fn source(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_>>) {
+    match &level.source {
+        Source::Relation(name) => {
+            sql.qualified(&name.schema, &name.name);
+            if name.name != level.alias {
+                sql.raw(" AS ").name(&level.alias);
+            }
+        }
+        Source::Written => {
+            sql.raw("pgrst_source AS ").name(&level.alias);
+        }
+        Source::Call => {
+            if let Some(call) = call {
+                call(sql);
+            }
+        }
+        Source::Computed(function) => {
+            sql.qualified(&function.schema, &function.name).raw("(");
+            if let Some((parent, _)) = parent {
+                whole_row(sql, parent);
+            }
+            sql.raw(") AS ").name(&level.alias);
+        }
+    }
+    if let Some((_, Embed { relationship, junction_alias, .. })) = parent
+        && let RelationshipKind::ManyToMany(junction) = &relationship.kind
+    {
+        sql.raw(", ").qualified(&junction.relation.schema, &junction.relation.name);
+        sql.raw(" AS ").name(junction_alias);
+    }
+}
+
+/// A level's row as a value of its relation's type. Rows of a CTE or of a subquery have no type of their own and are made anew.
+fn whole_row(sql: &mut Sql, level: &Level) {
+    match (&level.source, level.relation.as_deref()) {
+        (Source::Written | Source::Call, Some(Relation { name, columns, .. })) => {
+            sql.raw("ROW(").list(", ", columns.keys(), |sql, name| {
+                sql.qualified(&level.alias, name);
+            });
+            sql.raw(")::").qualified(&name.schema, &name.name);
+        }
+        _ => {
+            sql.name(&level.alias).raw(".*");
+        }
+    }
+}
+
+/// Joins an embed whose columns are needed outside of it.
+fn join(sql: &mut Sql, level: &Level, embed: &Embed) {
+    let inner = embed.join == Join::Inner;
+    match &embed.shape {
+        Shape::Array => return,
+        Shape::Hidden if embed.ordered_by.is_empty() => return,
+        _ => {}
+    }
+    sql.raw(if inner && joins_inner(embed) { " JOIN LATERAL (" } else { " LEFT JOIN LATERAL (" });
+    match &embed.shape {
+        Shape::SpreadArrays(lifted) => {
+            let mut list = List { written: 0, grouped_by: Vec::new() };
+            sql.raw("SELECT ");
+            for each in lifted {
+                if let Lifted::Key(key) = each {
+                    list.next(sql, false);
+                    sql.raw("coalesce(jsonb_agg(").qualified(&embed.alias, key).raw("), '[]') AS ").name(key);
+                }
+            }
+            sql.raw(" FROM (");
+            select(sql, &embed.level, Some((level, embed)), None);
+            sql.raw(") AS ").name(&embed.alias);
+        }
+        _ => select(sql, &embed.level, Some((level, embed)), None),
+    }
+    sql.raw(") AS ").name(&embed.alias).raw(" ON true");
+}
+
+/// Whether the join itself drops rows of the parent: it has at most one row, and no aggregation makes one of none.
+fn joins_inner(embed: &Embed) -> bool {
+    matches!(embed.shape, Shape::Object | Shape::Spread(_))
+        || (embed.shape == Shape::Hidden && !embed.ordered_by.is_empty())
+}
+
+/// WHERE: how it belongs to its parent, its own conditions, and that there are rows of its inner embeds. `alone`: no embed is joined.
+fn where_of(sql: &mut Sql, level: &Level, parent: Parent<'_>, alone: bool) {
+    let mut next = {
+        let mut written = false;
+        move |sql: &mut Sql| {
+            sql.raw(if written { " AND " } else { " WHERE " });
+            written = true;
+        }
+    };
+    if let Some((above, embed)) = parent {
+        belongs(sql, &mut next, above, embed);
+    }
+    if !level.conditions.is_empty() {
+        next(sql);
+        conditions(sql, &level.alias, &level.conditions, &|sql, at| {
+            if let Some(embed) = level.embeds.get(at) {
+                exists(sql, level, embed);
+            }
+        });
+    }
+    for embed in level.embeds.iter().filter(|embed| embed.join == Join::Inner && (alone || !joins_inner(embed))) {
+        next(sql);
+        exists(sql, level, embed);
+    }
+}
+
+/// The conditions of a relationship.
+fn belongs(sql: &mut Sql, next: &mut dyn FnMut(&mut Sql), above: &Level, embed: &Embed) {
+    let level = &embed.level;
+    let mut equal = |sql: &mut Sql, (left, left_name): (&str, &str), (right, right_name): (&str, &str)| {
+        next(sql);
+        sql.qualified(left, left_name).raw(" = ").qualified(right, right_name);
+    };
+    match &embed.relationship.kind {
+        RelationshipKind::ManyToOne { columns, .. }
+        | RelationshipKind::OneToMany { columns, .. }
+        | RelationshipKind::OneToOne { columns, .. } => {
+            for (ours, theirs) in columns {
+                equal(sql, (&level.alias, theirs), (&above.alias, ours));
+            }
+        }
+        RelationshipKind::ManyToMany(junction) => {
+            for (ours, middle) in &junction.origin_columns {
+                equal(sql, (&embed.junction_alias, middle), (&above.alias, ours));
+            }
+            for (middle, theirs) in &junction.target_columns {
+                equal(sql, (&level.alias, theirs), (&embed.junction_alias, middle));
+            }
+        }
+        RelationshipKind::Computed { to_one, .. } => {
+            if *to_one {
+                // A function that returns NULL yields a row of NULLs in FROM; it is no row.
+                next(sql);
+                sql.raw("NOT (").name(&level.alias).raw(".* IS NULL)");
+            }
+        }
+    }
+}
+
+/// Appends whether an embed has rows.
+fn exists(sql: &mut Sql, above: &Level, embed: &Embed) {
+    let level = &embed.level;
+    let always_one_row = counts_rows(level) || (level.aggregated && is_one_group(level));
+    sql.raw("EXISTS (SELECT ");
+    // Such an embed has a row even if there is nothing to count.
+    sql.raw(if always_one_row { "count(*)" } else { "1" });
+    sql.raw(" FROM ");
+    source(sql, level, Some((above, embed)), None);
+    where_of(sql, level, Some((above, embed)), true);
+    match (level.limit, level.offset) {
+        (Some(0), _) => {
+            sql.raw(" LIMIT 0");
+        }
+        (_, Some(offset)) => {
+            sql.raw(" OFFSET ").value(offset.to_string());
+        }
+        // Any other limit leaves a row where there is one, and would only keep PostgreSQL from a semi-join.
+        _ => {}
+    }
+    sql.raw(")");
+}
+
+/// Whether an aggregated level has no grouping columns.
+fn is_one_group(level: &Level) -> bool {
+    level.columns.iter().all(is_aggregate)
+        && level.embeds.iter().all(|embed| match &embed.shape {
+            Shape::Hidden => true,
+            Shape::Object | Shape::Array => false,
+            Shape::Spread(lifted) | Shape::SpreadArrays(lifted) => {
+                lifted.iter().all(|each| matches!(each, Lifted::Aggregated { .. } | Lifted::Nothing))
+            }
+        })
+}
+
+fn order(sql: &mut Sql, level: &Level) {
+    if level.order.is_empty() {
+        return;
+    }
+    sql.raw(" ORDER BY ").list(", ", &level.order, |sql, order| {
+        match &order.by {
+            OrderBy::Column(by) => column(sql, &level.alias, by),
+            OrderBy::Embed(embed, at) => {
+                if let Some(embed) = level.embeds.get(*embed) {
+                    let mut name = String::from("pgrst_order_");
+                    let _ = write!(name, "{at}");
+                    sql.qualified(&embed.alias, &name);
+                }
+            }
+        }
+        sql.raw(match order.direction {
+            Some(Direction::Ascending) => " ASC",
+            Some(Direction::Descending) => " DESC",
+            None => "",
+        });
+        sql.raw(match order.nulls {
+            Some(Nulls::First) => " NULLS FIRST",
+            Some(Nulls::Last) => " NULLS LAST",
+            None => "",
+        });
+    });
+}
