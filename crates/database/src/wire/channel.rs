@@ -13,7 +13,7 @@ use super::reader::{Message, Reader};
 use super::stream::Stream;
 
 /// A write buffer that had to grow beyond this is not kept.
-const KEPT: usize = 256 * 1024;
+const KEPT: usize = 64 * 1024;
 
 /// A stream with its buffers.
 pub(super) struct Channel {

@@ -57,11 +57,11 @@ struct Tally {
 }
 
 impl Connection {
-    /// Takes a session that is ready, and keeps `statements` statements for it.
-    pub fn new(channel: Channel, key: SessionKey, statements: usize, seed: u64) -> Self {
+    /// Takes a session that is ready.
+    pub fn new(channel: Channel, key: SessionKey, statements: Statements) -> Self {
         Self {
             channel,
-            statements: Statements::new(statements, seed),
+            statements,
             plans: Vec::new(),
             state: State::Ready,
             in_transaction: false,

@@ -1,6 +1,7 @@
 //! A new connection, up to where it acts as the role.
 
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use postgres_protocol::message::frontend;
@@ -15,6 +16,7 @@ use super::channel::Channel;
 use super::connection::Connection;
 use super::error::{PostgresError, WireError};
 use super::pool::PoolSettings;
+use super::statements::{Statements, Texts};
 use super::stream::Stream;
 use crate::endpoint::{Endpoint, Host, TlsMode};
 use crate::error::DatabaseError;
@@ -41,9 +43,9 @@ pub(super) struct Dialer {
     tls: Tls,
     role: String,
     set_up: String,
+    /// How many statements a connection keeps, and their texts.
     statements: usize,
-    /// See [`Statements`](super::statements::Statements).
-    seed: u64,
+    texts: Arc<Texts>,
 }
 
 impl Dialer {
@@ -60,7 +62,7 @@ impl Dialer {
             role: role.to_owned(),
             set_up: settings.set_up.clone(),
             statements: settings.statements_per_connection,
-            seed: u64::from_ne_bytes(seed),
+            texts: Arc::new(Texts::new(u64::from_ne_bytes(seed))),
         })
     }
 
@@ -98,7 +100,8 @@ impl Dialer {
     async fn attempt(&self) -> Result<Connection, WireError> {
         let mut channel = Channel::new(self.reach().await?);
         let key = authenticate(&mut channel, &self.endpoint).await?;
-        let mut connection = Connection::new(channel, key, self.statements, self.seed);
+        let statements = Statements::new(self.statements, self.texts.clone());
+        let mut connection = Connection::new(channel, key, statements);
         if self.endpoint.user() != self.role {
             self.take_on_role(&mut connection).await?;
         }

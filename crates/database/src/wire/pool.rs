@@ -77,15 +77,21 @@ struct Inner {
     prepared: AtomicBool,
     /// One permit for each connection that may be open; it hands them out in the order they were asked for.
     permits: Semaphore,
-    /// The last used at the back.
-    idle: Mutex<VecDeque<Idle>>,
+    shelf: Mutex<Shelf>,
     /// Connections that were made before the last [`Pool::renew`] are of an older generation.
     generation: AtomicU64,
-    open: AtomicUsize,
     waiting: AtomicUsize,
     timeouts: AtomicU64,
     /// Whether a task looks after the idle connections.
     swept: AtomicBool,
+}
+
+/// Counted together, so that no connection is seen twice or not at all on its way from one to the other.
+#[derive(Debug, Default)]
+struct Shelf {
+    /// The last used at the back.
+    idle: VecDeque<Idle>,
+    in_use: usize,
 }
 
 #[derive(Debug)]
@@ -110,9 +116,8 @@ impl Pool {
                 dialer: Dialer::new(endpoint, role, &settings)?,
                 prepared: AtomicBool::new(settings.prepared),
                 permits: Semaphore::new(settings.connections.clamp(1, Semaphore::MAX_PERMITS)),
-                idle: Mutex::default(),
+                shelf: Mutex::default(),
                 generation: AtomicU64::new(0),
-                open: AtomicUsize::new(0),
                 waiting: AtomicUsize::new(0),
                 timeouts: AtomicU64::new(0),
                 swept: AtomicBool::new(false),
@@ -149,12 +154,13 @@ impl Pool {
             None => {
                 // Read before the connection is made: what is renewed meanwhile may be older than this connection's role.
                 let generation = inner.generation.load(Ordering::Acquire);
-                (Box::new(inner.dialer.dial().await?), generation)
+                let connection = Box::new(inner.dialer.dial().await?);
+                inner.shelf().in_use += 1;
+                (connection, generation)
             }
         };
         // From here on the lease gives the permit back.
         permit.forget();
-        inner.open.fetch_add(1, Ordering::Relaxed);
         Ok(Lease { inner: inner.clone(), connection: Some(connection), generation })
     }
 
@@ -167,12 +173,11 @@ impl Pool {
 
     /// How many connections there are.
     pub fn status(&self) -> PoolStatus {
-        let idle = self.inner.idle().len();
-        PoolStatus {
-            open: idle + self.inner.open.load(Ordering::Relaxed),
-            idle,
-            waiting: self.inner.waiting.load(Ordering::Relaxed),
-        }
+        let (idle, in_use) = {
+            let shelf = self.inner.shelf();
+            (shelf.idle.len(), shelf.in_use)
+        };
+        PoolStatus { open: idle + in_use, idle, waiting: self.inner.waiting.load(Ordering::Relaxed) }
     }
 
     /// How often a caller waited in vain since the pool was made.
@@ -193,19 +198,25 @@ impl Pool {
 }
 
 impl Inner {
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
         // A panic elsewhere leaves the list whole: it changes by single pushes and pops.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The idle connection that was used last, of those that still live.
+    /// The idle connection that was used last, of those that still live; it counts as in use from here on.
     fn reuse(&self) -> Option<(Box<Connection>, u64)> {
         loop {
-            let mut idle = self.idle().pop_back()?;
+            let mut idle = {
+                let mut shelf = self.shelf();
+                let idle = shelf.idle.pop_back()?;
+                shelf.in_use += 1;
+                idle
+            };
             let current = idle.generation == self.generation.load(Ordering::Acquire);
             if current && !self.has_aged(&idle.connection) && idle.connection.is_alive() {
                 return Some((idle.connection, idle.generation));
             }
+            self.shelf().in_use -= 1;
             idle.connection.say_goodbye();
         }
     }
@@ -215,7 +226,7 @@ impl Inner {
     }
 
     fn drop_idle(&self) {
-        let idle = std::mem::take(&mut *self.idle());
+        let idle = std::mem::take(&mut self.shelf().idle);
         for mut idle in idle {
             idle.connection.say_goodbye();
         }
@@ -223,48 +234,54 @@ impl Inner {
 
     /// After one connection broke, its neighbours are often dead too: the server restarted.
     fn drop_dead(&self) {
-        self.idle().retain_mut(|idle| idle.connection.is_alive());
+        self.shelf().idle.retain_mut(|idle| idle.connection.is_alive());
     }
 
     /// Takes back a connection between two batches, outside a transaction.
     fn give_back(self: &Arc<Self>, mut connection: Box<Connection>, generation: u64) {
-        let current = generation == self.generation.load(Ordering::Acquire);
-        if current && !self.permits.is_closed() && !self.has_aged(&connection) {
-            self.idle().push_back(Idle { connection, since: Instant::now(), generation });
-            self.sweep_later();
-            // Closed or renewed in this very moment: nobody would come for it.
-            if self.permits.is_closed() || generation != self.generation.load(Ordering::Acquire) {
-                self.idle().retain(|idle| {
-                    idle.generation == self.generation.load(Ordering::Acquire) && !self.permits.is_closed()
-                });
-            }
-        } else {
+        if self.has_aged(&connection) {
             connection.say_goodbye();
+            return self.let_go();
         }
-        self.release();
+        let refused = {
+            let mut shelf = self.shelf();
+            shelf.in_use -= 1;
+            // Looked at under the lock: whoever closes or renews the pool empties the list after saying so.
+            if self.permits.is_closed() || generation != self.generation.load(Ordering::Acquire) {
+                Some(connection)
+            } else {
+                shelf.idle.push_back(Idle { connection, since: Instant::now(), generation });
+                None
+            }
+        };
+        match refused {
+            Some(mut connection) => connection.say_goodbye(),
+            None => self.sweep_later(),
+        }
+        self.permits.add_permits(1);
     }
 
-    /// Counts one connection less in use, and lets the next caller come.
-    fn release(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a connection that is no more, and lets the next caller come.
+    fn let_go(&self) {
+        self.shelf().in_use -= 1;
         self.permits.add_permits(1);
     }
 
     /// Makes sure that somebody closes the connections that nobody needs: one task for the pool, for as long as there are
     /// idle connections.
     fn sweep_later(self: &Arc<Self>) {
-        if self.swept.swap(true, Ordering::AcqRel) {
+        if self.swept.load(Ordering::Acquire) || self.swept.swap(true, Ordering::AcqRel) {
             return;
         }
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(sweep(Sweep { pool: Arc::downgrade(self) }, self.settings.max_idle))),
-            Err(_) => self.swept.store(false, Ordering::Release),
+        let sweeper = Sweeper { pool: Arc::downgrade(self), is_done: false };
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(sweeper.run(self.settings.max_idle));
         }
     }
 
     /// Closes what has been idle for too long; how long until the next one will have been, if there is one.
     fn sweep(&self) -> Option<Duration> {
-        let mut idle = self.idle();
+        let idle = &mut self.shelf().idle;
         while idle.front().is_some_and(|oldest| oldest.since.elapsed() >= self.settings.max_idle) {
             if let Some(mut oldest) = idle.pop_front() {
                 oldest.connection.say_goodbye();
@@ -287,25 +304,32 @@ impl Drop for Inner {
     }
 }
 
-/// The task that sweeps; when it ends early, with its runtime, another may begin.
-struct Sweep {
+/// The task that sweeps. When it ends early, with its runtime, another may begin.
+struct Sweeper {
     pool: Weak<Inner>,
+    is_done: bool,
 }
 
-impl Drop for Sweep {
-    fn drop(&mut self) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.swept.store(false, Ordering::Release);
+impl Sweeper {
+    async fn run(mut self, first: Duration) {
+        let mut pause = first;
+        while !self.is_done {
+            tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+            match self.pool.upgrade().and_then(|pool| pool.sweep()) {
+                Some(next) => pause = next,
+                None => self.is_done = true,
+            }
         }
     }
 }
 
-async fn sweep(sweep: Sweep, first: Duration) {
-    let mut pause = first;
-    loop {
-        tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
-        let Some(next) = sweep.pool.upgrade().and_then(|pool| pool.sweep()) else { return };
-        pause = next;
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        if !self.is_done
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.swept.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -421,7 +445,7 @@ impl Drop for Aftermath {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.say_goodbye();
-            self.inner.release();
+            self.inner.let_go();
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Which statements the server keeps for a connection.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The statements that a connection has parsed, the least recently used of which make way.
 #[derive(Debug)]
 pub(super) struct Statements {
     known: HashMap<u64, Known, BuildHasherDefault<Digested>>,
     most: usize,
-    /// Makes the digests differ between processes, so that nobody can prepare texts that collide.
-    seed: u64,
+    texts: Arc<Texts>,
     /// Counts batches.
     batch: u64,
     next_name: u32,
@@ -19,8 +19,8 @@ pub(super) struct Statements {
 
 #[derive(Debug)]
 struct Known {
-    text: Box<str>,
-    scope: Box<str>,
+    text: Arc<str>,
+    scope: Arc<str>,
     name: u32,
     used: u64,
 }
@@ -38,8 +38,8 @@ pub(super) enum Plan {
 
 impl Statements {
     /// Keeps `most` statements.
-    pub fn new(most: usize, seed: u64) -> Self {
-        Self { known: HashMap::default(), most, seed, batch: 0, next_name: 0, obsolete: Vec::new() }
+    pub fn new(most: usize, texts: Arc<Texts>) -> Self {
+        Self { known: HashMap::default(), most, texts, batch: 0, next_name: 0, obsolete: Vec::new() }
     }
 
     /// A new batch begins: what is planned from here on is not made way for until the next one.
@@ -49,7 +49,7 @@ impl Statements {
 
     /// How to send a statement. One that is new counts as known from here on.
     pub fn plan(&mut self, text: &str, scope: &str) -> Plan {
-        let key = digest(self.seed, text, scope);
+        let key = digest(self.texts.seed, text, scope);
         if let Some(known) = self.known.get_mut(&key) {
             if *known.text == *text && *known.scope == *scope {
                 known.used = self.batch;
@@ -63,7 +63,8 @@ impl Statements {
         }
         self.next_name = self.next_name.wrapping_add(1);
         let name = self.next_name;
-        self.known.insert(key, Known { text: text.into(), scope: scope.into(), name, used: self.batch });
+        let (text, scope) = (self.texts.share(text), self.texts.share(scope));
+        self.known.insert(key, Known { text, scope, name, used: self.batch });
         Plan::Parse { key, name }
     }
 
@@ -100,6 +101,44 @@ impl Statements {
     /// The statements to close in front of the batch.
     pub fn obsolete(&mut self) -> std::vec::Drain<'_, u32> {
         self.obsolete.drain(..)
+    }
+}
+
+/// The texts of a pool's statements: its connections mostly know the same ones, and share them.
+#[derive(Debug)]
+pub(super) struct Texts {
+    /// Makes the digests differ between processes, so that nobody can prepare texts that collide.
+    seed: u64,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    texts: HashSet<Arc<str>>,
+    /// How many there may be before those that nobody knows any more are looked for.
+    tolerated: usize,
+}
+
+impl Texts {
+    /// No texts yet.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, shared: Mutex::default() }
+    }
+
+    /// The one copy of a text. Asked for only when a statement is to be parsed.
+    fn share(&self, text: &str) -> Arc<str> {
+        // Changed by single inserts and removals: whole even after a panic.
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = shared.texts.get(text) {
+            return found.clone();
+        }
+        if shared.texts.len() >= shared.tolerated {
+            shared.texts.retain(|text| Arc::strong_count(text) > 1);
+            shared.tolerated = 64 + 2 * shared.texts.len();
+        }
+        let text = Arc::<str>::from(text);
+        shared.texts.insert(text.clone());
+        text
     }
 }
 
@@ -145,6 +184,7 @@ fn fold(left: u64, right: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -157,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_statement_is_parsed_once_for_each_scope() {
-        let mut statements = Statements::new(8, 1);
+        let mut statements = Statements::new(8, Arc::new(Texts::new(1)));
         statements.begin();
         let first = statements.plan("select 1", "anon");
         assert!(matches!(first, Plan::Parse { .. }));
@@ -173,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_makes_way_but_none_of_the_batch_under_way() {
-        let mut statements = Statements::new(2, 1);
+        let mut statements = Statements::new(2, Arc::new(Texts::new(1)));
         statements.begin();
         let (a, b) = (statements.plan("a", ""), statements.plan("b", ""));
         assert_eq!(statements.plan("c", ""), Plan::Unnamed, "both are in this very batch");
@@ -189,9 +229,25 @@ mod tests {
     }
 
     #[test]
+    fn connections_share_their_texts_and_what_nobody_knows_is_dropped() {
+        let texts = Arc::new(Texts::new(1));
+        let mut connections = [Statements::new(4, texts.clone()), Statements::new(4, texts.clone())];
+        for number in 0..1000 {
+            for statements in &mut connections {
+                statements.begin();
+                statements.plan(&format!("select {number}"), "anon");
+            }
+        }
+        assert!(texts.shared.lock().unwrap().texts.len() <= 100);
+        let [first, second] = connections.map(|statements| statements.known.into_values().map(|known| known.text));
+        let second: Vec<_> = second.collect();
+        assert!(first.into_iter().all(|text| second.iter().any(|other| Arc::ptr_eq(&text, other))));
+    }
+
+    #[test]
     fn digests_tell_texts_apart() {
         let texts: Vec<String> = (0..10_000).map(|number| format!("select * from items where id = {number}")).collect();
-        let digests: std::collections::HashSet<u64> = texts.iter().map(|text| digest(7, text, "anon")).collect();
+        let digests: HashSet<u64> = texts.iter().map(|text| digest(7, text, "anon")).collect();
         assert_eq!(digests.len(), texts.len());
     }
 }

@@ -181,6 +181,29 @@ async fn a_connection_that_was_ended_is_not_handed_out() {
 }
 
 #[tokio::test]
+async fn what_the_server_says_unasked_does_no_harm() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, ..PoolSettings::default() });
+    let admin = connect(&scratch.endpoint).await.unwrap();
+    let mut lease = pool.take().await.unwrap();
+    let process = lease.process();
+    one(&mut lease, "listen news").await.unwrap();
+    for _ in 0..3 {
+        // Some arrive while the connection is idle, some in the middle of an answer.
+        drop(lease);
+        for number in 0..500 {
+            admin.execute("select pg_notify('news', $1 || repeat('x', 7000))", &[&number.to_string()]).await.unwrap();
+        }
+        lease = pool.take().await.unwrap();
+        admin.execute("notify news", &[]).await.unwrap();
+        assert_eq!(value(&mut lease, "select set_config('timezone', 'Asia/Tokyo', false)").await, "Asia/Tokyo");
+        assert_eq!(lease.process(), process);
+    }
+    drop((lease, admin));
+    scratch.drop().await;
+}
+
+#[tokio::test]
 async fn a_caller_that_goes_away_takes_its_statement_along() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
