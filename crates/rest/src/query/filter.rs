@@ -1,0 +1,220 @@
+//! Conditions: `col=op.value`, and the parts that they share with logic.
+
+use super::cursor::{Cursor, Parsed, looked_at};
+use super::name::{field, ident, name, scan_quoted};
+use super::types::{At, EmbedPath, Field, Fts, IsValue, Operation, QuantOperator, Quantifier, SimpleOperator};
+
+const OPERATOR: &str = "operator (eq, gt, ...)";
+const DELIMITER: &str = "delimiter (.)";
+
+/// Where a condition stands, which decides how its value is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a parameter of its own: the rest of the text, as it stands.
+    Parameter,
+    /// In a logic tree: up to the next `,` or `)`, or quoted.
+    Logic,
+}
+
+/// `filter-key`; what follows it is passed over.
+pub(super) fn key(cursor: &mut Cursor<'_>) -> Parsed<At<Field>> {
+    let mut path = EmbedPath::new();
+    loop {
+        cursor.count()?;
+        let field = field(cursor)?;
+        if !field.json_path.is_empty() || !cursor.take(".") {
+            return Ok(At { path, value: field });
+        }
+        path.push(field.name);
+    }
+}
+
+/// The names before the last one, which is the parameter's own: `order`, `limit`, …
+pub(super) fn embed_path(cursor: &mut Cursor<'_>) -> Parsed<EmbedPath> {
+    let mut path = EmbedPath::new();
+    loop {
+        cursor.count()?;
+        path.push(name(cursor)?);
+        if !cursor.take(".") {
+            cursor.expect_end()?;
+            path.pop();
+            return Ok(path);
+        }
+    }
+}
+
+/// `[not.]operation`
+pub(super) fn condition(cursor: &mut Cursor<'_>, place: Place) -> Parsed<(bool, Operation)> {
+    let negated = cursor.take("not.");
+    if !negated {
+        cursor.note("\"not\"");
+    }
+    Ok((negated, operation(cursor, place)?))
+}
+
+fn operation(cursor: &mut Cursor<'_>, place: Place) -> Parsed<Operation> {
+    let start = cursor.place();
+    let operator = cursor.take_while(|c| c.is_ascii_lowercase());
+    match operator {
+        "in" => {
+            delimiter(cursor)?;
+            list(cursor).map(Operation::In)
+        }
+        "is" => {
+            delimiter(cursor)?;
+            is_value(cursor).map(Operation::Is)
+        }
+        "isdistinct" => {
+            delimiter(cursor)?;
+            value(cursor, place).map(Operation::IsDistinct)
+        }
+        _ => {
+            if let Some(function) = fts(operator) {
+                let config = if cursor.take("(") {
+                    let config = ident(cursor, "identifier")?;
+                    cursor.expect(")", "\")\"")?;
+                    Some(config)
+                } else {
+                    None
+                };
+                delimiter(cursor)?;
+                Ok(Operation::Fts { function, config, value: value(cursor, place)? })
+            } else if let Some(operator) = simple(operator) {
+                delimiter(cursor)?;
+                Ok(Operation::Simple(operator, value(cursor, place)?))
+            } else if let Some(operator) = quant(operator) {
+                let quantifier = if cursor.take("(any)") {
+                    Some(Quantifier::Any)
+                } else if cursor.take("(all)") {
+                    Some(Quantifier::All)
+                } else {
+                    None
+                };
+                delimiter(cursor)?;
+                Ok(Operation::Quantified(operator, quantifier, value(cursor, place)?))
+            } else {
+                cursor.go_back(start);
+                cursor.fail(OPERATOR)
+            }
+        }
+    }
+}
+
+fn delimiter(cursor: &mut Cursor<'_>) -> Parsed<()> {
+    cursor.expect(".", DELIMITER)
+}
+
+/// `list`
+fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
+    cursor.expect("(", "\"(\"")?;
+    let mut elements = Vec::new();
+    loop {
+        let element = match quoted_before_separator(cursor) {
+            Some(text) => text,
+            None => cursor.take_while(|c| c != ',' && c != ')').to_owned(),
+        };
+        elements.push(element);
+        if !cursor.take(",") {
+            break;
+        }
+    }
+    cursor.note("\",\"");
+    cursor.expect(")", "\")\"")?;
+    // Contract 5.1: `in.()` and `in.("")` are the empty set.
+    if matches!(elements.as_slice(), [only] if only.is_empty()) {
+        elements.clear();
+    }
+    Ok(elements)
+}
+
+fn value(cursor: &mut Cursor<'_>, place: Place) -> Parsed<String> {
+    if place == Place::Parameter {
+        return Ok(cursor.take_while(|_| true).to_owned());
+    }
+    if let Some(text) = quoted_before_separator(cursor) {
+        return Ok(text);
+    }
+    if let Some(inside) = cursor.rest().strip_prefix('{') {
+        let end = inside.find(['{', '}']);
+        looked_at(end.unwrap_or(inside.len()));
+        let end = end.filter(|&end| inside[end..].starts_with('}'));
+        if let Some(end) = end {
+            let text = &cursor.rest()[..end + 2];
+            cursor.skip(text.len());
+            return Ok(text.to_owned());
+        }
+    }
+    Ok(cursor.take_while(|c| c != ',' && c != ')').to_owned())
+}
+
+/// A quoted text with a `,` or `)` after it. Any other quote stands for itself.
+fn quoted_before_separator(cursor: &mut Cursor<'_>) -> Option<String> {
+    let rest = cursor.rest();
+    if !rest.starts_with('"') {
+        return None;
+    }
+    let (text, length) = scan_quoted(rest)?;
+    if !rest[length..].starts_with([',', ')']) {
+        return None;
+    }
+    cursor.skip(length);
+    Some(text)
+}
+
+fn is_value(cursor: &mut Cursor<'_>) -> Parsed<IsValue> {
+    let values = [
+        ("null", IsValue::Null),
+        ("not_null", IsValue::NotNull),
+        ("true", IsValue::True),
+        ("false", IsValue::False),
+        ("unknown", IsValue::Unknown),
+    ];
+    let rest = cursor.rest().as_bytes();
+    for (text, value) in values {
+        if rest.get(..text.len()).is_some_and(|start| start.eq_ignore_ascii_case(text.as_bytes())) {
+            cursor.skip(text.len());
+            return Ok(value);
+        }
+    }
+    cursor.fail("isVal: (null, not_null, true, false, unknown)")
+}
+
+fn fts(text: &str) -> Option<Fts> {
+    Some(match text {
+        "fts" => Fts::Query,
+        "plfts" => Fts::Plain,
+        "phfts" => Fts::Phrase,
+        "wfts" => Fts::Web,
+        _ => return None,
+    })
+}
+
+fn simple(text: &str) -> Option<SimpleOperator> {
+    Some(match text {
+        "neq" => SimpleOperator::NotEqual,
+        "cs" => SimpleOperator::Contains,
+        "cd" => SimpleOperator::ContainedBy,
+        "ov" => SimpleOperator::Overlaps,
+        "sl" => SimpleOperator::StrictlyLeft,
+        "sr" => SimpleOperator::StrictlyRight,
+        "nxr" => SimpleOperator::NotExtendsRight,
+        "nxl" => SimpleOperator::NotExtendsLeft,
+        "adj" => SimpleOperator::Adjacent,
+        _ => return None,
+    })
+}
+
+fn quant(text: &str) -> Option<QuantOperator> {
+    Some(match text {
+        "eq" => QuantOperator::Equal,
+        "gte" => QuantOperator::GreaterOrEqual,
+        "gt" => QuantOperator::Greater,
+        "lte" => QuantOperator::LessOrEqual,
+        "lt" => QuantOperator::Less,
+        "like" => QuantOperator::Like,
+        "ilike" => QuantOperator::ILike,
+        "match" => QuantOperator::Match,
+        "imatch" => QuantOperator::IMatch,
+        _ => return None,
+    })
+}

@@ -1,0 +1,60 @@
+//! `and=(…)`, `or=(…)`.
+
+use super::cursor::{Cursor, Mismatch, Parsed};
+use super::filter::{Place, condition};
+use super::name::field;
+use super::types::{Filter, Logic, LogicTree};
+
+/// `[not.]and(…)`, `[not.]or(…)`: the operator's name, which is part of the key, and the value. What follows is passed over.
+pub(super) fn logic(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
+    group(cursor)
+}
+
+/// `tree`: a condition if it can be one, a group otherwise.
+fn tree(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
+    cursor.count()?;
+    cursor.spaces();
+    let start = cursor.place();
+    let tree = match filter(cursor) {
+        Ok(filter) => LogicTree::Filter(filter),
+        Err(Mismatch) if cursor.crossed() => return Err(Mismatch),
+        Err(Mismatch) => {
+            cursor.go_back(start);
+            group(cursor)?
+        }
+    };
+    cursor.spaces();
+    Ok(tree)
+}
+
+fn filter(cursor: &mut Cursor<'_>) -> Parsed<Filter> {
+    let field = field(cursor)?;
+    cursor.expect(".", "delimiter (.)")?;
+    let (negated, operation) = condition(cursor, Place::Logic)?;
+    Ok(Filter { field, negated, operation })
+}
+
+fn group(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
+    let negated = cursor.take("not.");
+    if !negated {
+        cursor.note("negation operator (not)");
+    }
+    let logic = if cursor.take("and") {
+        Logic::And
+    } else if cursor.take("or") {
+        Logic::Or
+    } else {
+        return cursor.fail("logic operator (and, or)");
+    };
+    cursor.expect("(", "\"(\"")?;
+    let parts = cursor.nest(|cursor| {
+        let mut parts = vec![tree(cursor)?];
+        while cursor.take(",") {
+            parts.push(tree(cursor)?);
+        }
+        cursor.note("\",\"");
+        Ok(parts)
+    })?;
+    cursor.expect(")", "\")\"")?;
+    Ok(LogicTree::Group { negated, logic, parts })
+}

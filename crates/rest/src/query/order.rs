@@ -1,0 +1,63 @@
+//! `order`, and lists of names.
+
+use super::cursor::{Cursor, Parsed};
+use super::name::{field, json_path, name};
+use super::types::{Direction, Field, Nulls, OrderTerm};
+
+/// `order-value`; nothing may follow.
+pub(super) fn order(cursor: &mut Cursor<'_>) -> Parsed<Vec<OrderTerm>> {
+    let mut terms = Vec::new();
+    loop {
+        cursor.count()?;
+        cursor.spaces();
+        terms.push(term(cursor)?);
+        cursor.spaces();
+        if !cursor.take(",") {
+            cursor.note("\",\"");
+            cursor.expect_end()?;
+            return Ok(terms);
+        }
+    }
+}
+
+/// `columns`, `on_conflict`. What follows the last name is passed over. A name that comes again is left out.
+pub(super) fn names(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
+    let mut names = indexmap::IndexSet::new();
+    loop {
+        cursor.count()?;
+        cursor.spaces();
+        names.insert(name(cursor)?);
+        cursor.spaces();
+        if !cursor.take(",") {
+            return Ok(names.into_iter().collect());
+        }
+    }
+}
+
+fn term(cursor: &mut Cursor<'_>) -> Parsed<OrderTerm> {
+    let first = name(cursor)?;
+    let (relation, field) = if cursor.take("(") {
+        cursor.spaces();
+        let field = field(cursor)?;
+        cursor.spaces();
+        cursor.expect(")", "\")\"")?;
+        (Some(first), field)
+    } else {
+        (None, Field { name: first, json_path: json_path(cursor)? })
+    };
+    let direction = if cursor.take(".asc") {
+        Some(Direction::Ascending)
+    } else if cursor.take(".desc") {
+        Some(Direction::Descending)
+    } else {
+        None
+    };
+    let nulls = if cursor.take(".nullsfirst") {
+        Some(Nulls::First)
+    } else if cursor.take(".nullslast") {
+        Some(Nulls::Last)
+    } else {
+        None
+    };
+    Ok(OrderTerm { relation, field, direction, nulls })
+}

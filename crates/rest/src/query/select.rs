@@ -1,0 +1,94 @@
+//! `select`.
+
+use super::cursor::{Cursor, Parsed};
+use super::name::{ident, json_path, name, named};
+use super::types::{Aggregate, Field, Join, SelectColumn, SelectItem, SelectRelation};
+
+/// `select`, the whole parameter. What follows the last item is passed over.
+pub(super) fn select(cursor: &mut Cursor<'_>) -> Parsed<Vec<SelectItem>> {
+    cursor.spaces();
+    if cursor.rest().is_empty() { Ok(Vec::new()) } else { items(cursor) }
+}
+
+fn items(cursor: &mut Cursor<'_>) -> Parsed<Vec<SelectItem>> {
+    let mut items = Vec::new();
+    loop {
+        cursor.count()?;
+        cursor.spaces();
+        items.push(item(cursor)?);
+        cursor.spaces();
+        if !cursor.take(",") {
+            cursor.note("\",\"");
+            return Ok(items);
+        }
+    }
+}
+
+fn item(cursor: &mut Cursor<'_>) -> Parsed<SelectItem> {
+    if cursor.take("...") {
+        let name = name(cursor)?;
+        return relation(cursor, true, None, name);
+    }
+    if cursor.take("*") {
+        return Ok(SelectItem::Star);
+    }
+    let mut target = named(cursor)?;
+    let mut alias = None;
+    if cursor.sees(":") && !cursor.sees("::") {
+        cursor.skip(1);
+        cursor.spaces();
+        alias = Some(std::mem::replace(&mut target, named(cursor)?).text);
+    }
+    // A relation of this name has to be quoted.
+    let is_count = target.text == "count" && !target.quoted;
+    if is_count && cursor.take("()") {
+        return Ok(SelectItem::CountRows { alias, cast: cast(cursor)? });
+    }
+    if !is_count && matches!(cursor.peek(), Some('(' | '!')) {
+        return relation(cursor, false, alias, target.text);
+    }
+    let field = Field { name: target.text, json_path: json_path(cursor)? };
+    let cast_before = cast(cursor)?;
+    let aggregate = aggregate(cursor);
+    let aggregate_cast = if aggregate.is_some() { cast(cursor)? } else { None };
+    Ok(SelectItem::Column(SelectColumn { alias, field, cast: cast_before, aggregate, aggregate_cast }))
+}
+
+fn relation(cursor: &mut Cursor<'_>, spread: bool, alias: Option<String>, name: String) -> Parsed<SelectItem> {
+    let (mut hint, mut join) = (None, None);
+    for _ in 0..2 {
+        if !cursor.take("!") {
+            break;
+        }
+        // Contract 25.21: a hint that begins with one of these words has to be quoted.
+        if cursor.take("left") {
+            join = join.or(Some(Join::Left));
+        } else if cursor.take("inner") {
+            join = join.or(Some(Join::Inner));
+        } else {
+            let given = super::name::name(cursor)?;
+            hint = hint.or(Some(given));
+        }
+    }
+    cursor.expect("(", "\"(\"")?;
+    cursor.spaces();
+    let select = if cursor.sees(")") { Vec::new() } else { cursor.nest(items)? };
+    cursor.expect(")", "\")\"")?;
+    Ok(SelectItem::Relation(SelectRelation { spread, alias, name, hint, join, select }))
+}
+
+fn cast(cursor: &mut Cursor<'_>) -> Parsed<Option<String>> {
+    if cursor.take("::") { ident(cursor, "identifier").map(Some) } else { Ok(None) }
+}
+
+fn aggregate(cursor: &mut Cursor<'_>) -> Option<Aggregate> {
+    [
+        (".sum()", Aggregate::Sum),
+        (".avg()", Aggregate::Avg),
+        (".count()", Aggregate::Count),
+        (".max()", Aggregate::Max),
+        (".min()", Aggregate::Min),
+    ]
+    .into_iter()
+    .find_map(|(text, aggregate)| cursor.take(text).then_some(aggregate))
+}
