@@ -467,8 +467,9 @@ async fn recover(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Re
         audit::record(auth, tx, user, Action::Login, provider_trait(main_provider(user)), None, now).await?;
         return Ok(());
     }
-    // Nobody had proved that the address is theirs, so nobody's password, session or claim counts
+    // Nobody had proved that the address is theirs, so nobody's password, session, number or claim counts
     sessions::delete_all(tx, user.id).await?;
+    forget_phone(tx, user, now).await?;
     let (password, unverified, audit, confirmed, verified) = tokio::join!(biased;
         users::set_password(tx, user.id, "", now),
         identities::delete_unverified(tx, user.id, &user.email),

@@ -103,7 +103,8 @@ const LOCK_BY_TOKEN: &str = concat!(
                         limit 1)
      for no key update"
 );
-/// Who has an address in the default linking domain: as their own, or by an identity. `$3`: providers of other domains.
+/// Who has an address in the default linking domain: as their own, or by an identity whose provider vouches for it. One
+/// that merely claims it keeps nobody from using their address. `$3`: providers of other domains.
 const LOCK_OWNER_OF_EMAIL: &str = concat!(
     "select ",
     user_columns!(),
@@ -114,6 +115,7 @@ const LOCK_OWNER_OF_EMAIL: &str = concat!(
        and users.id in (select identities.user_id
                           from auth.identities
                          where identities.email = $1
+                           and (identities.identity_data ->> 'email_verified') = 'true'
                            and identities.provider not like 'sso:%'
                            and identities.provider <> all ($3)
                         union all

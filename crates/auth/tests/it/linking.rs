@@ -171,3 +171,52 @@ async fn without_a_proof_key_a_link_is_finished_where_it_began() {
     let answer = come_back(&server, &plain, ADA, ADAS).await.expect(302);
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
 }
+
+/// Eve links an identity whose provider does not vouch for Ada's address.
+async fn eve_claims_adas_address(server: &TestServer, eve: &str) {
+    let ada = GooglePerson::Unverified { name: "Eve", email: "ada@example.com" };
+    let url = begin(server, eve, None, EVES).await;
+    come_back(server, &url, ada, EVES).await.expect(302);
+}
+
+#[tokio::test]
+async fn an_identity_that_merely_claims_an_address_keeps_nobody_from_it() {
+    let server = linking().await;
+    let eve = token_of(&server, "eve@example.com").await;
+    eve_claims_adas_address(&server, &eve).await;
+    assert_eq!(user_of(&server, &eve).await["identities"][1]["identity_data"]["email"], "ada@example.com");
+
+    let ada = server.account("ada@example.com", PASSWORD).await;
+    assert_ne!(user_of(&server, &eve).await["id"], ada);
+    server.sign_in("ada@example.com", PASSWORD).await;
+
+    // Also for whoever changes to it
+    let other = GooglePerson::Unverified { name: "Eve", email: "new@example.com" };
+    let bob = token_of(&server, "bob@example.com").await;
+    come_back(&server, &begin(&server, &eve, None, EVES).await, other, EVES).await.expect(302);
+    let change = json!({"email": "new@example.com"});
+    server.put("/auth/v1/user").bearer(&bob).json(&change).send().await.expect(200);
+}
+
+#[tokio::test]
+async fn an_account_with_a_number_loses_the_address_that_it_merely_claims_and_nothing_else() {
+    let server = linking().await;
+    let eve = anonymous(&server).await;
+    eve_claims_adas_address(&server, &eve).await;
+    // The number was confirmed, the address was not
+    server
+        .execute("update auth.users set phone = '15550001111', phone_confirmed_at = now(), is_anonymous = false")
+        .await;
+    let claimant = user_of(&server, &eve).await;
+    assert_eq!((&claimant["email"], claimant.get("email_confirmed_at")), (&json!("ada@example.com"), None));
+
+    server.clock().advance(time::Duration::minutes(2));
+    let ada = server.account("ada@example.com", PASSWORD).await;
+    assert_ne!(claimant["id"], ada);
+    let session = server.sign_in("ada@example.com", PASSWORD).await;
+    assert_eq!(session["user"]["phone"], "");
+    let row = &server.query("select email, phone, encrypted_password from auth.users where phone is not null").await[0];
+    assert_eq!(row.get::<_, Option<String>>(0), None);
+    assert_eq!(row.get::<_, Option<String>>(1).as_deref(), Some("15550001111"));
+    assert_eq!(row.get::<_, Option<String>>(2).as_deref(), Some(""), "nobody gives it a password");
+}
