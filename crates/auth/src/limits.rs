@@ -16,9 +16,25 @@ use crate::settings::{RateLimitSettings, SendLimit};
 /// up their requests are remembered whoever else comes.
 const MAX_BUCKETS: usize = 50_000;
 const FIVE_MINUTES: f64 = 300.0;
-/// Codes that may be tried for one account in five minutes.
-const CODES: f64 = 30.0;
 const HOUR: f64 = 3600.0;
+const DAY: f64 = 86_400.0;
+
+/// Wrong codes that may be typed at once, and how long that many take to be allowed again.
+///
+/// A code has six digits and lives for an hour, but another one can be asked for at any time, so what counts is how
+/// many guesses a day allows: each finds the code with a chance of one in a million.
+///
+/// - One client address tries 10 codes of an account at once and 10 more an hour: whoever mistypes is not kept waiting,
+///   and a stranger with one address uses up a fifth of what the account allows.
+/// - All addresses together try 50 at once and 50 more an hour: five strangers have to work together to keep the person
+///   from typing a code, for as long as they go on. Links are never counted, so the mail still lets the person in.
+/// - And 100 at once and 100 more a day: any 24 hours hold at most 200 guesses, one chance in 5000; somebody who goes on
+///   for a whole year, mailing the person all the time, has one in 27. Five minutes of 30, without a cap, were 8640
+///   guesses a day: one in 116 each day, and nearly sure within the year.
+///
+/// A right code is given back: who signs in often is never limited.
+const CODES: [(Limiter, f64, f64); 3] =
+    [(Limiter::CodeOfAddress, 10.0, HOUR), (Limiter::CodeOfAccount, 50.0, HOUR), (Limiter::CodeOfDay, 100.0, DAY)];
 /// One token, but for what adding fractions loses.
 const ONE: f64 = 1.0 - 1e-9;
 
@@ -45,8 +61,12 @@ pub enum Limiter {
     Verify,
     /// `GET /authorize` and `GET /user/identities/authorize`
     Authorize,
+    /// Codes typed for one account at one client address
+    CodeOfAddress,
     /// Codes typed for one account
-    Code,
+    CodeOfAccount,
+    /// Codes typed for one account, in the long run
+    CodeOfDay,
 }
 
 impl Limiter {
@@ -62,7 +82,9 @@ impl Limiter {
             Self::Token => "token",
             Self::Verify => "verify",
             Self::Authorize => "authorize",
-            Self::Code => "codes-per-account",
+            Self::CodeOfAddress => "codes-per-address",
+            Self::CodeOfAccount => "codes-per-account",
+            Self::CodeOfDay => "codes-per-day",
         }
     }
 }
@@ -138,13 +160,27 @@ impl Limits {
         self.count(limiter, key.clone(), size, per_second, request.now)
     }
 
-    /// Counts a code that is tried for an e-mail address or number, wherever it is tried from. A code has a million values
-    /// and lives for an hour: without this limit, many machines together would find it.
+    /// Counts a code that is tried for an e-mail address or number: see [`CODES`]. Counted before it is compared, so that
+    /// tries at the same time count as well; [`Limits::code_was_right`] takes it back.
     ///
     /// # Errors
     /// 429 `over_request_rate_limit`.
-    pub fn check_code(&self, address: &str, now: OffsetDateTime) -> Result<(), AuthError> {
-        self.count(Limiter::Code, address.to_owned(), CODES, CODES / FIVE_MINUTES, now)
+    pub fn check_code(&self, account: &str, request: &RequestInfo) -> Result<(), AuthError> {
+        for (limiter, size, period) in CODES {
+            let key = code_key(limiter, account, request);
+            self.count(limiter, key, size, size / period, request.now)?;
+        }
+        Ok(())
+    }
+
+    /// The code that [`Limits::check_code`] counted was the right one.
+    pub fn code_was_right(&self, account: &str, request: &RequestInfo) {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        for (limiter, ..) in CODES {
+            if let Some(bucket) = codes.get_mut(&(limiter, code_key(limiter, account, request))) {
+                bucket.tokens = (bucket.tokens + 1.0).min(bucket.size);
+            }
+        }
     }
 
     fn count(
@@ -167,7 +203,8 @@ impl Limits {
     }
 
     fn take(&self, key: (Limiter, String), size: f64, per_second: f64, now: OffsetDateTime) -> Option<Duration> {
-        let buckets = if key.0 == Limiter::Code { &self.codes } else { &self.buckets };
+        let is_code = CODES.iter().any(|(limiter, ..)| *limiter == key.0);
+        let buckets = if is_code { &self.codes } else { &self.buckets };
         let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
             forget_half(&mut buckets, now);
@@ -237,6 +274,14 @@ impl Limits {
     /// Whether mail is turned off altogether.
     pub fn blocks_all_email(&self) -> bool {
         matches!(self.settings.emails, Some(SendLimit::PerHour(0) | SendLimit::Bucket(0, _)))
+    }
+}
+
+/// Whose bucket it is: the account's, or the account's at one client address.
+fn code_key(limiter: Limiter, account: &str, request: &RequestInfo) -> String {
+    match (limiter, &request.network) {
+        (Limiter::CodeOfAddress, Some(network)) => format!("{network} {account}"),
+        _ => account.to_owned(),
     }
 }
 
@@ -350,7 +395,7 @@ mod tests {
         assert!(limits.buckets.lock().unwrap().len() <= MAX_BUCKETS);
         // Codes are counted apart
         assert!(limits.codes.lock().unwrap().is_empty());
-        limits.check_code("ada@example.com", START).unwrap();
+        assert_eq!(limits.take((Limiter::CodeOfDay, "ada@example.com".into()), 100.0, 0.1, START), None);
         assert_eq!(limits.codes.lock().unwrap().len(), 1);
     }
 

@@ -204,7 +204,8 @@ fn invalid_nonce() -> AuthError {
 
 async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInfo) -> Result<(), AuthError> {
     let kind = Kind::Reauthentication;
-    auth.limits().check_code(&format!("nonce of {}", user.id), request.now)?;
+    let account = format!("nonce of {}", user.id);
+    auth.limits().check_code(&account, request)?;
     let is_right = if user.email.is_empty() {
         let phone = PhoneNumber::parse(&user.phone)?;
         sms::is_right_code(auth, user, kind, &phone, nonce, request.now).await?
@@ -212,7 +213,11 @@ async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInf
         one_time_token::code_matches(kind.stored(user), &user.email, nonce)
             && kind.is_fresh(user, auth.settings().email.otp_expiry, request.now)
     };
-    if is_right { Ok(()) } else { Err(invalid_nonce()) }
+    if !is_right {
+        return Err(invalid_nonce());
+    }
+    auth.limits().code_was_right(&account, request);
+    Ok(())
 }
 
 /// Checks the current password where that is demanded, and that the new one is new. Returns its stored form.

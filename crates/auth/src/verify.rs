@@ -125,6 +125,8 @@ pub async fn post(
         return Err(AuthError::validation("Verify requires either a token or a token hash"));
     }
     let verify_type = VerifyType::parse(&body.r#type);
+    // Whose codes are counted; those of links can not be guessed
+    let mut counted = None;
     let tx = Tx::begin(auth.database()).await?;
     let found = if body.token.is_empty() {
         if !(body.email.is_empty() && body.phone.is_empty() && body.redirect_to.is_empty()) {
@@ -148,15 +150,20 @@ pub async fn post(
                 )
             })?;
             let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
-            auth.limits().check_code(email.as_str(), request.now)?;
+            auth.limits().check_code(email.as_str(), &request)?;
+            counted = Some(email.to_string());
             find_by_code(&auth, &tx, verify_type, &email, &body.token, &request).await?
         } else {
             let phone = PhoneNumber::parse(&body.phone)?;
             let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
-            auth.limits().check_code(phone.as_str(), request.now)?;
+            auth.limits().check_code(phone.as_str(), &request)?;
+            counted = Some(phone.to_string());
             find_by_phone(&auth, &tx, verify_type, &phone, &body.token, &request).await?
         }
     };
+    if let Some(account) = counted {
+        auth.limits().code_was_right(&account, &request);
+    }
     match redeem(&auth, &tx, found, verify_type.unwrap_or(VerifyType::Email), &request).await? {
         Outcome::Verified(user) => {
             let tokens = session::issue(&auth, &tx, &user, Method::Otp, &request).await?;

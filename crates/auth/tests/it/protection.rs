@@ -79,25 +79,91 @@ async fn one_address_can_not_ask_without_end() {
     assert_eq!(verify("192.0.2.1").await.refusal(), (403, "otp_expired".into()));
 }
 
+/// Codes typed for Ada's account, at many client addresses.
+struct Guesses<'a> {
+    server: &'a TestServer,
+    code: String,
+}
+
+impl<'a> Guesses<'a> {
+    async fn begin(server: &'a TestServer) -> Self {
+        server.account(ADA, "correct-horse").await;
+        server.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
+        let code = portico_testkit::code_in(server.nth_mail_to(ADA, 1).await.html());
+        Self { server, code }
+    }
+
+    async fn verify(&self, token: &str, from: &str) -> portico_testkit::Answer {
+        let body = json!({"type": "email", "email": ADA, "token": token});
+        self.server.post("/auth/v1/verify").header("x-forwarded-for", from).json(&body).send().await
+    }
+
+    /// Which limit refuses a wrong code; `None`: it is only wrong.
+    async fn limit_of_a_wrong_one(&self, from: &str) -> Option<String> {
+        let wrong = if self.code == "000000" { "000001" } else { "000000" };
+        let answer = self.verify(wrong, from).await;
+        match answer.refusal() {
+            (403, code) if code == "otp_expired" => None,
+            (429, code) if code == "over_request_rate_limit" => answer.header("x-ratelimit-name").map(str::to_owned),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[tokio::test]
-async fn a_code_can_not_be_guessed_from_many_machines() {
+async fn a_stranger_who_guesses_codes_is_stopped_and_does_not_lock_the_person_out() {
+    let t = TestServer::start().await;
+    let guesses = Guesses::begin(&t).await;
+    for _ in 0..10 {
+        assert_eq!(guesses.limit_of_a_wrong_one("192.0.2.66").await, None);
+    }
+    assert_eq!(guesses.limit_of_a_wrong_one("192.0.2.66").await.as_deref(), Some("codes-per-address"));
+    assert_eq!(guesses.verify(&guesses.code, "192.0.2.66").await.refusal().0, 429, "not even the right one");
+    guesses.verify(&guesses.code, "198.51.100.7").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_code_can_not_be_guessed_from_many_machines_nor_in_many_days() {
+    let t = TestServer::start().await;
+    let guesses = Guesses::begin(&t).await;
+    let mut stranger = 0;
+    // A stranger with as many addresses as they like, until a limit of the account says no
+    let mut exhaust = async || {
+        for tries in 0.. {
+            stranger += 1;
+            match guesses.limit_of_a_wrong_one(&format!("192.0.{}.{}", stranger / 250, stranger % 250)).await {
+                None => {}
+                Some(limit) => return (tries, limit),
+            }
+        }
+        unreachable!()
+    };
+    assert_eq!(exhaust().await, (50, "codes-per-account".into()));
+    let mut tried = 50;
+    for _ in 0..24 {
+        t.clock().advance(time::Duration::hours(1));
+        tried += exhaust().await.0;
+    }
+    assert!((190..=200).contains(&tried), "{tried} in a day");
+    assert_eq!(exhaust().await.1, "codes-per-day");
+
+    // The link of the mail is not counted
+    t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
+    let link = portico_testkit::link_in(t.nth_mail_to(ADA, 2).await.html());
+    let followed = t.get(link.as_str()).send().await.expect(303);
+    assert!(followed.location_fragment("access_token").is_some(), "{followed:?}");
+}
+
+#[tokio::test]
+async fn right_codes_are_not_counted() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
-    t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
-    let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
-    let wrong = if code == "000000" { "000001" } else { "000000" };
-    let verify = async |token: &str| {
-        let body = json!({"type": "email", "email": ADA, "token": token});
-        t.post("/auth/v1/verify").json(&body).send().await
-    };
-    for _ in 0..30 {
-        assert_eq!(verify(wrong).await.refusal(), (403, "otp_expired".into()));
+    for number in 1..=12 {
+        t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
+        let code = portico_testkit::code_in(t.nth_mail_to(ADA, number).await.html());
+        let body = json!({"type": "email", "email": ADA, "token": code});
+        t.post("/auth/v1/verify").json(&body).send().await.expect(200);
     }
-    let refused = verify(&code).await;
-    assert_eq!(refused.refusal(), (429, "over_request_rate_limit".into()));
-    assert_eq!(refused.header("x-ratelimit-name"), Some("codes-per-account"));
-    t.clock().advance(time::Duration::minutes(5));
-    verify(&code).await.expect(200);
 }
 
 #[tokio::test]
@@ -211,16 +277,21 @@ async fn squatted(with_phone: bool) -> (TestServer, Value) {
     (t, eve)
 }
 
+/// Ada asks for a mail and follows its link: her user.
+async fn prove(t: &TestServer, path: &str) -> Value {
+    let body = json!({"email": ADA, "password": "adas-own-password"});
+    t.post(&format!("/auth/v1/{path}")).json(&body).send().await.expect(200);
+    let link = portico_testkit::link_in(t.nth_mail_to(ADA, 0).await.html());
+    let answer = t.get(link.as_str()).send().await.expect(303);
+    let ada = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{path} {answer:?}"));
+    t.get("/auth/v1/user").bearer(&ada).send().await.expect(200).json()
+}
+
 #[tokio::test]
 async fn who_claimed_an_address_first_is_out_when_its_owner_proves_it() {
-    for (path, with_phone) in [("signup", false), ("signup", true), ("otp", false), ("otp", true), ("recover", false)] {
+    for (path, with_phone) in [("signup", false), ("otp", false), ("recover", false), ("recover", true)] {
         let (t, eve) = squatted(with_phone).await;
-        let body = json!({"email": ADA, "password": "adas-own-password"});
-        t.post(&format!("/auth/v1/{path}")).json(&body).send().await.expect(200);
-        let link = portico_testkit::link_in(t.nth_mail_to(ADA, 0).await.html());
-        let answer = t.get(link.as_str()).send().await.expect(303);
-        let ada = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{path} {answer:?}"));
-        t.get("/auth/v1/user").bearer(&ada).send().await.expect(200);
+        prove(&t, path).await;
 
         let refresh = json!({"refresh_token": eve["refresh_token"]});
         let refused = t.post("/auth/v1/token?grant_type=refresh_token").json(&refresh).send().await;
@@ -230,6 +301,19 @@ async fn who_claimed_an_address_first_is_out_when_its_owner_proves_it() {
         assert_eq!(t.count("select count(*) from auth.identities where provider = 'github'").await, 0, "{path}");
         assert_eq!(t.count("select count(*) from auth.users where phone is not null").await, 0, "{path}");
         assert_eq!(t.count("select count(*) from auth.identities where provider = 'phone'").await, 0, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_claimed_an_address_and_proved_a_number_keeps_an_account_without_the_address() {
+    for path in ["signup", "otp"] {
+        let (t, eve) = squatted(true).await;
+        let ada = prove(&t, path).await;
+        let eve = t.get("/auth/v1/user").bearer(eve["access_token"].as_str().unwrap()).send().await.expect(200).json();
+        assert_ne!(ada["id"], eve["id"], "{path}");
+        assert_eq!((&eve["email"], &eve["phone"]), (&json!(""), &json!("15550009999")), "{path}");
+        assert_eq!((&ada["email"], &ada["phone"]), (&json!(ADA), &json!("")), "{path}");
+        assert_eq!(ada["app_metadata"]["providers"], json!(["email"]), "{path}");
     }
 }
 

@@ -53,7 +53,10 @@ async fn a_code_sent_twenty_times_at_once_makes_one_session() {
     let body = json!({"type": "email", "email": ADA, "token": code_in(mail.html())});
     let answers = futures_util::future::join_all((0..20).map(|_| post(&t, "verify", body.clone()))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
-    assert!(answers.iter().filter(|answer| answer.status != 200).all(|answer| answer.refusal().1 == "otp_expired"));
+    // Tries at the same time are all counted
+    let refusals: Vec<_> =
+        answers.iter().filter(|answer| answer.status != 200).map(|answer| answer.refusal().1).collect();
+    assert!(refusals.iter().all(|code| code == "otp_expired" || code == "over_request_rate_limit"), "{refusals:?}");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
 }
 
