@@ -1,17 +1,26 @@
 //! Types to a plan, checked against the schema cache. Pure.
 
+mod call;
 mod embed;
 mod filter;
 mod node;
+mod overload;
 mod producer;
 mod read;
 mod tree;
+mod write;
 
+pub use call::{Argument, Arguments, CallPlan, Given, Target, find, hoisted_settings, is_read_only};
 pub use filter::{Condition, conditions_of_write};
+pub use overload::BodyKind;
 pub use producer::{Producer, Rows};
 pub use read::{CALL, Root};
 pub(crate) use read::{counts_rows, name_of as aggregate_name};
 pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, Returned, Shape, Source};
+pub use write::{
+    Answer, Assigned, Body, Change, Conflict, KeyValue, Resolution, Returns, WriteAction, WriteOptions, WritePlan,
+    check_put_range,
+};
 
 use crate::schema::SchemaCache;
 

@@ -300,6 +300,7 @@ fn routine(line: &str, cache: &SchemaCache) -> Routine {
             name: QualifiedName { schema: schema.to_owned(), name: result.to_owned() },
             set,
             composite,
+            anonymous: name.starts_with("any_record"),
             void: result == "void",
             relation,
         },

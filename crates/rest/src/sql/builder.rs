@@ -69,6 +69,18 @@ impl Sql {
         self
     }
 
+    /// Appends the place of a request's body. However often it is needed, it is sent once.
+    pub fn body(&mut self, body: &Bytes) -> &mut Self {
+        let same = |param: &Param| matches!(param, Param::Bytes(known) if known.as_ptr() == body.as_ptr() && known.len() == body.len());
+        match self.params.iter().position(same) {
+            Some(at) => {
+                let _ = write!(self.text, "${}", at + 1);
+                self
+            }
+            None => self.value(body.clone()),
+        }
+    }
+
     /// Appends what `item` appends for each of `items`, with `separator` between them.
     pub fn list<T>(
         &mut self,
@@ -136,5 +148,14 @@ mod tests {
         sql.raw("select ").qualified("a", "b\"; drop table x; --").raw(" = ").value("'; --").raw(", ").value("x");
         assert_eq!(sql.text(), r#"select "a"."b""; drop table x; --" = $1, $2"#);
         assert_eq!(sql.params(), [Param::from("'; --"), Param::from("x")]);
+    }
+
+    #[test]
+    fn a_body_is_sent_once() {
+        let body = Bytes::from_static(b"[]");
+        let mut sql = Sql::new();
+        sql.value("x").raw(", ").body(&body).raw(", ").body(&body);
+        assert_eq!(sql.text(), "$1, $2, $2");
+        assert_eq!(sql.params().len(), 2);
     }
 }

@@ -4,13 +4,18 @@
 //! a statement yields, and its text depends on the request's shape only, never on its values.
 
 mod builder;
+mod call;
 mod envelope;
 mod filter;
+mod payload;
 pub mod read;
+mod write;
 
 pub use builder::{Param, Sql};
+pub use call::call;
 pub use envelope::{Count, Envelope, Total, envelope, matching, read as read_statement};
 pub use filter::conditions;
+pub use write::write;
 
 /// The columns of every main statement, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

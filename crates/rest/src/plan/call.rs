@@ -1,0 +1,208 @@
+//! Calls of functions (contract 13).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use regex::Regex;
+
+use super::overload::{BodyKind, Match, Wanted, choose};
+use super::write::Body;
+use super::{Context, ReadPlan, Root, Rows};
+use crate::error::RestError;
+use crate::query::Query;
+use crate::schema::{Parameter, Routine, SchemaCache, Volatility};
+use crate::sql::Param;
+
+/// What a request brings to a function.
+#[derive(Debug, Clone)]
+pub enum Given<'a> {
+    /// Pairs of the query string (GET, HEAD, OPTIONS) or of a posted form.
+    Pairs(&'a [(String, String)]),
+    /// A posted object, or an array whose first object counts, as JSON or CSV.
+    Object {
+        /// What is sent to PostgreSQL.
+        body: Body,
+        /// The object's keys, or those of `columns=`.
+        keys: &'a [String],
+        /// The client sent JSON: a function may take it as a whole.
+        is_json: bool,
+    },
+    /// A posted text, document or file.
+    Whole {
+        /// [`BodyKind::Text`], [`BodyKind::Xml`] or [`BodyKind::Binary`].
+        kind: BodyKind,
+        /// What the client sent.
+        body: Bytes,
+    },
+}
+
+/// How arguments reach the function.
+#[derive(Debug, Clone)]
+pub enum Arguments {
+    /// There are none.
+    None,
+    /// Each is a parameter of the statement.
+    Values(Vec<Argument>),
+    /// All are read from one object by PostgreSQL.
+    Object {
+        /// The object, or an array that begins with it.
+        body: Body,
+        /// Those of the function's parameters that the object has.
+        parameters: Vec<Parameter>,
+    },
+    /// There is one, without a name.
+    Whole {
+        /// The value.
+        value: Param,
+        /// Its type. Trusted SQL of the catalog.
+        sql_type: String,
+    },
+}
+
+/// A named argument.
+#[derive(Debug, Clone)]
+pub struct Argument {
+    /// Its parameter.
+    pub parameter: Parameter,
+    /// Its text; of a VARIADIC one an array of all texts.
+    pub value: String,
+}
+
+/// A call.
+#[derive(Debug, Clone)]
+pub struct CallPlan {
+    /// The function.
+    pub routine: Arc<Routine>,
+    /// What it gets.
+    pub arguments: Arguments,
+    /// What becomes of its result.
+    pub read: ReadPlan,
+}
+
+/// The function that a request means, and what it gets.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The function.
+    pub routine: Arc<Routine>,
+    /// What it gets.
+    pub arguments: Arguments,
+}
+
+/// Finds the function of a request (step 9 of the contract).
+///
+/// # Errors
+/// PGRST202, PGRST203.
+pub fn find(cache: &SchemaCache, schema: &str, name: &str, given: Given<'_>) -> Result<Target, RestError> {
+    let (keys, kind): (BTreeSet<&str>, _) = match &given {
+        Given::Pairs(pairs) => (pairs.iter().map(|(key, _)| key.as_str()).collect(), BodyKind::Named),
+        Given::Object { keys, is_json, .. } => {
+            let kind = if *is_json { BodyKind::Json } else { BodyKind::Named };
+            (keys.iter().map(String::as_str).collect(), kind)
+        }
+        Given::Whole { kind, .. } => (BTreeSet::new(), *kind),
+    };
+    let Match { routine, whole } = choose(cache, &Wanted { schema, name, keys, body: kind })?;
+    let arguments = arguments(&routine, whole, given);
+    Ok(Target { routine, arguments })
+}
+
+impl Target {
+    /// Plans what becomes of the result (step 10a).
+    ///
+    /// # Errors
+    /// Those of the read plan.
+    pub fn plan(self, context: &Context<'_>, query: &Query) -> Result<CallPlan, RestError> {
+        let read = ReadPlan::new(context, Root::Call(&self.routine), query)?;
+        Ok(CallPlan { routine: self.routine, arguments: self.arguments, read })
+    }
+}
+
+impl CallPlan {
+    /// What the rows of `pgrst_source` are.
+    pub fn rows(&self) -> Rows {
+        Rows::of_function(&self.routine.returns)
+    }
+}
+
+/// Whether a call may write (13.5); `posted`: it came by POST.
+pub fn is_read_only(routine: &Routine, posted: bool) -> bool {
+    !posted || routine.volatility != Volatility::Volatile
+}
+
+/// Those of a function's own settings that hold for the whole transaction (13.6): `name=value` matches one of the expressions.
+pub fn hoisted_settings<'a>(
+    routine: &'a Routine,
+    hoisted: &'a [Regex],
+) -> impl Iterator<Item = (&'a str, &'a str)> + 'a {
+    let settings = routine.settings.iter().filter(|(name, value)| {
+        let text = format!("{name}={value}");
+        hoisted.iter().any(|expression| expression.is_match(&text))
+    });
+    settings.map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+fn arguments(routine: &Routine, whole: bool, given: Given<'_>) -> Arguments {
+    match given {
+        Given::Pairs(pairs) => {
+            let values: Vec<_> = routine
+                .parameters
+                .iter()
+                .filter_map(|parameter| {
+                    Some(Argument { parameter: parameter.clone(), value: value(parameter, pairs)? })
+                })
+                .collect();
+            if values.is_empty() { Arguments::None } else { Arguments::Values(values) }
+        }
+        Given::Object { body, .. } if whole => whole_argument(routine, Param::Bytes(body.json)),
+        Given::Object { body, keys, .. } => {
+            let given = |parameter: &&Parameter| keys.contains(&parameter.name);
+            let parameters: Vec<_> = routine.parameters.iter().filter(given).cloned().collect();
+            if parameters.is_empty() { Arguments::None } else { Arguments::Object { body, parameters } }
+        }
+        Given::Whole { kind: BodyKind::Binary, body } if whole => whole_argument(routine, Param::Text(hex(&body))),
+        Given::Whole { body, .. } if whole => whole_argument(routine, Param::Bytes(body)),
+        // A function of which every parameter may be left out.
+        Given::Whole { .. } => Arguments::None,
+    }
+}
+
+fn whole_argument(routine: &Routine, value: Param) -> Arguments {
+    let sql_type = routine.parameters.first().map(|parameter| parameter.sql_type.clone()).unwrap_or_default();
+    Arguments::Whole { value, sql_type }
+}
+
+/// The text of an argument: the last one that was given; of a VARIADIC parameter all of them, as an array.
+fn value(parameter: &Parameter, pairs: &[(String, String)]) -> Option<String> {
+    let mut values = pairs.iter().filter(|(key, _)| *key == parameter.name).map(|(_, value)| value.as_str());
+    if !parameter.variadic {
+        return values.next_back().map(str::to_owned);
+    }
+    let mut array = String::from("{");
+    let mut empty = true;
+    for value in values {
+        array.push_str(if empty { "\"" } else { ",\"" });
+        empty = false;
+        for c in value.chars() {
+            if matches!(c, '"' | '\\') {
+                array.push('\\');
+            }
+            array.push(c);
+        }
+        array.push('"');
+    }
+    array.push('}');
+    (!empty).then_some(array)
+}
+
+/// `bytea` in its text form.
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("\\x");
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}

@@ -1,0 +1,295 @@
+//! Which of the functions of one name a request means (contract 13.2).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::error::RestError;
+use crate::schema::{Parameter, Routine, SchemaCache};
+
+/// What is known of a call before its function is.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// The schema that the request chose.
+    pub schema: &'a str,
+    /// The function's name.
+    pub name: &'a str,
+    /// The names of the arguments.
+    pub keys: BTreeSet<&'a str>,
+    /// How the arguments come.
+    pub body: BodyKind,
+}
+
+/// How arguments come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyKind {
+    /// In the query string (GET, HEAD, OPTIONS), or in a posted form or CSV: by name only.
+    Named,
+    /// As JSON: by name, or as a whole.
+    Json,
+    /// As `text/plain`: as a whole.
+    Text,
+    /// As `text/xml`: as a whole.
+    Xml,
+    /// As `application/octet-stream`: as a whole.
+    Binary,
+}
+
+/// A function, and how it is called.
+#[derive(Debug, Clone)]
+pub struct Match {
+    /// The function.
+    pub routine: Arc<Routine>,
+    /// The whole body is its only argument, which has no name.
+    pub whole: bool,
+}
+
+/// Chooses the function. Types take no part in it.
+///
+/// # Errors
+/// PGRST202 when none fits, PGRST203 when several do.
+pub fn choose(cache: &SchemaCache, wanted: &Wanted<'_>) -> Result<Match, RestError> {
+    let overloads = cache.routines_named(wanted.schema, wanted.name);
+    let (routines, whole) = match overloads.iter().filter(|routine| wanted.fits_by_name(routine)).collect::<Vec<_>>() {
+        by_name if !by_name.is_empty() => (by_name, false),
+        _ => (overloads.iter().filter(|routine| wanted.fits_as_a_whole(routine)).collect(), true),
+    };
+    match routines.as_slice() {
+        [] => Err(wanted.missing()),
+        [routine] => Ok(Match { routine: Arc::clone(routine), whole }),
+        several => Err(RestError::AmbiguousFunction(several.iter().map(|routine| signature(routine)).collect())),
+    }
+}
+
+impl Wanted<'_> {
+    fn fits_by_name(&self, routine: &Routine) -> bool {
+        if routine.parameters.is_empty() {
+            return self.keys.is_empty() && matches!(self.body, BodyKind::Named | BodyKind::Json);
+        }
+        let required = routine.parameters.iter().filter(|parameter| parameter.required);
+        required.clone().all(|parameter| !parameter.name.is_empty() && self.keys.contains(parameter.name.as_str()))
+            && self.keys.iter().all(|key| {
+                !key.is_empty() && routine.parameters.iter().any(|parameter: &Parameter| parameter.name == **key)
+            })
+    }
+
+    fn fits_as_a_whole(&self, routine: &Routine) -> bool {
+        let [only] = routine.parameters.as_slice() else { return false };
+        only.name.is_empty() && {
+            let unqualified = only.sql_type.strip_prefix("pg_catalog.").unwrap_or(&only.sql_type);
+            match self.body {
+                BodyKind::Named => false,
+                BodyKind::Json => matches!(unqualified, "json" | "jsonb"),
+                BodyKind::Text => unqualified == "text",
+                BodyKind::Xml => unqualified == "xml",
+                BodyKind::Binary => unqualified == "bytea",
+            }
+        }
+    }
+
+    /// The texts of PGRST202.
+    fn missing(&self) -> RestError {
+        let function = format!("{}.{}", self.schema, self.name);
+        let keys = self.keys.iter().copied().collect::<Vec<_>>().join(", ");
+        let unnamed = match self.body {
+            BodyKind::Named => None,
+            BodyKind::Json => Some("json/jsonb"),
+            BodyKind::Text => Some("text"),
+            BodyKind::Xml => Some("xml"),
+            BodyKind::Binary => Some("bytea"),
+        }
+        .map(|types| format!("with a single unnamed {types} parameter"));
+        let by_name = match self.keys.len() {
+            0 => "without parameters".to_owned(),
+            1 => format!("with parameter {keys}"),
+            _ => format!("with parameters {keys}"),
+        };
+        let raw = self.is_raw();
+        let called = match self.keys.len() {
+            _ if raw => function.clone(),
+            0 => format!("{function} without parameters"),
+            _ => format!("{function}({keys})"),
+        };
+        let searched = match unnamed {
+            Some(unnamed) if raw => unnamed,
+            Some(unnamed) => format!("{by_name} or {unnamed}"),
+            None => by_name,
+        };
+        RestError::NoFunction {
+            message: format!("Could not find the function {called} in the schema cache"),
+            details: format!(
+                "Searched for the function {function} {searched}, but no matches were found in the schema cache."
+            ),
+            hint: None,
+        }
+    }
+
+    fn is_raw(&self) -> bool {
+        matches!(self.body, BodyKind::Text | BodyKind::Xml | BodyKind::Binary)
+    }
+}
+
+/// `public.f(arg => text, num => integer)`
+fn signature(routine: &Routine) -> String {
+    let parameters: Vec<_> =
+        routine.parameters.iter().map(|parameter| format!("{} => {}", parameter.name, parameter.sql_type)).collect();
+    format!("{}.{}({})", routine.name.schema, routine.name.name, parameters.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{QualifiedName, ReturnType, Volatility};
+
+    fn routine(name: &str, parameters: &[(&str, &str, bool)]) -> Arc<Routine> {
+        Arc::new(Routine {
+            name: QualifiedName { schema: "public".into(), name: name.into() },
+            comment: None,
+            parameters: parameters
+                .iter()
+                .map(|(name, sql_type, required)| Parameter {
+                    name: (*name).into(),
+                    sql_type: (*sql_type).into(),
+                    unbounded_type: (*sql_type).into(),
+                    required: *required,
+                    variadic: false,
+                })
+                .collect(),
+            returns: ReturnType {
+                name: QualifiedName { schema: "pg_catalog".into(), name: "int4".into() },
+                set: false,
+                composite: false,
+                anonymous: false,
+                void: false,
+                relation: None,
+            },
+            volatility: Volatility::Volatile,
+            variadic: false,
+            isolation: None,
+            settings: Vec::new(),
+        })
+    }
+
+    fn cache(routines: Vec<Arc<Routine>>) -> SchemaCache {
+        let mut cache = SchemaCache::default();
+        for routine in routines {
+            let schema = cache.routines.entry("public".into()).or_default();
+            schema.entry(routine.name.name.clone()).or_default().push(routine);
+        }
+        cache
+    }
+
+    fn call(cache: &SchemaCache, name: &str, keys: &[&str], body: BodyKind) -> Result<(usize, bool), RestError> {
+        let wanted = Wanted { schema: "public", name, keys: keys.iter().copied().collect(), body };
+        choose(cache, &wanted).map(|found| (found.routine.parameters.len(), found.whole))
+    }
+
+    #[test]
+    fn keys_must_hold_all_required_parameters_and_nothing_unknown() {
+        let cache = cache(vec![routine("f", &[("a", "integer", true), ("b", "text", false)])]);
+        for (keys, found) in [(&["a"][..], true), (&["a", "b"], true), (&["b"], false), (&["a", "c"], false)] {
+            assert_eq!(call(&cache, "f", keys, BodyKind::Named).is_ok(), found, "{keys:?}");
+            assert_eq!(call(&cache, "f", keys, BodyKind::Json).is_ok(), found, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn a_function_without_parameters_takes_no_raw_body() {
+        let cache = cache(vec![routine("f", &[])]);
+        for (body, found) in [
+            (BodyKind::Named, true),
+            (BodyKind::Json, true),
+            (BodyKind::Text, false),
+            (BodyKind::Xml, false),
+            (BodyKind::Binary, false),
+        ] {
+            assert_eq!(call(&cache, "f", &[], body).is_ok(), found, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn an_unnamed_parameter_takes_the_body_that_fits_its_type() {
+        let cache = cache(vec![
+            routine("f", &[("", "text", true)]),
+            routine("f", &[("", "xml", true)]),
+            routine("f", &[("", "bytea", true)]),
+            routine("f", &[("", "jsonb", true)]),
+        ]);
+        for body in [BodyKind::Text, BodyKind::Xml, BodyKind::Binary, BodyKind::Json] {
+            assert_eq!(call(&cache, "f", &[], body), Ok((1, true)), "{body:?}");
+        }
+        assert!(call(&cache, "f", &[], BodyKind::Named).is_err());
+        assert!(call(&cache, "f", &[""], BodyKind::Named).is_err());
+        assert_eq!(call(&cache, "f", &["x", "y"], BodyKind::Json), Ok((1, true)));
+    }
+
+    #[test]
+    fn named_parameters_come_before_the_unnamed_one() {
+        let cache = cache(vec![routine("f", &[("", "json", true)]), routine("f", &[("a", "integer", true)])]);
+        assert_eq!(call(&cache, "f", &["a"], BodyKind::Json), Ok((1, false)));
+        assert_eq!(call(&cache, "f", &["b"], BodyKind::Json), Ok((1, true)));
+    }
+
+    #[test]
+    fn several_matches_are_listed_with_their_signatures() {
+        let cache = cache(vec![
+            routine("f", &[("arg", "integer", true)]),
+            routine("f", &[("arg", "text", true), ("num", "integer", false)]),
+        ]);
+        let refusal = call(&cache, "f", &["arg"], BodyKind::Json).unwrap_err();
+        assert_eq!(
+            refusal.message(),
+            "Could not choose the best candidate function between: public.f(arg => integer), public.f(arg => text, num => integer)"
+        );
+        let cache = self::cache(vec![routine("g", &[("", "json", true)]), routine("g", &[("", "jsonb", true)])]);
+        assert!(matches!(call(&cache, "g", &[], BodyKind::Json), Err(RestError::AmbiguousFunction(_))));
+    }
+
+    #[test]
+    fn what_was_searched_for_is_told() {
+        let cache = cache(vec![routine("add_them", &[("a", "integer", true), ("b", "integer", true)])]);
+        let texts = |name: &str, keys: &[&str], body| {
+            let refusal = call(&cache, name, keys, body).unwrap_err();
+            assert_eq!(refusal.code(), "PGRST202");
+            let details = refusal.details().unwrap().as_str().unwrap().to_owned();
+            (refusal.message(), details, refusal.hint())
+        };
+        let (message, details, hint) = texts("add_them", &["c", "b", "a"], BodyKind::Named);
+        assert_eq!(message, "Could not find the function public.add_them(a, b, c) in the schema cache");
+        assert_eq!(
+            details,
+            "Searched for the function public.add_them with parameters a, b, c, but no matches were found in the schema cache."
+        );
+        assert_eq!(hint, None);
+
+        let (message, details, _) = texts("add_them", &[], BodyKind::Json);
+        assert_eq!(message, "Could not find the function public.add_them without parameters in the schema cache");
+        assert_eq!(
+            details,
+            "Searched for the function public.add_them without parameters or with a single unnamed json/jsonb parameter, \
+             but no matches were found in the schema cache."
+        );
+
+        let (_, details, _) = texts("add_them", &["a"], BodyKind::Json);
+        assert_eq!(
+            details,
+            "Searched for the function public.add_them with parameter a or with a single unnamed json/jsonb parameter, \
+             but no matches were found in the schema cache."
+        );
+
+        for (body, name) in [(BodyKind::Text, "text"), (BodyKind::Xml, "xml"), (BodyKind::Binary, "bytea")] {
+            let (message, details, hint) = texts("add_them", &[], body);
+            assert_eq!(message, "Could not find the function public.add_them in the schema cache");
+            assert_eq!(
+                details,
+                format!(
+                    "Searched for the function public.add_them with a single unnamed {name} parameter, \
+                     but no matches were found in the schema cache."
+                )
+            );
+            assert_eq!(hint, None);
+        }
+
+        let (_, _, hint) = texts("subtract", &[], BodyKind::Named);
+        assert_eq!(hint, None);
+    }
+}

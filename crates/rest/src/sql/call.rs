@@ -1,0 +1,114 @@
+//! The call of a function, as an item of FROM (contract 13, 20).
+
+use super::{Count, Envelope, Sql, Total, envelope, read};
+use crate::plan::{Arguments, CALL, CallPlan, Producer};
+use crate::schema::{Parameter, Volatility};
+
+/// The main statement of a call. The function is called once, whatever is counted.
+pub fn call(plan: &CallPlan, count: Count, producer: &Producer) -> Sql {
+    let mut sql = Sql::new();
+    let root = &plan.read.root;
+    // A page of the rows is not all of them: then they are kept, and read twice.
+    let keep = count != Count::None && (root.limit.is_some() || root.offset.is_some() || root.aggregated);
+    let item = |sql: &mut Sql| from_item(sql, plan, producer);
+    let kept = |sql: &mut Sql| {
+        sql.raw("pgrst_source AS ").name(CALL);
+    };
+    let source = |sql: &mut Sql| {
+        sql.raw("SELECT * FROM ");
+        from_item(sql, plan, producer);
+    };
+    let all = |sql: &mut Sql| {
+        let most = if let Count::UpTo(most) = count { Some(most) } else { None };
+        read::count(sql, &plan.read, Some(&kept), most);
+    };
+    let rows = |sql: &mut Sql| read::rows(sql, &plan.read, Some(if keep { &kept } else { &item }));
+    let parts = Envelope {
+        source: if keep { Some(&source) } else { None },
+        total: match count {
+            Count::None => Total::None,
+            _ if keep => Total::Query(&all),
+            _ => Total::Rows,
+        },
+        rows: &rows,
+        producer,
+        inserted: None,
+        location: None,
+    };
+    envelope(&mut sql, &parts);
+    sql
+}
+
+/// Appends the FROM item with the rows of the call.
+///
+/// A function of rows stands in FROM itself, so that PostgreSQL can look into a simple one and filter inside it. A value is selected
+/// as `pgrst_scalar`, whatever its type, also a set of them.
+fn from_item(sql: &mut Sql, plan: &CallPlan, producer: &Producer) {
+    let with_object = matches!(plan.arguments, Arguments::Object { .. });
+    if plan.rows().is_scalar() {
+        // PostgreSQL leaves out what nobody reads, unless it is volatile; but the call is to happen.
+        let unread = *producer == Producer::Nothing && plan.routine.volatility != Volatility::Volatile;
+        sql.raw(if unread { "(WITH pgrst_value AS MATERIALIZED (SELECT " } else { "(SELECT " });
+        invocation(sql, plan);
+        sql.raw(" AS pgrst_scalar");
+        if with_object {
+            sql.raw(" FROM ");
+            object(sql, &plan.arguments);
+        }
+        sql.raw(if unread { ") SELECT * FROM pgrst_value) AS " } else { ") AS " }).name(CALL);
+    } else {
+        if with_object {
+            object(sql, &plan.arguments);
+            sql.raw(", LATERAL ");
+        }
+        invocation(sql, plan);
+        sql.raw(" AS ").name(CALL);
+    }
+}
+
+/// `"schema"."function"("a" := $1::integer)`
+fn invocation(sql: &mut Sql, plan: &CallPlan) {
+    let function = &plan.routine.name;
+    sql.qualified(&function.schema, &function.name).raw("(");
+    match &plan.arguments {
+        Arguments::None => {}
+        Arguments::Values(values) => {
+            sql.list(", ", values, |sql, argument| {
+                parameter_name(sql, &argument.parameter);
+                sql.value(argument.value.as_str()).raw("::").raw(&argument.parameter.unbounded_type);
+            });
+        }
+        Arguments::Object { parameters, .. } => {
+            sql.list(", ", parameters, |sql, parameter| {
+                parameter_name(sql, parameter);
+                sql.qualified("pgrst_args", &parameter.name);
+            });
+        }
+        Arguments::Whole { value, sql_type } => {
+            sql.value(value.clone()).raw("::").raw(sql_type);
+        }
+    }
+    sql.raw(")");
+}
+
+fn parameter_name(sql: &mut Sql, parameter: &Parameter) {
+    if parameter.variadic {
+        sql.raw("VARIADIC ");
+    }
+    sql.name(&parameter.name).raw(" := ");
+}
+
+/// Appends the FROM item `pgrst_args`: one row with an argument in each column.
+fn object(sql: &mut Sql, arguments: &Arguments) {
+    let Arguments::Object { body, parameters } = arguments else { return };
+    sql.raw("json_to_record(").body(&body.json).raw("::json");
+    if !body.is_object {
+        // Of an array the first object counts.
+        sql.raw(" -> 0");
+    }
+    sql.raw(") AS pgrst_args(");
+    sql.list(", ", parameters, |sql, parameter| {
+        sql.name(&parameter.name).raw(" ").raw(&parameter.unbounded_type);
+    });
+    sql.raw(")");
+}

@@ -1,0 +1,56 @@
+//! A request's body as rows of SQL: one parameter, read by PostgreSQL's own JSON functions (contract 12.1, 12.3, 19.1).
+
+use super::Sql;
+use crate::plan::{Assigned, Body};
+
+/// The name of the body's rows.
+pub(super) const BODY: &str = "pgrst_body";
+
+/// How many pairs `jsonb_build_object` takes: functions have at most 100 arguments.
+const PAIRS_AT_ONCE: usize = 50;
+
+/// Appends a FROM item, `pgrst_body`, with one row for each object of the body and one column for each of `columns`, of the declared
+/// type; fields with a function that reads them for their domain come as JSON ([`value`] calls it).
+///
+/// With `defaults` each object is laid over an object of the columns' defaults first.
+/// There must be at least one column: PostgreSQL has no record without any.
+pub(super) fn from_item(sql: &mut Sql, body: &Body, columns: &[Assigned], defaults: bool) {
+    let kept: Vec<_> = columns.iter().filter_map(|column| Some((column, column.default.as_deref()?))).collect();
+    if !defaults || kept.is_empty() {
+        sql.raw(if body.is_object { "json_to_record(" } else { "json_to_recordset(" });
+        sql.body(&body.json).raw("::json)");
+    } else {
+        if body.is_object {
+            sql.raw("(SELECT ").body(&body.json).raw("::jsonb AS val)");
+        } else {
+            sql.raw("jsonb_array_elements(").body(&body.json).raw("::jsonb)");
+        }
+        sql.raw(" AS pgrst_json_defs(val), LATERAL jsonb_to_record(");
+        for pairs in kept.chunks(PAIRS_AT_ONCE) {
+            sql.raw("jsonb_build_object(");
+            sql.list(", ", pairs, |sql, (column, default)| {
+                // Of the catalog: the expression is what `pg_get_expr` wrote.
+                sql.value(column.name.as_str()).raw("::text, ").raw(default);
+            });
+            sql.raw(") || ");
+        }
+        sql.raw("pgrst_json_defs.val)");
+    }
+    sql.raw(" AS pgrst_body(");
+    sql.list(", ", columns, |sql, column| {
+        sql.name(&column.name).raw(" ").raw(if column.from_json.is_some() { "json" } else { &column.sql_type });
+    });
+    sql.raw(")");
+}
+
+/// Appends the value of a column of the body's current row.
+pub(super) fn value(sql: &mut Sql, column: &Assigned) {
+    match &column.from_json {
+        Some(function) => {
+            sql.qualified(&function.schema, &function.name).raw("(").qualified(BODY, &column.name).raw(")");
+        }
+        None => {
+            sql.qualified(BODY, &column.name);
+        }
+    }
+}

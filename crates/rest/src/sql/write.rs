@@ -1,0 +1,215 @@
+//! The statements that write (contract 12, 20).
+//!
+//! Each is the CTE `pgrst_source`, whose rows are those that were written: their columns, or a mere `1` where nobody reads them,
+//! so that a caller without the right to read can still write (12.7).
+
+use super::{Count, Envelope, Sql, Total, conditions, envelope, payload, read};
+use crate::plan::{Answer, Assigned, Body, Change, Condition, Conflict, KeyValue, Producer, Returned, WritePlan};
+use crate::schema::Relation;
+
+/// The main statement of a write. `producer` makes the body where rows are asked for; without them there is none.
+///
+/// Any count that is asked for is that of the rows that were written, whatever an inner embed takes out of the body.
+pub fn write(plan: &WritePlan, count: Count, producer: &Producer) -> Sql {
+    let mut sql = Sql::new();
+    let source = |sql: &mut Sql| source(sql, plan);
+    let written = |sql: &mut Sql| {
+        sql.raw("SELECT count(*) FROM pgrst_source");
+    };
+    let rows = |sql: &mut Sql| match &plan.answer {
+        Answer::Rows(read) => read::rows(sql, read, None),
+        Answer::Count | Answer::Location(_) => {
+            sql.raw("SELECT 1 FROM pgrst_source");
+        }
+    };
+    let (total, producer) = match (&plan.answer, count) {
+        (Answer::Rows(_), Count::None) => (Total::None, producer),
+        (Answer::Rows(_), _) => (Total::Query(&written), producer),
+        (_, Count::None) => (Total::None, &Producer::Nothing),
+        (..) => (Total::Rows, &Producer::Nothing),
+    };
+    let inserted = |sql: &mut Sql| inserted(sql, plan);
+    let location = |sql: &mut Sql| location(sql, plan);
+    let parts = Envelope {
+        source: Some(&source),
+        total,
+        rows: &rows,
+        producer,
+        inserted: plan.counts_inserted().then_some(&inserted),
+        location: plan.tells_location().then_some(&location),
+    };
+    envelope(&mut sql, &parts);
+    sql
+}
+
+/// Appends the statement of `pgrst_source`.
+fn source(sql: &mut Sql, plan: &WritePlan) {
+    let relation = &plan.relation;
+    match &plan.change {
+        Change::Insert { body, columns, defaults, conflict, only } => {
+            sql.raw("INSERT INTO ").qualified(&relation.name.schema, &relation.name.name);
+            insert_rows(sql, body, columns, *defaults, only);
+            if let Some(conflict) = conflict {
+                on_conflict(sql, conflict, columns);
+            }
+            returning(sql, plan);
+        }
+        Change::Update { body, columns, defaults, conditions } => {
+            sql.raw("UPDATE ").qualified(&relation.name.schema, &relation.name.name).raw(" SET ");
+            sql.list(", ", columns, |sql, column| {
+                sql.name(&column.name).raw(" = ");
+                payload::value(sql, column);
+            });
+            sql.raw(" FROM ");
+            payload::from_item(sql, body, columns, *defaults);
+            where_clause(sql, relation, conditions);
+            returning(sql, plan);
+        }
+        Change::Delete { conditions } => {
+            sql.raw("DELETE FROM ").qualified(&relation.name.schema, &relation.name.name);
+            where_clause(sql, relation, conditions);
+            returning(sql, plan);
+        }
+        Change::Nothing => {
+            sql.raw("SELECT ");
+            returned_columns(sql, plan);
+            // Who only counts needs no right to read, so nothing is read.
+            if !matches!(plan.answer, Answer::Count) {
+                sql.raw(" FROM ").qualified(&relation.name.schema, &relation.name.name);
+            }
+            sql.raw(" WHERE false");
+        }
+    }
+}
+
+/// Appends `(columns) SELECT …`: the rows of an INSERT.
+fn insert_rows(sql: &mut Sql, body: &Body, columns: &[Assigned], defaults: bool, only: &[KeyValue]) {
+    if !only.is_empty() {
+        return put_row(sql, body, columns, only);
+    }
+    if columns.is_empty() {
+        // Rows of defaults: one for `{}`, one for each element of `[{},{}]`.
+        if body.is_object {
+            sql.raw(" DEFAULT VALUES");
+        } else {
+            sql.raw(" SELECT FROM json_array_elements(").body(&body.json).raw("::json)");
+        }
+        return;
+    }
+    sql.raw("(").list(", ", columns, |sql, column| {
+        sql.name(&column.name);
+    });
+    sql.raw(") SELECT ").list(", ", columns, payload::value);
+    sql.raw(" FROM ");
+    payload::from_item(sql, body, columns, defaults);
+}
+
+/// The row of a PUT, if it is the one that the URL is about, and the only one.
+fn put_row(sql: &mut Sql, body: &Body, columns: &[Assigned], only: &[KeyValue]) {
+    if !columns.is_empty() {
+        sql.raw("(").list(", ", columns, |sql, column| {
+            sql.name(&column.name);
+        });
+        sql.raw(")");
+    }
+    sql.raw(" SELECT ").list(", ", columns, payload::value);
+    sql.raw(" FROM ");
+    let mut read = columns.to_vec();
+    read.extend(only.iter().map(|key| &key.column).filter(|key| !columns.contains(key)).cloned());
+    payload::from_item(sql, body, &read, false);
+    sql.raw(" WHERE ").list(" AND ", only, |sql, key| {
+        payload::value(sql, &key.column);
+        sql.raw(" = ");
+        match &key.from_text {
+            Some(function) => {
+                sql.qualified(&function.schema, &function.name).raw("(").value(key.value.as_str()).raw(")");
+            }
+            None => {
+                sql.value(key.value.as_str());
+            }
+        }
+    });
+    if !body.is_object {
+        sql.raw(" AND json_array_length(").body(&body.json).raw("::json) = 1");
+    }
+}
+
+/// The setting in which an upsert counts the rows that it changed: neither views nor foreign or partitioned tables tell it by `xmax`.
+const UPDATED: &str = "coalesce(nullif(current_setting('pgrst.updated', true), ''), '0')::bigint";
+
+fn on_conflict(sql: &mut Sql, conflict: &Conflict, columns: &[Assigned]) {
+    sql.raw(" ON CONFLICT (").list(", ", &conflict.columns, |sql, column| {
+        sql.name(column);
+    });
+    sql.raw(")");
+    if conflict.merge && !columns.is_empty() {
+        sql.raw(" DO UPDATE SET ").list(", ", columns, |sql, column| {
+            sql.name(&column.name).raw(" = EXCLUDED.").name(&column.name);
+        });
+        // Always true; it counts.
+        sql.raw(" WHERE set_config('pgrst.updated', (").raw(UPDATED).raw(" + 1)::text, true) IS NOT NULL");
+    } else {
+        sql.raw(" DO NOTHING");
+    }
+}
+
+/// Appends how many rows of a merge upsert are new: those of the body without those that were changed.
+fn inserted(sql: &mut Sql, plan: &WritePlan) {
+    let Change::Insert { body, .. } = &plan.change else { return };
+    if body.is_object {
+        sql.raw("1");
+    } else {
+        sql.raw("json_array_length(").body(&body.json).raw("::json)");
+    }
+    sql.raw(" - ").raw(UPDATED);
+}
+
+/// Appends the primary key of the only row that was written, as a JSON object of texts: the values read like those in bodies do.
+fn location(sql: &mut Sql, plan: &WritePlan) {
+    sql.raw("(SELECT json_object_agg(pgrst_pair.key, pgrst_pair.value)::text FROM (SELECT ");
+    sql.list(", ", &plan.relation.primary_key, |sql, column| {
+        sql.qualified("pgrst_source", column);
+    });
+    sql.raw(
+        " FROM pgrst_source) AS pgrst_key, LATERAL json_each_text(row_to_json(pgrst_key)) AS pgrst_pair \
+         WHERE (SELECT count(*) FROM pgrst_source) = 1)",
+    );
+}
+
+fn where_clause(sql: &mut Sql, relation: &Relation, all: &[Condition]) {
+    if !all.is_empty() {
+        sql.raw(" WHERE ");
+        // Nothing is embedded in what is written, so no condition is about an embed.
+        conditions(sql, &relation.name.name, all, &|_, _| {});
+    }
+}
+
+fn returning(sql: &mut Sql, plan: &WritePlan) {
+    sql.raw(" RETURNING ");
+    returned_columns(sql, plan);
+}
+
+fn returned_columns(sql: &mut Sql, plan: &WritePlan) {
+    match &plan.answer {
+        Answer::Count => {
+            sql.raw("1");
+        }
+        Answer::Location(returned) => columns_of(sql, &plan.relation, returned),
+        Answer::Rows(read) => columns_of(sql, &plan.relation, &read.returned_columns()),
+    }
+}
+
+/// Qualified, since an UPDATE would return the body's columns too.
+fn columns_of(sql: &mut Sql, relation: &Relation, returned: &Returned) {
+    if returned.all {
+        sql.name(&relation.name.name).raw(".*");
+    }
+    if !returned.all && returned.columns.is_empty() {
+        sql.raw("1");
+        return;
+    }
+    sql.raw(if returned.all && !returned.columns.is_empty() { ", " } else { "" });
+    sql.list(", ", &returned.columns, |sql, column| {
+        sql.qualified(&relation.name.name, column);
+    });
+}
