@@ -22,7 +22,6 @@ mod info;
 mod landing;
 mod limits;
 mod logout;
-mod mail_domain;
 mod mailer;
 mod metadata;
 pub mod model;
@@ -45,7 +44,6 @@ pub mod settings;
 mod signup;
 mod sms;
 pub mod sql;
-mod template_source;
 mod token;
 mod user;
 mod verify;
@@ -62,7 +60,6 @@ pub use settings::{AuthSettings, SettingsError};
 
 use captcha::Captcha;
 use limits::Limits;
-use mail_domain::MailDomains;
 use mailer::Mailer;
 use password::Passwords;
 use redirect::AllowList;
@@ -87,7 +84,6 @@ struct Inner {
     limits: Limits,
     mailer: Arc<Mailer>,
     captcha: Option<Captcha>,
-    mail_domains: MailDomains,
     texts: Option<Arc<dyn TextTransport>>,
     engine: oauth::Engine,
 }
@@ -112,7 +108,6 @@ impl Auth {
         let columns = ColumnKeys::new(&settings.encryption)?;
         let limits = Limits::new(settings.rate_limits.clone());
         let captcha = Captcha::new(&settings);
-        let mail_domains = MailDomains::new(settings.email.name_servers.clone());
         let engine = oauth::Engine::new(&settings);
         let inner = Inner {
             settings,
@@ -126,7 +121,6 @@ impl Auth {
             limits,
             mailer,
             captcha,
-            mail_domains,
             texts: None,
             engine,
         };
@@ -205,11 +199,6 @@ impl Auth {
 
     fn captcha(&self) -> Option<&Captcha> {
         self.inner.captcha.as_ref()
-    }
-
-    /// Which domains take mail.
-    fn mail_domains(&self) -> &MailDomains {
-        &self.inner.mail_domains
     }
 
     fn texts(&self) -> Option<&dyn TextTransport> {

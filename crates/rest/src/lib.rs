@@ -12,14 +12,18 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod body;
 mod caller;
 mod claim_path;
 pub mod config;
 pub mod error;
 mod in_database;
+pub mod media;
 pub mod plan;
 mod postgres;
+pub mod preferences;
 pub mod query;
+pub mod range;
 mod reply;
 pub mod schema;
 pub mod sql;

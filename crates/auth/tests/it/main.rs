@@ -11,7 +11,6 @@ mod limits;
 mod linking;
 mod logout;
 mod mail;
-mod mail_domains;
 mod misbehaving;
 mod oauth;
 mod password;

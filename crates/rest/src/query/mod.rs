@@ -78,5 +78,4 @@ pub use types::{
     SimpleOperator,
 };
 
-#[cfg(test)]
 pub(crate) use lex::decode;

@@ -1,0 +1,139 @@
+//! A request's body as types (contract 10.2).
+//!
+//! JSON stays the text that came: PostgreSQL reads it. Here only its top level is read, in one pass and without building values, to
+//! learn which columns the body names. CSV and forms become such JSON.
+
+mod csv;
+mod json;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::RestError;
+use crate::media::MediaType;
+use crate::query::decode;
+
+/// What a body is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Rows of a relation.
+    Rows,
+    /// Arguments of a function.
+    Arguments,
+}
+
+/// A body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// Rows, or arguments by name; or the whole JSON for a function's only parameter.
+    Json(JsonPayload),
+    /// A function's arguments from a form: decoded, in their order, repeats included.
+    Form(Vec<(String, String)>),
+    /// A function's only parameter: `text/plain`, `text/xml` or `application/octet-stream`.
+    Raw {
+        /// Which of them.
+        media_type: MediaType,
+        /// The body as it came.
+        bytes: Bytes,
+    },
+}
+
+/// An object, or an array of objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonPayload {
+    /// The JSON text for PostgreSQL.
+    pub text: Bytes,
+    /// One object, and not an array.
+    pub is_object: bool,
+    /// What was learned of it; `None` if it was not read, because `columns` says which columns are meant.
+    pub known: Option<Known>,
+}
+
+/// What is known of objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The keys that all of them have, in alphabetical order.
+    pub keys: Vec<String>,
+    /// How many there are.
+    pub objects: usize,
+}
+
+impl JsonPayload {
+    /// The columns that the payload is about: `columns` if given, its keys otherwise.
+    pub fn columns<'a>(&'a self, columns: Option<&'a [String]>) -> &'a [String] {
+        columns.unwrap_or_else(|| self.known.as_ref().map_or(&[], |known| &known.keys))
+    }
+}
+
+/// Reads a body of the type `media_type`. With `has_columns` (`columns=` was given) JSON is passed on unread.
+///
+/// # Errors
+///
+/// PGRST102 if the type does not fit the purpose, or the body does not fit the type.
+pub fn parse(purpose: Purpose, media_type: &MediaType, has_columns: bool, bytes: Bytes) -> Result<Payload, RestError> {
+    match media_type {
+        MediaType::Json => {
+            // Contract 10.2: a function may be called without a body.
+            let bytes = match purpose {
+                Purpose::Arguments if bytes.is_empty() => Bytes::from_static(b"{}"),
+                _ => bytes,
+            };
+            if has_columns {
+                let is_object = is_object(&bytes);
+                return Ok(Payload::Json(JsonPayload { text: bytes, is_object, known: None }));
+            }
+            json::read(bytes).map(Payload::Json)
+        }
+        MediaType::Csv => csv::read(text(&bytes)?).map(Payload::Json),
+        MediaType::Form => {
+            let pairs = form(text(&bytes)?)?;
+            match purpose {
+                Purpose::Rows => Ok(Payload::Json(one_row(pairs))),
+                Purpose::Arguments => Ok(Payload::Form(pairs)),
+            }
+        }
+        MediaType::Text | MediaType::Xml | MediaType::Binary if purpose == Purpose::Arguments => {
+            Ok(Payload::Raw { media_type: media_type.clone(), bytes })
+        }
+        other => Err(RestError::Body(format!("Content-Type not acceptable: {}", other.text()))),
+    }
+}
+
+/// Whether the first byte that is no blank begins an object.
+pub fn is_object(json: &[u8]) -> bool {
+    json.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+}
+
+fn form(text: &str) -> Result<Vec<(String, String)>, RestError> {
+    let decoded = |text| decode(text).map(Into::into).ok_or_else(not_utf8);
+    text.split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decoded(key)?, decoded(value)?))
+        })
+        .collect()
+}
+
+/// One object of texts; the last of equal keys wins.
+fn one_row(pairs: Vec<(String, String)>) -> JsonPayload {
+    let row: BTreeMap<String, String> = pairs.into_iter().collect();
+    let members: serde_json::Map<_, _> = row.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
+    JsonPayload {
+        text: serde_json::Value::Object(members).to_string().into(),
+        is_object: true,
+        known: Some(Known { keys: row.into_keys().collect(), objects: 1 }),
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, RestError> {
+    std::str::from_utf8(bytes).map_err(|_| not_utf8())
+}
+
+fn not_utf8() -> RestError {
+    RestError::Body("The body is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! The top level of JSON: which keys its objects have.
+
+use std::fmt;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{JsonPayload, Known, is_object};
+use crate::RestError;
+
+/// Reads the top level, and sees that the whole is JSON.
+///
+/// # Errors
+///
+/// PGRST102: it is no JSON, or an array whose elements are not objects with the same keys.
+pub(super) fn read(bytes: Bytes) -> Result<JsonPayload, RestError> {
+    let invalid = |_| RestError::Body("Empty or invalid json".to_owned());
+    let text = std::str::from_utf8(&bytes).map_err(|_| RestError::Body("Empty or invalid json".to_owned()))?;
+    let mut scan = Scan::default();
+    let mut json = serde_json::Deserializer::from_str(text);
+    let is_object = is_object(&bytes);
+    let first = text.trim_start_matches([' ', '\t', '\r', '\n']).bytes().next();
+    match first {
+        Some(b'{') => DeserializeSeed::deserialize(&mut scan, &mut json).map_err(invalid)?,
+        Some(b'[') => json.deserialize_seq(Elements(&mut scan)).map_err(invalid)?,
+        _ => _ = IgnoredAny::deserialize(&mut json).map_err(invalid)?,
+    }
+    json.end().map_err(invalid)?;
+    if scan.differs {
+        return Err(RestError::Body("All object keys must match".to_owned()));
+    }
+    // Contract 10.2: a scalar counts as no rows.
+    let text = if matches!(first, Some(b'{' | b'[')) { bytes } else { Bytes::from_static(b"[]") };
+    let mut keys: Vec<String> = scan.keys.into_keys().collect();
+    keys.sort_unstable();
+    Ok(JsonPayload { text, is_object, known: Some(Known { keys, objects: scan.objects }) })
+}
+
+/// What was seen of the objects so far.
+#[derive(Default)]
+struct Scan {
+    /// The keys of the first object; for each, the last object that has it.
+    keys: IndexMap<String, usize>,
+    objects: usize,
+    /// An element is no object, or one with other keys.
+    differs: bool,
+}
+
+impl Scan {
+    /// Notes a key of the object that is read, the `place`th; tells whether it is new in this object.
+    fn note(&mut self, key: &str, place: usize) -> bool {
+        // Most objects list their keys in the same order.
+        let found = match self.keys.get_index(place) {
+            Some((same, _)) if same == key => Some(place),
+            _ => self.keys.get_index_of(key),
+        };
+        match found.and_then(|at| self.keys.get_index_mut(at)) {
+            Some((_, last)) => std::mem::replace(last, self.objects) != self.objects,
+            None if self.objects == 1 => self.keys.insert(key.to_owned(), 1).is_none(),
+            None => {
+                self.differs = true;
+                false
+            }
+        }
+    }
+}
+
+/// An object, or an element of an array.
+impl<'de> DeserializeSeed<'de> for &mut Scan {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Scan {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.objects += 1;
+        let (mut place, mut distinct) = (0, 0);
+        while let Some(is_new) = map.next_key_seed(Key { scan: self, place })? {
+            map.next_value::<IgnoredAny>()?;
+            place += 1;
+            distinct += usize::from(is_new);
+        }
+        self.differs |= distinct != self.keys.len();
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        self.differs = true;
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        self.differs = true;
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        self.differs = true;
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        self.differs = true;
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        self.differs = true;
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        self.differs = true;
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.differs = true;
+        Ok(())
+    }
+}
+
+/// The elements of an array.
+struct Elements<'a>(&'a mut Scan);
+
+impl<'de> Visitor<'de> for Elements<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(&mut *self.0)?.is_some() {}
+        Ok(())
+    }
+}
+
+/// A key of an object.
+struct Key<'a> {
+    scan: &'a mut Scan,
+    place: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<bool, E> {
+        Ok(self.scan.note(key, self.place))
+    }
+}

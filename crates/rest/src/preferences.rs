@@ -1,0 +1,352 @@
+//! `Prefer`: what a client would like, and `Preference-Applied`: what of it was done (contract 8).
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::RestError;
+
+/// `Prefer`
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// How many items are read; more than there are kinds is of no use to anybody.
+const MAX_ITEMS: usize = 64;
+
+/// What a client would like. `None`: it said nothing about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preferences {
+    /// `resolution`
+    pub resolution: Option<Resolution>,
+    /// `missing`
+    pub missing: Option<Missing>,
+    /// `return`
+    pub returned: Option<Return>,
+    /// `count`
+    pub count: Option<Count>,
+    /// `tx`: of effect only where the configuration allows it.
+    pub transaction: Option<TransactionEnd>,
+    /// `handling`
+    pub handling: Option<Handling>,
+    /// `timezone`: a name that the database knows.
+    pub timezone: Option<String>,
+    /// `max-affected`, as sent; [`Preferences::max_affected`] says whether it counts.
+    pub max_affected_sent: Option<i64>,
+    /// Items that are no preference, in their order.
+    pub unknown: Vec<String>,
+}
+
+/// What a POST does with rows that exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// It updates them.
+    MergeDuplicates,
+    /// It passes them over.
+    IgnoreDuplicates,
+}
+
+/// What a column gets that an object of the body does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// The column's default.
+    Default,
+    /// NULL.
+    Null,
+}
+
+/// What a write answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Return {
+    /// Nothing.
+    Minimal,
+    /// `Location`
+    HeadersOnly,
+    /// The rows.
+    Representation,
+}
+
+/// How the rows are counted (contract 9.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// One by one.
+    Exact,
+    /// By the planner's estimate.
+    Planned,
+    /// One by one up to a number, by the estimate from there.
+    Estimated,
+}
+
+/// How a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionEnd {
+    /// It stays.
+    Commit,
+    /// It is undone.
+    Rollback,
+}
+
+/// What becomes of unknown preferences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handling {
+    /// They are refused, and `max-affected` counts.
+    Strict,
+    /// They are passed over.
+    Lenient,
+}
+
+/// Which preferences an action honours; `count`, `handling` and `timezone` count for all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Honoured {
+    /// `resolution`: a POST on a table with a primary key or with `on_conflict`.
+    pub resolution: bool,
+    /// `missing`: POST and PATCH.
+    pub missing: bool,
+    /// `return`: writes on relations.
+    pub returned: bool,
+    /// `tx`: the configuration lets clients choose.
+    pub transaction: bool,
+    /// `max-affected`: PATCH, DELETE and functions.
+    pub max_affected: bool,
+}
+
+/// What one item says.
+enum Item<'a> {
+    Resolution(Resolution),
+    Missing(Missing),
+    Return(Return),
+    Count(Count),
+    Transaction(TransactionEnd),
+    Handling(Handling),
+    Timezone(&'a str),
+    MaxAffected(i64),
+}
+
+impl Preferences {
+    /// Reads all `Prefer` headers. The first item of a kind wins. A time zone that `knows_timezone` does not know is an unknown item.
+    pub fn parse(headers: &HeaderMap, knows_timezone: impl Fn(&str) -> bool) -> Self {
+        let mut preferences = Self::default();
+        let texts = headers.get_all(PREFER).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let mut items = 0;
+        for text in texts {
+            for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+                items += 1;
+                if items > MAX_ITEMS {
+                    return preferences;
+                }
+                match Item::parse(item).filter(|item| !matches!(item, Item::Timezone(name) if !knows_timezone(name))) {
+                    Some(item) => preferences.take(item),
+                    None => preferences.unknown.push(item.to_owned()),
+                }
+            }
+        }
+        preferences
+    }
+
+    /// Whether `handling=strict` was sent.
+    pub fn is_strict(&self) -> bool {
+        self.handling == Some(Handling::Strict)
+    }
+
+    /// How many rows may be affected: `max-affected` counts only with `handling=strict`.
+    pub fn max_affected(&self) -> Option<i64> {
+        self.max_affected_sent.filter(|_| self.is_strict())
+    }
+
+    /// # Errors
+    ///
+    /// PGRST122, if unknown items were sent with `handling=strict`.
+    pub fn refuse_unknown(&self) -> Result<(), RestError> {
+        if self.is_strict() && !self.unknown.is_empty() {
+            return Err(RestError::Preferences(self.unknown.clone()));
+        }
+        Ok(())
+    }
+
+    /// `Preference-Applied`, of an action that honours `honoured`; `None` if nothing was applied.
+    pub fn applied(&self, honoured: Honoured) -> Option<HeaderValue> {
+        let mut applied: Vec<String> = Vec::new();
+        let mut push = |text: Option<&str>| applied.extend(text.map(str::to_owned));
+        push(self.resolution.filter(|_| honoured.resolution).map(Resolution::text));
+        push(self.missing.filter(|_| honoured.missing).map(Missing::text));
+        push(self.returned.filter(|_| honoured.returned).map(Return::text));
+        push(self.count.map(Count::text));
+        push(self.transaction.filter(|_| honoured.transaction).map(TransactionEnd::text));
+        push(self.handling.map(Handling::text));
+        push(self.timezone.as_ref().map(|name| format!("timezone={name}")).as_deref());
+        let max = self.max_affected().filter(|_| honoured.max_affected);
+        push(max.map(|max| format!("max-affected={max}")).as_deref());
+        if applied.is_empty() { None } else { HeaderValue::from_str(&applied.join(", ")).ok() }
+    }
+
+    fn take(&mut self, item: Item<'_>) {
+        match item {
+            Item::Resolution(value) => _ = self.resolution.get_or_insert(value),
+            Item::Missing(value) => _ = self.missing.get_or_insert(value),
+            Item::Return(value) => _ = self.returned.get_or_insert(value),
+            Item::Count(value) => _ = self.count.get_or_insert(value),
+            Item::Transaction(value) => _ = self.transaction.get_or_insert(value),
+            Item::Handling(value) => _ = self.handling.get_or_insert(value),
+            Item::Timezone(value) => _ = self.timezone.get_or_insert_with(|| value.to_owned()),
+            Item::MaxAffected(value) => _ = self.max_affected_sent.get_or_insert(value),
+        }
+    }
+}
+
+impl<'a> Item<'a> {
+    fn parse(item: &'a str) -> Option<Self> {
+        Some(match item {
+            "resolution=merge-duplicates" => Self::Resolution(Resolution::MergeDuplicates),
+            "resolution=ignore-duplicates" => Self::Resolution(Resolution::IgnoreDuplicates),
+            "missing=default" => Self::Missing(Missing::Default),
+            "missing=null" => Self::Missing(Missing::Null),
+            "return=minimal" => Self::Return(Return::Minimal),
+            "return=headers-only" => Self::Return(Return::HeadersOnly),
+            "return=representation" => Self::Return(Return::Representation),
+            "count=exact" => Self::Count(Count::Exact),
+            "count=planned" => Self::Count(Count::Planned),
+            "count=estimated" => Self::Count(Count::Estimated),
+            "tx=commit" => Self::Transaction(TransactionEnd::Commit),
+            "tx=rollback" => Self::Transaction(TransactionEnd::Rollback),
+            "handling=strict" => Self::Handling(Handling::Strict),
+            "handling=lenient" => Self::Handling(Handling::Lenient),
+            other => match other.split_once('=')? {
+                ("timezone", name) => Self::Timezone(name),
+                ("max-affected", number) => Self::MaxAffected(number.parse().ok()?),
+                _ => return None,
+            },
+        })
+    }
+}
+
+impl Resolution {
+    fn text(self) -> &'static str {
+        match self {
+            Self::MergeDuplicates => "resolution=merge-duplicates",
+            Self::IgnoreDuplicates => "resolution=ignore-duplicates",
+        }
+    }
+}
+
+impl Missing {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Default => "missing=default",
+            Self::Null => "missing=null",
+        }
+    }
+}
+
+impl Return {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Minimal => "return=minimal",
+            Self::HeadersOnly => "return=headers-only",
+            Self::Representation => "return=representation",
+        }
+    }
+}
+
+impl Count {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Exact => "count=exact",
+            Self::Planned => "count=planned",
+            Self::Estimated => "count=estimated",
+        }
+    }
+}
+
+impl TransactionEnd {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Commit => "tx=commit",
+            Self::Rollback => "tx=rollback",
+        }
+    }
+}
+
+impl Handling {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Strict => "handling=strict",
+            Self::Lenient => "handling=lenient",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(values: &[&str]) -> Preferences {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(PREFER, HeaderValue::from_str(value).unwrap());
+        }
+        Preferences::parse(&headers, |name| name == "Europe/Oslo")
+    }
+
+    const ALL: Honoured =
+        Honoured { resolution: true, missing: true, returned: true, transaction: true, max_affected: true };
+
+    #[test]
+    fn every_preference_is_read_and_applied_in_the_fixed_order() {
+        let preferences = read(&[
+            "max-affected=5 ,timezone=Europe/Oslo, handling=strict,tx=rollback",
+            "count=exact,return=representation,missing=default, resolution=merge-duplicates",
+        ]);
+        assert_eq!(preferences.unknown, [""; 0]);
+        assert_eq!(preferences.max_affected(), Some(5));
+        assert_eq!(
+            preferences.applied(ALL).unwrap(),
+            "resolution=merge-duplicates, missing=default, return=representation, count=exact, tx=rollback, handling=strict, \
+             timezone=Europe/Oslo, max-affected=5"
+        );
+        assert_eq!(
+            preferences.applied(Honoured::default()).unwrap(),
+            "count=exact, handling=strict, timezone=Europe/Oslo"
+        );
+        assert_eq!(read(&[]).applied(ALL), None);
+        for text in [
+            "resolution=ignore-duplicates",
+            "missing=null",
+            "return=minimal",
+            "return=headers-only",
+            "count=planned",
+            "count=estimated",
+            "tx=commit",
+            "handling=lenient",
+        ] {
+            assert_eq!(read(&[text]).applied(ALL).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn the_first_of_a_kind_wins() {
+        let preferences = read(&["count=planned, count=exact", "count=estimated"]);
+        assert_eq!(preferences.count, Some(Count::Planned));
+        assert_eq!(preferences.unknown, [""; 0]);
+    }
+
+    #[test]
+    fn unknown_items_are_refused_only_when_handling_is_strict() {
+        let items =
+            "foo, Return=minimal, return = minimal, params=single-object, timezone=Moon, max-affected=many, ,bar";
+        assert_eq!(read(&[items]).refuse_unknown(), Ok(()));
+        let Err(RestError::Preferences(unknown)) = read(&[items, "handling=strict"]).refuse_unknown() else { panic!() };
+        let expected = [
+            "foo",
+            "Return=minimal",
+            "return = minimal",
+            "params=single-object",
+            "timezone=Moon",
+            "max-affected=many",
+            "bar",
+        ];
+        assert_eq!(unknown, expected);
+    }
+
+    #[test]
+    fn max_affected_counts_only_when_handling_is_strict() {
+        let preferences = read(&["max-affected=5"]);
+        assert_eq!((preferences.max_affected(), preferences.applied(ALL)), (None, None));
+        assert_eq!(read(&["handling=lenient, handling=strict, max-affected=5"]).max_affected(), None);
+    }
+}
