@@ -31,7 +31,9 @@ pub struct SchemaCache {
     /// Custom media type handlers (10.5).
     pub media_handlers: Vec<MediaHandler>,
     /// Names that `Prefer: timezone` may have.
-    pub time_zones: HashSet<String>,
+    pub time_zones: Arc<HashSet<String>>,
+    /// Comments of the exposed schemas that have one.
+    pub schema_comments: HashMap<String, String>,
 }
 
 impl SchemaCache {

@@ -6,43 +6,30 @@ use std::sync::Arc;
 use super::model::{ByName, Junction, QualifiedName, Relation, Relationship, RelationshipKind};
 
 /// A view that shows a key's columns many times over has a combination for each; more than this many are of no use to anybody.
-const MAX_COMBINATIONS: usize = 256;
+pub(crate) const MAX_COMBINATIONS: usize = 256;
 
-/// A foreign key of a table.
+/// A foreign key, and who shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ForeignKey {
     /// Its name.
     pub constraint: String,
-    /// The table that it belongs to.
-    pub origin: QualifiedName,
-    /// The table that it refers to.
-    pub target: QualifiedName,
-    /// Column of the one and of the other, in key order.
-    pub columns: Vec<(String, String)>,
     /// Its columns are those of a primary key or unique constraint.
     pub unique: bool,
+    /// Who shows the columns that refer: the table that has it, if it is exposed, and views.
+    pub referencing: Vec<Shown>,
+    /// Who shows the columns that are referred to.
+    pub referenced: Vec<Shown>,
 }
 
-/// Which end of a foreign key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Side {
-    /// The table that has it.
-    Referencing,
-    /// The table that it refers to.
-    Referenced,
-}
-
-/// A view that shows all columns of one side of a foreign key.
+/// A relation that shows all columns of one side of a foreign key. One that shows a column twice is there twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ViewKey {
-    /// The view.
-    pub view: QualifiedName,
-    /// Which of the foreign keys.
-    pub foreign_key: usize,
-    /// Which side of it.
-    pub side: Side,
-    /// For each column of that side, in key order, under which names the view shows it; never empty.
-    pub aliases: Vec<Vec<String>>,
+pub(crate) struct Shown {
+    /// The table or view.
+    pub relation: QualifiedName,
+    /// It is no table.
+    pub is_view: bool,
+    /// What it calls the columns, in key order.
+    pub columns: Vec<String>,
 }
 
 /// A function of one relation's row that yields rows of another.
@@ -65,8 +52,6 @@ pub(crate) struct Facts<'a> {
     pub relations: &'a ByName<Arc<Relation>>,
     /// All foreign keys of the database.
     pub foreign_keys: &'a [ForeignKey],
-    /// What views show of them.
-    pub view_keys: &'a [ViewKey],
     /// Functions that lead from row to row.
     pub computed: &'a [ComputedRelationship],
 }
@@ -88,7 +73,7 @@ pub(crate) fn derive(facts: Facts<'_>) -> ByName<Vec<Arc<Relationship>>> {
     let exposed = |name: &QualifiedName| {
         facts.relations.get(&name.schema).is_some_and(|relations| relations.contains_key(&name.name))
     };
-    let mut links = links(facts.foreign_keys, facts.view_keys);
+    let mut links = links(facts.foreign_keys);
     // Junctions, too, must be exposed; so nothing is lost by leaving out now what leads elsewhere.
     links.retain(|link| exposed(link.origin) && exposed(link.target));
 
@@ -126,51 +111,22 @@ pub(crate) fn derive(facts: Facts<'_>) -> ByName<Vec<Arc<Relationship>>> {
 }
 
 /// Every foreign key, and a copy of it for each view that shows its one side, its other side, or both.
-fn links<'a>(foreign_keys: &'a [ForeignKey], view_keys: &'a [ViewKey]) -> Vec<Link<'a>> {
-    let mut views: HashMap<(usize, Side), Vec<(&QualifiedName, Vec<Vec<&str>>)>> = HashMap::new();
-    for key in view_keys {
-        views.entry((key.foreign_key, key.side)).or_default().push((&key.view, combinations(&key.aliases)));
-    }
+fn links(foreign_keys: &[ForeignKey]) -> Vec<Link<'_>> {
     let mut links = Vec::with_capacity(foreign_keys.len());
-    for (at, key) in foreign_keys.iter().enumerate() {
-        let own = |pick: fn(&(String, String)) -> &str| vec![key.columns.iter().map(pick).collect::<Vec<_>>()];
-        let shown = |side| views.get(&(at, side)).map_or(&[][..], Vec::as_slice);
-        let table = (&key.origin, own(|pair| pair.0.as_str()));
-        let origins = std::iter::once((&table, false)).chain(shown(Side::Referencing).iter().map(|view| (view, true)));
-        let table = (&key.target, own(|pair| pair.1.as_str()));
-        let targets: Vec<_> =
-            std::iter::once((&table, false)).chain(shown(Side::Referenced).iter().map(|view| (view, true))).collect();
-        for ((origin, origin_columns), origin_is_view) in origins {
-            for ((target, target_columns), target_is_view) in &targets {
-                let pairs = origin_columns.iter().flat_map(|one| target_columns.iter().map(move |other| (one, other)));
-                for (one, other) in pairs.take(MAX_COMBINATIONS) {
-                    links.push(Link {
-                        constraint: &key.constraint,
-                        origin,
-                        target,
-                        origin_is_view,
-                        target_is_view: *target_is_view,
-                        unique: key.unique,
-                        columns: one.iter().zip(other).map(|(one, other)| ((*one).into(), (*other).into())).collect(),
-                    });
-                }
-            }
+    for key in foreign_keys {
+        for origin in &key.referencing {
+            links.extend(key.referenced.iter().take(MAX_COMBINATIONS).map(|target| Link {
+                constraint: &key.constraint,
+                origin: &origin.relation,
+                target: &target.relation,
+                origin_is_view: origin.is_view,
+                target_is_view: target.is_view,
+                unique: key.unique,
+                columns: origin.columns.iter().cloned().zip(target.columns.iter().cloned()).collect(),
+            }));
         }
     }
     links
-}
-
-/// One name for each column, in every way: `[[a, b], [c]]` gives `[a, c]` and `[b, c]`.
-fn combinations(aliases: &[Vec<String>]) -> Vec<Vec<&str>> {
-    let mut all: Vec<Vec<&str>> = vec![Vec::new()];
-    for names in aliases {
-        all = all
-            .iter()
-            .flat_map(|begun| names.iter().map(move |name| begun.iter().copied().chain([name.as_str()]).collect()))
-            .take(MAX_COMBINATIONS)
-            .collect();
-    }
-    all
 }
 
 /// Two foreign keys of one relation whose columns lie in its primary key.
@@ -248,32 +204,31 @@ fn swapped(columns: &[(String, String)]) -> Vec<(String, String)> {
 }
 
 /// What relationships of one origin are sorted by; equal for none but those that no text can tell apart.
-fn order(
-    relationship: &Relationship,
-) -> (bool, &QualifiedName, bool, u8, &str, &str, &[(String, String)], &[(String, String)]) {
-    let Relationship { target, is_self, kind, .. } = relationship;
-    match kind {
-        RelationshipKind::OneToMany { constraint, columns } => {
-            (false, target, *is_self, 0, constraint, "", columns, &[])
-        }
-        RelationshipKind::ManyToOne { constraint, columns } => {
-            (false, target, *is_self, 1, constraint, "", columns, &[])
-        }
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Order<'a> {
+    is_computed: bool,
+    target: &'a QualifiedName,
+    is_self: bool,
+    kind: u8,
+    names: [&'a str; 3],
+    columns: [&'a [(String, String)]; 2],
+}
+
+fn order(relationship: &Relationship) -> Order<'_> {
+    let (kind, names, columns): (u8, [&str; 3], [&[(String, String)]; 2]) = match &relationship.kind {
+        RelationshipKind::OneToMany { constraint, columns } => (0, [constraint, "", ""], [columns, &[]]),
+        RelationshipKind::ManyToOne { constraint, columns } => (1, [constraint, "", ""], [columns, &[]]),
         RelationshipKind::OneToOne { constraint, columns, is_parent } => {
-            (false, target, *is_self, 2 + u8::from(*is_parent), constraint, "", columns, &[])
+            (2 + u8::from(*is_parent), [constraint, "", ""], [columns, &[]])
         }
-        RelationshipKind::ManyToMany(junction) => (
-            false,
-            target,
-            *is_self,
-            4,
-            &junction.relation.name,
-            &junction.origin_constraint,
-            &junction.origin_columns,
-            &junction.target_columns,
-        ),
-        RelationshipKind::Computed { function, .. } => {
-            (true, target, *is_self, 5, &function.schema, &function.name, &[], &[])
-        }
-    }
+        RelationshipKind::ManyToMany(Junction {
+            relation,
+            origin_constraint,
+            target_constraint,
+            origin_columns,
+            target_columns,
+        }) => (4, [&relation.name, origin_constraint, target_constraint], [origin_columns, target_columns]),
+        RelationshipKind::Computed { function, .. } => (5, [&function.schema, &function.name, ""], [&[], &[]]),
+    };
+    Order { is_computed: kind == 5, target: &relationship.target, is_self: relationship.is_self, kind, names, columns }
 }

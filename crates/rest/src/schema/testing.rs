@@ -7,7 +7,7 @@ use super::model::{
     Column, MediaHandler, Parameter, QualifiedName, Relation, RelationKind, Representation, ReturnType, Routine,
     SchemaCache, Volatility,
 };
-use super::relationships::{ComputedRelationship, Facts, ForeignKey, Side, ViewKey, derive};
+use super::relationships::{ComputedRelationship, Facts, ForeignKey, Shown, derive};
 
 /// Kind, name (in `public`, unless it says otherwise), primary key, columns.
 const RELATIONS: &str = "
@@ -146,15 +146,11 @@ pub(crate) fn cinema() -> SchemaCache {
         let names = cache.relations.entry(relation.name.schema.clone()).or_default();
         names.insert(relation.name.name.clone(), Arc::new(relation));
     }
-    let foreign_keys: Vec<_> = lines(FOREIGN_KEYS).map(foreign_key).collect();
-    let view_keys: Vec<_> = lines(VIEW_KEYS).map(|line| view_key(line, &foreign_keys)).collect();
+    let mut foreign_keys: Vec<_> = lines(FOREIGN_KEYS).map(foreign_key).collect();
+    lines(VIEW_KEYS).for_each(|line| view_key(line, &mut foreign_keys));
     let computed: Vec<_> = lines(COMPUTED).map(computed).collect();
-    cache.relationships = derive(Facts {
-        relations: &cache.relations,
-        foreign_keys: &foreign_keys,
-        view_keys: &view_keys,
-        computed: &computed,
-    });
+    cache.relationships =
+        derive(Facts { relations: &cache.relations, foreign_keys: &foreign_keys, computed: &computed });
     for routine in lines(ROUTINES).map(|line| routine(line, &cache)).collect::<Vec<_>>() {
         let names = cache.routines.entry(routine.name.schema.clone()).or_default();
         names.entry(routine.name.name.clone()).or_default().push(Arc::new(routine));
@@ -181,7 +177,7 @@ pub(crate) fn cinema() -> SchemaCache {
         handler("text/html", "welcome", None, true),
         handler("image/png", "logo", None, true),
     ];
-    cache.time_zones = ["UTC", "Europe/Berlin", "America/New_York"].map(str::to_owned).into();
+    cache.time_zones = Arc::new(["UTC", "Europe/Berlin", "America/New_York"].map(str::to_owned).into());
     cache
 }
 
@@ -254,23 +250,23 @@ fn foreign_key(line: &str) -> ForeignKey {
     let (origin, target) = ends.split_once(" -> ").unwrap();
     let end = |text: &str| {
         let (name, columns) = text.strip_suffix(')').unwrap().split_once('(').unwrap();
-        (qualified(name), list(columns))
+        Shown { relation: qualified(name), is_view: false, columns: list(columns) }
     };
-    let ((origin, columns), (target, referenced)) = (end(origin), end(target));
-    let constraint = constraint.to_owned();
-    ForeignKey { constraint, origin, target, columns: columns.into_iter().zip(referenced).collect(), unique }
+    let (referencing, referenced) = (vec![end(origin)], vec![end(target)]);
+    ForeignKey { constraint: constraint.to_owned(), unique, referencing, referenced }
 }
 
-fn view_key(line: &str, keys: &[ForeignKey]) -> ViewKey {
+fn view_key(line: &str, keys: &mut [ForeignKey]) {
     let (head, aliases) = line.split_once(": ").unwrap();
     let [view, side, constraint, table] = head.split(' ').collect::<Vec<_>>().try_into().unwrap();
-    let of = |key: &ForeignKey| key.constraint == constraint && key.origin == qualified(table);
-    ViewKey {
-        view: qualified(view),
-        foreign_key: keys.iter().position(of).unwrap(),
-        side: if side == ">" { Side::Referencing } else { Side::Referenced },
-        aliases: vec![list(aliases)],
-    }
+    let of = |key: &&mut ForeignKey| key.constraint == constraint && key.referencing[0].relation == qualified(table);
+    let key = keys.iter_mut().find(of).unwrap();
+    let shown = if side == ">" { &mut key.referencing } else { &mut key.referenced };
+    shown.extend(list(aliases).into_iter().map(|alias| Shown {
+        relation: qualified(view),
+        is_view: true,
+        columns: vec![alias],
+    }));
 }
 
 fn computed(line: &str) -> ComputedRelationship {

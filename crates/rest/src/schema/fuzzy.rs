@@ -1,0 +1,155 @@
+//! The name that was probably meant (contract 16.4).
+
+use std::collections::HashMap;
+
+/// The best matches by grams are compared letter by letter, no more than this many.
+const RESCORED: usize = 50;
+/// Nobody mistypes a name of this length, and comparing takes time to the square of it.
+const LONGEST: usize = 512;
+
+/// The candidate that resembles `needle` most, when its score is at least `minimum` (0 to 1); of equals the first by name.
+///
+/// Candidates are found by the triples of letters that they share with the needle, or by pairs if no triple helps; then scored by the
+/// share of letters that need no change. Letter case and punctuation do not matter.
+pub fn nearest<'a>(needle: &str, candidates: impl IntoIterator<Item = &'a str>, minimum: f64) -> Option<&'a str> {
+    let needle = normal(needle)?;
+    let candidates: Vec<(&str, Vec<char>)> =
+        candidates.into_iter().filter_map(|candidate| Some((candidate, normal(candidate)?))).collect();
+    if let Some((exact, _)) = candidates.iter().filter(|(_, normal)| *normal == needle).min_by_key(|(name, _)| *name) {
+        return Some(exact);
+    }
+    [3, 2].into_iter().find_map(|size| nearest_by_grams(&needle, &candidates, size, minimum))
+}
+
+fn nearest_by_grams<'a>(
+    needle: &[char],
+    candidates: &[(&'a str, Vec<char>)],
+    size: usize,
+    minimum: f64,
+) -> Option<&'a str> {
+    let own = grams(needle, size);
+    let length = magnitude(&own);
+    let mut scored: Vec<(f64, &str, &[char])> = candidates
+        .iter()
+        // No score is above the share of the lengths.
+        .filter(|(_, normal)| share(normal.len(), needle.len()) >= minimum)
+        .filter_map(|(name, normal)| {
+            let theirs = grams(normal, size);
+            let common: usize = own.iter().filter_map(|(gram, count)| Some(count * theirs.get(gram)?)).sum();
+            (common > 0).then(|| (common as f64 / (length * magnitude(&theirs)), *name, normal.as_slice()))
+        })
+        .collect();
+    scored.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
+    scored
+        .into_iter()
+        .take(RESCORED)
+        .map(|(_, name, normal)| (similarity(needle, normal), name))
+        .filter(|(score, _)| *score >= minimum)
+        .min_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)))
+        .map(|(_, name)| name)
+}
+
+/// Lower case, without what is neither letter, digit, comma, space nor underscore. `None`: nothing is left, or far too much.
+fn normal(text: &str) -> Option<Vec<char>> {
+    if text.len() > LONGEST {
+        return None;
+    }
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, '_' | ',' | ' ');
+    let normal: Vec<char> = text.chars().flat_map(char::to_lowercase).filter(kept).collect();
+    (!normal.is_empty()).then_some(normal)
+}
+
+/// How often each run of `size` letters occurs, with a mark at both ends.
+fn grams(text: &[char], size: usize) -> HashMap<Vec<char>, usize> {
+    let mut marked = Vec::with_capacity(text.len() + 2);
+    marked.push('-');
+    marked.extend_from_slice(text);
+    marked.push('-');
+    while marked.len() < size {
+        marked.push('-');
+    }
+    let mut counts = HashMap::with_capacity(marked.len());
+    for gram in marked.windows(size) {
+        *counts.entry(gram.to_vec()).or_default() += 1;
+    }
+    counts
+}
+
+fn magnitude(grams: &HashMap<Vec<char>, usize>) -> f64 {
+    (grams.values().map(|count| count * count).sum::<usize>() as f64).sqrt()
+}
+
+fn share(one: usize, other: usize) -> f64 {
+    one.min(other) as f64 / one.max(other).max(1) as f64
+}
+
+/// One minus the changes that make the one of the other, by the length of the longer.
+fn similarity(one: &[char], other: &[char]) -> f64 {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, left) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (below, right) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(left != right);
+            diagonal = row[below + 1];
+            row[below + 1] = changed.min(diagonal + 1).min(row[below] + 1);
+        }
+    }
+    1.0 - row[other.len()] as f64 / one.len().max(other.len()).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn near_names_are_found() {
+        let names = ["films", "directors", "roles", "role_list", "actors", "film_list"];
+        for (needle, minimum, expected) in [
+            ("role", 0.33, Some("roles")),
+            ("film", 0.75, Some("films")),
+            ("FILMS", 0.75, Some("films")),
+            ("filmz", 0.75, Some("films")),
+            ("direktors", 0.75, Some("directors")),
+            ("flims", 0.75, None),
+            ("nothing_alike", 0.75, None),
+            ("", 0.33, None),
+            ("%!", 0.33, None),
+        ] {
+            assert_eq!(nearest(needle, names, minimum), expected, "{needle}");
+        }
+    }
+
+    #[test]
+    fn parameter_lists_are_compared_as_texts() {
+        assert_eq!(nearest("a, b, c", ["a, b", "x, y, z"], 0.33), Some("a, b"));
+    }
+
+    #[test]
+    fn of_equals_the_first_by_name_is_taken() {
+        assert_eq!(nearest("film_x", ["film_b", "film_a"], 0.75), Some("film_a"));
+        assert_eq!(nearest("films", ["FILMS", "films"], 0.75), Some("FILMS"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_a_candidate_that_resembles(
+            needle in ".{0,600}",
+            names in prop::collection::vec("[a-zA-Zü_ ]{0,12}", 0..20),
+        ) {
+            if let Some(found) = nearest(&needle, names.iter().map(String::as_str), 0.5) {
+                prop_assert!(names.iter().any(|name| name == found));
+                let score = similarity(&normal(&needle).unwrap(), &normal(found).unwrap());
+                prop_assert!(score >= 0.5);
+            }
+        }
+
+        #[test]
+        fn a_name_is_nearest_to_itself(name in "[a-z_]{1,30}", others in prop::collection::vec("[a-z_]{1,30}", 0..10)) {
+            let candidates = others.iter().map(String::as_str).chain([name.as_str()]);
+            prop_assert_eq!(nearest(&name, candidates, 1.0), Some(name.as_str()));
+        }
+    }
+}

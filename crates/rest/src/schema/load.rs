@@ -1,0 +1,120 @@
+//! Reads the schema cache out of PostgreSQL (contract 17.1).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row};
+use tracing::{debug, warn};
+
+use super::assemble::assemble;
+use super::catalog::{
+    Catalog, ColumnRow, KeyRow, MediaHandlerRow, RelationRow, RepresentationRow, RoutineRow, TypeRow, computed,
+    schema_comment, view,
+};
+use super::model::SchemaCache;
+
+/// With an empty search path types and defaults come with their schemas. What a role or a database has set for other work must not
+/// keep a large schema from being read, and compiling these statements costs more than running them.
+const BEGIN: &str = "begin isolation level repeatable read read only;
+    set local search_path = '';
+    set local statement_timeout = '60s';
+    set local jit = off;";
+
+const RELATIONS: &str = include_str!("sql/relations.sql");
+const COLUMNS: &str = include_str!("sql/columns.sql");
+const TYPES: &str = include_str!("sql/types.sql");
+const KEYS: &str = include_str!("sql/keys.sql");
+const VIEWS: &str = include_str!("sql/views.sql");
+const ROUTINES: &str = include_str!("sql/routines.sql");
+const COMPUTED: &str = include_str!("sql/computed.sql");
+const REPRESENTATIONS: &str = include_str!("sql/representations.sql");
+const MEDIA_HANDLERS: &str = include_str!("sql/media_handlers.sql");
+const SCHEMAS: &str = include_str!("sql/schemas.sql");
+const TIME_ZONES: &str = "select name from pg_catalog.pg_timezone_names";
+
+/// What to load.
+#[derive(Debug, Clone, Default)]
+pub struct LoadSettings {
+    /// The exposed schemas: `db-schemas`.
+    pub schemas: Vec<String>,
+    /// `db-extra-search-path`: views may show keys through views of these.
+    pub extra_search_path: Vec<String>,
+    /// The time zones of an earlier load from the same server, which are not read again then: that takes PostgreSQL longer than
+    /// everything else in a small database.
+    pub time_zones: Option<Arc<HashSet<String>>>,
+}
+
+/// Reads everything that requests are planned against, in one read-only transaction of the role that `client` is connected as.
+/// Nobody else may use the connection meanwhile.
+///
+/// # Errors
+/// PostgreSQL's. The transaction is over then; when the call is dropped before it ends, it is not, and the connection is spent.
+pub async fn load(client: &Client, settings: &LoadSettings) -> Result<SchemaCache, Error> {
+    let time_zones = match &settings.time_zones {
+        Some(known) => Arc::clone(known),
+        None => Arc::new(time_zones(client).await?),
+    };
+    client.batch_execute(BEGIN).await?;
+    let catalog = match read(client, settings).await {
+        Ok(catalog) => catalog,
+        Err(error) => {
+            if let Err(error) = client.batch_execute("rollback").await {
+                debug!(%error, "the transaction of a failed load is not rolled back");
+            }
+            return Err(error);
+        }
+    };
+    client.batch_execute("commit").await?;
+    let mut cache = assemble(catalog);
+    cache.time_zones = time_zones;
+    Ok(cache)
+}
+
+/// PostgreSQL reads them from files, which may be missing: then no preference for a time zone is known, and all else works.
+async fn time_zones(client: &Client) -> Result<HashSet<String>, Error> {
+    match client.query(TIME_ZONES, &[]).await {
+        Ok(rows) => rows.iter().map(|row| row.try_get(0)).collect(),
+        Err(error) if error.as_db_error().is_some() => {
+            warn!(%error, "PostgreSQL does not tell its time zones");
+            Ok(HashSet::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// All statements are sent at once; PostgreSQL works while we read.
+async fn read(client: &Client, settings: &LoadSettings) -> Result<Catalog, Error> {
+    let LoadSettings { schemas, extra_search_path, .. } = settings;
+    let (one, both): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 2]) = ([schemas], [schemas, extra_search_path]);
+    let (relations, columns, types, keys, views, routines, computed_rows, representations, media_handlers, comments) =
+        tokio::try_join!(
+            client.query(RELATIONS, &one),
+            client.query(COLUMNS, &one),
+            client.query(TYPES, &[]),
+            client.query(KEYS, &[]),
+            client.query(VIEWS, &both),
+            client.query(ROUTINES, &one),
+            client.query(COMPUTED, &one),
+            client.query(REPRESENTATIONS, &[]),
+            client.query(MEDIA_HANDLERS, &one),
+            client.query(SCHEMAS, &one),
+        )?;
+    let types: Vec<TypeRow> = all(&types, TypeRow::read)?;
+    Ok(Catalog {
+        relations: all(&relations, RelationRow::read)?,
+        columns: all(&columns, ColumnRow::read)?,
+        types: types.into_iter().map(|row| (row.oid, row)).collect(),
+        keys: all(&keys, KeyRow::read)?,
+        views: all(&views, view)?,
+        routines: all(&routines, RoutineRow::read)?,
+        computed: all(&computed_rows, computed)?,
+        representations: all(&representations, RepresentationRow::read)?,
+        media_handlers: all(&media_handlers, MediaHandlerRow::read)?,
+        schema_comments: all(&comments, schema_comment)?,
+    })
+}
+
+fn all<T, Many: FromIterator<T>>(rows: &[Row], read: impl Fn(&Row) -> Result<T, Error>) -> Result<Many, Error> {
+    rows.iter().map(read).collect()
+}
