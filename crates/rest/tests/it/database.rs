@@ -1,0 +1,56 @@
+//! Databases with the cinema in them, one for each test.
+
+use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, connect, scratch};
+use tokio::sync::OnceCell;
+use tokio_postgres::Client;
+
+/// The cinema and what follows it.
+pub const SCHEMA: &str = include_str!("schema.sql");
+
+static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+
+/// A database of a test's own, with the bootstrap and the cinema.
+pub struct Cinema {
+    endpoint: Endpoint,
+}
+
+impl Cinema {
+    /// Cloned from a template that is filled once.
+    pub async fn open() -> Self {
+        let admin = scratch::shared_cluster().await.unwrap().endpoint();
+        let template = TEMPLATE.get_or_init(|| template(&admin)).await;
+        let name = scratch::fresh_name();
+        Self { endpoint: scratch::clone_database(&admin, template, &name).await.unwrap() }
+    }
+
+    /// A connection that may do everything.
+    pub async fn administrator(&self) -> Client {
+        connect(&self.endpoint).await.unwrap()
+    }
+
+    /// A connection as the role that requests come in with, before they take on theirs.
+    pub async fn authenticator(&self) -> Client {
+        let client = self.administrator().await;
+        client.batch_execute("set session authorization authenticator").await.unwrap();
+        client
+    }
+}
+
+/// Its name tells what is in it: it stays for the next run, unless the schema changes.
+async fn template(admin: &Endpoint) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    let settings = BootstrapSettings::default();
+    let mut hasher = DefaultHasher::new();
+    (SCHEMA, settings.fingerprint()).hash(&mut hasher);
+    let name = format!("template_cinema_{:016x}", hasher.finish());
+    let fill = async |endpoint: Endpoint| {
+        let database = Database::open(&endpoint, PoolSettings::default())?;
+        database.bootstrap(&settings).await?;
+        database.close().await;
+        connect(&endpoint).await?.batch_execute(SCHEMA).await?;
+        Ok(())
+    };
+    scratch::template(admin, &name, fill).await.unwrap();
+    name
+}

@@ -1,0 +1,5 @@
+//! The crate against a real PostgreSQL with the schema of `schema.sql`.
+#![allow(clippy::unwrap_used)]
+
+mod database;
+mod schema;
