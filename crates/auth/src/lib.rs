@@ -22,6 +22,7 @@ mod info;
 mod landing;
 mod limits;
 mod logout;
+mod mail_domain;
 mod mailer;
 mod metadata;
 pub mod model;
@@ -44,6 +45,7 @@ pub mod settings;
 mod signup;
 mod sms;
 pub mod sql;
+mod template_source;
 mod token;
 mod user;
 mod verify;
@@ -60,6 +62,7 @@ pub use settings::{AuthSettings, SettingsError};
 
 use captcha::Captcha;
 use limits::Limits;
+use mail_domain::MailDomains;
 use mailer::Mailer;
 use password::Passwords;
 use redirect::AllowList;
@@ -84,6 +87,7 @@ struct Inner {
     limits: Limits,
     mailer: Arc<Mailer>,
     captcha: Option<Captcha>,
+    mail_domains: MailDomains,
     texts: Option<Arc<dyn TextTransport>>,
     engine: oauth::Engine,
 }
@@ -108,6 +112,7 @@ impl Auth {
         let columns = ColumnKeys::new(&settings.encryption)?;
         let limits = Limits::new(settings.rate_limits.clone());
         let captcha = Captcha::new(&settings);
+        let mail_domains = MailDomains::new(settings.email.name_servers.clone());
         let engine = oauth::Engine::new(&settings);
         let inner = Inner {
             settings,
@@ -121,6 +126,7 @@ impl Auth {
             limits,
             mailer,
             captcha,
+            mail_domains,
             texts: None,
             engine,
         };
@@ -199,6 +205,11 @@ impl Auth {
 
     fn captcha(&self) -> Option<&Captcha> {
         self.inner.captcha.as_ref()
+    }
+
+    /// Which domains take mail.
+    fn mail_domains(&self) -> &MailDomains {
+        &self.inner.mail_domains
     }
 
     fn texts(&self) -> Option<&dyn TextTransport> {

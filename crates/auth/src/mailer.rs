@@ -22,6 +22,7 @@ use crate::model::User;
 use crate::settings::{AuthSettings, SettingsError};
 use crate::sql::Tx;
 use crate::sql::outbox::{self, Waiting};
+use crate::template_source::FetchedBodies;
 
 /// Another server may have died with mails that it had taken; look after them this often.
 const LOOK_AFTER: Duration = Duration::from_secs(30);
@@ -33,6 +34,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Writes mails and delivers them.
 pub(crate) struct Mailer {
     templates: Templates,
+    bodies: FetchedBodies,
     sender: Sender,
     transport: Arc<dyn Transport>,
     database: Database,
@@ -46,6 +48,7 @@ impl Mailer {
         database: Database,
     ) -> Result<Arc<Self>, SettingsError> {
         let mut templates = Templates::default();
+        let mut fetched = Vec::new();
         for (kind, own) in &settings.email.templates {
             let failed = |error: portico_mail::TemplateError| SettingsError::Template {
                 kind: kind.key(),
@@ -60,17 +63,24 @@ impl Mailer {
             if let Some(file) = &own.body_file {
                 templates.set_body_file(*kind, file).map_err(failed)?;
             }
+            if let Some(url) = settings.template_url(*kind)? {
+                templates.expect_body(*kind);
+                fetched.push((*kind, url));
+            }
         }
         let address = Address::parse(&settings.email.sender_address)
             .map_err(|error| SettingsError::Value { name: "email.sender_address", reason: error.to_string() })?;
         let sender = Sender::new(&settings.email.sender_name, address);
-        Ok(Arc::new(Self { templates, sender, transport, database, wake: Arc::default() }))
+        let bodies = FetchedBodies::new(settings, templates.clone(), fetched);
+        Ok(Arc::new(Self { templates, bodies, sender, transport, database, wake: Arc::default() }))
     }
 
-    /// Starts the task that delivers; it ends with the service. Without a runtime mails wait for the next start.
+    /// Starts the task that delivers and those that read templates; they end with the service. Without a runtime mails wait
+    /// for the next start.
     pub(crate) fn start(self: &Arc<Self>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(deliver_for_ever(Arc::downgrade(self), self.wake.clone()));
+            self.bodies.start(&runtime);
         }
     }
 
@@ -211,7 +221,7 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
         return Err(AuthError::validation("Unable to validate email address: invalid format"));
     }
     if settings.extended_validation && is_invented(to) {
-        return Err(AuthError::refuse(ErrorCode::EmailAddressInvalid, format!("Email address \"{to}\" is invalid")));
+        return Err(invalid_address(to));
     }
     let authorized = &settings.authorized_addresses;
     if !authorized.is_empty() {
@@ -224,6 +234,25 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
         }
     }
     Ok(())
+}
+
+/// Whether the domain of an address takes mail, where that is asked for. Before a transaction begins: name servers may be slow.
+///
+/// # Errors
+/// 400 `email_address_invalid`.
+pub(crate) async fn check_domain(auth: &Auth, to: &EmailAddress) -> Result<(), AuthError> {
+    // What [`check_recipient`] refuses needs no look-up
+    if !auth.settings().email.extended_validation
+        || is_invented(to)
+        || auth.mail_domains().takes_mail(to.domain()).await
+    {
+        return Ok(());
+    }
+    Err(invalid_address(to))
+}
+
+fn invalid_address(to: &EmailAddress) -> AuthError {
+    AuthError::refuse(ErrorCode::EmailAddressInvalid, format!("Email address \"{to}\" is invalid"))
 }
 
 /// `ada+list@example.com` is `ada@example.com`.

@@ -12,6 +12,7 @@ use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Json, RequestInfo};
 use crate::ids::{EmailAddress, PhoneNumber};
 use crate::limits::Limiter;
+use crate::mailer;
 use crate::metadata;
 use crate::model::JsonObject;
 use crate::one_time_mail::{self, Recovery};
@@ -110,6 +111,7 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     }
     let email = EmailAddress::parse(&body.email)?;
     metadata::check_size(&body.data)?;
+    mailer::check_domain(auth, &email).await?;
 
     let tx = Tx::begin(auth.database()).await?;
     match users::lock_by_email(&tx, &email, &request.aud).await? {

@@ -11,6 +11,7 @@ use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Json, RequestInfo};
 use crate::ids::EmailAddress;
 use crate::limits::Limiter;
+use crate::mailer;
 use crate::one_time_mail::{self, Recovery};
 use crate::one_time_token::Kind;
 use crate::pkce::Challenge;
@@ -42,6 +43,7 @@ pub async fn recover(
     }
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let email = EmailAddress::parse(&body.email)?;
+    mailer::check_domain(&auth, &email).await?;
     let tx = Tx::begin(auth.database()).await?;
     match users::lock_by_email(&tx, &email, &request.aud).await? {
         Some(user) => {

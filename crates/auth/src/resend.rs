@@ -15,7 +15,7 @@ use crate::limits::Limiter;
 use crate::one_time_token::Kind;
 use crate::pkce::Challenge;
 use crate::sql::{Tx, users};
-use crate::{one_time_mail, sms};
+use crate::{mailer, one_time_mail, sms};
 
 /// The body of `POST /resend`.
 #[derive(Debug, Default, Deserialize)]
@@ -65,6 +65,11 @@ pub async fn resend(
     }
     if body.email.is_empty() && body.phone.is_empty() {
         return Err(AuthError::validation("Missing email address or phone number"));
+    }
+    if message == Message::SignUp
+        && let Ok(email) = EmailAddress::parse(&body.email)
+    {
+        mailer::check_domain(&auth, &email).await?;
     }
     let tx = Tx::begin(auth.database()).await?;
     let user = if body.phone.is_empty() {

@@ -4,6 +4,7 @@
 //! configuration; nothing here knows a file or an environment variable.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -149,6 +150,10 @@ pub struct EmailSettings {
     pub url_paths: UrlPaths,
     /// Own subjects and bodies.
     pub templates: BTreeMap<MailKind, TemplateSettings>,
+    /// How long a body from an address is used before it is read again.
+    pub template_max_age: Duration,
+    /// When a body could not be read, the next attempt comes after this time; the pause doubles up to `template_max_age`.
+    pub template_retry: Duration,
     /// Notifications that are sent.
     pub notifications: Vec<MailKind>,
     /// Name of the sender.
@@ -159,8 +164,10 @@ pub struct EmailSettings {
     pub headers: Vec<(String, String)>,
     /// Host names by which this service may be addressed in links besides `external_url`.
     pub external_hosts: Vec<String>,
-    /// Refuse addresses of reserved and obviously invented domains.
+    /// Refuse addresses of reserved and obviously invented domains, and of domains that take no mail.
     pub extended_validation: bool,
+    /// Who is asked about domains; empty: the machine's own name servers.
+    pub name_servers: Vec<SocketAddr>,
 }
 
 /// Where the links in mails point to; resolved against the external URL.
@@ -185,6 +192,8 @@ pub struct TemplateSettings {
     pub body: Option<String>,
     /// File with the body; read again when it changes.
     pub body_file: Option<PathBuf>,
+    /// Address of the body, read again from time to time: https, or what is appended to [`AuthSettings::site_url`].
+    pub body_url: Option<String>,
 }
 
 /// Accounts with a phone number.
@@ -457,12 +466,15 @@ impl Default for EmailSettings {
             max_frequency: Duration::from_secs(60),
             url_paths: UrlPaths::default(),
             templates: BTreeMap::new(),
+            template_max_age: Duration::from_secs(600),
+            template_retry: Duration::from_secs(10),
             notifications: Vec::new(),
             sender_name: "Portico".into(),
             sender_address: "noreply@localhost".into(),
             headers: Vec::new(),
             external_hosts: Vec::new(),
             extended_validation: false,
+            name_servers: Vec::new(),
         }
     }
 }
@@ -588,9 +600,28 @@ impl AuthSettings {
         ] {
             within(name, duration != Some(Duration::ZERO), "must be positive")?;
         }
+        for kind in self.email.templates.keys() {
+            self.template_url(*kind)?;
+        }
         let sender = Address::parse(&self.email.sender_address)
             .map_err(|error| SettingsError::Value { name: "email.sender_address", reason: error.to_string() })?;
         headers(&self.email.headers, &sender)
+    }
+
+    /// Where the body of these mails is read, if it comes from an address.
+    ///
+    /// # Errors
+    /// When that is no address.
+    pub fn template_url(&self, kind: MailKind) -> Result<Option<Url>, SettingsError> {
+        let Some(written) = self.email.templates.get(&kind).and_then(|own| own.body_url.as_deref()) else {
+            return Ok(None);
+        };
+        // Wire contract: what is no address is a path of the application's (auth-core 15.1)
+        let url = match written.starts_with("http") {
+            true => written.to_owned(),
+            false => format!("{}/{}", self.site_url.trim_end_matches('/'), written.trim_start_matches('/')),
+        };
+        absolute_url("email.templates", &url).map(Some)
     }
 
     /// Whether a notification of this kind is sent.

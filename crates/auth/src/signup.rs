@@ -72,6 +72,7 @@ pub async fn sign_up(
     let email = EmailAddress::parse(&body.email)?;
     if !settings.email.autoconfirm {
         mailer::check_recipient(&auth, &email)?;
+        mailer::check_domain(&auth, &email).await?;
     }
     // Hashed before anybody is looked up: a known address takes as long as an unknown one
     let hash = auth.passwords().hash(&body.password).await?;

@@ -72,6 +72,9 @@ pub async fn put(
     let new_email = email.filter(|email| email.as_str() != user.email);
     let new_phone = phone.filter(|phone| phone.as_str() != user.phone);
     check_who(&signed_in, &body, new_email.is_some() || new_phone.is_some())?;
+    if let Some(email) = &new_email {
+        mailer::check_domain(&auth, email).await?;
+    }
     // Hashes are computed before the transaction: it holds a connection and a lock
     let new_password = match password {
         Some(password) => {

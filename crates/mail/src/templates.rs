@@ -49,7 +49,12 @@ pub struct RenderedMail {
 #[derive(Debug)]
 enum Body {
     Fixed(Template),
-    File { path: PathBuf, last: Mutex<ReadFile> },
+    File {
+        path: PathBuf,
+        last: Mutex<ReadFile>,
+    },
+    /// Somebody else reads it; nothing has arrived yet, or this.
+    Expected(Mutex<Option<Arc<Template>>>),
 }
 
 #[derive(Debug, Clone)]
@@ -91,6 +96,25 @@ impl Templates {
         Ok(())
     }
 
+    /// Announces a body that arrives later, by [`Templates::put_body`]; until then the built-in one is used.
+    pub fn expect_body(&mut self, kind: MailKind) {
+        self.bodies.insert(kind, Arc::new(Body::Expected(Mutex::default())));
+    }
+
+    /// Puts a body in the place of one that was announced with [`Templates::expect_body`]; all clones use it from now on. A kind
+    /// whose body was not announced keeps the one that it has.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] says where the text is no template; then the previous body stays.
+    pub fn put_body(&self, kind: MailKind, html: &str) -> Result<(), TemplateError> {
+        let template = Arc::new(Template::parse(html)?);
+        if let Some(Body::Expected(place)) = self.bodies.get(&kind).map(AsRef::as_ref) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(template);
+        }
+        Ok(())
+    }
+
     /// Writes the mail of a kind. A template of the project's that fails while rendering is replaced by the built-in
     /// one, so that nobody waits for a code that never comes; the reason is logged.
     ///
@@ -107,7 +131,8 @@ impl Templates {
                 BUILT_IN[&kind].0.render(variables)?
             }
         };
-        let html = match self.bodies.get(&kind).map(|body| body.template().render(variables)) {
+        let own = self.bodies.get(&kind).and_then(|body| body.template());
+        let html = match own.map(|template| template.render(variables)) {
             Some(Ok(html)) => html,
             other => {
                 if let Some(Err(error)) = other {
@@ -121,9 +146,11 @@ impl Templates {
 }
 
 impl Body {
-    fn template(&self) -> Arc<Template> {
+    /// `None`: it has not arrived.
+    fn template(&self) -> Option<Arc<Template>> {
         match self {
-            Self::Fixed(template) => Arc::new(template.clone()),
+            Self::Fixed(template) => Some(Arc::new(template.clone())),
+            Self::Expected(place) => place.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             Self::File { path, last } => {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if stamp(path) != last.stamp {
@@ -134,7 +161,7 @@ impl Body {
                         }
                     }
                 }
-                Arc::clone(&last.template)
+                Some(Arc::clone(&last.template))
             }
         }
     }

@@ -86,6 +86,15 @@ impl ProviderClient {
         self.send(trust, Method::GET, url, headers, None).await?.json()
     }
 
+    /// A GET that must answer with text in UTF-8.
+    pub async fn get_text(&self, trust: Trust, url: &str, headers: HeaderMap) -> Result<String, CallError> {
+        let answer = self.send(trust, Method::GET, url, headers, None).await?;
+        if !answer.status.is_success() {
+            return Err(CallError::Status(answer.status));
+        }
+        String::from_utf8(answer.body).map_err(|_| CallError::Malformed("text in UTF-8"))
+    }
+
     /// A POST of a form.
     pub async fn post_form(
         &self,

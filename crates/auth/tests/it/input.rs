@@ -71,7 +71,7 @@ async fn what_a_person_writes_stays_text_in_mails() {
         let template = portico_auth::settings::TemplateSettings {
             subject: Some("Hello {{ .Data.name }}".into()),
             body: Some("<p>{{ .Data.name }}</p><a href=\"{{ .ConfirmationURL }}\">x</a>".into()),
-            body_file: None,
+            ..Default::default()
         };
         settings.email.templates.insert(portico_mail::MailKind::Confirmation, template);
     })

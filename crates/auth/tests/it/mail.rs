@@ -1,10 +1,13 @@
 //! Mails arrive, whatever the mail server does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use axum::response::IntoResponse as _;
 use futures_util::future::BoxFuture;
-use portico_mail::{Email, SendError, Transport};
+use portico_auth::settings::TemplateSettings;
+use portico_mail::{Email, MailKind, SendError, Transport};
 use portico_testkit::TestServer;
 use serde_json::json;
 use tokio::sync::watch;
@@ -39,7 +42,7 @@ async fn a_mail_is_kept_while_the_mail_server_is_away() {
     let body = json!({"email": "ada@example.com", "password": "correct-horse"});
     t.post("/auth/v1/signup").json(&body).send().await.expect(200);
     let arrived = mails.wait_for(|mails| !mails.is_empty());
-    let arrived = tokio::time::timeout(std::time::Duration::from_secs(60), arrived).await;
+    let arrived = tokio::time::timeout(Duration::from_secs(60), arrived).await;
     let arrived = arrived.expect("it is sent again").expect("the server lives").clone();
     assert_eq!(arrived[0].to().as_str(), "ada@example.com");
     assert_eq!(arrived.len(), 1);
@@ -61,7 +64,7 @@ async fn what_was_rolled_back_is_never_sent() {
     t.post("/auth/v1/signup").json(&body).send().await.expect(200);
     let mut mails = mails;
     let waiting = mails.wait_for(|mails| !mails.is_empty());
-    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.expect("it arrives").expect("it lives");
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it arrives").expect("it lives");
     assert!(mails.borrow().iter().all(|mail| mail.to().as_str() == "eve@example.com"));
 }
 
@@ -76,4 +79,80 @@ async fn a_mail_that_a_crashed_server_left_behind_is_sent() {
     let body = json!({"email": "ada@example.com", "password": "correct-horse"});
     t.post("/auth/v1/signup").json(&body).send().await.expect(200);
     assert_eq!(t.mail_to("left@example.com").await.subject().as_str(), "Hello");
+}
+
+/// Serves the body of a mail, or nothing, and counts who asked.
+async fn texts(body: Arc<Mutex<Result<String, u16>>>) -> (String, watch::Receiver<usize>) {
+    let (asked, count) = watch::channel(0);
+    let app = axum::Router::new().fallback(async move || {
+        asked.send_modify(|asked| *asked += 1);
+        match body.lock().unwrap().clone() {
+            Ok(text) => text.into_response(),
+            Err(status) => http::StatusCode::from_u16(status).unwrap().into_response(),
+        }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (base, count)
+}
+
+#[tokio::test]
+async fn a_body_by_address_is_read_again_and_the_last_good_one_stays() {
+    let body = Arc::new(Mutex::new(Err(503)));
+    let (base, mut count) = texts(Arc::clone(&body)).await;
+    let t = TestServer::with_auth(|settings| {
+        settings.site_url.clone_from(&base);
+        settings.email.template_max_age = Duration::from_millis(20);
+        settings.email.template_retry = Duration::from_millis(20);
+        let own = TemplateSettings { body_url: Some("/recovery.html".into()), ..TemplateSettings::default() };
+        settings.email.templates.insert(MailKind::Recovery, own);
+    })
+    .await;
+    t.account("ada@example.com", "correct-horse").await;
+    // The reader asks again when it has done with an answer: after two more, the one that was set is in use, or refused
+    let mut mail_with = async |new: Result<String, u16>| {
+        *body.lock().unwrap() = new;
+        let seen = *count.borrow_and_update();
+        let read = tokio::time::timeout(Duration::from_secs(60), count.wait_for(|count| *count >= seen + 3)).await;
+        read.expect("it is read again").expect("the stand-in lives");
+        let before = t.mails_to("ada@example.com").len();
+        t.post("/auth/v1/recover").json(&json!({"email": "ada@example.com"})).send().await.expect(200);
+        t.nth_mail_to("ada@example.com", before).await.html().to_owned()
+    };
+    let built_in = mail_with(Err(503)).await;
+    assert!(built_in.contains("/auth/v1/verify?token="), "{built_in}");
+    assert_eq!(mail_with(Ok("<p>One {{ .Email }}</p>".into())).await, "<p>One ada@example.com</p>");
+    assert_eq!(mail_with(Err(404)).await, "<p>One ada@example.com</p>");
+    assert_eq!(mail_with(Ok("{{ if }}".into())).await, "<p>One ada@example.com</p>");
+    assert_eq!(mail_with(Ok("x".repeat(1_000_001))).await, "<p>One ada@example.com</p>");
+    assert_eq!(mail_with(Ok("x".repeat(3_000_000))).await, "<p>One ada@example.com</p>");
+    assert_eq!(mail_with(Ok("<p>Two</p>".into())).await, "<p>Two</p>");
+}
+
+#[tokio::test]
+async fn a_body_is_not_read_from_a_private_network() {
+    let (base, count) = texts(Arc::new(Mutex::new(Ok("<p>inside</p>".into())))).await;
+    let (good, mut good_count) = texts(Arc::new(Mutex::new(Ok("<p>good</p>".into())))).await;
+    let t = TestServer::with_auth(|settings| {
+        settings.allow_insecure_loopback_providers = false;
+        settings.email.template_retry = Duration::from_millis(5);
+        let own = TemplateSettings { body_url: Some(base), ..TemplateSettings::default() };
+        settings.email.templates.insert(MailKind::Recovery, own);
+    })
+    .await;
+    // Another server that may: when it has read several times, the first one had its chances
+    let other = TestServer::with_auth(|settings| {
+        settings.email.template_max_age = Duration::from_millis(5);
+        let own = TemplateSettings { body_url: Some(good), ..TemplateSettings::default() };
+        settings.email.templates.insert(MailKind::Recovery, own);
+    })
+    .await;
+    let read = tokio::time::timeout(Duration::from_secs(60), good_count.wait_for(|count| *count >= 5)).await;
+    read.expect("it is read").expect("the stand-in lives");
+    assert_eq!(*count.borrow(), 0);
+    t.account("ada@example.com", "correct-horse").await;
+    t.post("/auth/v1/recover").json(&json!({"email": "ada@example.com"})).send().await.expect(200);
+    assert!(t.nth_mail_to("ada@example.com", 1).await.html().contains("/auth/v1/verify?token="));
+    drop(other);
 }

@@ -11,6 +11,7 @@ mod limits;
 mod linking;
 mod logout;
 mod mail;
+mod mail_domains;
 mod misbehaving;
 mod oauth;
 mod password;

@@ -85,3 +85,21 @@ fn a_template_file_is_read_again_when_it_changes() {
     assert_eq!(body(&templates), "the second 246813");
     assert!(templates.set_body_file(MailKind::Invite, folder.path().join("none.html")).is_err());
 }
+
+#[test]
+fn a_body_that_arrives_later_replaces_the_built_in_one() {
+    let mut templates = Templates::default();
+    templates.expect_body(MailKind::Recovery);
+    let clone = templates.clone();
+    let body = || clone.render(MailKind::Recovery, &variables()).unwrap().html;
+    let built_in = Templates::default().render(MailKind::Recovery, &variables()).unwrap().html;
+    assert_eq!(body(), built_in);
+    templates.put_body(MailKind::Recovery, "<p>{{ .Data.name }}</p>").unwrap();
+    assert_eq!(body(), "<p>Ann</p>");
+    assert!(templates.put_body(MailKind::Recovery, "{{ if }}").is_err());
+    assert!(templates.put_body(MailKind::Recovery, &"x".repeat(1_000_001)).is_err());
+    assert_eq!(body(), "<p>Ann</p>", "the last good one stays");
+    // One that nobody announced stays as it is
+    templates.put_body(MailKind::Invite, "<p>other</p>").unwrap();
+    assert!(!templates.render(MailKind::Invite, &variables()).unwrap().html.contains("other"));
+}

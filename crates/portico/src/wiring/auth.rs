@@ -127,6 +127,12 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut email.extended_validation, own.email.extended_validation);
     set(&mut email.external_hosts, own.email.external_hosts.clone());
     email.headers.clone_from(&own.email.headers);
+    for (name, address) in &own.email.templates {
+        if let Some(kind) = MailKind::from_key(name) {
+            let template = email.templates.entry(kind).or_default();
+            (template.body_file, template.body_url) = (None, Some(address.clone()));
+        }
+    }
 
     set(&mut settings.custom_providers.enabled, own.custom_providers.enabled);
     settings.custom_providers.external_url.clone_from(&own.custom_providers.external_url);
@@ -158,16 +164,26 @@ fn email(settings: &mut AuthSettings, config: &Config) {
     let mut templates = BTreeMap::new();
     for (name, template) in &email.template {
         if let Some(kind) = MailKind::from_key(name) {
-            let (subject, body_file) = (template.subject.clone(), template.content_path.clone());
-            templates.insert(kind, TemplateSettings { subject, body_file, ..TemplateSettings::default() });
+            let texts = TemplateSettings {
+                subject: template.subject.clone(),
+                body_file: template.content_path.clone(),
+                body_url: template.content_url.clone(),
+                ..TemplateSettings::default()
+            };
+            templates.insert(kind, texts);
         }
     }
     for (name, notification) in &email.notification {
         if let Some(kind) = MailKind::from_key(name)
             && notification.enabled
         {
-            let (subject, body_file) = (notification.subject.clone(), notification.content_path.clone());
-            templates.insert(kind, TemplateSettings { subject, body_file, ..TemplateSettings::default() });
+            let texts = TemplateSettings {
+                subject: notification.subject.clone(),
+                body_file: notification.content_path.clone(),
+                body_url: notification.content_url.clone(),
+                ..TemplateSettings::default()
+            };
+            templates.insert(kind, texts);
             own.notifications.push(kind);
         }
     }
@@ -245,6 +261,7 @@ mod tests {
         own.password.breach_check_url = Some("https://mirror.example/range/".into());
         own.refresh_tokens.algorithm_version = Some(2);
         own.email.headers = vec![("X-Kind".into(), "$messageType".into())];
+        own.email.templates.insert("password_changed".into(), "/mails/changed.html".into());
         own.encryption.current = Some("k1".into());
         own.encryption.keys.insert("k1".into(), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8".into());
         let mut settings = AuthSettings::default();
@@ -254,6 +271,8 @@ mod tests {
         let breach = settings.password.breach_check.as_ref().expect("it is switched on");
         assert!(breach.fail_closed && breach.url == "https://mirror.example/range/");
         assert_eq!(settings.refresh.algorithm_version, 2);
+        let url = settings.template_url(MailKind::PasswordChanged).expect("it is an address");
+        assert_eq!(url.map(String::from).as_deref(), Some("http://127.0.0.1:3000/mails/changed.html"));
         assert_eq!(settings.encryption.current.as_deref(), Some("k1"));
         assert!(settings.validate().is_ok());
         own.refresh_tokens.algorithm_version = Some(300);

@@ -58,6 +58,8 @@ pub struct EmailTemplate {
     pub subject: Option<String>,
     /// File of the body; re-read when it changes.
     pub content_path: Option<PathBuf>,
+    /// Address of the body, written in the place of the file; re-read from time to time.
+    pub content_url: Option<String>,
 }
 
 /// `[auth.email.notification.<id>]`
@@ -69,11 +71,14 @@ pub struct EmailNotification {
     pub subject: Option<String>,
     /// File of the body; re-read when it changes.
     pub content_path: Option<PathBuf>,
+    /// Address of the body, written in the place of the file; re-read from time to time.
+    pub content_url: Option<String>,
 }
 
-const TEMPLATES: [&str; 6] = ["invite", "confirmation", "recovery", "magic_link", "email_change", "reauthentication"];
+pub(crate) const TEMPLATES: [&str; 6] =
+    ["invite", "confirmation", "recovery", "magic_link", "email_change", "reauthentication"];
 
-const NOTIFICATIONS: [&str; 7] = [
+pub(crate) const NOTIFICATIONS: [&str; 7] = [
     "password_changed",
     "email_changed",
     "phone_changed",
@@ -92,8 +97,8 @@ impl EmailConfig {
                 let mut section = templates.section(id);
                 // Wire contract: relative to the project root here, to `supabase/` below (project, trap 7).
                 let subject = section.text("subject");
-                let content_path = content_path(&mut section, folders.root);
-                section.is_present().then(|| (id.to_owned(), EmailTemplate { subject, content_path }))
+                let (content_path, content_url) = content(&mut section, folders.root);
+                section.is_present().then(|| (id.to_owned(), EmailTemplate { subject, content_path, content_url }))
             })
             .collect();
         let mut notifications = email.section("notification");
@@ -104,8 +109,9 @@ impl EmailConfig {
                 let enabled = section.flag_or("enabled", false);
                 section.quiet_unless(enabled);
                 let subject = section.text("subject");
-                let content_path = content_path(&mut section, &folders.supabase);
-                section.is_present().then(|| (id.to_owned(), EmailNotification { enabled, subject, content_path }))
+                let (content_path, content_url) = content(&mut section, &folders.supabase);
+                let notification = EmailNotification { enabled, subject, content_path, content_url };
+                section.is_present().then(|| (id.to_owned(), notification))
             })
             .collect();
         Self {
@@ -146,18 +152,22 @@ impl SmtpConfig {
     }
 }
 
-/// The file of a mail's body. It is read here once, so that a wrong path fails at the start.
-fn content_path(section: &mut Section<'_, '_, '_>, base: &Path) -> Option<PathBuf> {
+/// The file or the address of a mail's body. A file is read here once, so that a wrong path fails at the start.
+fn content(section: &mut Section<'_, '_, '_>, base: &Path) -> (Option<PathBuf>, Option<String>) {
     if section.text("content").is_some() {
         section
             .fail("content", format!("Invalid config for {}: please use content_path instead", section.key("content")));
     }
-    let path = absolute(base, section.path("content_path")?);
+    let Some(written) = section.text("content_path").filter(|text| !text.is_empty()) else { return (None, None) };
+    if written.starts_with("https://") || written.starts_with("http://") {
+        return (None, Some(written));
+    }
+    let path = absolute(base, PathBuf::from(written));
     if !section.is_quiet()
         && let Err(error) = std::fs::File::open(&path)
     {
         let message = format!("Invalid config for {}: {}: {error}", section.key("content_path"), path.display());
         section.fail("content_path", message);
     }
-    Some(path)
+    (Some(path), None)
 }

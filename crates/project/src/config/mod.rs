@@ -6,7 +6,7 @@
 mod api;
 mod auth;
 mod db;
-mod email;
+pub(crate) mod email;
 mod external;
 mod functions;
 mod local;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use portico_tokens::Secret;
 
+use crate::config::email::{NOTIFICATIONS, TEMPLATES};
 use crate::section::Section;
 
 /// `[auth]`
@@ -104,6 +105,8 @@ pub struct EmailExtras {
     pub external_hosts: Option<Vec<String>>,
     /// `[auth.email.headers]`: further headers of every mail.
     pub headers: Vec<(String, String)>,
+    /// `[auth.email.templates]`: where the body of a kind of mail is read: an address, or a path of the application's.
+    pub templates: BTreeMap<String, String>,
 }
 
 /// `[auth.custom_providers]`
@@ -187,6 +190,7 @@ impl EmailExtras {
             extended_validation: email.flag("extended_validation"),
             external_hosts: email.list("external_hosts"),
             headers: own_names(email.section("headers"), |section, name| section.any_text(name)).into_iter().collect(),
+            templates: template_addresses(email.section("templates")),
         }
     }
 }
@@ -208,6 +212,11 @@ impl EncryptionExtras {
         }
         Self { current, keys }
     }
+}
+
+fn template_addresses(mut templates: Section<'_, '_, '_>) -> BTreeMap<String, String> {
+    let kinds = TEMPLATES.into_iter().chain(NOTIFICATIONS);
+    kinds.filter_map(|kind| Some((kind.to_owned(), written(&mut templates, kind)?))).collect()
 }
 
 /// Text that is not empty.

@@ -270,6 +270,7 @@ fn sections_are_read() {
          [auth.sms.vonage]\nenabled = true\nfrom = \"me\"\napi_key = \"k\"\napi_secret = \"s\"\n\
          [auth.sessions]\ntimebox = \"24h\"\ninactivity_timeout = \"0s\"\n\
          [auth.email.template.invite]\nsubject = \"Hi\"\ncontent_path = \"./supabase/templates/invite.html\"\n\
+         [auth.email.template.recovery]\ncontent_path = \"https://texts.example.com/recovery.html\"\n\
          [auth.email.notification.password_changed]\nenabled = true\ncontent_path = \"./templates/changed.html\"\n\
          [auth.third_party.auth0]\nenabled = true\ntenant = \"t\"\ntenant_region = \"eu\"\n\
          [auth.hook.custom_access_token]\nenabled = true\nuri = \"pg-functions://postgres/public/hook\"\n\
@@ -290,6 +291,9 @@ fn sections_are_read() {
     assert_eq!(config.auth.sessions.inactivity_timeout, None);
     let invite = &config.auth.email.template["invite"];
     assert_eq!(invite.content_path, Some(project.root().join("supabase/templates/invite.html")));
+    let recovery = &project.config().auth.email.template["recovery"];
+    assert_eq!(recovery.content_url.as_deref(), Some("https://texts.example.com/recovery.html"));
+    assert_eq!(recovery.content_path, None);
     assert!(config.auth.email.notification["password_changed"].enabled);
     let auth0 = ThirdPartyIssuer { provider: "auth0".into(), url: "https://t.eu.auth0.com".into() };
     assert_eq!(config.auth.third_party.issuer, Some(auth0));

@@ -51,7 +51,8 @@ fn what_accounts_can_do_besides_is_read() {
          [auth.sessions]\nsingle_per_user = true\ntags = [\"web\"]\nallow_low_aal = \"15m\"\n\
          [auth.refresh_tokens]\nalgorithm_version = 2\nupgrade_percentage = 50\nallow_reuse = true\n\
          [auth.email]\nmagic_link = false\nauthorized_addresses = \"ada@example.com, grace@example.com\"\n\
-         [auth.email.headers]\nX-Kind = \"$messageType\"\n[auth.rate_limit]\nheader = \"x-real-ip\"\n\
+         [auth.email.headers]\nX-Kind = \"$messageType\"\n[auth.email.templates]\nrecovery = \"/mails/recovery.html\"\n\
+         [auth.rate_limit]\nheader = \"x-real-ip\"\n\
          [auth.custom_providers]\nenabled = false\n\
          [auth.encryption]\ncurrent = \"k1\"\n[auth.encryption.keys]\nk1 = \"secret of k1\"\n",
     )
@@ -66,6 +67,7 @@ fn what_accounts_can_do_besides_is_read() {
     assert_eq!(auth.refresh_tokens.algorithm_version, Some(2));
     assert_eq!(auth.email.authorized_addresses.as_ref().map(Vec::len), Some(2));
     assert_eq!(auth.email.headers, [("x-kind".to_owned(), "$messageType".to_owned())]);
+    assert_eq!(auth.email.templates["recovery"], "/mails/recovery.html");
     assert_eq!(auth.rate_limit_header.as_deref(), Some("x-real-ip"));
     assert_eq!(auth.custom_providers.enabled, Some(false));
     assert_eq!(auth.encryption.keys["k1"].expose(), "secret of k1");
@@ -108,6 +110,10 @@ fn what_is_wrong_fails_with_its_line() {
         ("[auth]\nsite_url = \"x\"\n", "unknown key auth.site_url"),
         ("[auth.password]\nbreach_check = true\n", "must be one of [off fail-open fail-closed]"),
         ("[auth.encryption]\ncurrent = \"k1\"\n", "auth.encryption.current: there is no key \"k1\""),
+        (
+            "[auth.email.templates]\nrecover = \"/x\"\n",
+            "unknown key auth.email.templates.recover; did you mean auth.email.templates.recovery?",
+        ),
         ("[auth.encryption]\nkeys = [\"no name\"]\n", "auth.encryption.keys: expected texts such as \"name:secret\""),
         ("[auth.encryption]\nkeys = [\"k:1\", \"k:2\"]\n", "auth.encryption.keys: there are two of the name \"k\""),
         ("[emulators]\ngoogle = \"perhaps\"\n", "expected true or false"),

@@ -1,0 +1,122 @@
+//! Bodies of mails that come from an address (auth-core 15.1): read in the background, so that no mail waits for them.
+//!
+//! Until the first one has arrived the built-in body is used; afterwards the last one that was good. The address may be
+//! anybody's, so it is called with the same care as a provider that came out of a table.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue};
+use portico_mail::{MailKind, Templates};
+use tokio::runtime::Handle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use url::Url;
+
+use crate::oauth::http::{ProviderClient, Trust};
+use crate::settings::AuthSettings;
+
+/// No body takes longer (auth-core 15.1).
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Reads bodies as long as it lives.
+pub(crate) struct FetchedBodies {
+    templates: Templates,
+    sources: Vec<(MailKind, Url)>,
+    client: Arc<ProviderClient>,
+    max_age: Duration,
+    retry: Duration,
+    ending: CancellationToken,
+    /// Ends the tasks when it is dropped.
+    _end: DropGuard,
+}
+
+impl FetchedBodies {
+    /// `templates` expects a body of each kind of `sources`.
+    pub(crate) fn new(settings: &AuthSettings, templates: Templates, sources: Vec<(MailKind, Url)>) -> Self {
+        let ending = CancellationToken::new();
+        Self {
+            templates,
+            sources,
+            client: Arc::new(ProviderClient::new(TIMEOUT, settings.allow_insecure_loopback_providers)),
+            max_age: settings.email.template_max_age,
+            retry: settings.email.template_retry,
+            _end: ending.clone().drop_guard(),
+            ending,
+        }
+    }
+
+    /// Starts a task for each body.
+    pub(crate) fn start(&self, runtime: &Handle) {
+        for (kind, url) in &self.sources {
+            let source = Source {
+                templates: self.templates.clone(),
+                client: Arc::clone(&self.client),
+                kind: *kind,
+                url: url.clone(),
+                max_age: self.max_age,
+                retry: self.retry,
+            };
+            let ending = self.ending.clone();
+            runtime.spawn(async move { ending.run_until_cancelled(source.read_for_ever()).await });
+        }
+    }
+}
+
+struct Source {
+    templates: Templates,
+    client: Arc<ProviderClient>,
+    kind: MailKind,
+    url: Url,
+    max_age: Duration,
+    retry: Duration,
+}
+
+impl Source {
+    async fn read_for_ever(self) {
+        let mut failures = 0;
+        loop {
+            let pause = match self.read().await {
+                Ok(()) => {
+                    failures = 0;
+                    self.max_age
+                }
+                Err(error) => {
+                    let kind = self.kind.key();
+                    // Without its query, which may hold a token
+                    let host = self.url.host_str().unwrap_or_default();
+                    tracing::warn!(mail.kind = kind, host, %error, "The template of {kind} mails could not be read; the previous one stays");
+                    failures += 1;
+                    pause_after(failures, self.retry, self.max_age)
+                }
+            };
+            tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+        }
+    }
+
+    async fn read(&self) -> anyhow::Result<()> {
+        let accepted = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, text/plain, */*;q=0.5"))]);
+        let text = self.client.get_text(Trust::Guarded, self.url.as_str(), accepted).await?;
+        self.templates.put_body(self.kind, &text)?;
+        Ok(())
+    }
+}
+
+/// The first pause, doubled by each further failure.
+fn pause_after(failures: u32, first: Duration, longest: Duration) -> Duration {
+    first.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest.max(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let (first, longest) = (Duration::from_secs(10), Duration::from_secs(600));
+        assert_eq!(pause_after(1, first, longest), first);
+        assert_eq!(pause_after(3, first, longest), Duration::from_secs(40));
+        assert_eq!(pause_after(u32::MAX, first, longest), longest);
+        assert_eq!(pause_after(1, longest, first), longest);
+    }
+}
