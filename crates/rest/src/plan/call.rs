@@ -206,3 +206,6 @@ fn hex(bytes: &[u8]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

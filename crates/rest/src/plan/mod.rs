@@ -10,6 +10,8 @@ mod read;
 mod tree;
 mod write;
 
+#[cfg(test)]
+pub(crate) use call::tests as call_tests;
 pub use call::{Argument, Arguments, CallPlan, Given, Target, find, hoisted_settings, is_read_only};
 pub use filter::{Condition, conditions_of_write};
 pub use overload::BodyKind;
@@ -17,6 +19,8 @@ pub use producer::{Producer, Rows};
 pub use read::{CALL, Root};
 pub(crate) use read::{counts_rows, name_of as aggregate_name};
 pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, Returned, Shape, Source};
+#[cfg(test)]
+pub(crate) use write::tests as write_tests;
 pub use write::{
     Answer, Assigned, Body, Change, Conflict, KeyValue, Resolution, Returns, WriteAction, WriteOptions, WritePlan,
     check_put_range,

@@ -335,3 +335,6 @@ fn put_key(context: &Context<'_>, relation: &Relation, query: &Query) -> Result<
     };
     relation.primary_key.iter().map(key).collect()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -112,3 +112,6 @@ fn object(sql: &mut Sql, arguments: &Arguments) {
     });
     sql.raw(")");
 }
+
+#[cfg(test)]
+mod tests;

@@ -213,3 +213,6 @@ fn columns_of(sql: &mut Sql, relation: &Relation, returned: &Returned) {
         sql.qualified(&relation.name.name, column);
     });
 }
+
+#[cfg(test)]
+mod tests;

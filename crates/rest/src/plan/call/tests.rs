@@ -1,0 +1,163 @@
+use super::*;
+use crate::plan::PlanSettings;
+use crate::query::{self, parse};
+use crate::schema::testing::cinema;
+
+/// How a call comes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sent {
+    /// GET
+    Get,
+    /// A form
+    Form(&'static [(&'static str, &'static str)]),
+    /// JSON
+    Json(&'static str),
+    /// A raw body
+    Raw(BodyKind, &'static str),
+}
+
+/// Plans `function?query`.
+pub(crate) fn plan(cache: &SchemaCache, url: &str, sent: Sent, settings: &PlanSettings) -> Result<CallPlan, RestError> {
+    let context = Context { cache, schema: "public", settings };
+    let (name, text) = url.split_once('?').unwrap_or((url, ""));
+    let query = parse(text, query::Target::Function { read: matches!(sent, Sent::Get) })?;
+    let json: serde_json::Value = match sent {
+        Sent::Json(text) => serde_json::from_str(text).unwrap(),
+        _ => serde_json::Value::Null,
+    };
+    let object = json.as_object().or_else(|| json.as_array()?.first()?.as_object());
+    let keys: Vec<String> = object.into_iter().flat_map(|object| object.keys().cloned()).collect();
+    let form: Vec<(String, String)>;
+    let given = match sent {
+        Sent::Get => Given::Pairs(&query.arguments),
+        Sent::Form(pairs) => {
+            form = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            Given::Pairs(&form)
+        }
+        Sent::Json(text) => {
+            let body = Body { json: Bytes::from_static(text.as_bytes()), is_object: json.is_object() };
+            Given::Object { body, keys: query.columns.as_deref().unwrap_or(&keys), is_json: true }
+        }
+        Sent::Raw(kind, text) => Given::Whole { kind, body: Bytes::from_static(text.as_bytes()) },
+    };
+    find(cache, "public", name, given)?.plan(&context, &query)
+}
+
+fn planned(url: &str, sent: Sent) -> CallPlan {
+    plan(&cinema(), url, sent, &PlanSettings::default()).unwrap()
+}
+
+fn values(plan: CallPlan) -> Vec<(String, String)> {
+    match plan.arguments {
+        Arguments::Values(values) => {
+            values.into_iter().map(|argument| (argument.parameter.name, argument.value)).collect()
+        }
+        arguments => panic!("{arguments:?}"),
+    }
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+#[test]
+fn the_last_of_equal_arguments_wins() {
+    assert_eq!(values(planned("add_them?a=1&b=2&a=3", Sent::Get)), [pair("a", "3"), pair("b", "2")]);
+}
+
+#[test]
+fn arguments_of_a_variadic_parameter_are_collected() {
+    assert_eq!(values(planned("sum_of?numbers=1&numbers=2", Sent::Get)), [pair("numbers", r#"{"1","2"}"#)]);
+    let odd = Sent::Form(&[("numbers", "a\"b\\c,{}")]);
+    assert_eq!(values(planned("sum_of", odd)), [pair("numbers", r#"{"a\"b\\c,{}"}"#)]);
+    assert!(matches!(planned("sum_of", Sent::Get).arguments, Arguments::None));
+}
+
+#[test]
+fn what_reads_like_a_filter_is_none_of_the_arguments() {
+    let plan = planned("films_since?since=2000&year=gt.2005", Sent::Get);
+    assert_eq!(plan.read.root.conditions.len(), 1);
+    assert_eq!(values(plan), [pair("since", "2000")]);
+}
+
+#[test]
+fn only_parameters_in_the_object_are_given() {
+    let Arguments::Object { parameters, body } = planned("greet", Sent::Json(r#"{"greeting":"Hi"}"#)).arguments else {
+        panic!("no object")
+    };
+    assert_eq!(parameters.iter().map(|parameter| parameter.name.as_str()).collect::<Vec<_>>(), ["greeting"]);
+    assert!(body.is_object);
+    assert!(matches!(planned("greet", Sent::Json("{}")).arguments, Arguments::None));
+    assert!(matches!(planned("greet", Sent::Json("[]")).arguments, Arguments::None));
+    let listed = planned("greet?columns=name", Sent::Json(r#"{"greeting":"Hi"}"#)).arguments;
+    let Arguments::Object { parameters, .. } = listed else { panic!("no object") };
+    assert_eq!(parameters[0].name, "name");
+}
+
+#[test]
+fn a_whole_body_is_the_unnamed_argument() {
+    for (name, sent, value, sql_type) in [
+        ("whole_json", Sent::Json(r#"{"a": 1}"#), r#"{"a": 1}"#, "json"),
+        ("whole_jsonb", Sent::Json("[1, 2]"), "[1, 2]", "jsonb"),
+        ("whole_text", Sent::Raw(BodyKind::Text, "x"), "x", "text"),
+        ("whole_xml", Sent::Raw(BodyKind::Xml, "<a/>"), "<a/>", "xml"),
+        ("whole_bytes", Sent::Raw(BodyKind::Binary, "\0a~"), "\\x00617e", "bytea"),
+    ] {
+        let Arguments::Whole { value: found, sql_type: found_type } = planned(name, sent).arguments else {
+            panic!("not whole")
+        };
+        assert_eq!((found.as_bytes(), found_type.as_str()), (value.as_bytes(), sql_type));
+    }
+}
+
+#[test]
+fn a_raw_body_calls_a_function_that_needs_no_argument() {
+    assert!(matches!(planned("greet", Sent::Raw(BodyKind::Text, "x")).arguments, Arguments::None));
+}
+
+#[test]
+fn only_a_posted_volatile_function_may_write() {
+    let cache = cinema();
+    let routine = |name| Arc::clone(&cache.routines_named("public", name)[0]);
+    for (name, posted, read_only) in [
+        ("book_guest", true, false),
+        ("book_guest", false, true),
+        ("greet", true, true),
+        ("hello", true, true),
+        ("hello", false, true),
+    ] {
+        assert_eq!(is_read_only(&routine(name), posted), read_only, "{name} {posted}");
+    }
+}
+
+#[test]
+fn settings_are_hoisted_when_they_match() {
+    let mut routine = Routine::clone(&cinema().routines_named("public", "hello")[0]);
+    routine.settings = vec![("statement_timeout".into(), "1s".into()), ("work_mem".into(), "5MB".into())];
+    let hoisted = [Regex::new("statement_timeout").unwrap(), Regex::new("default_transaction_isolation").unwrap()];
+    let found: Vec<_> = hoisted_settings(&routine, &hoisted).collect();
+    assert_eq!(found, [("statement_timeout", "1s")]);
+}
+
+#[test]
+fn results_are_rows_or_values() {
+    for (url, rows) in [
+        ("hello", Rows::Scalar),
+        ("nothing", Rows::Scalar),
+        ("any_record", Rows::Scalar),
+        ("with_out?a=1", Rows::One),
+        ("film_by_id?id=1", Rows::One),
+        ("films_since?since=1", Rows::Set),
+        ("numbers_as_table?up_to=1", Rows::Set),
+        ("numbers_as_set?up_to=1", Rows::ScalarSet),
+    ] {
+        assert_eq!(planned(url, Sent::Get).rows(), rows, "{url}");
+    }
+}
+
+#[test]
+fn rows_of_a_relation_can_have_embeds_and_others_can_not() {
+    planned("films_since?since=1&select=title,directors(last_name)", Sent::Get);
+    let refusal = plan(&cinema(), "numbers_as_table?up_to=1&select=directors(*)", Sent::Get, &PlanSettings::default());
+    assert_eq!(refusal.unwrap_err().code(), "PGRST200");
+}

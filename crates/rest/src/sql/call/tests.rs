@@ -1,0 +1,75 @@
+use std::fmt::Write as _;
+
+use super::*;
+use crate::plan::call_tests::{Sent, plan};
+use crate::plan::{BodyKind, PlanSettings};
+use crate::schema::testing::cinema;
+
+fn shown(url: &str, sent: Sent, count: Count, body: bool) -> String {
+    let settings = PlanSettings { max_rows: None, ..PlanSettings::default() };
+    let plan = plan(&cinema(), url, sent, &settings).unwrap();
+    let producer = if body { Producer::Json { of: plan.rows(), strip_nulls: false } } else { Producer::Nothing };
+    let sql = call(&plan, count, &producer);
+    let mut text = format!("{url} {sent:?}\n{}\n", sql.text());
+    for (at, param) in sql.params().iter().enumerate() {
+        let _ = writeln!(text, "  ${} = {}", at + 1, String::from_utf8_lossy(param.as_bytes()));
+    }
+    text
+}
+
+fn all(calls: &[(&str, Sent)]) -> String {
+    calls.iter().map(|(url, sent)| shown(url, *sent, Count::None, true)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn values() {
+    insta::assert_snapshot!(all(&[
+        ("hello", Sent::Get),
+        ("add_them?a=1&b=2", Sent::Get),
+        ("add_them", Sent::Json(r#"{"b":2,"a":1}"#)),
+        ("add_them", Sent::Json(r#"[{"b":2,"a":1}]"#)),
+        ("greet", Sent::Json("{}")),
+        ("greet", Sent::Form(&[("name", "x")])),
+        ("sum_of?numbers=1&numbers=2", Sent::Get),
+        ("sum_of", Sent::Json(r#"{"numbers":[1,2]}"#)),
+        ("whole_json", Sent::Json("[1]")),
+        ("whole_bytes", Sent::Raw(BodyKind::Binary, "ab")),
+        ("numbers_as_set?up_to=3", Sent::Get),
+        ("any_record", Sent::Get),
+        ("short_arguments", Sent::Json(r#"{"c":"long","v":"long","b":"1111"}"#)),
+    ]));
+}
+
+#[test]
+fn rows() {
+    insta::assert_snapshot!(all(&[
+        ("with_out?a=1", Sent::Get),
+        ("film_by_id?id=1", Sent::Get),
+        ("films_since?since=2000&title=like.*a*&select=title,directors(last_name)&order=title&limit=1", Sent::Get),
+        ("films_since", Sent::Json(r#"{"since":2000}"#)),
+    ]));
+}
+
+#[test]
+fn counts_call_once() {
+    insta::assert_snapshot!(
+        [
+            shown("films_since?since=2000&limit=1&year=gt.1", Sent::Get, Count::Exact, true),
+            shown("films_since?limit=1", Sent::Json(r#"{"since":2000}"#), Count::UpTo(10), true),
+            shown("films_since?since=2000", Sent::Get, Count::Exact, true),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn a_call_without_a_body_happens() {
+    insta::assert_snapshot!(
+        [
+            shown("hello", Sent::Get, Count::None, false),
+            shown("nothing", Sent::Json("{}"), Count::None, false),
+            shown("films_since?since=2000", Sent::Get, Count::None, false),
+        ]
+        .join("\n")
+    );
+}

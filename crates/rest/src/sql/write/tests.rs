@@ -1,0 +1,127 @@
+use std::fmt::Write as _;
+
+use super::*;
+use crate::plan::WriteAction::{Delete, Insert, Put, Update};
+use crate::plan::write_tests::{Request, request};
+use crate::plan::{Resolution, Returns, Rows};
+use crate::schema::testing::cinema;
+
+/// The statement of a request, and its parameters.
+fn shown(request: Request<'_>, count: Count) -> String {
+    let cache = cinema();
+    let plan = request.plan(&cache).unwrap();
+    let sql = write(&plan, count, &Producer::Json { of: Rows::Set, strip_nulls: false });
+    let mut text = format!("{:?} {} {}\n{}\n", request.action, request.url, request.body, sql.text());
+    for (at, param) in sql.params().iter().enumerate() {
+        let _ = writeln!(text, "  ${} = {}", at + 1, String::from_utf8_lossy(param.as_bytes()));
+    }
+    text
+}
+
+fn all(requests: &[Request<'_>]) -> String {
+    requests.iter().map(|request| shown(*request, Count::None)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn inserts() {
+    insta::assert_snapshot!(all(&[
+        request(Insert, "films", r#"{"year":1,"title":"x"}"#),
+        request(Insert, "films", r#"[{"year":1},{"year":2}]"#),
+        request(Insert, "films", "{}"),
+        request(Insert, "films", "[{},{}]"),
+        request(Insert, "films", "[]"),
+        request(Insert, "films?columns=title,year", "[]"),
+        request(Insert, "films?select=title,directors(last_name)&order=year", r#"{"year":1}"#)
+            .returning(Returns::Representation),
+        request(Insert, "films?select=title", r#"{"year":1}"#).returning(Returns::HeadersOnly),
+        request(Insert, "roles", r#"{"film_id":1}"#).returning(Returns::HeadersOnly),
+        request(Insert, "guest_book", r#"{"guest":1}"#).returning(Returns::HeadersOnly),
+    ]));
+}
+
+#[test]
+fn missing_values_become_defaults() {
+    insta::assert_snapshot!(all(&[
+        request(Insert, "tickets?columns=number,holder", "[{}]").with_defaults(),
+        request(Insert, "tickets", r#"{"number":7}"#).with_defaults(),
+        request(Insert, "directors?columns=id", "[{}]").with_defaults(),
+        request(Insert, "tickets", "[{},{}]").with_defaults(),
+        request(Update, "tickets?number=eq.1&columns=holder", "{}").with_defaults(),
+    ]));
+}
+
+#[test]
+fn upserts() {
+    let merge = Resolution::MergeDuplicates;
+    let ignore = Resolution::IgnoreDuplicates;
+    insta::assert_snapshot!(all(&[
+        request(Insert, "films", r#"{"id":1,"title":"x"}"#).resolving(merge),
+        request(Insert, "films", r#"[{"id":1,"title":"x"}]"#).resolving(merge).returning(Returns::Representation),
+        request(Insert, "films?on_conflict=title", r#"[{"id":1,"title":"x"}]"#).resolving(ignore),
+        request(Insert, "films", "{}").resolving(merge),
+        request(Insert, "guest_book", r#"{"guest":"x"}"#).resolving(merge),
+        request(Put, "roles?film_id=eq.1&actor_id=eq.2", r#"{"film_id":1,"actor_id":2,"character":"x"}"#),
+        request(Put, "films?id=eq.1", r#"[{"title":"x"}]"#).returning(Returns::Representation),
+        request(Put, "films?id=eq.1", "{}"),
+    ]));
+}
+
+#[test]
+fn updates() {
+    insta::assert_snapshot!(all(&[
+        request(Update, "films?id=eq.1", r#"{"title":"x","year":null}"#),
+        request(Update, "films?or=(id.eq.1,title.like.a*)&order=title", r#"{"title":"x"}"#)
+            .returning(Returns::Representation),
+        request(Update, "films?id=in.(1,2)&limit=1&select=title,roles(character)&roles.limit=1", r#"{"year":1}"#)
+            .returning(Returns::Representation),
+        request(Update, "films?id=eq.1", r#"[{"year":1}]"#),
+        request(Update, "films", "{}"),
+        request(Update, "films?select=id", "{}").returning(Returns::Representation),
+        request(Update, "people?id=eq.1&select=children_of(name)", r#"{"name":"x"}"#)
+            .returning(Returns::Representation),
+    ]));
+}
+
+#[test]
+fn deletes() {
+    insta::assert_snapshot!(all(&[
+        request(Delete, "films?id=eq.1", ""),
+        request(Delete, "films", ""),
+        request(Delete, "films?meta->budget=gt.1&select=title", "").returning(Returns::Representation),
+        request(Delete, "films?id=eq.1&select=title", "").returning(Returns::HeadersOnly),
+    ]));
+}
+
+#[test]
+fn representations_and_names_that_need_quotes() {
+    insta::assert_snapshot!(all(&[
+        request(Insert, "paints", r##"[{"id":1,"color":"#ffffff"}]"##).returning(Returns::Representation),
+        request(Update, "paints?color=eq.%23ffffff", r##"{"color":"#ffffff"}"##),
+        request(Insert, "Odd Table?columns=\"dot.ted\",\"quo\\\"ted\"", "[]"),
+        request(Update, "Odd Table?\"quo\\\"ted\"=eq.\"", r#"{"quo\"ted":1}"#),
+    ]));
+}
+
+#[test]
+fn counts() {
+    let minimal = request(Delete, "films?id=eq.1", "");
+    let full = minimal.returning(Returns::Representation);
+    let texts = [minimal, full].map(|request| shown(request, Count::Exact));
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn more_defaults_than_a_function_takes_arguments() {
+    let columns: Vec<_> = (0..120)
+        .map(|at| Assigned {
+            name: format!("c{at}"),
+            sql_type: "integer".into(),
+            from_json: None,
+            default: Some(at.to_string()),
+        })
+        .collect();
+    let mut sql = Sql::new();
+    payload::from_item(&mut sql, &Body { json: "{}".into(), is_object: true }, &columns, true);
+    assert_eq!(sql.text().matches("jsonb_build_object(").count(), 3);
+    assert_eq!(sql.params().len(), 121);
+}
