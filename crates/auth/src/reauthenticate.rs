@@ -23,18 +23,22 @@ pub async fn reauthenticate(
     if user.email.is_empty() && user.phone.is_empty() {
         return Err(AuthError::validation("Reauthentication requires the user to have an email or a phone number"));
     }
-    let answer = if !user.email.is_empty() {
+    let reserved = if !user.email.is_empty() {
         if !user.is_email_confirmed() {
             return Err(unconfirmed(ErrorCode::EmailNotConfirmed, "Please verify your email first."));
         }
         one_time_mail::send_reauthentication(&auth, &tx, &user, &request).await?;
-        json!({})
+        None
     } else {
         if !user.is_phone_confirmed() {
             return Err(unconfirmed(ErrorCode::PhoneNotConfirmed, "Please verify your phone first."));
         }
-        sms::send_reauthentication(&auth, &tx, &user, &request).await?
+        Some(sms::send_reauthentication(&auth, &tx, &user, &request).await?)
     };
     tx.commit().await?;
+    let answer = match reserved {
+        Some(reserved) => reserved.deliver(&auth).await?,
+        None => json!({}),
+    };
     Ok(axum::Json(answer).into_response())
 }

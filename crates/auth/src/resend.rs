@@ -96,28 +96,31 @@ pub async fn resend(
         users::lock_by_phone(&tx, &phone, &request.aud).await?
     };
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
-    let nothing = json!({});
-    let answer = match (message, user) {
+    let reserved = match (message, user) {
         (Message::SignUp, Some(user)) if !user.is_email_confirmed() => {
             let action = Action::UserConfirmationRequested;
             audit::record(&auth, &tx, &user, action, provider_trait("email"), None, request.now).await?;
             one_time_mail::send_confirmation(&auth, &tx, &user, challenge.as_ref(), &request).await?;
-            nothing
+            None
         }
         (Message::EmailChange, Some(user)) if !user.email_change.is_empty() => {
             let new = EmailAddress::parse(&user.email_change)?;
             one_time_mail::send_email_change(&auth, &tx, &user, &new, challenge.as_ref(), &request).await?;
-            nothing
+            None
         }
         (Message::Sms, Some(user)) if !user.is_phone_confirmed() => {
-            sms::send_confirmation(&auth, &tx, &user, "sms", &request).await?
+            Some(sms::send_confirmation(&auth, &tx, &user, "sms", &request).await?)
         }
         (Message::PhoneChange, Some(user)) if !user.phone_change.is_empty() => {
             let new = PhoneNumber::parse(&user.phone_change)?;
-            sms::send_phone_change(&auth, &tx, &user, &new, "sms", &request).await?
+            Some(sms::send_phone_change(&auth, &tx, &user, &new, "sms", &request).await?)
         }
-        _ => nothing,
+        _ => None,
     };
     tx.commit().await?;
+    let answer = match reserved {
+        Some(reserved) => reserved.deliver(&auth).await?,
+        None => json!({}),
+    };
     Ok(axum::Json(answer).into_response())
 }

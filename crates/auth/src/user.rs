@@ -119,9 +119,10 @@ pub async fn put(
     if let Some(email) = &new_email {
         change_email(&auth, &tx, &user, email, challenge.as_ref(), &request).await?;
     }
-    if let Some(phone) = &new_phone {
-        sms::begin_phone_change(&auth, &tx, &user, phone, &body.channel, &request).await?;
-    }
+    let text = match &new_phone {
+        Some(phone) => sms::begin_phone_change(&auth, &tx, &user, phone, &body.channel, &request).await?,
+        None => None,
+    };
     let (audit, updated) = tokio::join!(biased;
         audit::record(&auth, &tx, &user, Action::UserModified, audit::Traits::new(), None, request.now),
         users::complete(&tx, user.id),
@@ -129,6 +130,9 @@ pub async fn put(
     audit?;
     let updated = updated?.ok_or_else(AuthError::user_gone)?;
     tx.commit().await?;
+    if let Some(text) = text {
+        text.deliver(&auth).await?;
+    }
     Ok(axum::Json(updated).into_response())
 }
 
@@ -211,7 +215,8 @@ async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInf
     auth.limits().check_code(&account, request)?;
     let is_right = if user.email.is_empty() {
         let phone = PhoneNumber::parse(&user.phone)?;
-        sms::is_right_code(auth, user, kind, &phone, nonce, request.now).await?
+        let verdict = sms::code::ask_gateway(auth, kind.stored(user), &phone, nonce, request.now).await?;
+        sms::code::is_right_code(auth, user, kind, &phone, nonce, verdict.as_ref(), request.now)
     } else {
         one_time_token::code_matches(kind.stored(user), &user.email, nonce)
             && kind.is_fresh(user, auth.settings().email.otp_expiry, request.now)

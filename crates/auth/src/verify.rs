@@ -127,15 +127,16 @@ pub async fn post(
     let verify_type = VerifyType::parse(&body.r#type);
     // Whose codes are counted; those of links can not be guessed
     let mut counted = None;
-    let tx = Tx::begin(auth.database()).await?;
-    let found = if body.token.is_empty() {
+    let (tx, found) = if body.token.is_empty() {
         if !(body.email.is_empty() && body.phone.is_empty() && body.redirect_to.is_empty()) {
             return Err(AuthError::validation("Only the token_hash and type should be provided"));
         }
         let verify_type = verify_type
             .filter(|verify_type| !verify_type.is_by_phone())
             .ok_or_else(|| AuthError::validation("Invalid email verification type"))?;
-        find_by_hash(&auth, &tx, verify_type, &body.token_hash, &request).await?
+        let tx = Tx::begin(auth.database()).await?;
+        let found = find_by_hash(&auth, &tx, verify_type, &body.token_hash, &request).await?;
+        (tx, found)
     } else {
         if body.email.is_empty() == body.phone.is_empty() {
             return Err(AuthError::validation("Only an email address or phone number should be provided on verify"));
@@ -152,13 +153,24 @@ pub async fn post(
             let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
             auth.limits().check_code(email.as_str(), &request)?;
             counted = Some(email.to_string());
-            find_by_code(&auth, &tx, verify_type, &email, &body.token, &request).await?
+            let tx = Tx::begin(auth.database()).await?;
+            let found = find_by_code(&auth, &tx, verify_type, &email, &body.token, &request).await?;
+            (tx, found)
         } else {
             let phone = PhoneNumber::parse(&body.phone)?;
             let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
             auth.limits().check_code(phone.as_str(), &request)?;
             counted = Some(phone.to_string());
-            find_by_phone(&auth, &tx, verify_type, &phone, &body.token, &request).await?
+            // Before the transaction that redeems the code: the gateway may be slow
+            let verdict = ask_gateway(&auth, verify_type, &phone, &body.token, &request).await?;
+            let tx = Tx::begin(auth.database()).await?;
+            let (user, kind) = lock_by_phone(&tx, verify_type, &phone, &body.token, &request).await?;
+            let (code, now) = (&body.token, request.now);
+            if !sms::code::is_right_code(&auth, &user, kind, &phone, code, verdict.as_ref(), now) {
+                return Err(AuthError::code_expired());
+            }
+            not_banned(&user, &request)?;
+            (tx, Found { user, kind })
         }
     };
     if let Some(account) = counted {
@@ -358,14 +370,31 @@ async fn lock_by_sent_code(
     Ok(user.filter(|user| user.aud == request.aud && !user.is_sso_user))
 }
 
-async fn find_by_phone(
+/// What the gateway says about a code, where it makes the codes itself.
+async fn ask_gateway(
     auth: &Auth,
+    verify_type: VerifyType,
+    phone: &PhoneNumber,
+    code: &str,
+    request: &RequestInfo,
+) -> Result<Option<sms::code::Verdict>, AuthError> {
+    if !sms::code::is_made_by_gateway(auth, phone, code, request.now) {
+        return Ok(None);
+    }
+    let tx = Tx::begin(auth.database()).await?;
+    let (user, kind) = lock_by_phone(&tx, verify_type, phone, code, request).await?;
+    tx.rollback().await;
+    sms::code::ask_gateway(auth, kind.stored(&user), phone, code, request.now).await
+}
+
+/// Who may prove this number, and by which token.
+async fn lock_by_phone(
     tx: &Tx,
     verify_type: VerifyType,
     phone: &PhoneNumber,
     code: &str,
     request: &RequestInfo,
-) -> Result<Found, AuthError> {
+) -> Result<(User, Kind), AuthError> {
     let (user, kind) = match verify_type {
         VerifyType::PhoneChange => {
             let kind = Kind::PhoneChange;
@@ -378,12 +407,7 @@ async fn find_by_phone(
         }
         _ => (users::lock_by_phone(tx, phone, &request.aud).await?, Kind::Confirmation),
     };
-    let user = user.ok_or_else(AuthError::code_expired)?;
-    if !sms::is_right_code(auth, &user, kind, phone, code, request.now).await? {
-        return Err(AuthError::code_expired());
-    }
-    not_banned(&user, request)?;
-    Ok(Found { user, kind })
+    Ok((user.ok_or_else(AuthError::code_expired)?, kind))
 }
 
 fn not_banned(user: &User, request: &RequestInfo) -> Result<(), AuthError> {

@@ -11,6 +11,7 @@ pub mod one_time_tokens;
 pub mod outbox;
 pub mod refresh_tokens;
 pub mod sessions;
+pub mod texts;
 pub mod users;
 
 use std::pin::pin;
@@ -224,6 +225,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
         identities::ALL,
         one_time_tokens::ALL,
         outbox::ALL,
+        texts::ALL,
         crate::audit::ALL,
     ]
     .concat()

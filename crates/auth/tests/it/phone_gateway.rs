@@ -248,3 +248,120 @@ async fn what_is_no_number_is_refused() {
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
+
+/// A gateway that answers when the test lets it, and refuses when the test says so.
+struct Slow {
+    asked: tokio::sync::Semaphore,
+    answers: tokio::sync::Semaphore,
+    refuses: std::sync::atomic::AtomicBool,
+}
+
+impl Slow {
+    async fn start(frequency: std::time::Duration) -> (TestServer, Arc<Self>) {
+        let (asked, answers) = (tokio::sync::Semaphore::new(0), tokio::sync::Semaphore::new(0));
+        let gateway = Arc::new(Self { asked, answers, refuses: false.into() });
+        let texts: Arc<dyn TextTransport> = gateway.clone();
+        let t = TestServer::with(|settings| {
+            with_phones(&mut settings.auth);
+            settings.auth.sms.max_frequency = frequency;
+            settings.auth.http_timeout = std::time::Duration::from_secs(60);
+            settings.pool.auth_connections = 1;
+            settings.texts = Some(texts);
+        })
+        .await;
+        (t, gateway)
+    }
+
+    fn refuse(&self) {
+        self.refuses.store(true, Ordering::SeqCst);
+        self.answers.add_permits(1);
+    }
+
+    fn accept(&self) {
+        self.refuses.store(false, Ordering::SeqCst);
+        self.answers.add_permits(1);
+    }
+}
+
+impl TextTransport for Slow {
+    fn send(&self, _message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
+        let answer = async {
+            self.asked.add_permits(1);
+            self.answers.acquire().await.unwrap().forget();
+            if self.refuses.load(Ordering::SeqCst) { Err("the number is not reachable".into()) } else { Ok("1".into()) }
+        };
+        answer.boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_slow_gateway_holds_up_nobody_else() {
+    let (t, gateway) = Slow::start(std::time::Duration::ZERO).await;
+    let waiting = sign_up(&t);
+    let meanwhile = async {
+        gateway.asked.acquire().await.unwrap().forget();
+        // The only connection is free, and so is the account
+        t.account("ada@example.com", PASSWORD).await;
+        t.execute("update auth.users set updated_at = now() where phone is not null").await;
+        gateway.accept();
+    };
+    let (answer, ()) = tokio::join!(waiting, meanwhile);
+    assert_eq!(answer.expect(200).json()["phone"], PHONE);
+}
+
+#[tokio::test]
+async fn a_message_that_nobody_takes_is_taken_back() {
+    let minute = std::time::Duration::from_secs(60);
+    let (t, gateway) = Slow::start(minute).await;
+    for (path, body) in [("signup", json!({"phone": PHONE, "password": PASSWORD})), ("otp", json!({"phone": PHONE}))] {
+        gateway.refuse();
+        let refused = post(&t, path, body).await;
+        assert_eq!(refused.refusal(), (422, "sms_send_failed".into()));
+        let text = "Error sending confirmation OTP to provider: the number is not reachable";
+        assert_eq!(refused.json()["msg"], text);
+        for table in ["users", "identities", "one_time_tokens"] {
+            assert_eq!(t.count(&format!("select count(*) from auth.{table}")).await, 0, "{path} {table}");
+        }
+    }
+
+    // An account that is there stays, without a code, and need not wait before it asks again
+    gateway.accept();
+    sign_up(&t).await.expect(200);
+    t.execute("update auth.users set phone_confirmed_at = now()").await;
+    let nothing_waits = "select count(*) from auth.one_time_tokens where token_type = 'confirmation_token'";
+    t.clock().advance(Duration::minutes(2));
+    gateway.refuse();
+    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.refusal(), (422, "sms_send_failed".into()));
+    assert_eq!(t.count(nothing_waits).await, 0);
+    assert_eq!(t.count("select count(*) from auth.users where confirmation_token = ''").await, 1);
+    gateway.accept();
+    post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
+    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.refusal(), (429, "over_sms_send_rate_limit".into()));
+
+    // Another number that can not be reached is not wanted any more
+    let login = json!({"phone": PHONE, "password": PASSWORD});
+    let session = post(&t, "token?grant_type=password", login).await.expect(200).json();
+    let session = session["access_token"].as_str().unwrap();
+    gateway.refuse();
+    let change = json!({"phone": "+15550002222"});
+    let refused = t.put("/auth/v1/user").bearer(session).json(&change).send().await;
+    assert_eq!(refused.refusal(), (422, "sms_send_failed".into()));
+    let user = t.get("/auth/v1/user").bearer(session).send().await.expect(200).json();
+    assert_eq!((&user["phone"], user.get("new_phone")), (&json!(PHONE), None));
+}
+
+#[tokio::test]
+async fn people_who_sign_up_with_one_number_at_once_get_one_account() {
+    let t = TestServer::with_auth(with_phones).await;
+    let answers = futures_util::future::join_all((0..6).map(|_| sign_up(&t))).await;
+    let ids: Vec<Value> = answers.into_iter().map(|answer| answer.expect(200).json()["id"].take()).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert_eq!(t.texts_when(PHONE, 6).await.len(), 6);
+
+    let other = || post(&t, "otp", json!({"phone": "15550002222"}));
+    for answer in futures_util::future::join_all((0..6).map(|_| other())).await {
+        answer.expect(200);
+    }
+    assert_eq!(t.texts_when("15550002222", 6).await.len(), 6, "nobody is told that a text is coming that is not");
+    assert_eq!(t.count("select count(*) from auth.users").await, 2);
+}
