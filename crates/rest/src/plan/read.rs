@@ -104,7 +104,8 @@ impl ReadPlan {
         }
         let mut columns: Vec<String> = Vec::new();
         for name in names {
-            if !(all && known(name)) && !columns.iter().any(|column| column == name) {
+            let there = (all && known(name)) || columns.iter().any(|column| column == name);
+            if !there {
                 columns.push(name.to_owned());
             }
         }

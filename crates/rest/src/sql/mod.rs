@@ -9,6 +9,8 @@ mod envelope;
 mod filter;
 mod payload;
 pub mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use builder::{Param, Sql};

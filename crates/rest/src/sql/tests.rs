@@ -1,0 +1,183 @@
+//! The SQL of every case in `tests/it/reads.txt`, which the integration tests run on a database.
+
+use super::{Count, read, read_statement};
+use crate::plan::{CALL, Context, PlanSettings, Producer, ReadPlan, Root, Rows};
+use crate::query::{Target, parse};
+use crate::schema::testing::cinema;
+
+const READS: &str = include_str!("../../tests/it/reads.txt");
+
+const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+
+fn settings() -> PlanSettings {
+    PlanSettings { aggregates: true, ..PlanSettings::default() }
+}
+
+fn shown(sql: &super::Sql) -> String {
+    let params: Vec<_> = sql.params().iter().map(|param| String::from_utf8_lossy(param.as_bytes())).collect();
+    if params.is_empty() { sql.text().to_owned() } else { format!("{}\n  {params:?}", sql.text()) }
+}
+
+fn plan(settings: &PlanSettings, resource: &str) -> Result<ReadPlan, crate::RestError> {
+    let cache = cinema();
+    let (name, raw) = resource.split_once('?').unwrap_or((resource, ""));
+    let name = name.trim_matches('"');
+    let relation = cache.relation("public", name).unwrap_or_else(|| panic!("no relation {name}"));
+    let query = parse(raw, Target::Relation)?;
+    ReadPlan::new(&Context { cache: &cache, schema: "public", settings }, Root::Relation(relation), &query)
+}
+
+fn rows(resource: &str) -> String {
+    match plan(&settings(), resource) {
+        Ok(plan) => {
+            let mut sql = super::Sql::new();
+            read::rows(&mut sql, &plan, None);
+            shown(&sql)
+        }
+        Err(error) => error.body().to_string(),
+    }
+}
+
+#[test]
+fn every_read_has_its_sql() {
+    let cache = cinema();
+    let mut group = String::new();
+    let mut groups: Vec<(String, String)> = Vec::new();
+    for line in READS.lines().skip(1).filter(|line| !line.is_empty()) {
+        if let Some(name) = line.strip_prefix("# ") {
+            group = name.to_lowercase().replace([' ', ','], "_");
+            groups.push((group.clone(), String::new()));
+            continue;
+        }
+        let name = line.split('?').next().unwrap().trim_matches('"');
+        // Some odd corners are in the database only.
+        if cache.relation("public", name).is_some() {
+            let text = &mut groups.last_mut().unwrap().1;
+            text.push_str(&format!("{line}\n  {}\n\n", rows(line)));
+        }
+    }
+    assert!(!group.is_empty());
+    for (name, text) in groups {
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+fn statement(settings: &PlanSettings, resource: &str, count: Count, producer: &Producer) -> String {
+    shown(&read_statement(&plan(settings, resource).unwrap(), count, producer))
+}
+
+#[test]
+fn a_row_by_its_key_needs_no_limit_of_the_operator() {
+    let capped = PlanSettings { max_rows: Some(1000), ..settings() };
+    insta::assert_snapshot!(statement(&capped, "films?id=eq.1", Count::None, &JSON));
+    insta::assert_snapshot!(statement(&capped, "films?id=gt.1", Count::None, &JSON));
+    // A view's key is inferred: nothing promises that it is one.
+    insta::assert_snapshot!(statement(&capped, "film_list?id=eq.1", Count::None, &JSON));
+    let none = PlanSettings { max_rows: Some(0), ..settings() };
+    insta::assert_snapshot!(statement(&none, "films?select=id&id=eq.1", Count::None, &JSON));
+}
+
+#[test]
+fn the_operators_limit_holds_at_every_level() {
+    let capped = PlanSettings { max_rows: Some(10), ..settings() };
+    let resource = "directors?select=id,films(id,directors(id))&limit=20&films.limit=5";
+    insta::assert_snapshot!(statement(&capped, resource, Count::Exact, &JSON));
+}
+
+#[test]
+fn totals() {
+    let of = |resource, count| statement(&settings(), resource, count, &Producer::Nothing);
+    insta::assert_snapshot!(of("films?year=gt.2000", Count::Exact));
+    insta::assert_snapshot!(of("films?year=gt.2000&limit=1", Count::Exact));
+    insta::assert_snapshot!(of("films?select=director_id,count()", Count::Exact));
+    insta::assert_snapshot!(of("films?select=*,directors!inner(*)&directors.id=eq.1&limit=1", Count::UpTo(1001)));
+    insta::assert_snapshot!(shown(&super::matching(&plan(&settings(), "films?id=gt.1&order=id&limit=1").unwrap())));
+}
+
+#[test]
+fn bodies() {
+    let of = |producer: &Producer| statement(&settings(), "films?select=id", Count::None, producer);
+    let handler = |relation| Producer::Handler {
+        function: crate::schema::testing::qualified("film_html"),
+        relation,
+        of: Rows::Set,
+    };
+    let producers = [
+        Producer::Nothing,
+        JSON,
+        Producer::Json { of: Rows::Set, strip_nulls: true },
+        Producer::Object { of: Rows::Set, strip_nulls: false },
+        Producer::Object { of: Rows::Set, strip_nulls: true },
+        Producer::Csv,
+        Producer::GeoJson,
+        handler(None),
+        handler(Some(crate::schema::testing::qualified("films"))),
+    ];
+    let all: Vec<_> = producers.iter().map(|producer| format!("{producer:?}\n{}\n", of(producer))).collect();
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn written_rows_are_read_from_their_cte() {
+    let cache = cinema();
+    let relation = cache.relation("public", "people").unwrap();
+    let settings = settings();
+    let context = Context { cache: &cache, schema: "public", settings: &settings };
+    let raw = "select=name,children_of(name),manager:manager_id(name)&id=eq.1&limit=1&order=name&children_of.limit=2";
+    let plan = ReadPlan::new(&context, Root::Written(relation), &parse(raw, Target::Relation).unwrap()).unwrap();
+    let mut sql = super::Sql::new();
+    read::rows(&mut sql, &plan, None);
+    insta::assert_snapshot!(shown(&sql));
+}
+
+#[test]
+fn a_functions_rows_come_from_its_call() {
+    let cache = cinema();
+    let routine = &cache.routines_named("public", "films_since")[0];
+    let settings = settings();
+    let context = Context { cache: &cache, schema: "public", settings: &settings };
+    let raw = "select=title,directors(last_name),maker(last_name)&id=gt.1&limit=1&since=2000";
+    let query = parse(raw, Target::Function { read: true }).unwrap();
+    let plan = ReadPlan::new(&context, Root::Call(routine), &query).unwrap();
+    let mut sql = super::Sql::new();
+    let call = |sql: &mut super::Sql| {
+        sql.qualified("public", "films_since").raw("(").value("2000").raw("::integer) AS ").raw(CALL);
+    };
+    read::rows(&mut sql, &plan, Some(&call));
+    insta::assert_snapshot!(shown(&sql));
+}
+
+#[test]
+fn types_of_clients_can_be_nothing_but_types() {
+    let of = |name: &str| {
+        let mut sql = super::Sql::new();
+        read::type_name(&mut sql, name);
+        sql.text().to_owned()
+    };
+    for fine in ["text", "timestamp with time zone", "_int4", "größe", "a$b"] {
+        assert_eq!(of(fine), fine);
+    }
+    for odd in ["", " ", "text)", "$$", "a $b$", "x--", "int[]", "a.b", "x\0", "a;b"] {
+        assert_eq!(of(odd), format!("\"{}\"", odd.replace('\0', "")));
+    }
+}
+
+#[test]
+fn array_literals_quote_everything() {
+    let of =
+        |values: &[&str]| super::filter::array_literal(&values.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>());
+    assert_eq!(of(&[]), "{}");
+    assert_eq!(of(&["a", "", "b,c", r#"q"u\o"#, "NULL", "{x}"]), r#"{"a","","b,c","q\"u\\o","NULL","{x}"}"#);
+}
+
+/// Texts depend on the shape of a request only, so that prepared statements serve many.
+#[test]
+fn values_do_not_change_the_text() {
+    let text = |resource: &str| {
+        let plan = plan(&settings(), resource).unwrap();
+        read_statement(&plan, Count::Exact, &JSON).text().to_owned()
+    };
+    let one = "films?select=id,x:meta->a->0,actors!roles(id)&id=in.(1,2)&title=like.a*&limit=1&offset=3&actors.limit=7&order=id";
+    let other = "films?select=id,x:meta->b->1,actors!roles(id)&id=in.(7)&title=like.b&limit=99&offset=4&actors.limit=8&order=id";
+    assert_eq!(text(one), text(other));
+}
