@@ -52,9 +52,10 @@ pub enum Missing {
 }
 
 /// What a write answers with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Return {
     /// Nothing.
+    #[default]
     Minimal,
     /// `Location`
     HeadersOnly,

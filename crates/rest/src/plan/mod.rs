@@ -3,6 +3,7 @@
 mod call;
 mod embed;
 mod filter;
+mod negotiate;
 mod node;
 mod overload;
 mod producer;
@@ -14,6 +15,7 @@ mod write;
 pub(crate) use call::tests as call_tests;
 pub use call::{Argument, Arguments, CallPlan, Given, Target, find, hoisted_settings, is_read_only};
 pub use filter::{Condition, conditions_of_write};
+pub use negotiate::{Agreement, Subject, negotiate};
 pub use overload::BodyKind;
 pub use producer::{Producer, Rows};
 pub use read::{CALL, Root};
@@ -22,8 +24,7 @@ pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, R
 #[cfg(test)]
 pub(crate) use write::tests as write_tests;
 pub use write::{
-    Answer, Assigned, Body, Change, Conflict, KeyValue, Resolution, Returns, WriteAction, WriteOptions, WritePlan,
-    check_put_range,
+    Answer, Assigned, Body, Change, Conflict, KeyValue, WriteAction, WriteOptions, WritePlan, check_put_range,
 };
 
 use crate::schema::SchemaCache;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::RestError;
-use crate::schema::{Parameter, Routine, SchemaCache};
+use crate::schema::{Parameter, Routine, SchemaCache, nearest};
 
 /// What is known of a call before its function is.
 #[derive(Debug, Clone)]
@@ -43,6 +43,11 @@ pub struct Match {
     pub whole: bool,
 }
 
+/// Parameter lists and relationships need to be this similar to be named in a hint (16.4).
+const SIMILAR_LIST: f64 = 0.33;
+/// Names need to be more similar, or hints would tell what there is.
+const SIMILAR_NAME: f64 = 0.75;
+
 /// Chooses the function. Types take no part in it.
 ///
 /// # Errors
@@ -54,7 +59,7 @@ pub fn choose(cache: &SchemaCache, wanted: &Wanted<'_>) -> Result<Match, RestErr
         _ => (overloads.iter().filter(|routine| wanted.fits_as_a_whole(routine)).collect(), true),
     };
     match routines.as_slice() {
-        [] => Err(wanted.missing()),
+        [] => Err(wanted.missing(cache, overloads)),
         [routine] => Ok(Match { routine: Arc::clone(routine), whole }),
         several => Err(RestError::AmbiguousFunction(several.iter().map(|routine| signature(routine)).collect())),
     }
@@ -87,7 +92,7 @@ impl Wanted<'_> {
     }
 
     /// The texts of PGRST202.
-    fn missing(&self) -> RestError {
+    fn missing(&self, cache: &SchemaCache, overloads: &[Arc<Routine>]) -> RestError {
         let function = format!("{}.{}", self.schema, self.name);
         let keys = self.keys.iter().copied().collect::<Vec<_>>().join(", ");
         let unnamed = match self.body {
@@ -119,13 +124,34 @@ impl Wanted<'_> {
             details: format!(
                 "Searched for the function {function} {searched}, but no matches were found in the schema cache."
             ),
-            hint: None,
+            hint: self
+                .suggestion(cache, overloads, &keys)
+                .filter(|_| !raw)
+                .map(|suggestion| format!("Perhaps you meant to call the function {suggestion}")),
         }
     }
 
     fn is_raw(&self) -> bool {
         matches!(self.body, BodyKind::Text | BodyKind::Xml | BodyKind::Binary)
     }
+
+    fn suggestion(&self, cache: &SchemaCache, overloads: &[Arc<Routine>], keys: &str) -> Option<String> {
+        if overloads.is_empty() {
+            let names = cache.routines.get(self.schema)?;
+            let mut names: Vec<_> = names.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            return nearest(self.name, names, SIMILAR_NAME).map(|name| format!("{}.{name}", self.schema));
+        }
+        let lists: Vec<_> = overloads.iter().map(|routine| sorted_names(routine)).collect();
+        nearest(keys, lists.iter().map(String::as_str), SIMILAR_LIST)
+            .map(|list| format!("{}.{}({list})", self.schema, self.name))
+    }
+}
+
+fn sorted_names(routine: &Routine) -> String {
+    let mut names: Vec<_> = routine.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+    names.sort_unstable();
+    names.join(", ")
 }
 
 /// `public.f(arg => text, num => integer)`
@@ -259,7 +285,7 @@ mod tests {
             details,
             "Searched for the function public.add_them with parameters a, b, c, but no matches were found in the schema cache."
         );
-        assert_eq!(hint, None);
+        assert_eq!(hint.as_deref(), Some("Perhaps you meant to call the function public.add_them(a, b)"));
 
         let (message, details, _) = texts("add_them", &[], BodyKind::Json);
         assert_eq!(message, "Could not find the function public.add_them without parameters in the schema cache");
@@ -289,6 +315,8 @@ mod tests {
             assert_eq!(hint, None);
         }
 
+        let (_, _, hint) = texts("add_then", &[], BodyKind::Named);
+        assert_eq!(hint.as_deref(), Some("Perhaps you meant to call the function public.add_them"));
         let (_, _, hint) = texts("subtract", &[], BodyKind::Named);
         assert_eq!(hint, None);
     }

@@ -9,6 +9,7 @@ use http::StatusCode;
 use super::filter::{Condition, conditions_of_write};
 use super::{Context, ReadPlan, Returned, Root};
 use crate::error::{PostgresRefusal, RestError};
+use crate::preferences::{Missing, Preferences, Resolution, Return};
 use crate::query::{Operation, QuantOperator, Query};
 use crate::schema::{QualifiedName, Relation};
 
@@ -29,32 +30,21 @@ pub enum WriteAction {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// `return`
-    pub returns: Returns,
+    pub returns: Return,
     /// `resolution`
     pub resolution: Option<Resolution>,
     /// `missing=default`
     pub defaults: bool,
 }
 
-/// What is told of the rows that were written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Returns {
-    /// How many there are.
-    #[default]
-    Minimal,
-    /// Where the only one is.
-    HeadersOnly,
-    /// The rows.
-    Representation,
-}
-
-/// What becomes of rows that are there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
-    /// They are changed.
-    MergeDuplicates,
-    /// They stay as they are.
-    IgnoreDuplicates,
+impl From<&Preferences> for WriteOptions {
+    fn from(preferences: &Preferences) -> Self {
+        Self {
+            returns: preferences.returned.unwrap_or_default(),
+            resolution: preferences.resolution,
+            defaults: preferences.missing == Some(Missing::Default),
+        }
+    }
 }
 
 /// A body that is read as rows.
@@ -178,8 +168,8 @@ impl WritePlan {
         let read = ReadPlan::new(context, Root::Written(relation), query)?;
         let change = change(context, relation, action, query, options, payload)?;
         let answer = match options.returns {
-            Returns::Representation => Answer::Rows(Box::new(read)),
-            Returns::HeadersOnly => {
+            Return::Representation => Answer::Rows(Box::new(read)),
+            Return::HeadersOnly => {
                 let mut returned = read.returned_columns();
                 if !returned.all {
                     let key = relation.primary_key.iter().filter(|column| !returned.columns.contains(column));
@@ -187,7 +177,7 @@ impl WritePlan {
                 }
                 Answer::Location(returned)
             }
-            Returns::Minimal => Answer::Count,
+            Return::Minimal => Answer::Count,
         };
         Ok(Self { relation: Arc::clone(relation), action, change, answer })
     }

@@ -19,7 +19,7 @@ pub(crate) fn request<'a>(action: WriteAction, url: &'a str, body: &'static str)
 }
 
 impl Request<'_> {
-    pub(crate) fn returning(mut self, returns: Returns) -> Self {
+    pub(crate) fn returning(mut self, returns: Return) -> Self {
         self.options.returns = returns;
         self
     }
@@ -195,18 +195,18 @@ fn a_put_takes_no_limits() {
 fn what_is_returned_depends_on_the_preference() {
     let cache = cinema();
     let plan = |url, returns| request(Insert, url, r#"{"id":1}"#).returning(returns).plan(&cache).unwrap();
-    assert!(matches!(plan("films", Returns::Minimal).answer, Answer::Count));
-    let plan_with_location = plan("films?select=title", Returns::HeadersOnly);
+    assert!(matches!(plan("films", Return::Minimal).answer, Answer::Count));
+    let plan_with_location = plan("films?select=title", Return::HeadersOnly);
     assert!(plan_with_location.tells_location());
     let Answer::Location(returned) = plan_with_location.answer else { panic!("no location") };
     assert!(!returned.all);
     let mut columns = returned.columns;
     columns.sort();
     assert_eq!(columns, ["id", "title"]);
-    let Answer::Location(returned) = plan("films", Returns::HeadersOnly).answer else { panic!("no location") };
+    let Answer::Location(returned) = plan("films", Return::HeadersOnly).answer else { panic!("no location") };
     assert!(returned.all);
-    assert!(matches!(plan("films", Returns::Representation).answer, Answer::Rows(_)));
-    let update = request(Update, "films?id=eq.1", r#"{"id":1}"#).returning(Returns::HeadersOnly);
+    assert!(matches!(plan("films", Return::Representation).answer, Answer::Rows(_)));
+    let update = request(Update, "films?id=eq.1", r#"{"id":1}"#).returning(Return::HeadersOnly);
     assert!(!update.plan(&cache).unwrap().tells_location());
 }
 

@@ -1,9 +1,10 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::plan::Rows;
 use crate::plan::WriteAction::{Delete, Insert, Put, Update};
 use crate::plan::write_tests::{Request, request};
-use crate::plan::{Resolution, Returns, Rows};
+use crate::preferences::{Resolution, Return};
 use crate::schema::testing::cinema;
 
 /// The statement of a request, and its parameters.
@@ -32,10 +33,10 @@ fn inserts() {
         request(Insert, "films", "[]"),
         request(Insert, "films?columns=title,year", "[]"),
         request(Insert, "films?select=title,directors(last_name)&order=year", r#"{"year":1}"#)
-            .returning(Returns::Representation),
-        request(Insert, "films?select=title", r#"{"year":1}"#).returning(Returns::HeadersOnly),
-        request(Insert, "roles", r#"{"film_id":1}"#).returning(Returns::HeadersOnly),
-        request(Insert, "guest_book", r#"{"guest":1}"#).returning(Returns::HeadersOnly),
+            .returning(Return::Representation),
+        request(Insert, "films?select=title", r#"{"year":1}"#).returning(Return::HeadersOnly),
+        request(Insert, "roles", r#"{"film_id":1}"#).returning(Return::HeadersOnly),
+        request(Insert, "guest_book", r#"{"guest":1}"#).returning(Return::HeadersOnly),
     ]));
 }
 
@@ -56,12 +57,12 @@ fn upserts() {
     let ignore = Resolution::IgnoreDuplicates;
     insta::assert_snapshot!(all(&[
         request(Insert, "films", r#"{"id":1,"title":"x"}"#).resolving(merge),
-        request(Insert, "films", r#"[{"id":1,"title":"x"}]"#).resolving(merge).returning(Returns::Representation),
+        request(Insert, "films", r#"[{"id":1,"title":"x"}]"#).resolving(merge).returning(Return::Representation),
         request(Insert, "films?on_conflict=title", r#"[{"id":1,"title":"x"}]"#).resolving(ignore),
         request(Insert, "films", "{}").resolving(merge),
         request(Insert, "guest_book", r#"{"guest":"x"}"#).resolving(merge),
         request(Put, "roles?film_id=eq.1&actor_id=eq.2", r#"{"film_id":1,"actor_id":2,"character":"x"}"#),
-        request(Put, "films?id=eq.1", r#"[{"title":"x"}]"#).returning(Returns::Representation),
+        request(Put, "films?id=eq.1", r#"[{"title":"x"}]"#).returning(Return::Representation),
         request(Put, "films?id=eq.1", "{}"),
     ]));
 }
@@ -71,14 +72,13 @@ fn updates() {
     insta::assert_snapshot!(all(&[
         request(Update, "films?id=eq.1", r#"{"title":"x","year":null}"#),
         request(Update, "films?or=(id.eq.1,title.like.a*)&order=title", r#"{"title":"x"}"#)
-            .returning(Returns::Representation),
+            .returning(Return::Representation),
         request(Update, "films?id=in.(1,2)&limit=1&select=title,roles(character)&roles.limit=1", r#"{"year":1}"#)
-            .returning(Returns::Representation),
+            .returning(Return::Representation),
         request(Update, "films?id=eq.1", r#"[{"year":1}]"#),
         request(Update, "films", "{}"),
-        request(Update, "films?select=id", "{}").returning(Returns::Representation),
-        request(Update, "people?id=eq.1&select=children_of(name)", r#"{"name":"x"}"#)
-            .returning(Returns::Representation),
+        request(Update, "films?select=id", "{}").returning(Return::Representation),
+        request(Update, "people?id=eq.1&select=children_of(name)", r#"{"name":"x"}"#).returning(Return::Representation),
     ]));
 }
 
@@ -87,15 +87,15 @@ fn deletes() {
     insta::assert_snapshot!(all(&[
         request(Delete, "films?id=eq.1", ""),
         request(Delete, "films", ""),
-        request(Delete, "films?meta->budget=gt.1&select=title", "").returning(Returns::Representation),
-        request(Delete, "films?id=eq.1&select=title", "").returning(Returns::HeadersOnly),
+        request(Delete, "films?meta->budget=gt.1&select=title", "").returning(Return::Representation),
+        request(Delete, "films?id=eq.1&select=title", "").returning(Return::HeadersOnly),
     ]));
 }
 
 #[test]
 fn representations_and_names_that_need_quotes() {
     insta::assert_snapshot!(all(&[
-        request(Insert, "paints", r##"[{"id":1,"color":"#ffffff"}]"##).returning(Returns::Representation),
+        request(Insert, "paints", r##"[{"id":1,"color":"#ffffff"}]"##).returning(Return::Representation),
         request(Update, "paints?color=eq.%23ffffff", r##"{"color":"#ffffff"}"##),
         request(Insert, "Odd Table?columns=\"dot.ted\",\"quo\\\"ted\"", "[]"),
         request(Update, "Odd Table?\"quo\\\"ted\"=eq.\"", r#"{"quo\"ted":1}"#),
@@ -105,7 +105,7 @@ fn representations_and_names_that_need_quotes() {
 #[test]
 fn counts() {
     let minimal = request(Delete, "films?id=eq.1", "");
-    let full = minimal.returning(Returns::Representation);
+    let full = minimal.returning(Return::Representation);
     let texts = [minimal, full].map(|request| shown(request, Count::Exact));
     insta::assert_snapshot!(texts.join("\n"));
 }

@@ -1,0 +1,253 @@
+//! Which of the media types that the client accepts is made, and how (contract 10.1, 10.4, 10.5).
+
+use super::{Producer, Rows};
+use crate::error::RestError;
+use crate::media::{MediaType, Plan};
+use crate::schema::{MediaHandler, QualifiedName, Routine, SchemaCache};
+
+/// What the answer is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The relation whose rows the answer has, if it is one that the cache knows; of a function the one that its row type belongs to.
+    pub relation: Option<&'a QualifiedName>,
+    /// The function that is called.
+    pub routine: Option<&'a Routine>,
+    /// The rows are whole: `select` is absent or `*`. Handlers of one relation need that.
+    pub whole_rows: bool,
+}
+
+/// What was agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreement {
+    /// What makes the body.
+    pub producer: Producer,
+    /// `Content-Type`
+    pub content_type: String,
+    /// Not the body is sent, but how PostgreSQL would make it.
+    pub explain: Option<Plan>,
+}
+
+impl Agreement {
+    /// The same without a body: HEAD, and writes that return nothing.
+    #[must_use]
+    pub fn without_body(self) -> Self {
+        Self { producer: Producer::Nothing, ..self }
+    }
+}
+
+impl Subject<'_> {
+    fn rows(&self) -> Rows {
+        self.routine.map_or(Rows::Set, |routine| Rows::of_function(&routine.returns))
+    }
+
+    /// What makes a media type, and the type it has then.
+    fn producer(&self, cache: &SchemaCache, media: &MediaType) -> Option<(Producer, String)> {
+        let of = self.rows();
+        let built_in = |producer| Some((producer, media.content_type()));
+        match media {
+            // Nobody can override these.
+            MediaType::StrippedArray => built_in(Producer::Json { of, strip_nulls: true }),
+            MediaType::Object { stripped } => built_in(Producer::Object { of, strip_nulls: *stripped }),
+            MediaType::Plan(_) | MediaType::OpenApi => None,
+            _ => self.handler(cache, media).or_else(|| match media {
+                MediaType::Any | MediaType::Json => {
+                    Some((Producer::Json { of, strip_nulls: false }, MediaType::Json.content_type()))
+                }
+                MediaType::Csv => built_in(Producer::Csv),
+                MediaType::GeoJson => built_in(Producer::GeoJson),
+                _ => None,
+            }),
+        }
+    }
+
+    /// A handler of the database's owner: the function itself, then one for the relation's rows, then one for any.
+    fn handler(&self, cache: &SchemaCache, media: &MediaType) -> Option<(Producer, String)> {
+        let wanted = media.text();
+        let content_type = |handler: &MediaHandler| match handler.media_type.as_str() {
+            ANY => MediaType::Binary.content_type(),
+            _ => media.content_type(),
+        };
+        if let Some(routine) = self.routine {
+            let own =
+                cache.media_handlers.iter().filter(|handler| handler.is_function && handler.function == routine.name);
+            // Asked for anything, a function with a media type of its own answers in JSON.
+            let mut own = own.filter(|handler| handler.media_type == ANY || handler.media_type == wanted);
+            if let Some(handler) = own.next() {
+                return Some((Producer::Value, content_type(handler)));
+            }
+        }
+        let aggregates = || cache.media_handlers.iter().filter(|handler| !handler.is_function);
+        let of_relation = |wanted: &str| {
+            let relation = self.relation.filter(|_| self.whole_rows)?;
+            aggregates().find(|handler| handler.relation.as_ref() == Some(relation) && handler.media_type == wanted)
+        };
+        let found = of_relation(ANY)
+            .or_else(|| of_relation(&wanted))
+            .or_else(|| aggregates().find(|handler| handler.relation.is_none() && handler.media_type == wanted))?;
+        let producer =
+            Producer::Handler { function: found.function.clone(), relation: found.relation.clone(), of: self.rows() };
+        Some((producer, content_type(found)))
+    }
+}
+
+const ANY: &str = "*/*";
+
+/// Chooses the first accepted type, in the client's order, that can be made. `plans`: `db-plan-enabled`.
+///
+/// # Errors
+/// PGRST107 when none can.
+pub fn negotiate(
+    cache: &SchemaCache,
+    accepted: &[MediaType],
+    subject: Subject<'_>,
+    plans: bool,
+) -> Result<Agreement, RestError> {
+    let agree = |media: &MediaType| match media {
+        MediaType::Plan(plan) if plans => {
+            let (producer, _) = subject.producer(cache, &plan.of)?;
+            Some(Agreement { producer, content_type: media.content_type(), explain: Some(plan.clone()) })
+        }
+        media => {
+            let (producer, content_type) = subject.producer(cache, media)?;
+            Some(Agreement { producer, content_type, explain: None })
+        }
+    };
+    let agreed = accepted.iter().find_map(agree);
+    agreed.ok_or_else(|| RestError::Unacceptable(accepted.iter().map(|media| media.text().into_owned()).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::testing::cinema;
+
+    /// Which type is agreed on, and how it is made: of a relation (`films`) or a function (`hello()`), whole rows or not.
+    fn agree(subject: &str, whole_rows: bool, accept: &[&str], plans: bool) -> Result<Agreement, RestError> {
+        let cache = cinema();
+        let accepted: Vec<_> = accept.iter().map(|text| MediaType::parse(text)).collect();
+        let routine = subject.strip_suffix("()").map(|name| cache.routines_named("public", name)[0].clone());
+        let relation = match &routine {
+            Some(routine) => routine.returns.relation.clone(),
+            None => Some(QualifiedName { schema: "public".into(), name: subject.into() }),
+        };
+        let subject = Subject { relation: relation.as_ref(), routine: routine.as_deref(), whole_rows };
+        negotiate(&cache, &accepted, subject, plans)
+    }
+
+    fn made(subject: &str, whole_rows: bool, accept: &str) -> (Producer, String) {
+        let agreement = agree(subject, whole_rows, &[accept], false).unwrap();
+        (agreement.producer, agreement.content_type)
+    }
+
+    fn handler(name: &str) -> Producer {
+        let relation = match name {
+            "film_html" => Some("films"),
+            "poster_image" => Some("posters"),
+            _ => None,
+        };
+        let public = |name: &str| QualifiedName { schema: "public".into(), name: name.into() };
+        Producer::Handler { function: public(name), relation: relation.map(public), of: Rows::Set }
+    }
+
+    const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+
+    #[test]
+    fn the_types_of_the_contract_are_made() {
+        for (accept, producer, content_type) in [
+            ("*/*", JSON, "application/json; charset=utf-8"),
+            ("application/json;version=1", JSON, "application/json; charset=utf-8"),
+            ("application/vnd.pgrst.array", JSON, "application/json; charset=utf-8"),
+            (
+                "application/vnd.pgrst.array+json;nulls=stripped",
+                Producer::Json { of: Rows::Set, strip_nulls: true },
+                "application/vnd.pgrst.array+json;nulls=stripped; charset=utf-8",
+            ),
+            (
+                "application/vnd.pgrst.object",
+                Producer::Object { of: Rows::Set, strip_nulls: false },
+                "application/vnd.pgrst.object+json; charset=utf-8",
+            ),
+            (
+                "application/vnd.pgrst.object+json;nulls=stripped",
+                Producer::Object { of: Rows::Set, strip_nulls: true },
+                "application/vnd.pgrst.object+json;nulls=stripped; charset=utf-8",
+            ),
+            ("text/csv", Producer::Csv, "text/csv; charset=utf-8"),
+            ("application/geo+json", Producer::GeoJson, "application/geo+json; charset=utf-8"),
+        ] {
+            assert_eq!(made("directors", true, accept), (producer, content_type.to_owned()), "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_first_type_that_can_be_made_wins() {
+        let agreed = agree("directors", true, &["image/png", "text/csv", "application/json"], false).unwrap();
+        assert_eq!(agreed.producer, Producer::Csv);
+    }
+
+    #[test]
+    fn what_nobody_makes_is_told() {
+        for accept in ["text/plain", "text/xml", "application/octet-stream", "application/openapi+json", "image/png"] {
+            let refusal = agree("directors", true, &[accept, "unheard/of"], false).unwrap_err();
+            assert_eq!(refusal.message(), format!("None of these media types are available: {accept}, unheard/of"));
+        }
+    }
+
+    #[test]
+    fn plans_have_to_be_switched_on_and_are_for_what_can_be_made() {
+        let accept = "application/vnd.pgrst.plan+json;for=\"text/csv\";options=analyze";
+        let agreed = agree("directors", true, &[accept], true).unwrap();
+        assert_eq!(agreed.producer, Producer::Csv);
+        assert!(agreed.explain.is_some());
+        assert_eq!(
+            agreed.content_type,
+            "application/vnd.pgrst.plan+json; for=\"text/csv\"; options=analyze; charset=utf-8"
+        );
+        assert!(agree("directors", true, &[accept], false).is_err());
+        assert!(agree("directors", true, &["application/vnd.pgrst.plan;for=\"image/png\""], true).is_err());
+    }
+
+    #[test]
+    fn handlers_of_a_relation_need_whole_rows() {
+        assert_eq!(made("films", true, "text/html"), (handler("film_html"), "text/html".to_owned()));
+        assert!(agree("films", false, &["text/html"], false).is_err());
+        assert!(agree("directors", true, &["text/html"], false).is_err());
+        assert_eq!(made("films_since()", true, "text/html"), (handler("film_html"), "text/html".to_owned()));
+    }
+
+    #[test]
+    fn handlers_of_any_row_take_every_select() {
+        let film = "application/vnd.cinema.film";
+        for whole_rows in [true, false] {
+            assert_eq!(made("directors", whole_rows, film), (handler("any_count"), film.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_handler_for_anything_answers_everything_but_what_nobody_can_override() {
+        for accept in ["*/*", "application/json", "text/csv", "image/png"] {
+            let expected = (handler("poster_image"), "application/octet-stream".to_owned());
+            assert_eq!(made("posters", true, accept), expected, "{accept}");
+        }
+        assert_eq!(made("posters", false, "*/*").0, JSON);
+        let object = Producer::Object { of: Rows::Set, strip_nulls: false };
+        assert_eq!(made("posters", true, "application/vnd.pgrst.object+json").0, object);
+    }
+
+    #[test]
+    fn a_function_with_a_type_of_its_own_answers_in_it_when_asked_for_it() {
+        assert_eq!(made("logo()", true, "image/png"), (Producer::Value, "image/png".to_owned()));
+        let scalar = Producer::Json { of: Rows::Scalar, strip_nulls: false };
+        assert_eq!(made("logo()", true, "*/*").0, scalar);
+        assert_eq!(made("logo()", true, "application/json").0, scalar);
+        assert!(agree("logo()", true, &["text/html"], false).is_err());
+    }
+
+    #[test]
+    fn functions_are_made_of_what_they_yield() {
+        assert_eq!(made("hello()", true, "text/csv").0, Producer::Csv);
+        let object = |of| Producer::Object { of, strip_nulls: false };
+        assert_eq!(made("hello()", true, "application/vnd.pgrst.object").0, object(Rows::Scalar));
+        assert_eq!(made("films_since()", true, "application/vnd.pgrst.object").0, object(Rows::Set));
+    }
+}
