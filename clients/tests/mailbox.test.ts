@@ -128,10 +128,14 @@ test("messages are deleted by id, by search, and all at once", async () => {
   expect((await fetch(at(`/message/${sent[3]!.id}`))).status).toBe(404);
 });
 
-test("the server says that it is there, and pages of every origin may read", async () => {
+test("the server says that it is there, and only pages of this machine and of the project's site may read", async () => {
   const info = (await (await fetch(at("/info"))).json()) as { Version: string; Messages: number; Unread: number };
   expect(info).toMatchObject({ Messages: 0, Unread: 0 });
   expect(info.Version).not.toBe("");
   for (const probe of ["/livez", "/readyz"]) expect((await fetch(`${portico.status.MAILPIT_URL}${probe}`)).status).toBe(200);
-  expect((await fetch(at("/messages"))).headers.get("access-control-allow-origin")).toBe("*");
+  const asPage = (origin: string): Promise<Response> => fetch(at("/messages"), { headers: { origin } });
+  const own = await asPage("http://localhost:3000");
+  expect([own.status, own.headers.get("access-control-allow-origin")]).toEqual([200, "http://localhost:3000"]);
+  const other = await asPage("https://evil.example");
+  expect([other.status, other.headers.get("access-control-allow-origin")]).toEqual([403, null]);
 });

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration}
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, Query, Request, State},
-    middleware::{self, Next},
+    extract::{DefaultBodyLimit, Path, Query, State},
+    middleware,
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -14,7 +14,7 @@ use axum::{
     routing::{get, put},
 };
 use futures_util::{Stream, StreamExt};
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -22,6 +22,7 @@ use tokio_stream::wrappers::BroadcastStream;
 
 use super::{
     CapturedMail, Mailbox, MailboxEvent,
+    guests::{self, Guests},
     message::{Part, clean_tags},
     search::Search,
     store::{Entry, Store},
@@ -30,7 +31,7 @@ use super::{
 /// The most messages that one answer lists.
 const LONGEST_PAGE: usize = 1_000;
 
-pub(super) fn router(mailbox: Mailbox) -> Router {
+pub(super) fn router(mailbox: Mailbox, guests: Guests) -> Router {
     Router::new()
         .route("/api/v1/messages", get(list).put(set_read).delete(delete))
         .route("/api/v1/search", get(search).delete(delete_found))
@@ -48,25 +49,8 @@ pub(super) fn router(mailbox: Mailbox) -> Router {
         .route("/readyz", get(async || "ok"))
         .fallback(async || not_found("Not found"))
         .layer(DefaultBodyLimit::max(1 << 20))
-        .layer(middleware::from_fn(open_to_every_origin))
+        .layer(middleware::from_fn_with_state(guests, guests::admit))
         .with_state(mailbox)
-}
-
-/// Pages of every origin may read the mailbox: in development the application under test runs on a port of its own.
-async fn open_to_every_origin(request: Request, next: Next) -> Response {
-    let mut response = match *request.method() {
-        Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
-        _ => next.run(request).await,
-    };
-    let open: [(HeaderName, HeaderValue); 5] = [
-        (header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
-        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, PUT, DELETE, OPTIONS")),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ];
-    response.headers_mut().extend(open);
-    response
 }
 
 #[derive(Deserialize)]

@@ -11,6 +11,7 @@
 //! | `/portico/v1/texts` | captured text messages (GET, DELETE) |
 
 mod api;
+mod guests;
 mod message;
 mod search;
 mod smtp;
@@ -90,9 +91,10 @@ impl Mailbox {
         Arc::new(Capture(self.clone()))
     }
 
-    /// The HTTP API and the live events. Open to pages of every origin.
-    pub fn router(&self) -> axum::Router {
-        api::router(self.clone())
+    /// The HTTP API and the live events: for programs, for pages of this machine (loopback names), and for pages of these
+    /// sites (addresses such as `https://app.example.com`). Pages of other websites are refused.
+    pub fn router(&self, sites: &[&str]) -> axum::Router {
+        api::router(self.clone(), guests::Guests::new(sites))
     }
 
     /// Takes mails over SMTP until `shutdown` is done. Any login is accepted, and nothing is passed on.

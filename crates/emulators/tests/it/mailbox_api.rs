@@ -189,19 +189,63 @@ async fn text_messages_are_listed_apart() {
 }
 
 #[tokio::test]
-async fn pages_of_every_origin_may_read() {
+async fn pages_of_this_machine_and_of_the_projects_site_may_read() {
     let server = mailbox(MailboxLimits::default()).await;
-    let preflight = server
-        .client
-        .request(reqwest::Method::OPTIONS, format!("{}/api/v1/messages", server.url))
-        .header("origin", "http://localhost:3000")
-        .header("access-control-request-method", "DELETE")
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(preflight.status(), 204);
-    assert_eq!(preflight.headers()["access-control-allow-origin"], "*");
-    assert!(preflight.headers()["access-control-allow-methods"].to_str().unwrap().contains("DELETE"));
+    for origin in
+        ["http://localhost:3000", "http://127.0.0.1:54321", "http://app.localhost", "https://shop.example.com"]
+    {
+        let preflight = server
+            .client
+            .request(reqwest::Method::OPTIONS, format!("{}/api/v1/messages", server.url))
+            .header("origin", origin)
+            .header("access-control-request-method", "DELETE")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(preflight.status(), 204, "{origin}");
+        assert_eq!(preflight.headers()["access-control-allow-origin"], origin);
+        assert!(preflight.headers()["access-control-allow-methods"].to_str().unwrap().contains("DELETE"));
+        let read =
+            server.client.get(format!("{}/api/v1/messages", server.url)).header("origin", origin).send().await.unwrap();
+        assert_eq!(
+            (read.status().as_u16(), &read.headers()["access-control-allow-origin"]),
+            (200, &origin.parse().unwrap())
+        );
+        assert_eq!(read.headers()["vary"], "Origin");
+    }
+    let program = server.client.get(format!("{}/api/v1/messages", server.url)).send().await.unwrap();
+    assert_eq!(program.status(), 200);
+    assert!(!program.headers().contains_key("access-control-allow-origin"));
+}
+
+#[tokio::test]
+async fn pages_of_other_websites_never_read() {
+    let server = filled().await;
+    for path in
+        ["/api/v1/messages", "/api/v1/message/latest", "/api/v1/events", "/view/latest.html", "/portico/v1/texts"]
+    {
+        for (header, value) in [
+            ("origin", "https://evil.example"),
+            ("origin", "http://shop.example.com"),
+            ("origin", "null"),
+            // A name of theirs that leads here: to its pages, the mailbox is of their own origin
+            ("host", "evil.example"),
+            ("host", "localhost.evil.example:54324"),
+        ] {
+            let answer = server.client.get(format!("{}{path}", server.url)).header(header, value).send().await.unwrap();
+            assert_eq!(answer.status(), 403, "{path} for {header} {value}");
+            assert!(!answer.headers().contains_key("access-control-allow-origin"));
+        }
+    }
+    let deletion =
+        server.client.delete(format!("{}/api/v1/messages", server.url)).header("origin", "https://evil.example");
+    assert_eq!(deletion.send().await.unwrap().status(), 403);
+    assert_eq!(server.mailbox.messages().len(), 3);
+    for host in ["localhost:54324", "[::1]:54324", "Mail.Localhost", "shop.example.com"] {
+        let answer =
+            server.client.get(format!("{}/api/v1/messages", server.url)).header("host", host).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{host}");
+    }
 }
 
 #[tokio::test]

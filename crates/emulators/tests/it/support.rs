@@ -33,7 +33,7 @@ pub async fn mailbox(limits: MailboxLimits) -> MailboxServer {
     let mailbox = Mailbox::new(Development::confirm(), limits);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let router = mailbox.router();
+    let router = mailbox.router(&["https://shop.example.com"]);
     tokio::spawn(async move { axum::serve(listener, router).await });
     MailboxServer { mailbox, url, client: client() }
 }

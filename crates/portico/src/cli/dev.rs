@@ -112,7 +112,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let mut serving = tokio::task::JoinSet::new();
         serving.spawn(portico_gateway::serve(api.0, server.router(), ending.clone().cancelled_owned(), limits()));
         if let Some((listener, _)) = mailbox_listener {
-            let router = mailbox_router(&mailbox, &origin);
+            let router = mailbox_router(&mailbox, &origin, &project.config().auth.site_url);
             serving.spawn(portico_gateway::serve(listener, router, ending.clone().cancelled_owned(), limits()));
         }
         let _smtp = listen_for_mail(&project, &mailbox).await?;
@@ -244,10 +244,11 @@ impl Store {
     }
 }
 
-/// The mailbox's own port: its API, and for a person the page of the web app.
-fn mailbox_router(mailbox: &Mailbox, origin: &str) -> axum::Router {
+/// The mailbox's own port: its API, and for a person the page of the web app. Besides pages of this machine, those of the
+/// server's own address and of the project's site may read it.
+fn mailbox_router(mailbox: &Mailbox, origin: &str, site_url: &str) -> axum::Router {
     let page = format!("{origin}/mailbox");
-    mailbox.router().route("/", axum::routing::get(move || async move { axum::response::Redirect::temporary(&page) }))
+    mailbox.router(&[origin, site_url]).route("/", axum::routing::get(move || async move { axum::response::Redirect::temporary(&page) }))
 }
 
 /// The SMTP port of the mailbox, when the project has one.
