@@ -23,7 +23,7 @@ use super::signals::EndSignals;
 use super::{Global, folder, pool_settings, status};
 use crate::control::{Control, Reply, Request};
 use crate::setup::SetUp;
-use crate::wiring::{auth, google, keys, mail, page, texts, unsupported};
+use crate::wiring::{auth, brand, google, keys, mail, page, texts, unsupported};
 use crate::{Mount, Server, ServerSettings};
 
 /// How long requests in flight may take once the server is asked to end.
@@ -88,8 +88,18 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             let accounts = Some(data.join("google-accounts.json"));
             mounts.push(google::emulate(witness, &mut auth_settings, &origin, accounts, &clock)?);
         }
+        let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;
+        let mark_path = mark.as_ref().map(brand::Mark::path);
+        mounts.extend(mark.map(brand::Mark::mount));
         let mailbox_url = mailbox_listener.as_ref().map(|(_, address)| format!("http://{address}"));
-        let web = &settings.web;
+        let page = page::config(page::Facts {
+            publishable_key: keys.api.publishable(),
+            mailbox: mailbox_url.as_deref(),
+            development: true,
+            web: &settings.web,
+            mark: mark_path.as_deref(),
+            auth: &auth_settings,
+        });
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,
@@ -97,7 +107,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 key_policy: KeyPolicy::Development,
                 mail: delivery,
                 texts: Some(text_delivery),
-                page: page::config(keys.api.publishable(), mailbox_url.as_deref(), true, web),
+                page,
                 trusted_proxies: Vec::new(),
                 https: false,
                 development: true,
@@ -248,7 +258,9 @@ impl Store {
 /// server's own address and of the project's site may read it.
 fn mailbox_router(mailbox: &Mailbox, origin: &str, site_url: &str) -> axum::Router {
     let page = format!("{origin}/mailbox");
-    mailbox.router(&[origin, site_url]).route("/", axum::routing::get(move || async move { axum::response::Redirect::temporary(&page) }))
+    mailbox
+        .router(&[origin, site_url])
+        .route("/", axum::routing::get(move || async move { axum::response::Redirect::temporary(&page) }))
 }
 
 /// The SMTP port of the mailbox, when the project has one.

@@ -19,7 +19,7 @@ use super::panel::{self, Row};
 use super::signals::EndSignals;
 use super::{Global, folder, pool_settings};
 use crate::setup::SetUp;
-use crate::wiring::{auth, keys, mail, page, safety, texts, unsupported};
+use crate::wiring::{auth, brand, keys, mail, page, safety, texts, unsupported};
 use crate::{Server, ServerSettings};
 
 #[derive(Debug, Args)]
@@ -69,6 +69,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             None
         }
     };
+    let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;
     if options.check {
         anstream::println!("The configuration is fine.");
         return Ok(());
@@ -104,10 +105,19 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             Some(smtp) => mail::smtp(smtp)?,
             None => mail::none(),
         };
+        let mark_path = mark.as_ref().map(brand::Mark::path);
+        let page = page::config(page::Facts {
+            publishable_key: keys.api.publishable(),
+            mailbox: None,
+            development: false,
+            web: &settings.web,
+            mark: mark_path.as_deref(),
+            auth: &auth_settings,
+        });
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,
-                page: page::config(keys.api.publishable(), None, false, &settings.web),
+                page,
                 keys: keys.clone(),
                 key_policy: KeyPolicy::Hosted,
                 mail: delivery,
@@ -115,7 +125,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 trusted_proxies: safety::networks(&settings.server.trusted_proxies)?,
                 https: public_url.starts_with("https://"),
                 development: false,
-                mounts: Vec::new(),
+                mounts: mark.map(brand::Mark::mount).into_iter().collect(),
                 clock,
             },
             &database,

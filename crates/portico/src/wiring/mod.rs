@@ -1,6 +1,7 @@
 //! From configuration to settings: the only place that knows both.
 
 pub mod auth;
+pub mod brand;
 pub mod google;
 pub mod keys;
 pub mod mail;
