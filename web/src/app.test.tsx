@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
-import { config, fakeServer, session, storeSession } from "./testing/fake-server";
+import { fakeServer, session, storeSession } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
 
 const patient = { timeout: 20_000 };
@@ -197,19 +197,4 @@ test("an unknown address is a friendly page, and the mailbox is one where there 
   unmount();
   renderApp("/mailbox");
   expect(await screen.findByRole("heading", { name: "There is no door here" }, patient)).toBeVisible();
-});
-
-test("the development mailbox lists and shows what was captured", async () => {
-  fakeServer({
-    "GET /api/v1/messages": {
-      body: { total: 1, messages: [{ ID: "m", To: [{ Address: "ada@portico.test" }], Subject: "Confirm", Created: "2026-11-01T10:00:00Z" }] },
-    },
-    "GET /api/v1/message/m": {
-      body: { ID: "m", To: [{ Address: "ada@portico.test" }], Subject: "Confirm", Date: "2026-11-01T10:00:00Z", HTML: '<p style="color:red">Hi</p>' },
-    },
-  });
-  renderApp("/mailbox", { ...config, development: true, mailbox: "http://portico.test" });
-  const frame = await screen.findByTitle("The message “Confirm”", {}, patient);
-  expect(frame.getAttribute("sandbox")).not.toContain("allow-scripts");
-  expect(frame.getAttribute("srcdoc")).toContain("Hi");
 });

@@ -32,15 +32,34 @@ const messageSchema = z.object({
   Text: z.string().default(""),
 });
 
+const textsSchema = z.object({
+  texts: z.array(z.object({ id: z.string(), to: z.string(), body: z.string(), received_at: z.coerce.date() })),
+});
+
+export type TextMessage = z.infer<typeof textsSchema>["texts"][number];
 export type Summary = z.infer<typeof listSchema>["messages"][number];
 export type Message = z.infer<typeof messageSchema>;
 
-/** The captured messages, newest first, as the capture's own API (that of Mailpit) tells them; asked again while open. */
-export const messagesQuery = (mailbox: string) =>
+/** The key of the lists, which change while they are looked at; single messages do not. */
+export const mailboxKey = ["mailbox", "lists"];
+/** How often the lists are asked for while the mailbox does not tell of changes by itself. */
+export const askAgainMs = 5000;
+
+/** The captured mails, newest first, as the capture's own API (that of Mailpit) tells them. */
+export const messagesQuery = (mailbox: string, isLive: boolean) =>
   queryOptions({
-    queryKey: ["mailbox", "messages"],
+    queryKey: [...mailboxKey, "messages"],
     queryFn: async ({ signal }) => listSchema.parse(await read(mailbox, "/api/v1/messages?limit=100", signal)),
-    refetchInterval: 2000,
+    refetchInterval: isLive ? false : askAgainMs,
+    placeholderData: keepPreviousData,
+  });
+
+/** The captured text messages, newest first. */
+export const textsQuery = (mailbox: string, isLive: boolean) =>
+  queryOptions({
+    queryKey: [...mailboxKey, "texts"],
+    queryFn: async ({ signal }) => textsSchema.parse(await read(mailbox, "/portico/v1/texts", signal)).texts,
+    refetchInterval: isLive ? false : askAgainMs,
     placeholderData: keepPreviousData,
   });
 
@@ -53,8 +72,10 @@ export const messageQuery = (mailbox: string, id: string) =>
   });
 
 export async function deleteMessages(mailbox: string): Promise<void> {
-  const response = await fetch(`${mailbox}/api/v1/messages`, { method: "DELETE" });
-  if (!response.ok) throw new Error(`The mailbox answered ${response.status}`);
+  for (const path of ["/api/v1/messages", "/portico/v1/texts"]) {
+    const response = await fetch(mailbox + path, { method: "DELETE" });
+    if (!response.ok) throw new Error(`The mailbox answered ${response.status}`);
+  }
 }
 
 async function read(mailbox: string, path: string, signal: AbortSignal): Promise<unknown> {
