@@ -15,6 +15,12 @@ async function start(container: HTMLElement): Promise<void> {
     return;
   }
   if (config.brand.accent !== null) document.documentElement.style.setProperty("--brand-accent", config.brand.accent);
+  // The product's own mark stands in the tab as well.
+  if (config.brand.mark !== null) {
+    const icon = document.querySelector<HTMLLinkElement>('link[rel="icon"]');
+    icon?.removeAttribute("type");
+    icon?.setAttribute("href", config.brand.mark);
+  }
   startAnalytics(config.analytics);
   createRoot(container).render(<App config={config} auth={openAuth(config)} />);
 }

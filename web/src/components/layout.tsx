@@ -53,7 +53,7 @@ function Messages() {
   return (
     <div className="mx-auto w-full max-w-(--page) space-y-3 px-5 pb-4 empty:hidden sm:px-8">
       {!isOnline && <Alert tone="caution">You are offline. What needs the server will work again when you are back.</Alert>}
-      {problem && (
+      {problem?.toldBy === "banner" && (
         <Alert
           tone={problem.kind === "refused" ? "danger" : "info"}
           actions={
@@ -66,7 +66,7 @@ function Messages() {
           {problem.detail !== null && <p className="mt-1">{problem.detail}</p>}
           {problem.kind === "other-browser" && (
             <AppLink href="/verify" onClick={dismissProblem} className="mt-2 inline-block font-medium underline">
-              Use a code instead
+              Sign in with a new code
             </AppLink>
           )}
         </Alert>

@@ -8,6 +8,12 @@ export interface Config {
   development: boolean;
   brand: { name: string; accent: string | null; mark: string | null };
   analytics: { adapter: "builtin" | "posthog" | "ga4" | "none"; key: string | null; host: string | null };
+  accounts: {
+    /** Whether people may add further ways in to their account, and remove them. */
+    manualLinking: boolean;
+    /** Which mails about another address have to be answered: the new address's, either, or both. */
+    emailChange: "new" | "either" | "both";
+  };
   /** Where captured messages are read, in development. */
   mailbox: string | null;
 }
@@ -24,6 +30,7 @@ export function readConfig(value: unknown): Config {
   const config = record(value);
   const brand = record(config.brand);
   const analytics = record(config.analytics);
+  const accounts = record(config.accounts);
   const anonKey = text(config.anonKey);
   if (anonKey === null) throw new Error("The configuration has no anonKey");
   const adapter = analytics.adapter;
@@ -36,6 +43,10 @@ export function readConfig(value: unknown): Config {
       adapter: adapter === "posthog" || adapter === "ga4" || adapter === "none" ? adapter : "builtin",
       key: text(analytics.key),
       host: text(analytics.host),
+    },
+    accounts: {
+      manualLinking: accounts.manualLinking === true,
+      emailChange: accounts.emailChange === "new" || accounts.emailChange === "either" ? accounts.emailChange : "both",
     },
     mailbox: text(config.mailbox),
   };

@@ -4,7 +4,7 @@ import { retryAfterSeconds } from "./http";
 export interface Described {
   message: string;
   /** The field of a form that it belongs to, when there is one. */
-  field?: "email" | "password" | "code";
+  field?: "email" | "phone" | "password" | "code";
   /** Single reasons, for a list. */
   reasons?: string[];
 }
@@ -18,6 +18,11 @@ const texts: Record<string, Described> = {
   user_already_exists: { message: "There is already an account with this address. Sign in instead.", field: "email" },
   email_address_invalid: { message: "Mail can’t be delivered to this address. Is it spelled right?", field: "email" },
   email_address_not_authorized: { message: "This address isn’t allowed to receive mail here.", field: "email" },
+  phone_exists: { message: "There is already an account with this number.", field: "phone" },
+  sms_send_failed: { message: "The text message could not be sent. Is the number right?", field: "phone" },
+  phone_provider_disabled: { message: "Signing in by phone is switched off here." },
+  user_sso_managed: { message: "Your organisation manages this account, so it can’t be changed here." },
+  insufficient_aal: { message: "Sign in with your second factor first, then try again." },
   signup_disabled: { message: "New accounts can’t be made here at the moment." },
   email_provider_disabled: { message: "Signing in by e-mail is switched off here." },
   provider_disabled: { message: "This way to sign in is switched off here." },
@@ -77,7 +82,8 @@ export function describeError(error: unknown): Described {
 }
 
 function tooMany(code: string): string {
-  const what = code === "over_email_send_rate_limit" ? "We just sent you a mail." : "That was too many tries in a row.";
+  const sent = code === "over_email_send_rate_limit" ? "mail" : code === "over_sms_send_rate_limit" ? "text message" : null;
+  const what = sent === null ? "That was too many tries in a row." : `We just sent you a ${sent}.`;
   const seconds = retryAfterSeconds();
   if (seconds === null) return `${what} Please wait a little and try again.`;
   const wait = seconds < 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`;

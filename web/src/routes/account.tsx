@@ -4,6 +4,7 @@ import { Alert } from "../components/ui/alert";
 import { Button } from "../components/ui/button";
 import { Card } from "../components/ui/card";
 import { Skeleton } from "../components/ui/skeleton";
+import { EmailAddress } from "../features/account/email-address";
 import { Greeting } from "../features/account/greeting";
 import { IdentityList } from "../features/account/identity-list";
 import { SessionList } from "../features/account/session-list";
@@ -39,6 +40,7 @@ function Overview({ session }: { session: Session }) {
       <div className="grid items-start gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <SessionList api={api} userId={user.id} />
         <div className="space-y-6">
+          <EmailAddress user={user} />
           <IdentityList user={user} />
           <AccountFacts session={session} />
         </div>
@@ -59,7 +61,7 @@ function AccountFacts({ session }: { session: Session }) {
       }
     >
       <dl className="grid gap-x-6 gap-y-3 text-sm sm:grid-cols-[auto_1fr]">
-        <Fact name="E-mail">{user.email === undefined || user.email === "" ? "None" : user.email}</Fact>
+        {user.phone !== undefined && user.phone !== "" && <Fact name="Phone">+{user.phone}</Fact>}
         <Fact name="Made">{exactTime(new Date(user.created_at))}</Fact>
         <Fact name="Account id">
           <code className="text-[0.8125rem]">{user.id}</code>

@@ -1,51 +1,64 @@
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { Button } from "../components/ui/button";
+import { freshUserQuery } from "../features/account/fresh-user";
 import { useAuth } from "../features/auth/auth-context";
 import { FormPage } from "../features/auth/form-page";
 import { FormSkeleton } from "../features/auth/guards";
 import { AppLink } from "../lib/navigation";
 import { usePageTitle } from "../lib/use-page-title";
 
-/** Where the links of an e-mail change lead. What went wrong, if anything, is told above the page. */
+/** Where the links of an e-mail change lead, in whichever browser they are opened. */
 export function ConfirmEmailChangePage() {
-  const { user, loading, problem } = useAuth();
+  const { user, loading, problem, client } = useAuth();
+  // The session in this browser may still hold the person as they were before the link was opened.
+  const { isLoading } = useQuery(freshUserQuery(client, user));
   usePageTitle("E-mail change");
-  if (loading) return <FormSkeleton />;
+  if (loading || isLoading) return <FormSkeleton />;
+
+  const pending = user?.new_email ?? "";
   if (problem?.kind === "refused") {
     return (
-      <FormPage title="The change was not confirmed" lead="Ask for the change again in your account; you get a new mail.">
-        <Home isSignedIn={user !== null} />
-      </FormPage>
+      <Outcome title="The change was not confirmed" isSignedIn={user !== null}>
+        {pending === ""
+          ? "A link works once and for a limited time. If it was opened before, your address may be changed already."
+          : `Ask for the change to ${pending} again in your account; you get new mails.`}
+      </Outcome>
     );
   }
-  const pending = user?.new_email;
-  if (problem?.kind === "note" || (pending !== undefined && pending !== "")) {
+  if (problem?.kind === "change-half-done" || (pending !== "" && problem?.kind !== "change-done")) {
     return (
-      <FormPage
-        title="One more to go"
-        lead={
-          pending === undefined || pending === ""
-            ? "Open the link in the mail we sent to your other address too."
-            : `Your address becomes ${pending} once the links in both mails are opened.`
-        }
-      >
-        <Home isSignedIn={user !== null} />
-      </FormPage>
+      <Outcome title="One more to go" isSignedIn={user !== null}>
+        {pending === ""
+          ? "This address is confirmed. Open the link in the mail to the other one too, then the change is made."
+          : `Your address becomes ${pending} once the links in both mails are opened.`}
+      </Outcome>
     );
   }
-  return (
-    <FormPage
-      title={user ? "Your address is confirmed" : "Nearly there"}
-      lead={user ? `From now on it is ${user.email ?? "the new one"}.` : "Sign in to see your new address."}
-    >
-      <Home isSignedIn={user !== null} />
-    </FormPage>
+  if (user) {
+    return (
+      <Outcome title="Your address is confirmed" isSignedIn>
+        From now on it is {user.email ?? "the new one"}.
+      </Outcome>
+    );
+  }
+  return problem?.kind === "change-done" ? (
+    <Outcome title="Your address is changed" isSignedIn={false}>
+      From now on, sign in with the new one.
+    </Outcome>
+  ) : (
+    <Outcome title="Nearly there" isSignedIn={false}>
+      Sign in to see your address.
+    </Outcome>
   );
 }
 
-function Home({ isSignedIn }: { isSignedIn: boolean }) {
+function Outcome({ title, children, isSignedIn }: { title: string; children: ReactNode; isSignedIn: boolean }) {
   return (
-    <Button asChild>
-      {isSignedIn ? <AppLink href="/app">Open your account</AppLink> : <AppLink href="/sign-in">Sign in</AppLink>}
-    </Button>
+    <FormPage title={title} lead={children}>
+      <Button asChild>
+        {isSignedIn ? <AppLink href="/app">Open your account</AppLink> : <AppLink href="/sign-in">Sign in</AppLink>}
+      </Button>
+    </FormPage>
   );
 }

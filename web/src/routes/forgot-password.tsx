@@ -6,9 +6,9 @@ import { useAuth } from "../features/auth/auth-context";
 import { emailField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
-import { pendingCode } from "../features/auth/pending-code";
+import { pendingEmail } from "../features/auth/pending-code";
 import { sendCode } from "../features/auth/send-code";
-import { useProblem } from "../features/auth/use-problem";
+import { useErrorFocus, useProblem } from "../features/auth/use-problem";
 import { AppLink, go } from "../lib/navigation";
 import { usePageTitle } from "../lib/use-page-title";
 import { z } from "../lib/zod";
@@ -18,18 +18,19 @@ type Values = z.infer<typeof schema>;
 
 export function ForgotPasswordPage() {
   const { client, user } = useAuth();
-  const { register, handleSubmit, formState, setError } = useForm<Values>({
+  const { register, handleSubmit, formState, setError, setFocus } = useForm<Values>({
     resolver: zodResolver(schema),
-    defaultValues: { email: user?.email ?? pendingCode()?.email ?? "" },
+    defaultValues: { email: user?.email ?? pendingEmail() },
   });
   const { problem, report, clear } = useProblem<Values>(setError, ["email"]);
+  useErrorFocus(formState, setFocus, ["email"]);
   const { errors, isSubmitting } = formState;
   usePageTitle("Forgot password");
 
   const send = handleSubmit(async ({ email }) => {
     clear();
     try {
-      await sendCode(client, { email, kind: "recovery", next: null });
+      await sendCode(client, { address: email, kind: "recovery", next: null });
       go("/verify");
     } catch (error) {
       report(error);

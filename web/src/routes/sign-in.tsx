@@ -4,15 +4,17 @@ import { useForm } from "react-hook-form";
 import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
 import { useAuth } from "../features/auth/auth-context";
+import { EmailOrPhone, withPhone } from "../features/auth/e-mail-or-phone";
 import { emailField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
 import { VisitorsOnly } from "../features/auth/guards";
 import { LastUsed } from "../features/auth/last-used";
 import { PasswordField } from "../features/auth/password-field";
-import { Or, ProviderButtons, useSignInMethods } from "../features/auth/provider-buttons";
+import { PhoneForm } from "../features/auth/phone-form";
+import { hasProviders, Or, ProviderButtons, useSignInMethods } from "../features/auth/provider-buttons";
 import { sendCode } from "../features/auth/send-code";
-import { useProblem } from "../features/auth/use-problem";
+import { useErrorFocus, useProblem } from "../features/auth/use-problem";
 import { AppLink, go } from "../lib/navigation";
 import { nextFromAddress, withNext } from "../lib/next";
 import { usePageTitle } from "../lib/use-page-title";
@@ -21,15 +23,21 @@ import { z } from "../lib/zod";
 export function SignInPage() {
   const [next] = useState(nextFromAddress);
   const { methods } = useSignInMethods();
+  const signUpByPhone = methods.allowsSignUp ? withPhone("/sign-up", next) : null;
   usePageTitle("Sign in");
   return (
     <VisitorsOnly next={next}>
       <FormPage title="Welcome back">
         <ProviderButtons next={next} />
-        {methods.email && (
+        {(methods.email || methods.phone) && (
           <>
-            <Or />
-            <SignInForm next={next} />
+            {hasProviders(methods) && <Or />}
+            <EmailOrPhone
+              path="/sign-in"
+              next={next}
+              email={methods.email ? <SignInForm next={next} /> : null}
+              phone={methods.phone ? <PhoneForm kind="phone" next={next} signUpHref={signUpByPhone} /> : null}
+            />
           </>
         )}
         {methods.allowsSignUp && (
@@ -50,11 +58,12 @@ type Values = z.infer<typeof schema>;
 
 function SignInForm({ next }: { next: string | null }) {
   const { client, lastMethod, rememberMethod } = useAuth();
-  const { register, handleSubmit, formState, setError, trigger, getValues } = useForm<Values>({
+  const { register, handleSubmit, formState, setError, setFocus, trigger, getValues } = useForm<Values>({
     resolver: zodResolver(schema),
     defaultValues: { email: "", password: "" },
   });
   const { problem, report, clear } = useProblem<Values>(setError, ["email", "password"]);
+  useErrorFocus(formState, setFocus, ["email", "password"]);
   const [isUnconfirmed, setIsUnconfirmed] = useState(false);
   const [isSendingCode, setIsSendingCode] = useState(false);
   const { errors, isSubmitting } = formState;
@@ -76,7 +85,7 @@ function SignInForm({ next }: { next: string | null }) {
     if (!(await trigger("email", { shouldFocus: true }))) return;
     setIsSendingCode(true);
     try {
-      await sendCode(client, { email: getValues("email").trim(), kind, next });
+      await sendCode(client, { address: getValues("email").trim(), kind, next });
       go("/verify");
     } catch (error) {
       report(error);

@@ -6,15 +6,17 @@ import { Alert } from "../components/ui/alert";
 import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
 import { useAuth } from "../features/auth/auth-context";
+import { EmailOrPhone } from "../features/auth/e-mail-or-phone";
 import { emailField, newPasswordField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
 import { VisitorsOnly } from "../features/auth/guards";
 import { PasswordField } from "../features/auth/password-field";
-import { pendingCode, rememberPendingCode } from "../features/auth/pending-code";
-import { Or, ProviderButtons, useSignInMethods } from "../features/auth/provider-buttons";
+import { pendingEmail, rememberPendingCode } from "../features/auth/pending-code";
+import { PhoneForm } from "../features/auth/phone-form";
+import { hasProviders, Or, ProviderButtons, useSignInMethods } from "../features/auth/provider-buttons";
 import { StrengthHint } from "../features/auth/strength-hint";
-import { useProblem } from "../features/auth/use-problem";
+import { useErrorFocus, useProblem } from "../features/auth/use-problem";
 import { AppLink, go } from "../lib/navigation";
 import { nextFromAddress, withNext } from "../lib/next";
 import { usePageTitle } from "../lib/use-page-title";
@@ -30,10 +32,15 @@ export function SignUpPage() {
         {methods.allowsSignUp ? (
           <>
             <ProviderButtons next={next} />
-            {methods.email && (
+            {(methods.email || methods.phone) && (
               <>
-                <Or />
-                <SignUpForm next={next} />
+                {hasProviders(methods) && <Or />}
+                <EmailOrPhone
+                  path="/sign-up"
+                  next={next}
+                  email={methods.email ? <SignUpForm next={next} /> : null}
+                  phone={methods.phone ? <PhoneForm kind="phone-signup" next={next} signUpHref={null} /> : null}
+                />
               </>
             )}
           </>
@@ -56,12 +63,13 @@ type Values = z.infer<typeof schema>;
 
 function SignUpForm({ next }: { next: string | null }) {
   const { client, rememberMethod } = useAuth();
-  const { register, handleSubmit, formState, setError, control } = useForm<Values>({
+  const { register, handleSubmit, formState, setError, setFocus, control } = useForm<Values>({
     resolver: zodResolver(schema),
     // Whoever comes back from /verify to correct their address finds it here.
-    defaultValues: { email: pendingCode()?.email ?? "", password: "" },
+    defaultValues: { email: pendingEmail(), password: "" },
   });
   const { problem, report, clear } = useProblem<Values>(setError, ["email", "password"]);
+  useErrorFocus(formState, setFocus, ["email", "password"]);
   const [email, password] = useWatch({ control, name: ["email", "password"] });
   const { errors, isSubmitting } = formState;
 
@@ -78,7 +86,7 @@ function SignUpForm({ next }: { next: string | null }) {
     track("sign_up", { method: "email" });
     rememberMethod("password");
     if (data.session) return;
-    rememberPendingCode({ email: values.email, kind: "signup", next });
+    rememberPendingCode({ address: values.email, kind: "signup", next });
     go("/verify");
   });
 

@@ -10,7 +10,7 @@ import { FormPage } from "../features/auth/form-page";
 import { FormSkeleton } from "../features/auth/guards";
 import { PasswordField } from "../features/auth/password-field";
 import { StrengthHint } from "../features/auth/strength-hint";
-import { useProblem } from "../features/auth/use-problem";
+import { useErrorFocus, useProblem } from "../features/auth/use-problem";
 import { AppLink } from "../lib/navigation";
 import { usePageTitle } from "../lib/use-page-title";
 import { z } from "../lib/zod";
@@ -24,10 +24,16 @@ export function UpdatePasswordPage() {
 }
 
 function LinkExpired() {
+  const { problem } = useAuth();
+  const isElsewhere = problem?.kind === "other-browser";
   return (
     <FormPage
-      title="This link no longer works"
-      lead="It was used already, is too old, or was opened in another browser than the one that asked for it."
+      title={isElsewhere ? "This is another browser" : "This link no longer works"}
+      lead={
+        isElsewhere
+          ? "For your safety a link sets a new password only in the browser that asked for it, and works once. Send a new one from here: its code works anywhere."
+          : "It was used already or is too old."
+      }
     >
       <div className="flex flex-wrap gap-3">
         <Button asChild>
@@ -46,11 +52,12 @@ type Values = z.infer<typeof schema>;
 
 function NewPasswordForm({ email }: { email: string }) {
   const { client, isRecovering } = useAuth();
-  const { register, handleSubmit, formState, setError, control } = useForm<Values>({
+  const { register, handleSubmit, formState, setError, setFocus, control } = useForm<Values>({
     resolver: zodResolver(schema),
     defaultValues: { password: "" },
   });
   const { problem, report, clear } = useProblem<Values>(setError, ["password"]);
+  useErrorFocus(formState, setFocus, ["password"]);
   const password = useWatch({ control, name: "password" });
   const [needsCode, setNeedsCode] = useState(false);
   const [code, setCode] = useState("");

@@ -3,6 +3,7 @@ import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
 import { useAuth } from "../features/auth/auth-context";
 import { CodeField } from "../features/auth/code-field";
+import { withPhone } from "../features/auth/e-mail-or-phone";
 import { emailField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
@@ -10,6 +11,7 @@ import { FormSkeleton } from "../features/auth/guards";
 import { OpenMailbox } from "../features/auth/open-mailbox";
 import {
   forgetPendingCode,
+  isByPhone,
   type PendingCode,
   pendingCode,
   rememberPendingCode,
@@ -28,7 +30,7 @@ export function VerifyPage() {
   // A recovery code signs the person in too, but they came for a new password.
   const target = pending?.kind === "recovery" ? "/update-password" : (pending?.next ?? "/app");
   const isSignedIn = user !== null;
-  usePageTitle(pending === null ? "Sign in with a code" : "Check your inbox");
+  usePageTitle(pending === null ? "Sign in with a code" : titleOf(pending));
 
   useEffect(() => {
     if (!isSignedIn) return;
@@ -62,7 +64,7 @@ function AddressForm({ onKnown }: { onKnown: (pending: PendingCode) => void }) {
     if (address === null) return;
     setIsSending(true);
     try {
-      onKnown(await sendCode(client, { email: address, kind: "email", next: null }));
+      onKnown(await sendCode(client, { address, kind: "email", next: null }));
     } catch (failure) {
       setProblem(describeError(failure));
       setIsSending(false);
@@ -72,7 +74,7 @@ function AddressForm({ onKnown }: { onKnown: (pending: PendingCode) => void }) {
   function enter() {
     const address = readAddress();
     // The server takes a code of the kind "email" for whichever confirmation is awaited.
-    if (address !== null) onKnown(rememberPendingCode({ email: address, kind: "email", sentAt: 0, next: null }));
+    if (address !== null) onKnown(rememberPendingCode({ address, kind: "email", sentAt: 0, next: null }));
   }
 
   return (
@@ -103,7 +105,25 @@ function AddressForm({ onKnown }: { onKnown: (pending: PendingCode) => void }) {
   );
 }
 
-const changeAddress = { signup: "/sign-up", email: "/sign-in", recovery: "/forgot-password" };
+function titleOf(pending: PendingCode): string {
+  return isByPhone(pending) ? "Check your phone" : "Check your inbox";
+}
+
+/** Where the address or number can be corrected. */
+function formOf({ kind, next }: PendingCode): string {
+  switch (kind) {
+    case "signup":
+      return withNext("/sign-up", next);
+    case "email":
+      return withNext("/sign-in", next);
+    case "recovery":
+      return withNext("/forgot-password", next);
+    case "phone":
+      return withPhone("/sign-in", next);
+    case "phone-signup":
+      return withPhone("/sign-up", next);
+  }
+}
 
 function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pending: PendingCode) => void }) {
   const { client, rememberMethod } = useAuth();
@@ -111,6 +131,8 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
   const [fieldError, setFieldError] = useState<string>();
   const [problem, setProblem] = useState<Described | null>(null);
   const [isVerifying, setIsVerifying] = useState(false);
+  const [wasRefused, setWasRefused] = useState(false);
+  const byPhone = isByPhone(pending);
   const input = useRef<HTMLInputElement>(null);
 
   useEffect(() => input.current?.focus(), []);
@@ -125,15 +147,20 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
     }
     setFieldError(undefined);
     setIsVerifying(true);
-    const { error } = await client.verifyOtp({ email: pending.email, token, type: pending.kind });
+    const { address, kind } = pending;
+    const { error } = await client.verifyOtp(
+      kind === "phone" || kind === "phone-signup" ? { phone: address, token, type: "sms" } : { email: address, token, type: kind },
+    );
     setIsVerifying(false);
     if (!error) {
-      if (pending.kind === "email") rememberMethod("code");
+      if (byPhone) rememberMethod("phone");
+      else if (kind === "email") rememberMethod("code");
       return;
     }
     const described = describeError(error);
     if (described.field === "code") {
-      setFieldError(described.message);
+      setFieldError(byPhone ? "This code is wrong or no longer valid." : described.message);
+      setWasRefused(true);
       input.current?.focus();
     } else {
       setProblem(described);
@@ -142,12 +169,19 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
 
   return (
     <FormPage
-      title="Check your inbox"
+      title={titleOf(pending)}
       lead={
-        <>
-          If <strong className="font-medium text-ink">{pending.email}</strong> can be used here, a mail with a six-digit
-          code and a link is on its way. Use either.
-        </>
+        byPhone ? (
+          <>
+            A text message with a six-digit code is on its way to{" "}
+            <strong className="font-medium text-ink">{pending.address}</strong>.
+          </>
+        ) : (
+          <>
+            If <strong className="font-medium text-ink">{pending.address}</strong> can be used here, a mail with a
+            six-digit code and a link is on its way. Use either.
+          </>
+        )
       }
     >
       <form
@@ -172,10 +206,20 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
           {isVerifying ? "Checking the code" : "Continue"}
         </Button>
       </form>
+      {wasRefused && pending.kind === "signup" && (
+        // A mail's link and its code are one: once the link was opened, anywhere, the code is spent.
+        <p className="mt-4 text-sm text-soft">
+          Opened the link in that mail elsewhere? Then your address is confirmed, and you can{" "}
+          <AppLink href={withNext("/sign-in", pending.next)} className="font-medium text-ink underline underline-offset-4">
+            sign in
+          </AppLink>
+          .
+        </p>
+      )}
       <div className="mt-4 flex flex-wrap items-center justify-between gap-x-4">
         <Resend pending={pending} onResent={onResent} onFailed={setProblem} />
         <Button tone="quiet" size="sm" asChild>
-          <AppLink href={withNext(changeAddress[pending.kind], pending.next)}>Change address</AppLink>
+          <AppLink href={formOf(pending)}>{byPhone ? "Change number" : "Change address"}</AppLink>
         </Button>
       </div>
       <OpenMailbox />
@@ -217,7 +261,7 @@ function Resend({
         {wait > 0 ? `Send again in ${wait} s` : "Send again"}
       </Button>
       <span role="status" className="sr-only">
-        {wasSent && "A new mail is on its way."}
+        {wasSent && (isByPhone(pending) ? "A new text message is on its way." : "A new mail is on its way.")}
       </span>
     </>
   );

@@ -9,6 +9,7 @@ import { signInMethod } from "../auth/sign-in-reports";
 export function Greeting({ session }: { session: Session }) {
   const { user } = session;
   const name = displayName(user);
+  const address = addressOf(user);
   const { how, at } = signInOf(session);
   return (
     <div className="flex min-w-0 items-center gap-5">
@@ -16,7 +17,7 @@ export function Greeting({ session }: { session: Session }) {
       <div className="min-w-0">
         <h1 className="truncate text-[clamp(1.6rem,1.2rem+2vw,2.25rem)]">{name === null ? "Hello" : `Hello, ${name}`}</h1>
         <p className="mt-1 text-soft [overflow-wrap:anywhere]">
-          {user.email !== undefined && user.email !== "" && name !== user.email && <>{user.email} · </>}
+          {address !== null && name !== address && <>{address} · </>}
           Signed in {how}
           {at && (
             <>
@@ -57,6 +58,12 @@ function isShown(picture: string, development: boolean): boolean {
   return picture.startsWith("https://") || (development && /^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(picture));
 }
 
+/** The e-mail address, or else the phone number. */
+function addressOf({ email, phone }: User): string | null {
+  if (email !== undefined && email !== "") return email;
+  return phone !== undefined && phone !== "" ? `+${phone}` : null;
+}
+
 function displayName(user: User): string | null {
   const name: unknown = user.user_metadata.full_name ?? user.user_metadata.name;
   if (typeof name === "string" && name.trim() !== "") return name.trim();
@@ -73,7 +80,7 @@ function signInOf(session: Session): { how: string; at: Date | null } {
       return { how: "with your password", at };
     case "otp":
     case "magiclink":
-      return { how: "with a code from your inbox", at };
+      return { how: addressOf(session.user)?.startsWith("+") === true ? "with a text message" : "with a code from your inbox", at };
     case "recovery":
       return { how: "to set a new password", at };
     default: {

@@ -1,12 +1,13 @@
 import type { User, UserIdentity } from "@supabase/supabase-js";
 import { useMutation } from "@tanstack/react-query";
-import { KeyRound, Link2 } from "lucide-react";
+import { KeyRound, Link2, Smartphone } from "lucide-react";
 import { useState } from "react";
 import { RelativeTime } from "../../components/relative-time";
 import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { Card } from "../../components/ui/card";
 import { ConfirmDialog } from "../../components/ui/confirm-dialog";
+import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
 import { useAuth } from "../auth/auth-context";
 import { useSignInMethods } from "../auth/provider-buttons";
@@ -18,7 +19,8 @@ export function IdentityList({ user }: { user: User }) {
   const { methods } = useSignInMethods();
   const [leaving, setLeaving] = useState<UserIdentity | null>(null);
   const identities = user.identities ?? [];
-  const canLinkGoogle = methods.google && !identities.some((identity) => identity.provider === "google");
+  const { accounts } = useConfig();
+  const canLinkGoogle = accounts.manualLinking && methods.google && !identities.some((identity) => identity.provider === "google");
 
   const link = useMutation({
     mutationFn: async () => {
@@ -61,11 +63,7 @@ export function IdentityList({ user }: { user: User }) {
       <ul className="divide-y divide-line">
         {identities.map((identity) => (
           <li key={identity.identity_id} className="flex items-center gap-x-4 py-3.5 first:pt-1 last:pb-0">
-            {identity.provider === "email" ? (
-              <KeyRound aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
-            ) : (
-              <Link2 aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
-            )}
+            <IdentityIcon provider={identity.provider} />
             <div className="min-w-0 flex-1">
               <p className="font-medium">{providerName(identity.provider)}</p>
               <p className="text-sm text-soft [overflow-wrap:anywhere]">
@@ -78,7 +76,7 @@ export function IdentityList({ user }: { user: User }) {
                 )}
               </p>
             </div>
-            {identities.length > 1 && (
+            {accounts.manualLinking && identities.length > 1 && (
               <Button
                 tone="quiet"
                 size="sm"
@@ -107,7 +105,14 @@ export function IdentityList({ user }: { user: User }) {
   );
 }
 
+function IdentityIcon({ provider }: { provider: string }) {
+  const Icon = provider === "email" ? KeyRound : provider === "phone" ? Smartphone : Link2;
+  return <Icon aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />;
+}
+
 function addressOf(identity: UserIdentity): string {
   const email: unknown = identity.identity_data?.email;
-  return typeof email === "string" && email !== "" ? email : "Linked";
+  if (typeof email === "string" && email !== "") return email;
+  const phone: unknown = identity.identity_data?.phone;
+  return typeof phone === "string" && phone !== "" ? `+${phone}` : "Linked";
 }

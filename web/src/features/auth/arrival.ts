@@ -2,7 +2,9 @@ import { type Described, describeError } from "../../lib/errors";
 
 /** Why a link or a provider did not bring the person in. */
 export interface ArrivalProblem extends Described {
-  kind: "refused" | "other-browser" | "note";
+  kind: "refused" | "other-browser" | "note" | "change-half-done" | "change-done";
+  /** Who tells it: the banner above every page, or the page that the link leads to in its own words. */
+  toldBy: "banner" | "page";
   /** The server's own description, word for word. */
   detail: string | null;
 }
@@ -19,6 +21,8 @@ export function openArrival() {
   const hasError = said("error") !== null || said("error_code") !== null || said("error_description") !== null;
   const comesFromServer = hasCode || hasError || fragment.has("sb") || query.has("sb") || fragment.has("access_token");
   const message = comesFromServer ? said("message") : null;
+  const { pathname } = window.location;
+  const isEmailChange = pathname === "/confirm-email-change";
 
   return {
     /** To be called when the client is done with the address: cleans it and says what is left to tell. */
@@ -28,14 +32,23 @@ export function openArrival() {
         const coded = { code: said("error_code") ?? codeOf(error), message: textOf(error), name: nameOf(error) };
         const described = describeError(coded);
         const detail = hasError ? said("error_description") : null;
-        return { kind: "refused", ...described, detail: detail === described.message ? null : detail };
+        return { kind: "refused", toldBy: "banner", ...described, detail: detail === described.message ? null : detail };
       }
-      if (message !== null) return { kind: "note", message, detail: null };
+      if (message !== null) {
+        const [kind, toldBy] = isEmailChange ? (["change-half-done", "page"] as const) : (["note", "banner"] as const);
+        return { kind, toldBy, message, detail: null };
+      }
+      if (hasCode && isEmailChange) {
+        // The server hands out a code once the change is made, whichever browser then shows it.
+        return { kind: "change-done", toldBy: "page", message: "", detail: null };
+      }
       if (hasCode && !hasSession) {
         return {
           kind: "other-browser",
+          toldBy: pathname === "/update-password" ? "page" : "banner",
           message: "You opened this link in another browser than the one you began in.",
-          detail: "For your safety a link signs in only the browser that asked for it. Here a six-digit code does the same.",
+          detail:
+            "A link signs in only the browser that asked for it, and works once. If it was to confirm your address, that is done: sign in here with your password or a new code.",
         };
       }
       return null;

@@ -82,9 +82,18 @@ test("sign-up without address and phone has the agreed words", async () => {
   expect((await client.signInWithPassword(nothing)).error?.message).toBe(words);
 });
 
-test("a message from the server comes along as a note", async () => {
+test("the first of two links of an e-mail change is told by its page", async () => {
   fakeServer();
   vi.spyOn(console, "error").mockImplementation(() => undefined);
   window.history.replaceState(null, "", "/confirm-email-change#message=One+more+link&sb=");
-  expect(await openAuth(config).arrival).toMatchObject({ kind: "note", message: "One more link" });
+  expect(await openAuth(config).arrival).toMatchObject({ kind: "change-half-done", toldBy: "page" });
+  window.history.replaceState(null, "", "/app#message=Hello&sb=");
+  expect(await openAuth(config).arrival).toMatchObject({ kind: "note", toldBy: "banner", message: "Hello" });
+});
+
+test("a code on the page of an e-mail change says that it is made, in whichever browser", async () => {
+  fakeServer();
+  window.history.replaceState(null, "", "/confirm-email-change?code=abc");
+  expect(await openAuth(config).arrival).toMatchObject({ kind: "change-done", toldBy: "page" });
+  expect(window.location.href).toBe("http://portico.test/confirm-email-change");
 });

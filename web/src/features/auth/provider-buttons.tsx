@@ -16,13 +16,18 @@ export function useSignInMethods(): { methods: SignInMethods; isPending: boolean
   return { methods: data ?? assumedMethods, isPending };
 }
 
+/** Whether there is a button above the form. Nobody knows yet: there may be. */
+export function hasProviders(methods: SignInMethods): boolean {
+  return methods.google || methods.others.length > 0;
+}
+
 /** The providers' buttons, Google first. */
 export function ProviderButtons({ next }: { next: string | null }) {
   const { signInWithProvider, lastMethod } = useAuth();
   const { methods, isPending } = useSignInMethods();
   const [error, setError] = useState<string | null>(null);
   if (isPending) return <Skeleton className="h-11 w-full" />;
-  if (!methods.google && methods.others.length === 0) return null;
+  if (!hasProviders(methods)) return null;
   return (
     <div className="space-y-3">
       {methods.google && <GoogleButton next={next} />}

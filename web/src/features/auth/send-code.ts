@@ -1,22 +1,25 @@
 import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
 import { type PendingCode, rememberPendingCode } from "./pending-code";
 
-/** Sends a code (and a link) of the kind that is awaited, and remembers that it is on its way. */
+/** Sends a code (by mail with a link) of the kind that is awaited, and remembers that it is on its way. */
 export async function sendCode(client: AuthClient, wanted: Omit<PendingCode, "sentAt">): Promise<PendingCode> {
-  const { email, kind, next } = wanted;
+  const { address, kind, next } = wanted;
   const emailRedirectTo = window.location.origin + (next ?? "/app");
   const { error } = await request();
   if (error) throw error;
-  return rememberPendingCode({ email, kind, next });
+  return rememberPendingCode({ address, kind, next });
 
   function request() {
     switch (kind) {
       case "signup":
-        return client.resend({ type: "signup", email, options: { emailRedirectTo } });
+        return client.resend({ type: "signup", email: address, options: { emailRedirectTo } });
       case "email":
-        return client.signInWithOtp({ email, options: { shouldCreateUser: false, emailRedirectTo } });
+        return client.signInWithOtp({ email: address, options: { shouldCreateUser: false, emailRedirectTo } });
       case "recovery":
-        return client.resetPasswordForEmail(email, { redirectTo: `${window.location.origin}/update-password` });
+        return client.resetPasswordForEmail(address, { redirectTo: `${window.location.origin}/update-password` });
+      case "phone":
+      case "phone-signup":
+        return client.signInWithOtp({ phone: address, options: { shouldCreateUser: kind === "phone-signup" } });
     }
   }
 }

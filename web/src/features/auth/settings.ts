@@ -12,6 +12,7 @@ const settingsSchema = z.object({
 export interface SignInMethods {
   google: boolean;
   email: boolean;
+  phone: boolean;
   /** Other providers, by their names on the wire. */
   others: string[];
   allowsSignUp: boolean;
@@ -30,14 +31,15 @@ export const methodsQuery = (config: Config) =>
       return {
         google: settings.external.google ?? false,
         email: settings.external.email ?? true,
+        phone: settings.external.phone ?? false,
         others: Object.keys(settings.external).filter((name) => settings.external[name] && !notProviders.has(name)),
         allowsSignUp: !settings.disable_signup,
       };
     },
   });
 
-/** What we offer when the server does not say: each way still answers for itself. */
-export const assumedMethods: SignInMethods = { google: true, email: true, others: [], allowsSignUp: true };
+/** What we offer when the server does not say: each way still answers for itself. Text messages are the exception. */
+export const assumedMethods: SignInMethods = { google: true, email: true, phone: false, others: [], allowsSignUp: true };
 
 const names: Record<string, string> = {
   github: "GitHub",

@@ -1,5 +1,5 @@
-import { useCallback, useState } from "react";
-import type { FieldValues, Path, UseFormSetError } from "react-hook-form";
+import { useCallback, useEffect, useState } from "react";
+import type { FieldValues, FormState, Path, UseFormSetError, UseFormSetFocus } from "react-hook-form";
 import { type Described, describeError } from "../../lib/errors";
 
 /** Puts a failure where it belongs: on its field when the form has that field, else above the form. */
@@ -17,4 +17,19 @@ export function useProblem<Values extends FieldValues>(setError: UseFormSetError
   };
   const clear = useCallback(() => setProblem(null), []);
   return { problem, report, clear };
+}
+
+/**
+ * Moves the focus to the first field that is wrong once a try to submit is over. The form does so itself too early: its
+ * fields are still disabled then.
+ */
+export function useErrorFocus<Values extends FieldValues>(
+  { isSubmitting, submitCount, errors }: FormState<Values>,
+  setFocus: UseFormSetFocus<Values>,
+  fields: Path<Values>[],
+): void {
+  const wrong = isSubmitting ? undefined : fields.find((name) => name in errors);
+  useEffect(() => {
+    if (wrong !== undefined) setFocus(wrong);
+  }, [wrong, submitCount, setFocus]);
 }
