@@ -1,6 +1,6 @@
 // Every page in light and dark, narrow and wide: nothing for axe to find, nothing that needs scrolling sideways, no error in the
 // console. The pictures are kept for people to look at.
-import type { Browser, BrowserContext } from "playwright-core";
+import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
@@ -11,7 +11,8 @@ let browser: Browser;
 let signedIn: Awaited<ReturnType<BrowserContext["storageState"]>>;
 
 beforeAll(async () => {
-  [portico, browser] = await Promise.all([Portico.start(), launch()]);
+  const config = '[auth.email]\nmax_frequency = "0s"\n[auth.sms]\nenable_signup = true\nmax_frequency = "0s"\n';
+  [portico, browser] = await Promise.all([Portico.start({ config }), launch()]);
   const context = await browser.newContext();
   const { page } = await watch(context, portico.url);
   await page.goto(`${portico.url}/sign-up`);
@@ -27,7 +28,25 @@ afterAll(async () => {
   await portico.dispose();
 });
 
-const pages = [
+interface Shown {
+  path: string;
+  name: string;
+  as: "visitor" | "person";
+  /** What brings the page into the state that is meant. */
+  until?: (page: Page) => Promise<unknown>;
+}
+
+async function askForAddress(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "Change address" }).click();
+  await page.getByLabel("New e-mail address").fill("grace@portico.test");
+}
+
+async function askForText(page: Page): Promise<void> {
+  await page.getByLabel("Phone number").fill("+1 555 000 9999");
+  await page.getByRole("button", { name: "Text me a code" }).click();
+}
+
+const pages: Shown[] = [
   { path: "/", name: "landing", as: "visitor" },
   { path: "/sign-in", name: "sign-in", as: "visitor" },
   { path: "/sign-up", name: "sign-up", as: "visitor" },
@@ -37,14 +56,62 @@ const pages = [
   { path: "/mailbox", name: "mailbox", as: "visitor" },
   { path: "/app", name: "app", as: "person" },
   { path: "/update-password", name: "update-password", as: "person" },
-] as const;
+  { path: "/sign-in?with=phone", name: "sign-in-phone", as: "visitor", until: (page) => page.getByLabel("Phone number").waitFor() },
+  {
+    path: "/sign-in?with=phone",
+    name: "sign-in-phone-wrong",
+    as: "visitor",
+    until: async (page) => {
+      await page.getByLabel("Phone number").fill("079");
+      await page.getByRole("button", { name: "Text me a code" }).click();
+      await page.getByText("Begin with the code of the country").waitFor();
+    },
+  },
+  {
+    path: "/sign-up?with=phone",
+    name: "verify-phone",
+    as: "visitor",
+    until: async (page) => {
+      await askForText(page);
+      await page.getByRole("heading", { name: "Check your phone" }).waitFor();
+    },
+  },
+  { path: "/app", name: "app-address-form", as: "person", until: askForAddress },
+  {
+    path: "/app",
+    name: "app-address-wrong",
+    as: "person",
+    until: async (page) => {
+      await askForAddress(page);
+      await page.getByLabel("New e-mail address").fill("ada@portico.test");
+      await page.getByRole("button", { name: "Ask for the change" }).click();
+      await page.getByText("That is your address already.").waitFor();
+    },
+  },
+  {
+    path: "/app",
+    name: "app-address-pending",
+    as: "person",
+    until: async (page) => {
+      await askForAddress(page);
+      await page.getByRole("button", { name: "Ask for the change" }).click();
+      await page.getByText("Waiting for grace@portico.test to be confirmed").waitFor();
+    },
+  },
+  { path: "/confirm-email-change?code=spent", name: "address-changed", as: "visitor" },
+  { path: "/confirm-email-change?message=Accepted", name: "address-half-changed", as: "visitor" },
+  { path: "/app?code=spent", name: "other-browser", as: "visitor", until: (page) => page.getByText("in another browser").waitFor() },
+  { path: "/update-password?code=spent", name: "other-browser-recovery", as: "visitor" },
+  // By now there are mails and text messages.
+  { path: "/mailbox", name: "mailbox-filled", as: "visitor", until: (page) => page.getByRole("list", { name: "Messages" }).waitFor() },
+];
 
-describe.each(pages)("$path", ({ path, name, as }) => {
+describe.each(pages)("$path, $name", ({ path, name, as, until }) => {
   test.each([
     { colorScheme: "light", width: 1280 },
-    { colorScheme: "light", width: 360 },
+    { colorScheme: "light", width: 320 },
     { colorScheme: "dark", width: 1280 },
-    { colorScheme: "dark", width: 360 },
+    { colorScheme: "dark", width: 320 },
   ] as const)("in $colorScheme at $width pixels", async ({ colorScheme, width }) => {
     const context = await browser.newContext({
       colorScheme,
@@ -57,6 +124,7 @@ describe.each(pages)("$path", ({ path, name, as }) => {
       await page.goto(`${portico.url}${path}`);
       await page.getByRole("heading", { level: 1 }).first().waitFor();
       await page.waitForLoadState("load");
+      await until?.(page);
       await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
       await picture(page, `${name}-${colorScheme}-${width}`);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
