@@ -7,7 +7,7 @@ use super::node::Node;
 use crate::RestError;
 use crate::error::RelationshipText;
 use crate::query::SelectRelation;
-use crate::schema::{QualifiedName, Relationship, RelationshipKind};
+use crate::schema::{QualifiedName, Relationship, RelationshipKind, nearest};
 
 /// Finds the relationship of every embed below a node, parents first.
 ///
@@ -57,9 +57,27 @@ fn choose(
             target: item.name.clone(),
             hint: item.hint.clone(),
             schema: context.schema.to_owned(),
-            suggestion: None,
+            suggestion: similar(context, &origin.name, known, &item.name),
         }),
     }
+}
+
+/// How alike names have to be.
+const LIKENESS: f64 = 0.33;
+
+/// What was probably meant: another target, or, of an origin without any relationship, another origin.
+fn similar(context: &Context<'_>, origin: &str, known: &[Arc<Relationship>], target: &str) -> Option<String> {
+    let (asked, meant) = if known.is_empty() {
+        let origins = context.cache.relationships.get(context.schema)?;
+        (origin, nearest(origin, origins.keys().map(String::as_str), LIKENESS)?)
+    } else {
+        let targets = known.iter().map(|relationship| match &relationship.kind {
+            RelationshipKind::Computed { function, .. } => function.name.as_str(),
+            _ => relationship.target.name.as_str(),
+        });
+        (target, nearest(target, targets, LIKENESS)?)
+    };
+    (asked != meant).then(|| format!("Perhaps you meant '{meant}' instead of '{asked}'."))
 }
 
 fn fits(candidate: &Relationship, name: &str, hint: Option<&str>) -> bool {

@@ -23,6 +23,11 @@ impl Cinema {
         Self { endpoint: scratch::clone_database(&admin, template, &name).await.unwrap() }
     }
 
+    /// Where it is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// A connection that may do everything.
     pub async fn administrator(&self) -> Client {
         connect(&self.endpoint).await.unwrap()

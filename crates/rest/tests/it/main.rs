@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod database;
+mod reads;
 mod schema;

@@ -1,0 +1,210 @@
+//! Reads, from the query string to the rows of a real PostgreSQL.
+
+use std::fmt::Write as _;
+
+use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
+use portico_rest::RestError;
+use portico_rest::plan::{Context, PlanSettings, Producer, ReadPlan, Root, Rows};
+use portico_rest::query::{Target, parse};
+use portico_rest::schema::{LoadSettings, SchemaCache, load};
+use portico_rest::sql::{Count, Sql, matching, read_statement};
+
+use crate::database::Cinema;
+
+/// One case a line; see there.
+const READS: &str = include_str!("reads.txt");
+
+pub const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+
+/// A cinema, and what it takes to ask it.
+pub struct Reader {
+    pub cinema: Cinema,
+    pub settings: PlanSettings,
+    cache: SchemaCache,
+    pool: Pool,
+}
+
+/// What came back.
+#[derive(Debug, PartialEq)]
+pub struct Answer {
+    pub total: Option<u64>,
+    pub rows: u64,
+    pub body: Option<String>,
+}
+
+/// Why nothing did.
+#[derive(Debug)]
+pub enum Refusal {
+    Ours(RestError),
+    /// SQLSTATE and message.
+    Postgres(String, String),
+}
+
+impl Reader {
+    pub async fn open() -> Self {
+        let cinema = Cinema::open().await;
+        let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
+        let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
+        let pool = Pool::open(cinema.endpoint(), "authenticator", PoolSettings::default()).unwrap();
+        let settings = PlanSettings { aggregates: true, ..PlanSettings::default() };
+        Self { cinema, settings, cache, pool }
+    }
+
+    pub fn plan(&self, resource: &str) -> Result<ReadPlan, RestError> {
+        let (name, raw) = resource.split_once('?').unwrap_or((resource, ""));
+        let relation = self.cache.relation("public", name.trim_matches('"')).expect(name);
+        let context = Context { cache: &self.cache, schema: "public", settings: &self.settings };
+        ReadPlan::new(&context, Root::Relation(relation), &parse(raw, Target::Relation)?)
+    }
+
+    pub async fn run(&self, role: &str, sql: &Sql) -> Result<Vec<Option<String>>, Refusal> {
+        let params: Vec<_> = sql.params().iter().map(|param| Some(param.as_bytes())).collect();
+        let role = [Some(role.as_bytes())];
+        let batch = Batch::new()
+            .statement(Statement::named("select set_config('role', $1, true)", &role))
+            .statement(Statement::unnamed(sql.text(), &params));
+        let answers = match self.pool.take().await.unwrap().run(&batch).await {
+            Ok(answers) => answers,
+            Err(WireError::Postgres(error)) => {
+                return Err(Refusal::Postgres(error.code.clone(), error.message.clone()));
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let row = answers.row(1).unwrap();
+        Ok((0..row.len()).map(|column| row.text(column).map(str::to_owned)).collect())
+    }
+
+    pub async fn ask(&self, role: &str, resource: &str, count: Count, producer: &Producer) -> Result<Answer, Refusal> {
+        let plan = self.plan(resource).map_err(Refusal::Ours)?;
+        let row = self.run(role, &read_statement(&plan, count, producer)).await?;
+        let number = |column: usize| row[column].as_ref().map(|text| text.parse().unwrap());
+        Ok(Answer { total: number(0), rows: number(1).unwrap(), body: row[2].clone() })
+    }
+
+    /// The body, or the refusal in a line.
+    async fn shown(&self, resource: &str) -> String {
+        match self.ask("service_role", resource, Count::None, &JSON).await {
+            Ok(answer) => answer.body.unwrap(),
+            Err(Refusal::Ours(error)) => error.body().to_string(),
+            Err(Refusal::Postgres(code, message)) => format!("{code} {message}"),
+        }
+    }
+
+    async fn body(&self, resource: &str, producer: &Producer) -> String {
+        self.ask("service_role", resource, Count::None, producer).await.unwrap().body.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn every_case_has_its_answer() {
+    let reader = Reader::open().await;
+    let mut groups: Vec<(String, String)> = Vec::new();
+    for line in READS.lines().skip(1).filter(|line| !line.is_empty()) {
+        if let Some(name) = line.strip_prefix("# ") {
+            groups.push((name.to_lowercase().replace([' ', ','], "_"), String::new()));
+            continue;
+        }
+        let answer = reader.shown(line).await;
+        writeln!(groups.last_mut().unwrap().1, "{line}\n{answer}\n").unwrap();
+    }
+    for (name, text) in groups {
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[tokio::test]
+async fn totals_count_what_matches_and_not_what_is_shown() {
+    let reader = Reader::open().await;
+    let total = async |resource, count| {
+        let answer = reader.ask("service_role", resource, count, &Producer::Nothing).await.unwrap();
+        (answer.total, answer.rows, answer.body)
+    };
+    assert_eq!(total("films?year=gt.2000", Count::None).await, (None, 4, None));
+    assert_eq!(total("films?year=gt.2000", Count::Exact).await, (Some(4), 4, None));
+    assert_eq!(total("films?year=gt.2000&limit=1", Count::Exact).await, (Some(4), 1, None));
+    assert_eq!(total("films?offset=10", Count::Exact).await, (Some(5), 0, None));
+    assert_eq!(total("films?limit=1", Count::UpTo(3)).await, (Some(3), 1, None));
+    assert_eq!(total("films?select=director_id,count()", Count::Exact).await, (Some(5), 4, None));
+    assert_eq!(total("films?select=count", Count::Exact).await, (Some(5), 1, None));
+    let inner = "films?select=id,directors!inner(id),actors!roles()&directors.id=lt.3&actors=is.null&limit=0";
+    assert_eq!(total(inner, Count::Exact).await, (Some(0), 0, None));
+    let inner = "films?select=id,directors!inner(id),actors!roles()&directors.id=lt.3&actors=not.is.null&limit=0";
+    assert_eq!(total(inner, Count::Exact).await, (Some(3), 0, None));
+    let plan = reader.plan("films?id=gt.1&select=id,directors!inner()").unwrap();
+    assert_eq!(reader.run("service_role", &matching(&plan)).await.unwrap(), [Some("1".to_owned())]);
+}
+
+#[tokio::test]
+async fn bodies_of_every_kind() {
+    let reader = Reader::open().await;
+    let stripped = Producer::Json { of: Rows::Set, strip_nulls: true };
+    let resource = "films?select=id,rating,meta,directors(born)&id=in.(3,4)&order=id";
+    assert_eq!(
+        reader.body(resource, &stripped).await,
+        r#"[{"id":3,"rating":6.0,"directors":{"born":"1961-07-08"}},{"id":4,"meta":{}}]"#
+    );
+    let object = |strip_nulls| Producer::Object { of: Rows::Set, strip_nulls };
+    let one = "films?select=id,rating,tags&id=eq.4";
+    assert_eq!(reader.body(one, &object(false)).await, r#"{"id":4,"rating":null,"tags":["drama","comedy"]}"#);
+    assert_eq!(reader.body(one, &object(true)).await, r#"{"id":4,"tags":["drama","comedy"]}"#);
+    assert_eq!(reader.body("films?id=eq.99", &object(false)).await, "null");
+    assert_eq!(reader.body("films?id=eq.99", &JSON).await, "[]");
+    assert_eq!(reader.body("films?select=directors()&id=lt.3", &JSON).await, "[{}, \n {}]");
+}
+
+#[tokio::test]
+async fn csv_is_postgresqls_text_of_rows() {
+    let reader = Reader::open().await;
+    let resource = "films?select=id,Title:title,rating,tags,always_true,directors(last_name)&id=in.(1,3,4)&order=id";
+    insta::assert_snapshot!(reader.body(resource, &Producer::Csv).await);
+    assert_eq!(reader.body("films?id=eq.99", &Producer::Csv).await, "\n");
+}
+
+#[tokio::test]
+async fn the_operators_limit_holds_at_every_level() {
+    let mut reader = Reader::open().await;
+    reader.settings.max_rows = Some(1);
+    let of = async |resource| reader.body(resource, &JSON).await;
+    assert_eq!(of("directors?select=id,films(id)&films.order=id&order=id").await, r#"[{"id":1,"films":[{"id": 1}]}]"#);
+    assert_eq!(
+        of("directors?select=id,films(id)&films.order=id.desc&id=eq.1&limit=5").await,
+        r#"[{"id":1,"films":[{"id": 2}]}]"#
+    );
+    assert_eq!(of("films?select=id,directors(id)&id=eq.3&limit=0").await, "[]");
+}
+
+#[tokio::test]
+async fn an_unknown_column_is_named_by_postgresql() {
+    let reader = Reader::open().await;
+    let of = async |resource| reader.shown(resource).await;
+    assert_eq!(of("films?select=nam").await, "42703 column films.nam does not exist");
+    assert_eq!(of("films?nam=eq.1").await, "42703 column films.nam does not exist");
+    assert_eq!(of("directors?select=films(nam)").await, "42703 column films_1.nam does not exist");
+    assert_eq!(of("films?id=like.1*").await, "42883 operator does not exist: integer ~~ unknown");
+    assert_eq!(of("films?id=eq.x").await, "22P02 invalid input syntax for type integer: \"x\"");
+    assert_eq!(of("films?select=id::nothing").await, "42704 type \"nothing\" does not exist");
+    assert_eq!(of("films?select=id::$$").await, "42704 type \"$$\" does not exist");
+}
+
+/// An empty table, deep trees, long names: what breaks SQL that was put together carelessly.
+#[tokio::test]
+async fn odd_shapes_are_valid_sql() {
+    let reader = Reader::open().await;
+    for resource in [
+        "empty_table",
+        "empty_table?select=name,count()",
+        "films?select=directors(films(directors(films(directors(films(id))))))",
+        "films?select=*,*,id,id,directors(*),directors(*)",
+        "films?select=id,a:directors(id),b:directors(id),...directors(last_name),...directors(first_name)",
+        "films?select=...directors(id,...director_profiles(biography,...directors(born)))",
+        "films?select=directors(a:first_name,a:last_name)",
+        "films?select=a:directors!inner(id),b:directors!inner(id),actors!roles!inner()&order=a(id),b(id)",
+        "people?select=people(people(people(people()))),manager_id(manager_id(people(*)))",
+        "films?select=a_very_long_alias_that_goes_on_and_on_beyond_what_postgresql_can_hold_as_a_name:directors(id)",
+        "films?select=roles(actors(roles(films(actors!roles(roles(films(id)))))))",
+        "films?select=actors!roles(films!roles(actors!roles(films!roles(id))))",
+    ] {
+        let answer = reader.ask("service_role", resource, Count::Exact, &JSON).await;
+        assert!(answer.is_ok(), "{resource}: {answer:?}");
+    }
+}
