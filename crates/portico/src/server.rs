@@ -1,6 +1,7 @@
 //! The whole server, apart from where its settings come from and where its database is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
@@ -10,6 +11,7 @@ use portico_auth::{Auth, AuthSettings, TextTransport};
 use portico_database::Database;
 use portico_gateway::{Access, Gateway, KeyPolicy, WebApp};
 use portico_mail::Transport;
+use portico_rest::{Rest, RestSettings};
 use portico_tokens::Clock;
 use serde_json::Value;
 
@@ -21,6 +23,8 @@ use crate::wiring::page;
 pub struct ServerSettings {
     /// The account service.
     pub auth: AuthSettings,
+    /// The data API; `None`: there is none.
+    pub rest: Option<RestSettings>,
     /// What signs, verifies and opens.
     pub keys: Keys,
     /// Who needs an API key.
@@ -56,6 +60,7 @@ pub struct Server {
     router: Router,
     auth: Auth,
     analytics: Analytics,
+    rest: Option<Rest>,
     _upkeep: Upkeep,
 }
 
@@ -67,6 +72,7 @@ impl Server {
     pub fn new(settings: ServerSettings, database: &Database) -> anyhow::Result<Self> {
         let ServerSettings {
             auth,
+            rest,
             keys,
             key_policy,
             mail,
@@ -84,12 +90,23 @@ impl Server {
             auth = auth.with_texts(texts);
         }
         let analytics = Analytics::new(database.clone(), clock.clone());
+        let rest = rest
+            .map(|settings| Rest::new(settings, database.clone(), keys.ring.clone(), clock.clone()))
+            .transpose()
+            .context("the data API")?;
         let mut gateway = Gateway::builder(keys.ring, keys.api, clock)
             .key_policy(key_policy)
             .trusted_proxies(trusted_proxies)
             .https(https)
             .mount("/auth/v1", auth.router(), auth_access())
             .mount("/portico/v1", analytics.router(), Access::open());
+        if let Some(rest) = &rest {
+            gateway = gateway.mount("/rest/v1", rest.router(), rest_access()).mount(
+                "/rest-admin/v1",
+                rest.admin_router(),
+                Access::open(),
+            );
+        }
         for Mount { prefix, router } in mounts {
             gateway = gateway.mount(&prefix, router, Access::open());
         }
@@ -104,7 +121,7 @@ impl Server {
             }
         };
         let upkeep = Upkeep::start(auth.clone(), analytics.clone(), database.clone());
-        Ok(Self { router: gateway.build(), auth, analytics, _upkeep: upkeep })
+        Ok(Self { router: gateway.build(), auth, analytics, rest, _upkeep: upkeep })
     }
 
     /// Everything the server answers.
@@ -117,6 +134,9 @@ impl Server {
         if !self.analytics.flush().await {
             tracing::warn!("Some analytics events could not be written");
         }
+        if let Some(rest) = self.rest {
+            rest.close();
+        }
     }
 
     /// The account service, for upkeep by hand.
@@ -124,6 +144,15 @@ impl Server {
     pub fn auth(&self) -> &Auth {
         &self.auth
     }
+}
+
+/// The largest body of a write, in bytes: it is held in memory once.
+const LARGEST_WRITE: usize = 64 * 1024 * 1024;
+/// The hosted gateway gives requests of the data API so long; statements have shorter limits of their own.
+const LONGEST_READ: Duration = Duration::from_secs(125);
+
+fn rest_access() -> Access {
+    Access::keyed().body_limit(LARGEST_WRITE).timeout(Some(LONGEST_READ))
 }
 
 /// Links in mails and redirects of providers arrive without an API key. The service has a limit of its own for bodies.

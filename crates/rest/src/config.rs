@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use portico_tokens::{KeyRing, Secret, SigningKey};
-use regex::RegexSet;
+use regex::{Regex, RegexBuilder};
 
 use crate::claim_path::ClaimPath;
 use crate::plan::PlanSettings;
@@ -53,8 +53,8 @@ pub struct Config {
     pub tx_end: TxEnd,
     /// Keep statements prepared on connections.
     pub prepared_statements: bool,
-    /// Settings of functions that hold for the whole transaction, as regular expressions.
-    pub hoisted_settings: RegexSet,
+    /// Settings of functions that hold for the whole transaction: `name=value` matches one of these.
+    pub hoisted_settings: Vec<Regex>,
     /// Keys of tokens, when the database names a secret of its own; else the caller's token was checked before.
     pub keys: Option<Arc<KeyRing>>,
     /// The audience that tokens must be for.
@@ -260,9 +260,10 @@ fn list(value: &str) -> Vec<String> {
     value.split(',').map(|name| unquote(name.trim())).filter(|name| !name.is_empty()).collect()
 }
 
-fn patterns(value: &str) -> Result<RegexSet, String> {
-    let all: Vec<_> = list(value).into_iter().map(|pattern| format!("^(?:{pattern})$")).collect();
-    regex::RegexSetBuilder::new(all).size_limit(1 << 20).build().map_err(|error| error.to_string())
+fn patterns(value: &str) -> Result<Vec<Regex>, String> {
+    let build =
+        |pattern: String| RegexBuilder::new(&pattern).size_limit(1 << 20).build().map_err(|error| error.to_string());
+    list(value).into_iter().map(build).collect()
 }
 
 /// `schema.name`, each possibly quoted; without a schema it is one on the search path.

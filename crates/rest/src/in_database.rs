@@ -50,13 +50,13 @@ select split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)
 
 /// Settings of roles granted directly, as far as the login role may set them.
 const ROLES: &str = "
-select granted.rolname, split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)
+select granted.rolname, split_part(own.setting, '=', 1), substr(own.setting, strpos(own.setting, '=') + 1)
   from pg_catalog.pg_auth_members as membership
   join pg_catalog.pg_roles as granted on granted.oid = membership.roleid
-  join pg_catalog.pg_roles as login on login.oid = membership.member and login.rolname = $1,
-       unnest(granted.rolconfig) as setting
-  join pg_catalog.pg_settings as known on lower(known.name) = lower(split_part(setting, '=', 1))
- where known.context = 'user'";
+  join pg_catalog.pg_roles as login on login.oid = membership.member and login.rolname = $1
+ cross join unnest(granted.rolconfig) as own(setting)
+  join pg_catalog.pg_settings as known on lower(known.name) = lower(split_part(own.setting, '=', 1))
+ where (known.context = 'user'";
 
 /// As [`ROLES`], with the privilege that PostgreSQL 15 brought.
 const ROLES_15: &str = " or pg_catalog.has_parameter_privilege($1, known.name, 'set')";
@@ -68,7 +68,7 @@ const ROLES_15: &str = " or pg_catalog.has_parameter_privilege($1, known.name, '
 pub async fn load(client: &Client, login: &str, server: &Config) -> Result<(Config, Roles), DatabaseError> {
     let version: String = client.query_one("select current_setting('server_version_num')", &[]).await?.get(0);
     let is_15 = version.parse::<u32>().is_ok_and(|version| version >= 150_000);
-    let roles_text = if is_15 { format!("{ROLES}{ROLES_15}") } else { ROLES.to_owned() };
+    let roles_text = format!("{ROLES}{})", if is_15 { ROLES_15 } else { "" });
     let (settings, roles) =
         futures_util::future::try_join(client.query(PGRST, &[&login]), client.query(&roles_text, &[&login])).await?;
 

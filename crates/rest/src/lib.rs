@@ -12,21 +12,34 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admin;
+mod answer;
 pub mod body;
 mod caller;
 mod claim_path;
 pub mod config;
 pub mod error;
+mod execute;
+mod explain;
+mod grants;
+mod handler;
 mod in_database;
 pub mod media;
+mod openapi;
 pub mod plan;
 mod postgres;
 pub mod preferences;
+mod prepare;
 pub mod query;
 pub mod range;
 mod reply;
+mod resource;
 pub mod schema;
+mod service;
 pub mod sql;
+mod state;
+mod timing;
 mod transaction;
 
 pub use error::RestError;
+pub use service::{Rest, RestSettings};

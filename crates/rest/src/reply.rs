@@ -29,10 +29,14 @@ impl Reply {
     /// Reads the statement's one row.
     pub fn read(rows: &[Row]) -> Result<Self, RestError> {
         let row = rows.first().ok_or(RestError::Internal)?;
-        let number = |column: Column| {
-            row.text(column as usize).map(|text| text.parse::<i64>().map(|n| u64::try_from(n).unwrap_or_default()))
+        let number = |column: Column| match row.bytes(column as usize) {
+            None => Ok(None),
+            // `count` never is negative
+            Some(bytes) => match bytes.try_into().map(i64::from_be_bytes) {
+                Ok(number) => Ok(Some(u64::try_from(number).unwrap_or_default())),
+                Err(_) => Err(RestError::Internal),
+            },
         };
-        let number = |column| number(column).transpose().map_err(|_| RestError::Internal);
         let text = |column: Column| row.text(column as usize).map(str::to_owned);
         Ok(Self {
             total: number(Column::Total)?,
@@ -43,6 +47,11 @@ impl Reply {
             headers: text(Column::Headers),
             status: text(Column::Status),
         })
+    }
+
+    /// A plan as the body.
+    pub fn of_plan(plan: Vec<u8>) -> Self {
+        Self { body: Some(plan.into()), ..Self::default() }
     }
 
     /// Puts what SQL wants of the answer (`response.headers`, `response.status`) over what it would be.

@@ -20,8 +20,8 @@ pub const LOGIN: &str = "authenticator";
 const CHANNEL: &str = "pgrst";
 /// A burst of notifications leads to one load at its begin and one after it has been quiet so long.
 const BURST: Duration = Duration::from_millis(100);
-/// Pauses between two attempts, the last one for ever.
-const PAUSES: [u64; 6] = [1, 2, 4, 8, 16, 32];
+/// Pauses between two attempts: seconds, doubled each time up to 2 to the power of this.
+const LONGEST_PAUSE: usize = 5;
 /// How long a request waits for news of the schema before it is refused for what it does not know.
 const NEWS: Duration = Duration::from_secs(10);
 
@@ -154,11 +154,18 @@ impl Work {
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "The schema of the data API could not be read; the last one is used until it can");
+                tracing::warn!(
+                    error,
+                    "The schema of the data API could not be read; the last one is used until it can"
+                );
             }
-            let pause = PAUSES.get(failures).or(PAUSES.last()).copied().unwrap_or(1);
+            // A connection that was fine and is lost may be had again at once
+            let pause = match failures {
+                0 => Duration::ZERO,
+                more => Duration::from_secs(1 << (more - 1).min(LONGEST_PAUSE)),
+            };
             failures += 1;
-            self.wait(Duration::from_secs(pause)).await;
+            self.wait(pause).await;
         }
     }
 
@@ -246,14 +253,16 @@ impl Work {
         client.batch_execute(&format!("set role {LOGIN}; set statement_timeout = '60s'; set timezone = 'UTC'")).await?;
         let (config, roles) = in_database::load(&client, LOGIN, &self.server).await?;
         let before = Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner));
-        let is_same_place = before.config.schemas == config.schemas
-            && before.config.extra_search_path == config.extra_search_path;
+        let is_same_place =
+            before.config.schemas == config.schemas && before.config.extra_search_path == config.extra_search_path;
         let cache = match (&before.cache, change) {
             (Some(cache), Change::Config) if is_same_place => Arc::clone(cache),
             _ => {
                 let settings = LoadSettings {
                     schemas: config.schemas.clone(),
                     extra_search_path: config.extra_search_path.clone(),
+                    // They come with PostgreSQL's version: reading them takes longer than all the rest
+                    time_zones: before.cache.as_ref().map(|cache| Arc::clone(&cache.time_zones)),
                 };
                 Arc::new(crate::schema::load(&client, &settings).await?)
             }

@@ -99,7 +99,8 @@ pub(crate) async fn run(
         batch.push(Statement::named(call.text(), &[]).scope(scope));
     }
     let main = batch.len();
-    batch.push(Statement::named(work.main.text(), &main_params).scope(scope));
+    // Bodies may be bytes, which the text form would double
+    batch.push(Statement::named(work.main.text(), &main_params).scope(scope).binary());
     if let (Some(then), Some(params)) = (work.then, &then_params) {
         batch.push(Statement::named(then.text(), params).scope(scope));
     }

@@ -10,6 +10,7 @@ use portico_database::{Database, Endpoint, PoolSettings, scratch};
 use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_mail::{Email, Transport};
+use portico_rest::RestSettings;
 use portico_tokens::{ApiKeys, Clock};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -54,6 +55,8 @@ pub struct TestSettings {
     pub origin: String,
     /// Whether Google is emulated.
     pub emulate_google: bool,
+    /// The data API. Off by default, since most tests do not need what it reads at its start.
+    pub rest: Option<RestSettings>,
 }
 
 impl TestServer {
@@ -86,6 +89,7 @@ impl TestServer {
             pool: PoolSettings { auth_connections: 8, service_connections: 2, ..PoolSettings::default() },
             origin: origin.clone(),
             emulate_google: true,
+            rest: None,
         };
         change(&mut settings);
         let scratch = cluster::scratch_database().await;
@@ -102,6 +106,7 @@ impl TestServer {
         let server = Server::new(
             ServerSettings {
                 auth: settings.auth,
+                rest: settings.rest,
                 key_policy: settings.key_policy,
                 mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
                 texts: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),

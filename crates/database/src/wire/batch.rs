@@ -48,6 +48,7 @@ pub struct Statement<'a> {
     pub(super) scope: &'a str,
     pub(super) params: &'a [Param<'a>],
     pub(super) kind: Kind,
+    pub(super) binary: bool,
 }
 
 /// Whether the server keeps the parsed statement.
@@ -61,12 +62,18 @@ impl<'a> Statement<'a> {
     /// A statement that comes again: parsed the first time that a connection sees it, and only bound and executed from then
     /// on. With a pool that does not prepare it is parsed each time.
     pub fn named(text: &'a str, params: &'a [Param<'a>]) -> Self {
-        Self { text, scope: "", params, kind: Kind::Named }
+        Self { text, scope: "", params, kind: Kind::Named, binary: false }
     }
 
     /// A statement that hardly comes again: parsed each time, and not kept.
     pub fn unnamed(text: &'a str, params: &'a [Param<'a>]) -> Self {
-        Self { text, scope: "", params, kind: Kind::Unnamed }
+        Self { text, scope: "", params, kind: Kind::Unnamed, binary: false }
+    }
+
+    /// Asks for results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a `bigint` as eight of them.
+    #[must_use]
+    pub fn binary(self) -> Self {
+        Self { binary: true, ..self }
     }
 
     /// Keeps the parsed statement apart from the same text in another scope. The scope of a table under row level security

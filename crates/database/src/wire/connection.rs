@@ -9,7 +9,7 @@ use postgres_protocol::message::frontend;
 
 use super::answers::{Answers, Row};
 use super::authentication::SessionKey;
-use super::batch::{Batch, Kind, Param};
+use super::batch::{Batch, Kind, Statement};
 use super::channel::{Aside, Channel};
 use super::error::{PostgresError, WireError};
 use super::statements::{Plan, Statements};
@@ -213,7 +213,7 @@ impl Connection {
                     out.put_slice(b"\0\0\0");
                 });
             }
-            bind(out, name, statement.params, &mut aside);
+            bind(out, name, statement, &mut aside);
             out.put_slice(EXECUTE);
         }
         out.put_slice(SYNC);
@@ -358,7 +358,8 @@ fn check(batch: &Batch<'_>) -> Result<(), WireError> {
 }
 
 /// Binds the values, all in text form, to the unnamed portal; what is returned is in text form too.
-fn bind<'a>(out: &mut BytesMut, name: Option<u32>, params: &[Param<'a>], aside: &mut Vec<Aside<'a>>) {
+fn bind<'a>(out: &mut BytesMut, name: Option<u32>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
+    let params = statement.params;
     let left_out = params.iter().flatten().map(|value| value.len()).filter(|length| *length >= ASIDE).sum();
     message(out, b'B', left_out, |out| {
         out.put_u8(0);
@@ -377,7 +378,11 @@ fn bind<'a>(out: &mut BytesMut, name: Option<u32>, params: &[Param<'a>], aside: 
                 out.put_slice(value);
             }
         }
-        out.put_u16(0);
+        // One format for all columns, or none: text
+        out.put_u16(u16::from(statement.binary));
+        if statement.binary {
+            out.put_u16(1);
+        }
     });
 }
 

@@ -23,7 +23,7 @@ use super::signals::EndSignals;
 use super::{Global, folder, pool_settings, status};
 use crate::control::{Control, Reply, Request};
 use crate::setup::SetUp;
-use crate::wiring::{auth, brand, google, keys, mail, page, texts, unsupported};
+use crate::wiring::{auth, brand, google, keys, mail, page, rest, texts, unsupported};
 use crate::{Mount, Server, ServerSettings};
 
 /// How long requests in flight may take once the server is asked to end.
@@ -103,6 +103,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,
+                rest: rest::settings(project.config(), &origin, settings.database.pool_size as usize),
                 keys: keys.clone(),
                 key_policy: KeyPolicy::Development,
                 mail: delivery,
@@ -289,6 +290,7 @@ fn status_values(project: &Project, keys: &keys::Keys, store: &Store, mailbox: O
         jwt_secret: Some(keys.jwt_secret.expose().to_owned()),
         anon_key: Some(keys.api.anon_jwt().to_owned()),
         service_role_key: Some(keys.api.service_role_jwt().to_owned()),
+        has_rest: config.api.enabled,
         ..StatusValues::default()
     }
 }

@@ -19,7 +19,7 @@ use super::panel::{self, Row};
 use super::signals::EndSignals;
 use super::{Global, folder, pool_settings};
 use crate::setup::SetUp;
-use crate::wiring::{auth, brand, keys, mail, page, safety, texts, unsupported};
+use crate::wiring::{auth, brand, keys, mail, page, rest, safety, texts, unsupported};
 use crate::{Server, ServerSettings};
 
 #[derive(Debug, Args)]
@@ -117,6 +117,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,
+                rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize),
                 page,
                 keys: keys.clone(),
                 key_policy: KeyPolicy::Hosted,

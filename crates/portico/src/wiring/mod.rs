@@ -6,6 +6,7 @@ pub mod google;
 pub mod keys;
 pub mod mail;
 pub mod page;
+pub mod rest;
 pub mod safety;
 pub mod texts;
 pub mod unsupported;

@@ -47,6 +47,20 @@ impl SchemaCache {
         self.relationships.get(schema).and_then(|names| names.get(origin)).map_or(&[], Vec::as_slice)
     }
 
+    /// What is known, by name: schemas with their relations and functions.
+    pub fn outline(&self) -> serde_json::Value {
+        fn names<T>(known: Option<&HashMap<String, T>>) -> std::collections::BTreeSet<&String> {
+            known.map(|known| known.keys().collect()).unwrap_or_default()
+        }
+        let schemas: std::collections::BTreeSet<_> = self.relations.keys().chain(self.routines.keys()).collect();
+        let outline = schemas.into_iter().map(|schema| {
+            let relations = names(self.relations.get(schema));
+            let functions = names(self.routines.get(schema));
+            (schema.clone(), serde_json::json!({ "relations": relations, "functions": functions }))
+        });
+        serde_json::Value::Object(outline.collect())
+    }
+
     /// The overloads of a function.
     pub fn routines_named(&self, schema: &str, name: &str) -> &[Arc<Routine>] {
         self.routines.get(schema).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)

@@ -97,6 +97,13 @@ impl Sql {
         self
     }
 
+    /// The same statement behind trusted SQL: `EXPLAIN …`.
+    #[must_use]
+    pub fn after(mut self, prefix: &str) -> Self {
+        self.text.insert_str(0, prefix);
+        self
+    }
+
     /// The text so far.
     pub fn text(&self) -> &str {
         &self.text

@@ -1,0 +1,138 @@
+//! The transaction of a request (steps 11 to 13 of contract 3).
+
+use portico_database::wire::{Lease, WireError};
+
+use crate::error::RestError;
+use crate::explain;
+use crate::grants;
+use crate::handler::Asked;
+use crate::plan::WriteAction;
+use crate::postgres;
+use crate::preferences::{Count as CountMode, TransactionEnd};
+use crate::prepare::{Kind, Prepared};
+use crate::reply::Reply;
+use crate::service::Rest;
+use crate::state::Snapshot;
+use crate::transaction::{self, End, Setting, Work};
+
+/// For whom something is done, and with what.
+pub(crate) struct Doing<'a> {
+    pub rest: &'a Rest,
+    pub snapshot: &'a Snapshot,
+    pub schema: &'a str,
+    pub asked: &'a Asked<'a>,
+}
+
+impl Doing<'_> {
+    /// What the transaction begins with.
+    pub fn setting<'a>(&'a self, prepared: &'a Prepared) -> Setting<'a> {
+        let asked = self.asked;
+        let role = self.snapshot.roles.get(&asked.identity.role);
+        Setting {
+            config: &self.snapshot.config,
+            identity: &asked.identity,
+            role,
+            hoisted: &prepared.hoisted,
+            isolation: prepared.isolation.or(role.and_then(|role| role.isolation)),
+            read_only: prepared.read_only,
+            schema: self.schema,
+            method: &asked.parts.method,
+            path: asked.parts.uri.path(),
+            headers: &asked.parts.headers,
+            time_zone: asked.preferences.timezone.as_deref(),
+        }
+    }
+
+    /// A refusal of PostgreSQL in the words of the contract.
+    pub fn refusal(&self, error: &WireError) -> RestError {
+        let identity = &self.asked.identity;
+        let mut refusal = postgres::refusal(error, identity.is_anonymous);
+        if let (RestError::Postgres(refusal), Some(cache)) = (&mut refusal, &self.snapshot.cache) {
+            grants::add_hint(refusal, cache, self.schema, self.asked);
+        }
+        refusal
+    }
+
+    /// A connection.
+    pub async fn lease(&self) -> Result<Lease, RestError> {
+        self.rest.inner.pool.take().await.map_err(|error| self.refusal(&error))
+    }
+}
+
+/// Runs the statement of a request and decides whether it is kept.
+///
+/// # Errors
+/// What PostgreSQL refuses; PGRST115, 116 and 124, after which nothing was written.
+pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply, RestError> {
+    let mut lease = doing.lease().await?;
+    let rolls_back = rolls_back(doing);
+    let is_checked = !prepared.read_only && is_checked(prepared);
+    let end = match (rolls_back, is_checked) {
+        (true, _) => End::RollBack,
+        (false, true) => End::Later,
+        (false, false) => End::Commit,
+    };
+    let work = Work { main: &prepared.main, then: prepared.estimate.as_ref() };
+    let outcome = transaction::run(&mut lease, &doing.setting(prepared), work, end).await;
+    let outcome = outcome.map_err(|error| doing.refusal(&error))?;
+    if prepared.agreement.explain.is_some() {
+        if end == End::Later {
+            transaction::finish(&mut lease, true).await.map_err(|error| doing.refusal(&error))?;
+        }
+        return Ok(Reply::of_plan(explain::body(outcome.main())));
+    }
+    let mut reply = Reply::read(outcome.main())?;
+    let verdict = check(prepared, &reply);
+    if end == End::Later {
+        // Deferred constraints speak at the commit; a refusal of ours comes before them
+        let ended = transaction::finish(&mut lease, verdict.is_ok()).await;
+        verdict?;
+        ended.map_err(|error| doing.refusal(&error))?;
+    } else {
+        verdict?;
+    }
+    reply.total = total(doing, prepared, &reply, explain::estimate(outcome.then()));
+    Ok(reply)
+}
+
+fn rolls_back(doing: &Doing<'_>) -> bool {
+    let tx_end = doing.snapshot.config.tx_end;
+    match doing.asked.preferences.transaction {
+        Some(wish) if tx_end.may_override => wish == TransactionEnd::Rollback,
+        _ => tx_end.rollback,
+    }
+}
+
+fn is_checked(prepared: &Prepared) -> bool {
+    let is_put = matches!(prepared.kind, Kind::Write { action: WriteAction::Put, .. });
+    prepared.is_single || prepared.max_affected.is_some() || is_put
+}
+
+fn check(prepared: &Prepared, reply: &Reply) -> Result<(), RestError> {
+    if matches!(prepared.kind, Kind::Write { action: WriteAction::Put, .. }) && reply.rows != 1 {
+        return Err(RestError::PutKey);
+    }
+    if prepared.is_single && reply.rows != 1 {
+        return Err(RestError::NotSingular(reply.rows));
+    }
+    match prepared.max_affected {
+        Some(most) if reply.rows > most => Err(RestError::MaxAffected(reply.rows)),
+        _ => Ok(()),
+    }
+}
+
+/// The total that is told, by what was asked for (9.3).
+fn total(doing: &Doing<'_>, prepared: &Prepared, reply: &Reply, estimate: Option<u64>) -> Option<u64> {
+    match (&prepared.kind, prepared.count?) {
+        (Kind::Read { .. }, CountMode::Planned) => estimate,
+        (Kind::Read { .. }, CountMode::Estimated) => {
+            let counted = reply.total.unwrap_or_default();
+            match doing.snapshot.config.plan.max_rows {
+                Some(most) if counted <= most => Some(counted),
+                _ => Some(counted.max(estimate.unwrap_or_default())),
+            }
+        }
+        (_, CountMode::Planned) => None,
+        (_, CountMode::Exact | CountMode::Estimated) => reply.total,
+    }
+}

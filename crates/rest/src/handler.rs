@@ -1,0 +1,201 @@
+//! One request, from its head to its answer: the steps of contract 3 in their order.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_body_util::BodyExt as _;
+use portico_tokens::Caller;
+
+use crate::answer::{self, Answered};
+use crate::body::{self, Payload, Purpose};
+use crate::caller::Identity;
+use crate::error::RestError;
+use crate::execute::{self, Doing};
+use crate::media::{self, MediaType};
+use crate::plan::WriteAction;
+use crate::preferences::Preferences;
+use crate::prepare;
+use crate::query::{self, At, Query, Range, Target};
+use crate::range::Window;
+use crate::resource::{Action, Profile, Resource};
+use crate::service::Rest;
+use crate::state::Snapshot;
+use crate::timing::Timing;
+
+/// Answers a request; never fails.
+pub(crate) async fn answer(rest: Rest, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let snapshot = rest.inner.state.current().await;
+    let config = Arc::clone(&snapshot.config);
+    let mut timing = Timing::new(config.server_timing);
+    let outcome = respond(&rest, snapshot, &parts, body, &mut timing).await;
+    let mut response = match outcome {
+        Ok(response) => response,
+        Err(error) => answer::refuse(&error, config.terse_errors),
+    };
+    if let Some(name) = &config.trace_header
+        && let Some(value) = parts.headers.get(name)
+    {
+        response.headers_mut().insert(name.clone(), value.clone());
+    }
+    timing.tell(response.headers_mut());
+    if parts.method == Method::HEAD {
+        // Nothing is said of a body that was not made
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// What is known of a request before it is looked up in the schema.
+pub(crate) struct Asked<'a> {
+    pub parts: &'a Parts,
+    pub identity: Identity,
+    pub resource: Resource,
+    pub action: Action,
+    pub preferences: Preferences,
+    pub query: Query,
+    pub payload: Option<Payload>,
+    /// What the body is.
+    pub content_type: MediaType,
+    /// What the client takes, the best first.
+    pub accepted: Vec<MediaType>,
+}
+
+async fn respond(
+    rest: &Rest,
+    mut snapshot: Arc<Snapshot>,
+    parts: &Parts,
+    body: Body,
+    timing: &mut Timing,
+) -> Result<Response, RestError> {
+    let begun = Instant::now();
+    let config = Arc::clone(&snapshot.config);
+    let nobody = Caller::anonymous();
+    let caller = parts.extensions.get::<Caller>().unwrap_or(&nobody);
+    let identity = Identity::of(caller, &parts.headers, &rest.inner.keys, &config, rest.inner.clock.now())?;
+    timing.jwt = begun.elapsed();
+
+    let begun = Instant::now();
+    let cache = snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
+    let resource = Resource::of(parts.uri.path(), &config)?;
+    let profile = Profile::of(&parts.headers, &parts.method, &config)?;
+    let action = Action::of(&resource, &parts.method)?;
+    let (resource, is_root_call) = match (resource, &config.root_spec) {
+        (Resource::Root, Some(function)) => (Resource::Function(function.name.clone()), true),
+        (resource, _) => (resource, false),
+    };
+    let target = match &resource {
+        Resource::Function(_) => Target::Function { read: action != Action::Call },
+        Resource::Relation(_) | Resource::Root => Target::Relation,
+    };
+    let raw_query = parts.uri.query().unwrap_or_default();
+    let mut query = query::parse(raw_query, target)?;
+    let window = Window::of(&query, &parts.method, &parts.headers)?;
+    settle_window(&mut query, window);
+    let preferences = Preferences::parse(&parts.headers, |zone| cache.time_zones.contains(zone));
+    let content_type = media::content_type(&parts.headers);
+    let purpose = match action {
+        Action::Call => Some(Purpose::Arguments),
+        Action::Write(WriteAction::Insert | WriteAction::Update | WriteAction::Put) => Some(Purpose::Rows),
+        _ => None,
+    };
+    let payload = match purpose {
+        Some(purpose) => {
+            // A PUT has no say in its columns
+            let has_columns = query.columns.is_some() && action != Action::Write(WriteAction::Put);
+            Some(body::parse(purpose, &content_type, has_columns, read(body).await?)?)
+        }
+        None => None,
+    };
+    let accepted = media::accepted(&parts.headers);
+    timing.parse = begun.elapsed();
+
+    let asked = Asked { parts, identity, resource, action, preferences, query, payload, content_type, accepted };
+    if asked.resource == Resource::Root {
+        return root(rest, &snapshot, &asked, profile, timing).await;
+    }
+    let schema = match (&config.root_spec, is_root_call) {
+        (Some(function), true) if !function.schema.is_empty() => function.schema.clone(),
+        _ => profile.schema.to_owned(),
+    };
+
+    let begun = Instant::now();
+    let mut planned = prepare::plan(&snapshot, &schema, &asked);
+    if planned.as_ref().is_err_and(is_about_the_schema)
+        && let Some(newer) = rest.inner.state.newer_than(&snapshot).await
+    {
+        snapshot = newer;
+        planned = prepare::plan(&snapshot, &schema, &asked);
+    }
+    let planned = planned?;
+    timing.plan = begun.elapsed();
+    let prepared = match planned {
+        prepare::Planned::Allow(methods) => return Ok(answer::allow(&methods)),
+        prepare::Planned::Statement(prepared) => *prepared,
+    };
+
+    let begun = Instant::now();
+    let doing = Doing { rest, snapshot: &snapshot, schema: &schema, asked: &asked };
+    let reply = execute::run(&doing, &prepared).await?;
+    timing.transaction = begun.elapsed();
+
+    let begun = Instant::now();
+    let may_choose_end = config.tx_end.may_override;
+    let response = answer::make(&Answered { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
+    timing.response = begun.elapsed();
+    response
+}
+
+/// Refusals that a newer schema may lift.
+fn is_about_the_schema(error: &RestError) -> bool {
+    matches!(
+        error,
+        RestError::NoRelationship { .. }
+            | RestError::NoFunction { .. }
+            | RestError::NoColumn { .. }
+            | RestError::NoRelation { .. }
+    )
+}
+
+/// Limit and offset of the root are those that the headers leave.
+fn settle_window(query: &mut Query, window: Window) {
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    query.ranges.retain(|range| !range.path.is_empty());
+    let value = Range { limit: window.limit.map(signed), offset: Some(window.offset).filter(|n| *n > 0).map(signed) };
+    if value != Range::default() {
+        query.ranges.push(At { path: Vec::new(), value });
+    }
+}
+
+async fn read(body: Body) -> Result<Bytes, RestError> {
+    // The front door ends bodies that are too long
+    let collected = body.collect().await.map_err(|_| RestError::Body("The body could not be read".into()))?;
+    Ok(collected.to_bytes())
+}
+
+async fn root(
+    rest: &Rest,
+    snapshot: &Snapshot,
+    asked: &Asked<'_>,
+    profile: Profile<'_>,
+    timing: &mut Timing,
+) -> Result<Response, RestError> {
+    if asked.action == Action::Options {
+        return Ok(answer::allow("OPTIONS,GET,HEAD"));
+    }
+    let begun = Instant::now();
+    let document = crate::openapi::answer(rest, snapshot, asked, profile.schema).await?;
+    timing.transaction = begun.elapsed();
+    let mut response = Response::new(Body::from(document));
+    *response.status_mut() = StatusCode::OK;
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/openapi+json; charset=utf-8"));
+    answer::tell_profile(headers, profile);
+    Ok(response)
+}

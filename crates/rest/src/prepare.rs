@@ -1,0 +1,293 @@
+//! From what was asked to one statement: steps 9 and 10 of contract 3. Pure.
+
+use http::Method;
+
+use crate::body::Payload;
+use crate::error::RestError;
+use crate::explain;
+use crate::handler::Asked;
+use crate::in_database::Isolation;
+use crate::media::MediaType;
+use crate::plan::{
+    self, Agreement, BodyKind, Context, Given, Producer, ReadPlan, Root, Subject, WriteAction, WriteOptions, WritePlan,
+};
+use crate::preferences::{Count as CountMode, Resolution, Return};
+use crate::query::{Query, SelectItem};
+use crate::resource::{Action, Resource, allow_function, allow_relation};
+use crate::schema::{QualifiedName, SchemaCache, nearest};
+use crate::sql::{self, Count, Sql};
+use crate::state::Snapshot;
+
+/// What a request comes to.
+pub(crate) enum Planned {
+    /// OPTIONS: the methods that there are.
+    Allow(String),
+    /// Everything else.
+    Statement(Box<Prepared>),
+}
+
+/// A statement, and what has to be known around it.
+pub(crate) struct Prepared {
+    pub main: Sql,
+    /// `EXPLAIN` of the count.
+    pub estimate: Option<Sql>,
+    pub kind: Kind,
+    pub agreement: Agreement,
+    /// The transaction only reads.
+    pub read_only: bool,
+    /// Settings of the function that hold for the whole transaction.
+    pub hoisted: Vec<(String, String)>,
+    pub isolation: Option<Isolation>,
+    /// There has to be exactly one row.
+    pub is_single: bool,
+    /// The most rows that may be written or returned.
+    pub max_affected: Option<u64>,
+    /// The first row's number.
+    pub first: u64,
+    /// What a count was asked for, as far as it is honoured.
+    pub count: Option<CountMode>,
+    /// Names that stood for aliases (7.6).
+    pub legacy_names: Vec<(String, String)>,
+}
+
+/// What kind of request it is, with what its answer depends on.
+pub(crate) enum Kind {
+    Read {
+        relation: QualifiedName,
+    },
+    Write {
+        relation: QualifiedName,
+        action: WriteAction,
+        returns: Return,
+        resolution: Option<Resolution>,
+        /// The table has a primary key, or `on_conflict` was given.
+        resolvable: bool,
+    },
+    Call {
+        void: bool,
+    },
+}
+
+/// Plans a request against a snapshot.
+pub(crate) fn plan(snapshot: &Snapshot, schema: &str, asked: &Asked<'_>) -> Result<Planned, RestError> {
+    let cache = snapshot.cache.as_deref().ok_or(RestError::NoSchemaCache)?;
+    let context = Context { cache, schema, settings: &snapshot.config.plan };
+    match (&asked.resource, asked.action) {
+        (Resource::Root, _) => Err(RestError::Internal),
+        (Resource::Relation(name), Action::Options) => {
+            Ok(Planned::Allow(allow_relation(relation(cache, schema, name)?)))
+        }
+        (Resource::Function(name), Action::Options) => {
+            let target = plan::find(cache, schema, name, Given::Pairs(&asked.query.arguments))?;
+            Ok(Planned::Allow(allow_function(&target.routine).to_owned()))
+        }
+        (Resource::Relation(name), Action::Read { body }) => read(&context, name, asked, body),
+        (Resource::Relation(name), Action::Write(action)) => write(&context, name, asked, action),
+        (Resource::Relation(name), Action::Call) => Err(RestError::Method(format!("{} on {name}", Method::POST))),
+        (Resource::Function(name), action) => call(&context, snapshot, name, asked, action),
+    }
+}
+
+fn relation<'a>(
+    cache: &'a SchemaCache,
+    schema: &str,
+    name: &str,
+) -> Result<&'a std::sync::Arc<crate::schema::Relation>, RestError> {
+    /// The least similarity of a name that is told, so that nobody learns names by guessing (16.4).
+    const SIMILAR: f64 = 0.75;
+    /// In larger schemas nothing is told.
+    const LARGE: usize = 500;
+    cache.relation(schema, name).ok_or_else(|| {
+        let known = cache.relations.get(schema).filter(|known| known.len() < LARGE);
+        let suggestion = known.and_then(|known| nearest(name, known.keys().map(String::as_str), SIMILAR));
+        RestError::NoRelation {
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+            suggestion: suggestion.map(str::to_owned),
+        }
+    })
+}
+
+fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Result<Planned, RestError> {
+    let relation = relation(context.cache, context.schema, name)?;
+    let plan = ReadPlan::new(context, Root::Relation(relation), &asked.query)?;
+    let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
+    let agreement = plan::negotiate(context.cache, accepted(asked), subject, context.settings.plans)?;
+    asked.preferences.refuse_unknown()?;
+
+    let mode = asked.preferences.count;
+    let count = match (mode, context.settings.max_rows) {
+        (None | Some(CountMode::Planned), _) => Count::None,
+        (Some(CountMode::Estimated), Some(most)) => Count::UpTo(most.saturating_add(1)),
+        (Some(CountMode::Exact | CountMode::Estimated), _) => Count::Exact,
+    };
+    let estimated = matches!(mode, Some(CountMode::Planned | CountMode::Estimated));
+    let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
+    let agreement = if body { agreement } else { agreement.without_body() };
+    let main = sql::read_statement(&plan, count, &agreement.producer);
+    Ok(Planned::Statement(Box::new(Prepared {
+        main: explained(main, &agreement),
+        estimate: estimated.then(|| explain::of_count(sql::matching(&plan))),
+        kind: Kind::Read { relation: relation.name.clone() },
+        agreement,
+        read_only: true,
+        hoisted: Vec::new(),
+        isolation: None,
+        is_single,
+        max_affected: None,
+        first: plan.root.offset.unwrap_or_default(),
+        count: mode,
+        legacy_names: plan.legacy_names,
+    })))
+}
+
+fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteAction) -> Result<Planned, RestError> {
+    let relation = relation(context.cache, context.schema, name)?;
+    let preferences = &asked.preferences;
+    let options = WriteOptions::from(preferences);
+    let payload = match &asked.payload {
+        Some(Payload::Json(json)) => {
+            let body = plan::Body { json: json.text.clone(), is_object: json.is_object };
+            Some((body, json.columns(asked.query.columns.as_deref())))
+        }
+        _ => None,
+    };
+    let plan = WritePlan::new(context, relation, action, &asked.query, options, payload)?;
+    asked.preferences.refuse_unknown()?;
+    let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
+    let agreement = plan::negotiate(context.cache, accepted(asked), subject, context.settings.plans)?;
+    plan.check_safe_update(context)?;
+
+    let is_single = matches!(agreement.producer, Producer::Object { .. })
+        && agreement.explain.is_none()
+        && action != WriteAction::Put;
+    let agreement = if options.returns == Return::Representation { agreement } else { agreement.without_body() };
+    let mode = preferences.count;
+    let count = match mode {
+        None | Some(CountMode::Planned) => Count::None,
+        Some(CountMode::Exact | CountMode::Estimated) => Count::Exact,
+    };
+    let main = sql::write(&plan, count, &agreement.producer);
+    let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);
+    Ok(Planned::Statement(Box::new(Prepared {
+        main: explained(main, &agreement),
+        estimate: None,
+        kind: Kind::Write {
+            relation: relation.name.clone(),
+            action,
+            returns: options.returns,
+            resolution: plan.resolution(),
+            resolvable: !relation.primary_key.is_empty() || asked.query.on_conflict.is_some(),
+        },
+        agreement,
+        read_only: false,
+        hoisted: Vec::new(),
+        isolation: None,
+        is_single,
+        max_affected: max_affected(asked).filter(|_| limits_rows),
+        first: 0,
+        count: mode,
+        legacy_names: Vec::new(),
+    })))
+}
+
+fn call(
+    context: &Context<'_>,
+    snapshot: &Snapshot,
+    name: &str,
+    asked: &Asked<'_>,
+    action: Action,
+) -> Result<Planned, RestError> {
+    let plan = plan::find(context.cache, context.schema, name, given(asked))?.plan(context, &asked.query)?;
+    let routine = std::sync::Arc::clone(&plan.routine);
+    let subject = Subject {
+        relation: routine.returns.relation.as_ref(),
+        routine: Some(&routine),
+        whole_rows: is_whole(&asked.query),
+    };
+    let agreement = plan::negotiate(context.cache, accepted(asked), subject, context.settings.plans)?;
+    asked.preferences.refuse_unknown()?;
+    let max_affected = max_affected(asked);
+    if max_affected.is_some() && !routine.returns.set {
+        return Err(RestError::MaxAffectedOnFunction);
+    }
+
+    let mode = asked.preferences.count;
+    let count = match mode {
+        None | Some(CountMode::Planned) => Count::None,
+        Some(CountMode::Exact | CountMode::Estimated) => Count::Exact,
+    };
+    let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
+    let has_body = action != (Action::Read { body: false }) && !routine.returns.void;
+    let agreement = if has_body { agreement } else { agreement.without_body() };
+    let hoisted = plan::hoisted_settings(&routine, &snapshot.config.hoisted_settings);
+    let (mut settings, mut isolation) = (Vec::new(), None);
+    for (name, value) in hoisted {
+        if name.eq_ignore_ascii_case("default_transaction_isolation") {
+            isolation = Isolation::parse(value);
+        } else {
+            settings.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    let main = sql::call(&plan, count, &agreement.producer);
+    Ok(Planned::Statement(Box::new(Prepared {
+        main: explained(main, &agreement),
+        estimate: None,
+        kind: Kind::Call { void: routine.returns.void },
+        agreement,
+        read_only: plan::is_read_only(&routine, action == Action::Call),
+        hoisted: settings,
+        isolation,
+        is_single,
+        max_affected,
+        first: plan.read.root.offset.unwrap_or_default(),
+        count: mode,
+        legacy_names: plan.read.legacy_names,
+    })))
+}
+
+fn explained(main: Sql, agreement: &Agreement) -> Sql {
+    match &agreement.explain {
+        Some(wanted) => explain::of_main(main, wanted),
+        None => main,
+    }
+}
+
+fn accepted<'a>(asked: &'a Asked<'_>) -> &'a [MediaType] {
+    &asked.accepted
+}
+
+/// The most rows that may be affected; a negative number is none.
+fn max_affected(asked: &Asked<'_>) -> Option<u64> {
+    asked.preferences.max_affected().map(|most| u64::try_from(most).unwrap_or_default())
+}
+
+/// Whether rows are selected as they are.
+fn is_whole(query: &Query) -> bool {
+    matches!(query.select.as_slice(), [] | [SelectItem::Star])
+}
+
+/// How a body stands for a function's arguments.
+fn kind_of_whole(media: &MediaType) -> BodyKind {
+    match media {
+        MediaType::Xml => BodyKind::Xml,
+        MediaType::Binary => BodyKind::Binary,
+        _ => BodyKind::Text,
+    }
+}
+
+/// What a body brings to a function.
+fn given<'a>(asked: &'a Asked<'_>) -> Given<'a> {
+    match &asked.payload {
+        None => Given::Pairs(&asked.query.arguments),
+        Some(Payload::Form(pairs)) => Given::Pairs(pairs),
+        Some(Payload::Raw { media_type, bytes }) => {
+            Given::Whole { kind: kind_of_whole(media_type), body: bytes.clone() }
+        }
+        Some(Payload::Json(json)) => Given::Object {
+            body: plan::Body { json: json.text.clone(), is_object: json.is_object },
+            keys: json.columns(asked.query.columns.as_deref()),
+            is_json: asked.content_type == MediaType::Json,
+        },
+    }
+}

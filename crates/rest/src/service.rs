@@ -1,0 +1,98 @@
+//! The service: what it is made of, and its face.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use portico_database::wire::{Pool, PoolSettings};
+use portico_database::{Database, DatabaseError};
+use portico_tokens::{Clock, KeyRing};
+
+use crate::config::Config;
+use crate::state::{Keeper, LOGIN, State};
+use crate::{admin, handler};
+
+/// What the operator decides about the service itself; what the database may override is in [`Config`].
+#[derive(Debug, Clone)]
+pub struct RestSettings {
+    /// The server's own settings.
+    pub config: Config,
+    /// Connections to the database at most (`db-pool`).
+    pub connections: usize,
+    /// How long a request waits for one (`db-pool-acquisition-timeout`).
+    pub wait: Duration,
+    /// The address that the root shows when no other is configured, with the service's prefix.
+    pub public_url: String,
+}
+
+impl Default for RestSettings {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            connections: 10,
+            wait: Duration::from_secs(10),
+            public_url: "http://127.0.0.1:54321/rest/v1".into(),
+        }
+    }
+}
+
+/// The data API. Clones share everything.
+#[derive(Clone)]
+pub struct Rest {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub keys: Arc<KeyRing>,
+    pub clock: Clock,
+    pub pool: Pool,
+    pub state: State,
+    pub public_url: String,
+    /// Connections at most.
+    pub connections: usize,
+    /// Ends with the service.
+    _keeper: Keeper,
+}
+
+impl Rest {
+    /// Makes the service and begins to read the schema, in the background; the first requests wait for it. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// When the certificates that the database's endpoint names can not be read.
+    pub fn new(
+        settings: RestSettings,
+        database: Database,
+        keys: Arc<KeyRing>,
+        clock: Clock,
+    ) -> Result<Self, DatabaseError> {
+        let pool_settings = PoolSettings {
+            connections: settings.connections,
+            wait: settings.wait,
+            prepared: settings.config.prepared_statements,
+            // Timestamps go out in it
+            set_up: "set timezone = 'UTC'".into(),
+            ..PoolSettings::default()
+        };
+        let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
+        let (state, keeper) = State::keep(database, pool.clone(), settings.config.clone());
+        let RestSettings { public_url, connections, .. } = settings;
+        let inner = Inner { keys, clock, pool, state, public_url, connections, _keeper: keeper };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Everything below `/rest/v1`, without that prefix.
+    pub fn router(&self) -> Router {
+        let rest = self.clone();
+        Router::new().fallback(move |request| handler::answer(rest.clone(), request))
+    }
+
+    /// Everything below `/rest-admin/v1`, without that prefix: whether the service is alive and ready, and its figures.
+    pub fn admin_router(&self) -> Router {
+        admin::router(self.clone())
+    }
+
+    /// Closes the connections to the database.
+    pub fn close(&self) {
+        self.inner.pool.close();
+    }
+}
