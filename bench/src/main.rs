@@ -4,7 +4,7 @@
 //! same cores. Each measurement runs limit and subject in turns, several rounds, and reports the median of the ratios, so that a
 //! machine that slows down for a while spoils one round and not the result.
 //!
-//! Arguments choose parts: `starts`, `accounts`, `enumeration`.
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`.
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
@@ -16,6 +16,7 @@ mod people;
 mod processor;
 mod report;
 mod rounds;
+mod schema_cache;
 mod server;
 mod starts;
 
@@ -38,6 +39,9 @@ async fn run() -> Result<()> {
     }
     if wanted("enumeration") {
         enumeration::measure(&mut report).await?;
+    }
+    if wanted("schema-cache") {
+        schema_cache::measure(&mut report).await?;
     }
     println!("{}", report.render());
     Ok(())

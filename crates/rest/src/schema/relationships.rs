@@ -203,6 +203,9 @@ fn swapped(columns: &[(String, String)]) -> Vec<(String, String)> {
     columns.iter().map(|(one, other)| (other.clone(), one.clone())).collect()
 }
 
+/// Pairs of columns.
+type Columns = [(String, String)];
+
 /// What relationships of one origin are sorted by; equal for none but those that no text can tell apart.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Order<'a> {
@@ -211,11 +214,11 @@ struct Order<'a> {
     is_self: bool,
     kind: u8,
     names: [&'a str; 3],
-    columns: [&'a [(String, String)]; 2],
+    columns: [&'a Columns; 2],
 }
 
 fn order(relationship: &Relationship) -> Order<'_> {
-    let (kind, names, columns): (u8, [&str; 3], [&[(String, String)]; 2]) = match &relationship.kind {
+    let (kind, names, columns): (u8, [&str; 3], [&Columns; 2]) = match &relationship.kind {
         RelationshipKind::OneToMany { constraint, columns } => (0, [constraint, "", ""], [columns, &[]]),
         RelationshipKind::ManyToOne { constraint, columns } => (1, [constraint, "", ""], [columns, &[]]),
         RelationshipKind::OneToOne { constraint, columns, is_parent } => {
@@ -231,4 +234,216 @@ fn order(relationship: &Relationship) -> Order<'_> {
         RelationshipKind::Computed { function, .. } => (5, [&function.schema, &function.name, ""], [&[], &[]]),
     };
     Order { is_computed: kind == 5, target: &relationship.target, is_self: relationship.is_self, kind, names, columns }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::model::RelationKind;
+    use super::super::testing::qualified;
+    use super::*;
+
+    fn relation(name: &str, primary_key: &[&str]) -> Relation {
+        Relation {
+            name: qualified(name),
+            comment: None,
+            kind: RelationKind::Table,
+            insertable: true,
+            updatable: true,
+            deletable: true,
+            primary_key: primary_key.iter().map(|column| (*column).to_owned()).collect(),
+            columns: indexmap::IndexMap::new(),
+        }
+    }
+
+    fn relations(all: impl IntoIterator<Item = Relation>) -> ByName<Arc<Relation>> {
+        let mut by_name = ByName::<Arc<Relation>>::new();
+        for relation in all {
+            let QualifiedName { schema, name } = relation.name.clone();
+            by_name.entry(schema).or_default().insert(name, Arc::new(relation));
+        }
+        by_name
+    }
+
+    fn shown(relation: &str, columns: &[&str]) -> Shown {
+        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+        Shown { relation: qualified(relation), is_view: relation.starts_with("view"), columns }
+    }
+
+    fn key(constraint: &str, unique: bool, referencing: &[Shown], referenced: &[Shown]) -> ForeignKey {
+        let constraint = constraint.to_owned();
+        ForeignKey { constraint, unique, referencing: referencing.to_vec(), referenced: referenced.to_vec() }
+    }
+
+    fn derived(
+        relations: &ByName<Arc<Relation>>,
+        foreign_keys: &[ForeignKey],
+        computed: &[ComputedRelationship],
+    ) -> Vec<Relationship> {
+        let by_origin = derive(Facts { relations, foreign_keys, computed });
+        let mut all: Vec<_> = by_origin.into_values().flat_map(HashMap::into_values).flatten().collect();
+        all.sort_by(|one, other| (&one.origin, order(one)).cmp(&(&other.origin, order(other))));
+        all.iter().map(|relationship| (**relationship).clone()).collect()
+    }
+
+    /// Origin, target and kind in a word.
+    fn words(relationships: &[Relationship]) -> Vec<String> {
+        let word = |relationship: &Relationship| {
+            let kind = match relationship.kind {
+                RelationshipKind::ManyToOne { .. } => "one",
+                RelationshipKind::OneToMany { .. } => "many",
+                RelationshipKind::OneToOne { is_parent: false, .. } => "single",
+                RelationshipKind::OneToOne { is_parent: true, .. } => "single-parent",
+                RelationshipKind::ManyToMany(_) => "many-to-many",
+                RelationshipKind::Computed { .. } => "computed",
+            };
+            format!("{} {} {kind}", relationship.origin.name, relationship.target.name)
+        };
+        relationships.iter().map(word).collect()
+    }
+
+    #[test]
+    fn a_junction_s_key_must_hold_both_foreign_keys() {
+        let films = key("to_films", false, &[shown("roles", &["film"])], &[shown("films", &["id"])]);
+        let actors = key("to_actors", false, &[shown("roles", &["actor"])], &[shown("actors", &["id"])]);
+        let keys = [films, actors];
+        let with = |key: &[&str]| {
+            let all = [relation("films", &["id"]), relation("actors", &["id"]), relation("roles", key)];
+            let found = derived(&relations(all), &keys, &[]);
+            words(&found).into_iter().filter(|word| word.ends_with("many-to-many")).collect::<Vec<_>>()
+        };
+        let both = ["actors films many-to-many", "films actors many-to-many"];
+        assert_eq!(with(&["actor", "film"]), both);
+        assert_eq!(with(&["actor", "extra", "film"]), both);
+        assert!(with(&["film"]).is_empty());
+        assert!(with(&["id"]).is_empty());
+        assert!(with(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_exposed_is_no_end_and_no_junction() {
+        let keys = [
+            key("to_films", false, &[shown("private.roles", &["film"])], &[shown("films", &["id"])]),
+            key("to_actors", false, &[shown("private.roles", &["actor"])], &[shown("actors", &["id"])]),
+            key("hidden", false, &[shown("films", &["secret"])], &[shown("private.secrets", &["id"])]),
+        ];
+        let all = relations([relation("films", &["id"]), relation("actors", &["id"])]);
+        assert!(derived(&all, &keys, &[]).is_empty());
+    }
+
+    #[test]
+    fn views_copy_each_side_and_both() {
+        let referencing = [shown("films", &["director_id"]), shown("view_films", &["maker"])];
+        let referenced = [shown("directors", &["id"]), shown("view_directors", &["key"])];
+        let all = ["films", "view_films", "directors", "view_directors"].map(|name| relation(name, &[]));
+        let found = derived(&relations(all), &[key("k", false, &referencing, &referenced)], &[]);
+        assert_eq!(
+            words(&found),
+            [
+                "directors films many",
+                "directors view_films many",
+                "films directors one",
+                "films view_directors one",
+                "view_directors films many",
+                "view_directors view_films many",
+                "view_films directors one",
+                "view_films view_directors one",
+            ]
+        );
+        for relationship in &found {
+            assert_eq!(relationship.target_is_view, relationship.target.name.starts_with("view"), "{relationship:?}");
+        }
+    }
+
+    #[test]
+    fn a_function_named_like_its_target_overrides_one_direction_only() {
+        let keys = [
+            key("one", false, &[shown("films", &["a"])], &[shown("directors", &["id"])]),
+            key("two", false, &[shown("films", &["b"])], &[shown("directors", &["id"])]),
+        ];
+        let computed = |function: &str, target: &str| ComputedRelationship {
+            function: qualified(function),
+            origin: qualified("films"),
+            target: qualified(target),
+            to_one: true,
+        };
+        let all = relations([relation("films", &["id"]), relation("directors", &["id"])]);
+        let back = ["directors films many", "directors films many"];
+        let found = words(&derived(&all, &keys, &[computed("directors", "directors")]));
+        assert_eq!(found, [&back[..], &["films directors computed"]].concat());
+        let found = words(&derived(&all, &keys, &[computed("maker", "directors")]));
+        assert_eq!(found[2..], ["films directors one", "films directors one", "films directors computed"]);
+        // Of another schema, so another name
+        let found = words(&derived(&all, &keys, &[computed("private.directors", "directors")]));
+        assert_eq!(found.len(), 5);
+        let found = words(&derived(&all, &keys, &[computed("ledger", "private.ledger")]));
+        assert_eq!(found.len(), 4, "it leads to what is not exposed");
+    }
+
+    fn any_keys() -> impl Strategy<Value = (Vec<Relation>, Vec<ForeignKey>)> {
+        let relation = (0..6_usize, prop::collection::btree_set(0..3_usize, 0..3)).prop_map(|(number, key)| {
+            let key: Vec<String> = key.into_iter().map(|column| format!("c{column}")).collect();
+            relation(&format!("r{number}"), &key.iter().map(String::as_str).collect::<Vec<_>>())
+        });
+        let side = prop::collection::vec((0..8_usize, 0..3_usize), 1..3).prop_map(|places| {
+            places.into_iter().map(|(number, column)| shown(&format!("r{number}"), &[&format!("c{column}")])).collect()
+        });
+        let side: BoxedStrategy<Vec<Shown>> = side.boxed();
+        let keys = prop::collection::vec((any::<bool>(), side.clone(), side), 0..8).prop_map(|keys| {
+            let key = |(at, (unique, one, other)): (usize, (bool, Vec<Shown>, Vec<Shown>))| {
+                key(&format!("k{at}"), unique, &one, &other)
+            };
+            keys.into_iter().enumerate().map(key).collect()
+        });
+        (prop::collection::vec(relation, 0..8), keys)
+    }
+
+    proptest! {
+        #[test]
+        fn every_relationship_has_an_inverse_and_both_ends((all, keys) in any_keys()) {
+            let all = relations(all);
+            let found = derived(&all, &keys, &[]);
+            for relationship in &found {
+                for end in [&relationship.origin, &relationship.target] {
+                    prop_assert!(all[&end.schema].contains_key(&end.name));
+                }
+                prop_assert_eq!(relationship.is_self, relationship.origin == relationship.target);
+                let is_inverse = |other: &&Relationship| {
+                    other.origin == relationship.target
+                        && other.target == relationship.origin
+                        && match (&relationship.kind, &other.kind) {
+                            (
+                                RelationshipKind::ManyToOne { constraint, columns },
+                                RelationshipKind::OneToMany { constraint: name, columns: back },
+                            )
+                            | (
+                                RelationshipKind::OneToMany { constraint, columns },
+                                RelationshipKind::ManyToOne { constraint: name, columns: back },
+                            ) => constraint == name && *back == swapped(columns),
+                            (
+                                RelationshipKind::OneToOne { constraint, columns, is_parent },
+                                RelationshipKind::OneToOne { constraint: name, columns: back, is_parent: theirs },
+                            ) => constraint == name && *back == swapped(columns) && is_parent != theirs,
+                            (RelationshipKind::ManyToMany(one), RelationshipKind::ManyToMany(other)) => {
+                                one.relation == other.relation
+                                    && one.origin_constraint == other.target_constraint
+                                    && one.origin_columns == swapped(&other.target_columns)
+                                    && one.target_columns == swapped(&other.origin_columns)
+                            }
+                            _ => false,
+                        }
+                };
+                prop_assert!(found.iter().any(|other| is_inverse(&other)), "{:?}", relationship);
+            }
+        }
+
+        #[test]
+        fn the_order_of_the_catalog_does_not_matter((all, mut keys) in any_keys()) {
+            let all = relations(all);
+            let before = format!("{:?}", derived(&all, &keys, &[]));
+            keys.reverse();
+            prop_assert_eq!(before, format!("{:?}", derived(&all, &keys, &[])));
+        }
+    }
 }

@@ -19,7 +19,8 @@ select a.attrelid,
               and s.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
               and s.deptype = 'i'
             limit 1)
-         else pg_catalog.pg_get_expr(e.adbin, e.adrelid)
+         -- Without its relation, which costs most of the time and only generated columns speak of.
+         else pg_catalog.pg_get_expr(e.adbin, 0)
        end as default_expression,
        a.attgenerated <> '' or a.attidentity <> '' as is_made
   from pg_catalog.pg_class as c
