@@ -1,6 +1,9 @@
 //! The crate against a real PostgreSQL with the schema of `schema.sql`.
 #![allow(clippy::unwrap_used)]
 
+mod calls;
 mod database;
 mod reads;
 mod schema;
+mod steps;
+mod writes;
