@@ -84,8 +84,7 @@ pub(crate) fn make(answered: &Answered<'_>) -> Result<Response, RestError> {
         set(&mut headers, header::CONTENT_TYPE, &prepared.agreement.content_type);
         tell_profile(&mut headers, *profile);
     }
-    headers.insert(header::VARY, HeaderValue::from_static("Accept, Prefer, Range"));
-    headers.insert(header::SERVER, SERVER);
+    tell_server(&mut headers);
     reply.apply_wishes(&mut status, &mut headers)?;
 
     let is_head = asked.action == (Action::Read { body: false });
@@ -179,6 +178,12 @@ pub(crate) fn tell_profile(headers: &mut HeaderMap, profile: Profile<'_>) {
     if profile.told {
         set(headers, CONTENT_PROFILE, profile.schema);
     }
+}
+
+/// Says who answers, and what an answer depends on.
+pub(crate) fn tell_server(headers: &mut HeaderMap) {
+    headers.insert(header::VARY, HeaderValue::from_static("Accept, Prefer, Range"));
+    headers.insert(header::SERVER, SERVER);
 }
 
 /// OPTIONS: no database, no body.

@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
+use http::Method;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use portico_tokens::Caller;
 
@@ -18,6 +18,7 @@ use crate::caller::Identity;
 use crate::error::RestError;
 use crate::execute::{self, Doing};
 use crate::media::{self, MediaType};
+use crate::openapi;
 use crate::plan::WriteAction;
 use crate::preferences::Preferences;
 use crate::prepare;
@@ -86,6 +87,14 @@ async fn respond(
     let resource = Resource::of(parts.uri.path(), &config)?;
     let profile = Profile::of(&parts.headers, &parts.method, &config)?;
     let action = Action::of(&resource, &parts.method)?;
+    if resource == Resource::Root {
+        if action == Action::Options {
+            return Ok(answer::allow("OPTIONS,GET,HEAD"));
+        }
+        if config.openapi_secret_key_only && !openapi::holds_secret_key(caller) {
+            return Ok(openapi::refuse());
+        }
+    }
     let (resource, is_root_call) = match (resource, &config.root_spec) {
         (Resource::Root, Some(function)) => (Resource::Function(function.name.clone()), true),
         (resource, _) => (resource, false),
@@ -113,12 +122,20 @@ async fn respond(
         }
         None => None,
     };
-    let accepted = media::accepted(&parts.headers);
+    let mut accepted = media::accepted(&parts.headers);
+    if is_root_call {
+        // Whoever wants the document takes what the function makes of it
+        accepted.iter_mut().filter(|accepted| **accepted == MediaType::OpenApi).for_each(|it| *it = MediaType::Json);
+    }
     timing.parse = begun.elapsed();
 
     let asked = Asked { parts, identity, resource, action, preferences, query, payload, content_type, accepted };
     if asked.resource == Resource::Root {
-        return root(rest, &snapshot, &asked, profile, timing).await;
+        let begun = Instant::now();
+        let doing = Doing { rest, snapshot: &snapshot, schema: profile.schema, asked: &asked };
+        let response = openapi::answer(&doing, profile).await;
+        timing.transaction = begun.elapsed();
+        return response;
     }
     let schema = match (&config.root_spec, is_root_call) {
         (Some(function), true) if !function.schema.is_empty() => function.schema.clone(),
@@ -177,25 +194,4 @@ async fn read(body: Body) -> Result<Bytes, RestError> {
     // The front door ends bodies that are too long
     let collected = body.collect().await.map_err(|_| RestError::Body("The body could not be read".into()))?;
     Ok(collected.to_bytes())
-}
-
-async fn root(
-    rest: &Rest,
-    snapshot: &Snapshot,
-    asked: &Asked<'_>,
-    profile: Profile<'_>,
-    timing: &mut Timing,
-) -> Result<Response, RestError> {
-    if asked.action == Action::Options {
-        return Ok(answer::allow("OPTIONS,GET,HEAD"));
-    }
-    let begun = Instant::now();
-    let document = crate::openapi::answer(rest, snapshot, asked, profile.schema).await?;
-    timing.transaction = begun.elapsed();
-    let mut response = Response::new(Body::from(document));
-    *response.status_mut() = StatusCode::OK;
-    let headers: &mut HeaderMap = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/openapi+json; charset=utf-8"));
-    answer::tell_profile(headers, profile);
-    Ok(response)
 }

@@ -103,7 +103,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,
-                rest: rest::settings(project.config(), &origin, settings.database.pool_size as usize),
+                rest: rest::settings(project.config(), &origin, settings.database.pool_size as usize, true),
                 keys: keys.clone(),
                 key_policy: KeyPolicy::Development,
                 mail: delivery,

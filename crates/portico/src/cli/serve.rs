@@ -117,7 +117,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,
-                rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize),
+                rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
                 page,
                 keys: keys.clone(),
                 key_policy: KeyPolicy::Hosted,

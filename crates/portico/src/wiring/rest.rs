@@ -6,9 +6,9 @@ use portico_rest::config::Config as ApiConfig;
 use portico_rest::plan::PlanSettings;
 
 /// The data API as the project wants it; `None`: switched off. `public_url` is where people reach the server, `connections` the most that
-/// it opens to the database.
+/// it opens to the database. In `development` every key may read the root, as tools on a developer's machine do.
 #[must_use]
-pub fn settings(config: &Config, public_url: &str, connections: usize) -> Option<RestSettings> {
+pub fn settings(config: &Config, public_url: &str, connections: usize, development: bool) -> Option<RestSettings> {
     let api = &config.api;
     if !api.enabled {
         return None;
@@ -24,6 +24,7 @@ pub fn settings(config: &Config, public_url: &str, connections: usize) -> Option
                 max_rows: Some(api.max_rows).filter(|rows| *rows > 0),
                 ..defaults.config.plan.clone()
             },
+            openapi_secret_key_only: !development,
             ..defaults.config
         },
         connections,

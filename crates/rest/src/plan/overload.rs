@@ -168,6 +168,7 @@ mod tests {
 
     fn routine(name: &str, parameters: &[(&str, &str, bool)]) -> Arc<Routine> {
         Arc::new(Routine {
+            oid: 0,
             name: QualifiedName { schema: "public".into(), name: name.into() },
             comment: None,
             parameters: parameters

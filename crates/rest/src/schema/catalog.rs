@@ -76,6 +76,7 @@ pub(crate) enum KeyKind {
 
 /// `sql/routines.sql`
 pub(crate) struct RoutineRow {
+    pub oid: u32,
     pub name: QualifiedName,
     pub comment: Option<String>,
     /// Names of all arguments, in and out; empty texts, or nothing at all, for those without.
@@ -211,6 +212,7 @@ impl RoutineRow {
             settings: row.try_get::<_, Option<_>>(10)?.unwrap_or_default(),
             returns_set: row.try_get(11)?,
             returned_type: row.try_get(12)?,
+            oid: row.try_get(13)?,
         })
     }
 }

@@ -212,6 +212,8 @@ impl Relationship {
 /// A function that can be called.
 #[derive(Debug, Clone)]
 pub struct Routine {
+    /// Its identity in the database; 0 in a cache that was made without one.
+    pub oid: u32,
     /// Its name.
     pub name: QualifiedName,
     /// Its comment.

@@ -32,6 +32,7 @@ pub(crate) fn assemble_routine(
         .collect();
     let isolation = settings.iter().find(|(name, _)| name == "default_transaction_isolation");
     Some(Routine {
+        oid: row.oid,
         name: row.name,
         comment: row.comment,
         parameters,

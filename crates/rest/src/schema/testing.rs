@@ -151,7 +151,8 @@ pub(crate) fn cinema() -> SchemaCache {
     let computed: Vec<_> = lines(COMPUTED).map(computed).collect();
     cache.relationships =
         derive(Facts { relations: &cache.relations, foreign_keys: &foreign_keys, computed: &computed });
-    for routine in lines(ROUTINES).map(|line| routine(line, &cache)).collect::<Vec<_>>() {
+    for (oid, mut routine) in (1..).zip(lines(ROUTINES).map(|line| routine(line, &cache)).collect::<Vec<_>>()) {
+        routine.oid = oid;
         let names = cache.routines.entry(routine.name.schema.clone()).or_default();
         names.entry(routine.name.name.clone()).or_default().push(Arc::new(routine));
     }
@@ -288,6 +289,7 @@ fn routine(line: &str, cache: &SchemaCache) -> Routine {
     let schema = if is_own { "public" } else { "pg_catalog" };
     let settings = if name == "slow_function" { vec![("statement_timeout".into(), "4321ms".into())] } else { vec![] };
     Routine {
+        oid: 0,
         name: qualified(name),
         comment: None,
         variadic: parameters.iter().any(|parameter| parameter.variadic),

@@ -1,9 +1,6 @@
 //! The crate against a real PostgreSQL with the schema of `schema.sql`.
 #![allow(clippy::unwrap_used)]
 
-mod calls;
 mod database;
 mod reads;
 mod schema;
-mod steps;
-mod writes;

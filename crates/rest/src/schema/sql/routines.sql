@@ -15,7 +15,8 @@ select n.nspname::text,
        p.provariadic <> 0,
        p.proconfig,
        p.proretset,
-       p.prorettype
+       p.prorettype,
+       p.oid
   from pg_catalog.pg_proc as p
   join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
   left join pg_catalog.pg_description as d

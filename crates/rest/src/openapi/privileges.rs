@@ -1,0 +1,74 @@
+//! What the caller's role may use, and what the schema is called.
+
+use std::collections::HashSet;
+
+use crate::sql::Sql;
+
+/// What of a schema is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Allowed {
+    /// Everything that is exposed (`ignore-privileges`).
+    #[default]
+    Everything,
+    /// What the caller's role may use (`follow-privileges`).
+    Only {
+        /// Names of relations.
+        relations: HashSet<String>,
+        /// Functions, by their identity in the database.
+        functions: HashSet<u32>,
+    },
+}
+
+impl Allowed {
+    /// Whether a relation is shown.
+    pub fn has_relation(&self, name: &str) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Only { relations, .. } => relations.contains(name),
+        }
+    }
+
+    /// Whether a function is shown.
+    pub fn has_function(&self, oid: u32) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Only { functions, .. } => functions.contains(&oid),
+        }
+    }
+}
+
+/// What the database says of a schema to one role.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// What the role may use.
+    pub allowed: Allowed,
+    /// The schema's comment.
+    pub comment: Option<String>,
+}
+
+/// A statement of one row with three texts: the names of the relations that the current role owns or has any privilege on, as a JSON
+/// array; the identities of the functions that it may execute, likewise; the schema's comment.
+pub fn facts(schema: &str) -> Sql {
+    let mut sql = Sql::new();
+    sql.raw("with exposed as (select n.oid from pg_catalog.pg_namespace as n where n.nspname = ");
+    sql.value(schema);
+    sql.raw(
+        ") select \
+         (select coalesce(pg_catalog.json_agg(c.relname), '[]')::text from pg_catalog.pg_class as c, exposed \
+         where c.relnamespace = exposed.oid and c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition \
+         and (pg_catalog.pg_has_role(c.relowner, 'USAGE') \
+         or pg_catalog.has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') \
+         or pg_catalog.has_any_column_privilege(c.oid, 'SELECT, INSERT, UPDATE, REFERENCES'))), \
+         (select coalesce(pg_catalog.json_agg(p.oid::bigint), '[]')::text from pg_catalog.pg_proc as p, exposed \
+         where p.pronamespace = exposed.oid and p.prokind = 'f' and pg_catalog.has_function_privilege(p.oid, 'EXECUTE')), \
+         (select pg_catalog.obj_description(exposed.oid, 'pg_namespace') from exposed)",
+    );
+    sql
+}
+
+/// Reads the columns of [`facts`]. `None` when they are not what it yields.
+pub fn read_facts(relations: Option<&str>, functions: Option<&str>, comment: Option<&str>) -> Option<Facts> {
+    let relations = serde_json::from_str(relations?).ok()?;
+    let functions = serde_json::from_str(functions?).ok()?;
+    Some(Facts { allowed: Allowed::Only { relations, functions }, comment: comment.map(str::to_owned) })
+}
