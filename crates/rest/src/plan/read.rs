@@ -166,13 +166,15 @@ impl Builder<'_> {
     /// A level, and what a spread of it gives to its parent.
     fn level(&mut self, node: &Node<'_>, place: Place<'_>) -> Result<(Level, Vec<Lifted>), RestError> {
         let relation = place.relation.as_deref();
+        // Of what functions yield nothing is known (5.1, 19.3), but which columns there are.
+        let typed = relation.filter(|_| place.source != Source::Call);
         let aggregated = node.has_aggregates();
-        let expand = place.expand || aggregated || place.use_ != Use::Rows || self.has_representation(relation);
+        let expand = place.expand || aggregated || place.use_ != Use::Rows || self.has_representation(typed);
         let hoist = place.use_ == Use::Lifted;
         let mut lifted = Vec::new();
         let mut columns = Vec::new();
         for item in node.items() {
-            self.output(item, relation, expand, hoist, &mut columns, &mut lifted);
+            self.output(item, (relation, typed), expand, hoist, &mut columns, &mut lifted);
         }
         let mut embeds = Vec::with_capacity(node.children.len());
         for child in &node.children {
@@ -194,9 +196,9 @@ impl Builder<'_> {
             }
             embeds.push(embed);
         }
-        let order = orders(node, relation, &mut embeds);
+        let order = orders(node, typed, &mut embeds);
         let filtered = !matches!(place.source, Source::Written);
-        let conditions = if filtered { self.conditions(node, relation) } else { Vec::new() };
+        let conditions = if filtered { self.conditions(node, typed) } else { Vec::new() };
         let to_one = node.relationship.as_ref().is_some_and(|relationship| relationship.is_to_one());
         let (limit, offset) = if filtered { self.range(node, to_one, relation)? } else { (None, None) };
         let level = Level {
@@ -253,7 +255,7 @@ impl Builder<'_> {
     fn output(
         &mut self,
         item: &SelectItem,
-        relation: Option<&Relation>,
+        (relation, typed): (Option<&Relation>, Option<&Relation>),
         expand: bool,
         hoist: bool,
         columns: &mut Vec<Output>,
@@ -265,7 +267,7 @@ impl Builder<'_> {
                     let field = Field { name: name.clone(), json_path: Vec::new() };
                     let column = SelectColumn { alias: None, field, cast: None, aggregate: None, aggregate_cast: None };
                     lifted.push(Lifted::Key(name.clone()));
-                    columns.push(self.column(&column, Some(relation)));
+                    columns.push(self.column(&column, typed));
                 }
             }
             (SelectItem::Star, _) => {
@@ -280,7 +282,7 @@ impl Builder<'_> {
                     let cast = column.aggregate_cast.clone();
                     lifted.push(Lifted::Aggregated { input: Some(input.clone()), aggregate, cast, key });
                     columns.push(Output::Column {
-                        column: column_of(relation, &column.field),
+                        column: column_of(typed, &column.field),
                         representation: None,
                         cast: column.cast.clone(),
                         aggregate: None,
@@ -289,7 +291,7 @@ impl Builder<'_> {
                     });
                 }
                 _ => {
-                    let output = self.column(column, relation);
+                    let output = self.column(column, typed);
                     if let Output::Column { key, .. } = &output {
                         lifted.push(Lifted::Key(key.clone()));
                     }

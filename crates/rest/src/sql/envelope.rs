@@ -41,7 +41,7 @@ pub enum Total<'a> {
     None,
     /// It is the number of rows.
     Rows,
-    /// By a SELECT of one number.
+    /// By an expression, or a SELECT of one number.
     Query(&'a dyn Fn(&mut Sql)),
 }
 
@@ -99,8 +99,7 @@ pub fn envelope(sql: &mut Sql, parts: &Envelope<'_>) {
 pub fn read(plan: &ReadPlan, count: Count, producer: &Producer) -> Sql {
     let mut sql = Sql::new();
     let root = &plan.root;
-    let whole = root.limit.is_none() && root.offset.is_none() && !root.aggregated && !crate::plan::counts_rows(root);
-    let exact = |sql: &mut Sql| super::read::count(sql, plan, None, None);
+    let exact = |sql: &mut Sql| total(sql, plan, &|sql| super::read::count(sql, plan, None, None));
     let up_to = |sql: &mut Sql| {
         let most = if let Count::UpTo(most) = count { Some(most) } else { None };
         super::read::count(sql, plan, None, most);
@@ -108,13 +107,38 @@ pub fn read(plan: &ReadPlan, count: Count, producer: &Producer) -> Sql {
     let total = match count {
         Count::None => Total::None,
         // The page is everything: it is counted already.
-        Count::Exact if whole => Total::Rows,
+        Count::Exact if root.limit.is_none() && root.offset.is_none() && shows_rows(plan) => Total::Rows,
         Count::Exact => Total::Query(&exact),
         Count::UpTo(_) => Total::Query(&up_to),
     };
     let rows = |sql: &mut Sql| super::read::rows(sql, plan, None);
     envelope(&mut sql, &Envelope { source: None, total, rows: &rows, producer, inserted: None, location: None });
     sql
+}
+
+/// Whether each row of the answer is one that matches.
+fn shows_rows(plan: &ReadPlan) -> bool {
+    !plan.root.aggregated && !crate::plan::counts_rows(&plan.root)
+}
+
+/// The expression of a total. A page that is not full is the last: then nothing is counted a second time, for PostgreSQL runs a
+/// subquery that depends on nothing when it is first needed.
+fn total(sql: &mut Sql, plan: &ReadPlan, count: &dyn Fn(&mut Sql)) {
+    let (Some(limit), true) = (plan.root.limit, shows_rows(plan)) else {
+        return count(sql);
+    };
+    sql.raw("CASE WHEN count(*) < ").value(limit.to_string()).raw("::bigint");
+    match plan.root.offset {
+        None => {
+            sql.raw(" THEN count(*)");
+        }
+        Some(offset) => {
+            sql.raw(" AND count(*) > 0 THEN count(*) + ").value(offset.to_string()).raw("::bigint");
+        }
+    }
+    sql.raw(" ELSE (");
+    count(sql);
+    sql.raw(") END");
 }
 
 /// The statement that `EXPLAIN` is asked about for `count=planned` and `count=estimated`: one row for each that matches.

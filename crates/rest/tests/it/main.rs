@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod database;
+mod random_reads;
 mod reads;
 mod schema;
