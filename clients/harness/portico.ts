@@ -1,6 +1,6 @@
 // Starts the real program, as a developer would, in a project folder of its own and on free ports.
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -85,6 +85,25 @@ const withPorts = (config: string): string => {
   return text;
 };
 
+/** Starts a server and waits until it says that it is ready. */
+async function launch(command: "dev" | "serve", folder: string, env?: Record<string, string>): Promise<{ child: ChildProcess; output: () => string }> {
+  const child = spawn(binary, [command, "--workdir", folder], { cwd: folder, env: environment(env), stdio: ["ignore", "pipe", "pipe"] });
+  let output = "";
+  await new Promise<void>((done, fail) => {
+    const read = (text: string): void => {
+      output += text;
+      if (output.includes("Press Ctrl-C to stop")) done();
+    };
+    child.stdout.setEncoding("utf8").on("data", read);
+    child.stderr.setEncoding("utf8").on("data", read);
+    child.on("error", fail);
+    child.on("exit", (code, signal) => {
+      fail(new Error(`portico ${command} ended (${String(code ?? signal)}):\n${output}`));
+    });
+  });
+  return { child, output: () => output };
+}
+
 export class Portico {
   private constructor(
     readonly folder: string,
@@ -96,24 +115,37 @@ export class Portico {
   /** Starts `portico dev` and waits until it says that it is ready. */
   static async start(project: ProjectFiles & { folder?: string } = {}): Promise<Portico> {
     const folder = project.folder ?? (await projectFolder(project));
-    const child = spawn(binary, ["dev", "--workdir", folder], { cwd: folder, env: environment(project.env), stdio: ["ignore", "pipe", "pipe"] });
-    let output = "";
-    const ready = new Promise<void>((done, fail) => {
-      const read = (text: string): void => {
-        output += text;
-        if (output.includes("Press Ctrl-C to stop")) done();
-      };
-      child.stdout.setEncoding("utf8").on("data", read);
-      child.stderr.setEncoding("utf8").on("data", read);
-      child.on("error", fail);
-      child.on("exit", (code, signal) => {
-        fail(new Error(`portico dev ended (${String(code ?? signal)}):\n${output}`));
-      });
-    });
-    await ready;
+    const { child, output } = await launch("dev", folder, project.env);
     const { code, stdout, stderr } = await portico(["status", "-o", "json", "--workdir", folder], { cwd: folder });
     if (code !== 0) throw new Error(`portico status failed: ${stderr}`);
-    return new Portico(folder, child, JSON.parse(stdout) as Status, () => output);
+    return new Portico(folder, child, JSON.parse(stdout) as Status, output);
+  }
+
+  /**
+   * Starts `portico serve`, as in production, behind a proxy on this machine: `X-Forwarded-For` says who the client is. There is no mailbox
+   * and no way to ask for the status; keys are those that the server made for itself.
+   */
+  static async serve(project: ProjectFiles = {}): Promise<Portico> {
+    const folder = await projectFolder(project);
+    const env = { PORTICO_SERVER_PUBLIC_URL: "http://127.0.0.1:54321", PORTICO_SERVER_TRUSTED_PROXIES: "127.0.0.1", ...project.env };
+    const { child, output } = await launch("serve", folder, env);
+    const row = (label: string): string => {
+      const value = new RegExp(`^ *${label} +(\\S+)$`, "m").exec(output())?.[1];
+      if (value === undefined) throw new Error(`the panel has no ${label}:\n${output()}`);
+      return value;
+    };
+    const secrets = JSON.parse(await readFile(row("Secrets"), "utf8")) as { jwt_secret: string; secret_key: string };
+    const status: Status = {
+      API_URL: row("Listens on"),
+      PUBLISHABLE_KEY: row("Publishable"),
+      SECRET_KEY: secrets.secret_key,
+      JWT_SECRET: secrets.jwt_secret,
+      DB_URL: "",
+      MAILPIT_URL: "",
+      ANON_KEY: "",
+      SERVICE_ROLE_KEY: "",
+    };
+    return new Portico(folder, child, status, output);
   }
 
   get url(): string {

@@ -1,5 +1,6 @@
 // What an app hears when it asks too often. Limits by client address are off in development, so they are of `portico serve`.
-import { afterAll, beforeAll, expect, test } from "vitest";
+import type { SupabaseClient } from "@supabase/supabase-js";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { codeIn, mailTo, mailsTo } from "../harness/mail.ts";
 import { address, signedUp } from "../harness/people.ts";
@@ -12,14 +13,14 @@ beforeAll(async () => {
 afterAll(() => portico.dispose());
 
 /** A client, and the headers of its last answer. */
-const watched = (): { client: ReturnType<Portico["client"]>; last: () => Headers } => {
+const watched = (server = portico, headers: Record<string, string> = {}): { client: SupabaseClient; last: () => Headers } => {
   let last = new Headers();
   const watching: typeof fetch = async (input, init) => {
     const answer = await fetch(input, init);
     last = answer.headers;
     return answer;
   };
-  return { client: portico.client({ global: { fetch: watching } }), last: () => last };
+  return { client: server.client({ global: { fetch: watching, headers } }), last: () => last };
 };
 
 test("a mail that is asked for again too early is not sent, and the client hears when it may", async () => {
@@ -67,4 +68,50 @@ test("a code can not be found by trying", async () => {
   // Others are not held up.
   const other = address();
   expect((await client.auth.verifyOtp({ email: other, token, type: "email" })).error).toMatchObject({ code: "otp_expired" });
+});
+
+describe("by client address, in production", () => {
+  let served: Portico;
+  beforeAll(async () => {
+    served = await Portico.serve({ config: "[auth]\nenable_anonymous_sign_ins = true\n" });
+  });
+  afterAll(() => served.dispose());
+
+  const from = (ip: string): ReturnType<typeof watched> => watched(served, { "X-Forwarded-For": ip });
+
+  test.each<[string, string, string, (client: SupabaseClient) => Promise<{ error: unknown }>]>([
+    ["sign-up", "signup", "192.0.2.1", (client) => client.auth.signUp({ email: address(), password: "short" })],
+    ["sign-in without a name", "anonymous-signup", "192.0.2.2", (client) => client.auth.signInAnonymously()],
+    ["a token of a provider", "token", "192.0.2.3", (client) => client.auth.signInWithIdToken({ provider: "google", token: "a.b.c" })],
+    ["a code", "verify", "192.0.2.4", (client) => client.auth.verifyOtp({ email: address(), token: "000000", type: "email" })],
+    ["recovery", "recover", "192.0.2.5", (client) => client.auth.resetPasswordForEmail("nonsense")],
+    ["sign-in by link", "otp", "192.0.2.6", (client) => client.auth.signInWithOtp({ email: "nonsense" })],
+    ["a message once more", "resend", "192.0.2.7", (client) => client.auth.resend({ type: "signup", email: "nonsense" })],
+  ])("%s is held up, and other addresses are not", async (_, limit, ip, ask) => {
+    const { client, last } = from(ip);
+    let answer;
+    let tries = 0;
+    do {
+      tries += 1;
+      answer = await ask(client);
+    } while (last().get("x-ratelimit-name") !== limit && tries < 200);
+    expect(answer.error).toMatchObject({ status: 429, code: "over_request_rate_limit", message: "Request rate limit reached" });
+    expect(tries).toBeGreaterThan(30);
+    expect(Number(last().get("retry-after"))).toBeGreaterThan(0);
+    const other = from("198.51.100.1");
+    await ask(other.client);
+    expect(other.last().get("x-ratelimit-name")).toBeNull();
+  });
+
+  test("whoever is signed in stays so", async () => {
+    const { client } = from("192.0.2.8");
+    expect((await client.auth.signInAnonymously()).error).toBeNull();
+    const beginning = async (): Promise<Response> =>
+      fetch(`${served.url}/auth/v1/authorize?provider=google`, { headers: { "X-Forwarded-For": "192.0.2.8" }, redirect: "manual" });
+    let last = await beginning();
+    for (let tries = 0; last.status !== 429 && tries < 200; tries += 1) last = await beginning();
+    expect(last.headers.get("x-ratelimit-name")).toBe("authorize");
+    expect((await client.auth.getUser()).error).toBeNull();
+    expect((await client.auth.refreshSession()).error).toBeNull();
+  });
 });

@@ -155,7 +155,12 @@ fn on_conflict(sql: &mut Sql, conflict: &Conflict, columns: &[Assigned]) {
 
 /// Appends how many rows of a merge upsert are new: those of the body without those that were changed.
 fn inserted(sql: &mut Sql, plan: &WritePlan) {
-    let Change::Insert { body, .. } = &plan.change else { return };
+    let Change::Insert { body, columns, .. } = &plan.change else { return };
+    if columns.is_empty() {
+        // There is nothing to change rows to, so all that came out are new.
+        sql.raw("(SELECT count(*) FROM pgrst_source)");
+        return;
+    }
     if body.is_object {
         sql.raw("1");
     } else {

@@ -43,7 +43,7 @@ impl Request<'_> {
         let object = json.as_object().or_else(|| json.as_array()?.first()?.as_object());
         let keys: Vec<String> = object.into_iter().flat_map(|object| object.keys().cloned()).collect();
         let body = Body { json: Bytes::from_static(self.body.as_bytes()), is_object: json.is_object() };
-        let payload = (self.action != WriteAction::Delete).then_some((body, keys.as_slice()));
+        let payload = (self.action != Delete).then_some((body, keys.as_slice()));
         let relation = cache.relation("public", table).unwrap();
         WritePlan::new(&context, relation, self.action, &query, self.options, payload)
     }

@@ -1,0 +1,282 @@
+//! Requests that go all the way from their texts to PostgreSQL, without HTTP: parsed, planned, negotiated, executed.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
+use portico_rest::RestError;
+use portico_rest::body::{self, Payload, Purpose};
+use portico_rest::media::{self, MediaType};
+use portico_rest::plan::{
+    Body, BodyKind, Context, Given, PlanSettings, Subject, WriteAction, WriteOptions, WritePlan, check_put_range, find,
+    is_read_only, negotiate,
+};
+use portico_rest::preferences::{Count, Preferences};
+use portico_rest::query::{Query, SelectItem, Target, parse};
+use portico_rest::schema::{LoadSettings, SchemaCache, load};
+use portico_rest::sql::{self, Sql};
+
+use crate::database::Cinema;
+
+/// The owner of some rows of the cinema.
+pub const OWNER: &str = "00000000-0000-4000-8000-00000000000a";
+
+/// Somebody who sends requests; what they answer is written down.
+pub struct Steps {
+    pub cinema: Cinema,
+    pub settings: PlanSettings,
+    cache: SchemaCache,
+    pool: Pool,
+    log: String,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    line: &'a str,
+    role: &'a str,
+    prefer: &'a str,
+    accept: &'a str,
+    content_type: &'a str,
+    body: &'a [u8],
+}
+
+/// `POST films?select=id`, as somebody who may do everything that row-level security lets pass.
+pub fn request(line: &str) -> Request<'_> {
+    Request { line, role: "service_role", prefer: "", accept: "", content_type: "", body: b"" }
+}
+
+impl<'a> Request<'a> {
+    pub fn body(self, body: &'a str) -> Self {
+        Self { body: body.as_bytes(), ..self }
+    }
+
+    pub fn typed(self, content_type: &'a str, body: &'a [u8]) -> Self {
+        Self { content_type, body, ..self }
+    }
+
+    pub fn prefer(self, prefer: &'a str) -> Self {
+        Self { prefer, ..self }
+    }
+
+    pub fn accept(self, accept: &'a str) -> Self {
+        Self { accept, ..self }
+    }
+
+    pub fn role(self, role: &'a str) -> Self {
+        Self { role, ..self }
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let pairs = [("prefer", self.prefer), ("accept", self.accept), ("content-type", self.content_type)];
+        for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
+            headers.insert(header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+}
+
+/// A statement, and whether its transaction only reads.
+struct Planned {
+    sql: Sql,
+    read_only: bool,
+}
+
+impl Steps {
+    /// In a cinema of their own.
+    pub async fn begin() -> Self {
+        let cinema = Cinema::open().await;
+        let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
+        let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
+        let pool = Pool::open(cinema.endpoint(), "authenticator", PoolSettings::default()).unwrap();
+        Self { cinema, settings: PlanSettings::default(), cache, pool, log: String::new() }
+    }
+
+    /// What was asked and answered so far.
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
+    /// Sends a request and writes down its answer.
+    pub async fn send(&mut self, request: Request<'_>) -> &mut Self {
+        let answer = self.answer(request).await;
+        let role = if request.role == "service_role" { String::new() } else { format!("  [{}]", request.role) };
+        let extra: Vec<_> = [request.prefer, request.accept, request.content_type]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .map(|text| format!("  [{text}]"))
+            .collect();
+        let _ = writeln!(self.log, "{}{role}{}", request.line, extra.concat());
+        if !request.body.is_empty() {
+            let _ = writeln!(self.log, "{}", request.body.escape_ascii().to_string().replace("\\\"", "\""));
+        }
+        let _ = writeln!(self.log, "=> {answer}\n");
+        self
+    }
+
+    /// The answer in a line.
+    pub async fn answer(&self, request: Request<'_>) -> String {
+        match self.plan(request) {
+            Ok(planned) => self.run(request.role, &planned).await,
+            Err(refusal) => format!("{} {}", refusal.status().as_u16(), refusal.body()),
+        }
+    }
+
+    fn plan(&self, request: Request<'_>) -> Result<Planned, RestError> {
+        let (method, url) = request.line.split_once(' ').unwrap();
+        let (name, raw) = url.split_once('?').unwrap_or((url, ""));
+        let headers = request.headers();
+        let preferences = Preferences::parse(&headers, |_| true);
+        let accepted = media::accepted(&headers);
+        let media_type = media::content_type(&headers);
+        match name.strip_prefix("rpc/") {
+            Some(name) => self.plan_call(method == "POST", name, raw, request, &preferences, &accepted, &media_type),
+            None => self.plan_write(method, name, raw, request, &preferences, &accepted, &media_type),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn plan_write(
+        &self,
+        method: &str,
+        name: &str,
+        raw: &str,
+        request: Request<'_>,
+        preferences: &Preferences,
+        accepted: &[MediaType],
+        media_type: &MediaType,
+    ) -> Result<Planned, RestError> {
+        let context = self.context();
+        let query = parse(raw, Target::Relation)?;
+        let action = match method {
+            "POST" => WriteAction::Insert,
+            "PATCH" => WriteAction::Update,
+            "PUT" => WriteAction::Put,
+            _ => WriteAction::Delete,
+        };
+        if action == WriteAction::Put {
+            check_put_range(&query)?;
+        }
+        let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
+        let bytes = Bytes::copy_from_slice(request.body);
+        let payload = match action {
+            WriteAction::Delete => None,
+            _ => Some(body::parse(Purpose::Rows, media_type, listed.is_some(), bytes)?),
+        };
+        let payload = payload.as_ref().map(|payload| match payload {
+            Payload::Json(json) => (Body { json: json.text.clone(), is_object: json.is_object }, json.columns(listed)),
+            other => panic!("{other:?}"),
+        });
+        let relation = self.cache.relation("public", name).expect(name);
+        let plan = WritePlan::new(&context, relation, action, &query, WriteOptions::from(preferences), payload)?;
+        let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&query) };
+        let agreement = negotiate(&self.cache, accepted, subject, false)?;
+        plan.check_safe_update(&context)?;
+        Ok(Planned { sql: sql::write(&plan, count(preferences), &agreement.producer), read_only: false })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn plan_call(
+        &self,
+        posted: bool,
+        name: &str,
+        raw: &str,
+        request: Request<'_>,
+        preferences: &Preferences,
+        accepted: &[MediaType],
+        media_type: &MediaType,
+    ) -> Result<Planned, RestError> {
+        let query = parse(raw, Target::Function { read: !posted })?;
+        let bytes = Bytes::copy_from_slice(request.body);
+        let payload = match posted {
+            true => Some(body::parse(Purpose::Arguments, media_type, query.columns.is_some(), bytes)?),
+            false => None,
+        };
+        let given = match &payload {
+            None => Given::Pairs(&query.arguments),
+            Some(Payload::Form(pairs)) => Given::Pairs(pairs),
+            Some(Payload::Json(json)) => Given::Object {
+                body: Body { json: json.text.clone(), is_object: json.is_object },
+                keys: json.columns(query.columns.as_deref()),
+                is_json: *media_type == MediaType::Json,
+            },
+            Some(Payload::Raw { media_type, bytes }) => {
+                let kind = match media_type {
+                    MediaType::Text => BodyKind::Text,
+                    MediaType::Xml => BodyKind::Xml,
+                    _ => BodyKind::Binary,
+                };
+                Given::Whole { kind, body: bytes.clone() }
+            }
+        };
+        let plan = find(&self.cache, "public", name, given)?.plan(&self.context(), &query)?;
+        let subject = Subject {
+            relation: plan.routine.returns.relation.as_ref(),
+            routine: Some(&plan.routine),
+            whole_rows: is_whole(&query),
+        };
+        let agreement = negotiate(&self.cache, accepted, subject, false)?;
+        let agreement = if plan.routine.returns.void { agreement.without_body() } else { agreement };
+        let read_only = is_read_only(&plan.routine, posted);
+        Ok(Planned { sql: sql::call(&plan, count(preferences), &agreement.producer), read_only })
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context { cache: &self.cache, schema: "public", settings: &self.settings }
+    }
+
+    async fn run(&self, role: &str, planned: &Planned) -> String {
+        let params: Vec<_> = planned.sql.params().iter().map(|param| Some(param.as_bytes())).collect();
+        let claims = format!(r#"{{"role":"{role}","sub":"{OWNER}"}}"#);
+        let settings = [Some(role.as_bytes()), Some(claims.as_bytes())];
+        let begin = if planned.read_only { "begin read only" } else { "begin read write" };
+        let batch = Batch::new()
+            .statement(Statement::unnamed(begin, &[]))
+            .statement(Statement::unnamed(
+                "select set_config('search_path', '\"public\", \"extensions\"', true), set_config('role', $1, true), \
+                 set_config('request.jwt.claims', $2, true)",
+                &settings,
+            ))
+            .statement(Statement::named(planned.sql.text(), &params))
+            .statement(Statement::unnamed("commit", &[]));
+        let mut lease = self.pool.take().await.unwrap();
+        let answers = match lease.run(&batch).await {
+            Ok(answers) => answers,
+            Err(WireError::Postgres(error)) => {
+                if lease.in_transaction() {
+                    let rollback = Batch::new().statement(Statement::unnamed("rollback", &[]));
+                    lease.run(&rollback).await.unwrap();
+                }
+                return format!("{} {}", error.code, error.message);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let row = answers.row(2).unwrap();
+        let text = |column: sql::Column| row.text(column as usize);
+        let mut answer = format!("rows {}", text(sql::Column::Rows).unwrap());
+        for (name, column) in
+            [("total", sql::Column::Total), ("inserted", sql::Column::Inserted), ("location", sql::Column::Location)]
+        {
+            if let Some(value) = text(column) {
+                let _ = write!(answer, ", {name} {value}");
+            }
+        }
+        if let Some(body) = text(sql::Column::Body) {
+            let _ = write!(answer, "\n{body}");
+        }
+        answer
+    }
+}
+
+fn count(preferences: &Preferences) -> sql::Count {
+    match preferences.count {
+        Some(Count::Exact | Count::Estimated) => sql::Count::Exact,
+        Some(Count::Planned) | None => sql::Count::None,
+    }
+}
+
+fn is_whole(query: &Query) -> bool {
+    matches!(query.select.as_slice(), [] | [SelectItem::Star])
+}
