@@ -1,0 +1,75 @@
+//! Access tokens, refresh tokens and the sessions that they belong to.
+
+use std::time::Duration;
+
+/// Access tokens.
+#[derive(Debug, Clone)]
+pub struct JwtSettings {
+    /// Life time.
+    pub expiry: Duration,
+    /// `aud` of tokens and users.
+    pub audience: String,
+    /// `role` of new users.
+    pub default_role: String,
+    /// `iss`; empty: no such claim.
+    pub issuer: String,
+    /// Roles that may call the administrator's endpoints.
+    pub admin_roles: Vec<String>,
+    /// The role that may set `app_metadata` by `PUT /user`.
+    pub admin_group: String,
+}
+
+/// Refresh tokens.
+#[derive(Debug, Clone)]
+pub struct RefreshSettings {
+    /// A detected reuse ends the whole family.
+    pub rotation: bool,
+    /// How long a replaced token is still accepted.
+    pub reuse_interval: Duration,
+    /// 0 or 1: stored tokens; 2: signed ones.
+    pub algorithm_version: u8,
+    /// Percent of existing sessions that move to the signed form when they refresh.
+    pub upgrade_percentage: u8,
+    /// Replaced tokens of the signed form are always accepted.
+    pub allow_reuse: bool,
+}
+
+/// How long sessions live. `None`: as long as they are refreshed.
+#[derive(Debug, Clone, Default)]
+pub struct SessionSettings {
+    /// From sign-in.
+    pub timebox: Option<Duration>,
+    /// From the last refresh.
+    pub inactivity_timeout: Option<Duration>,
+    /// From sign-in, for people with a factor who did not use it.
+    pub allow_low_aal: Option<Duration>,
+    /// Only the newest session of a person lives.
+    pub single_per_user: bool,
+    /// Classes of sessions that `single_per_user` treats separately.
+    pub tags: Vec<String>,
+}
+
+impl Default for JwtSettings {
+    fn default() -> Self {
+        Self {
+            expiry: Duration::from_secs(3600),
+            audience: "authenticated".into(),
+            default_role: "authenticated".into(),
+            issuer: String::new(),
+            admin_roles: vec!["service_role".into(), "supabase_admin".into()],
+            admin_group: "admin".into(),
+        }
+    }
+}
+
+impl Default for RefreshSettings {
+    fn default() -> Self {
+        Self {
+            rotation: true,
+            reuse_interval: Duration::ZERO,
+            algorithm_version: 0,
+            upgrade_percentage: 0,
+            allow_reuse: false,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Accounts with a phone number, and the text messages they get.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+/// Accounts with a phone number.
+#[derive(Debug, Clone)]
+pub struct SmsSettings {
+    /// Sign-up and sign-in by phone.
+    pub enabled: bool,
+    /// New numbers count as confirmed.
+    pub autoconfirm: bool,
+    /// Life time of codes.
+    pub otp_expiry: Duration,
+    /// Digits of a code, 6 to 10.
+    pub otp_length: usize,
+    /// Least time between two messages to one person.
+    pub max_frequency: Duration,
+    /// Text; `{{ .Code }}` is the code.
+    pub template: String,
+    /// Name of the configured gateway, as `/settings` shows it.
+    pub provider: String,
+    /// Fixed codes by phone number, for tests of applications.
+    pub test_otps: BTreeMap<String, String>,
+    /// Until when the fixed codes hold; `None`: for ever.
+    pub test_otps_valid_until: Option<OffsetDateTime>,
+}
+
+impl Default for SmsSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            autoconfirm: false,
+            otp_expiry: Duration::from_secs(60),
+            otp_length: 6,
+            max_frequency: Duration::from_secs(60),
+            template: "Your code is {{ .Code }}".into(),
+            provider: String::new(),
+            test_otps: BTreeMap::new(),
+            test_otps_valid_until: None,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What can be checked before anything starts.
+
+use std::time::Duration;
+
+use portico_mail::{Address, Email, HeaderLine, MailKind, Sender};
+use url::Url;
+
+use super::AuthSettings;
+
+/// What is wrong with the settings.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A URL can not be read.
+    #[error("{name}: \"{value}\" is not an absolute URL: {reason}")]
+    Url {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A value is outside its bounds.
+    #[error("{name}: {reason}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A mail template can not be read.
+    #[error("template of {kind}: {reason}")]
+    Template {
+        /// Key of the mail.
+        kind: &'static str,
+        /// What is wrong, with its place.
+        reason: String,
+    },
+    /// A redirect pattern can not be read.
+    #[error("redirect allow list: \"{pattern}\": {reason}")]
+    RedirectPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl AuthSettings {
+    /// Checks everything that can be checked without a database.
+    ///
+    /// # Errors
+    /// The first setting that can not work, and why.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        absolute_url("site_url", &self.site_url)?;
+        absolute_url("external_url", &self.external_url)?;
+        if let Some(url) = &self.custom_providers.external_url {
+            absolute_url("custom_providers.external_url", url)?;
+        }
+        let within = |name: &'static str, fits: bool, reason: &str| {
+            if fits { Ok(()) } else { Err(SettingsError::Value { name, reason: reason.to_owned() }) }
+        };
+        within("jwt.expiry", self.jwt.expiry >= Duration::from_secs(1), "must be at least one second")?;
+        within("jwt.audience", !self.jwt.audience.is_empty(), "must not be empty: tokens would be useless")?;
+        within("jwt.default_role", !self.jwt.default_role.is_empty(), "must not be empty: tokens would be useless")?;
+        within("password.min_length", (6..=72).contains(&self.password.min_length), "must be 6 to 72")?;
+        within("password.bcrypt_cost", (4..=14).contains(&self.password.bcrypt_cost), "must be 4 to 14")?;
+        within("password.hashing_threads", self.password.hashing_threads != Some(0), "must be at least 1")?;
+        within("email.otp_length", (6..=10).contains(&self.email.otp_length), "must be 6 to 10")?;
+        within("sms.otp_length", (6..=10).contains(&self.sms.otp_length), "must be 6 to 10")?;
+        within(
+            "email.otp_expiry",
+            self.email.otp_expiry <= Duration::from_secs(86_400),
+            "must be at most 86400 seconds (one day)",
+        )?;
+        within(
+            "flow_state_expiry",
+            self.flow_state_expiry >= Duration::from_secs(300),
+            "must be at least 300 seconds",
+        )?;
+        within(
+            "email.allow_unverified_sign_ins",
+            !(self.email.autoconfirm && self.email.allow_unverified_sign_ins),
+            "can not be combined with email.autoconfirm",
+        )?;
+        within("refresh.algorithm_version", self.refresh.algorithm_version <= 2, "must be 0, 1 or 2")?;
+        within("refresh.upgrade_percentage", self.refresh.upgrade_percentage <= 100, "must be 0 to 100")?;
+        for (name, duration) in [
+            ("sessions.timebox", self.sessions.timebox),
+            ("sessions.inactivity_timeout", self.sessions.inactivity_timeout),
+            ("sessions.allow_low_aal", self.sessions.allow_low_aal),
+        ] {
+            within(name, duration != Some(Duration::ZERO), "must be positive")?;
+        }
+        for kind in self.email.templates.keys() {
+            self.template_url(*kind)?;
+        }
+        let sender = Address::parse(&self.email.sender_address)
+            .map_err(|error| SettingsError::Value { name: "email.sender_address", reason: error.to_string() })?;
+        headers(&self.email.headers, &sender)
+    }
+}
+
+pub(super) fn absolute_url(name: &'static str, value: &str) -> Result<Url, SettingsError> {
+    Url::parse(value)
+        .map_err(|error| error.to_string())
+        .and_then(|url| if url.cannot_be_a_base() { Err("it has no host".to_owned()) } else { Ok(url) })
+        .map_err(|reason| SettingsError::Url { name, value: value.to_owned(), reason })
+}
+
+/// Whether every mail can carry these headers: a mail that can not is found out at the start, and not when somebody waits
+/// for it.
+fn headers(headers: &[(String, String)], sender: &Address) -> Result<(), SettingsError> {
+    for kind in MailKind::ALL {
+        let from = Sender::new("", sender.clone());
+        let mut email = Email::new(from, sender.clone(), HeaderLine::default(), "");
+        for (name, value) in headers {
+            email = email.with_header(name, &kind.in_header(value)).map_err(|error| SettingsError::Value {
+                name: "email.headers",
+                reason: format!("{:?}: {error}", name.chars().take(76).collect::<String>()),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid() {
+        AuthSettings::default().validate().unwrap();
+    }
+
+    #[test]
+    fn errors_name_the_setting() {
+        let mut settings = AuthSettings { site_url: "example.com".into(), ..AuthSettings::default() };
+        assert!(settings.validate().unwrap_err().to_string().starts_with("site_url"));
+        settings = AuthSettings::default();
+        settings.password.min_length = 3;
+        assert_eq!(settings.validate().unwrap_err().to_string(), "password.min_length: must be 6 to 72");
+        settings = AuthSettings::default();
+        settings.email.autoconfirm = true;
+        settings.email.allow_unverified_sign_ins = true;
+        assert!(settings.validate().is_err());
+    }
+
+    #[test]
+    fn a_header_that_no_mail_can_carry_is_named() {
+        let refused = |name: &str, value: &str| {
+            let mut settings = AuthSettings::default();
+            settings.email.headers = vec![("X-Kind".into(), "$messageType".into()), (name.into(), value.into())];
+            settings.validate().map_err(|error| error.to_string())
+        };
+        assert_eq!(refused("X-Campaign", "a b"), Ok(()));
+        assert_eq!(
+            refused("Bcc", "eve@example.com").unwrap_err(),
+            "email.headers: \"Bcc\": the header \"Bcc\" can not be set"
+        );
+        for (name, value) in
+            [("X Y", "z"), ("", "z"), ("X-Evil", "a\r\nBcc: eve@example.com"), ("X-Long", &"$messageType".repeat(80))]
+        {
+            let error = refused(name, value).unwrap_err();
+            assert!(error.starts_with(&format!("email.headers: {name:?}: ")), "{error}");
+        }
+    }
+}
