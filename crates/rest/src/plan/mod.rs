@@ -8,6 +8,8 @@ mod node;
 mod overload;
 mod producer;
 mod read;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod write;
 

@@ -251,11 +251,12 @@ fn tree(condition: &Condition) -> String {
 
 // What it means
 
-type Data = HashMap<&'static str, Vec<Map<String, Value>>>;
+type Row = Map<String, Value>;
+type Data = HashMap<&'static str, Vec<Row>>;
 
 /// The rows of a level, and how many there are without limit and offset.
-fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Map<String, Value>) -> bool) -> (Vec<Value>, usize) {
-    let mut rows: Vec<(&Map<String, Value>, Map<String, Value>)> = Vec::new();
+fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Row) -> bool) -> (Vec<Value>, usize) {
+    let mut rows: Vec<(&Row, Row)> = Vec::new();
     'rows: for row in data[level.table.name].iter().filter(|row| belongs(row)) {
         if level.conditions.iter().any(|condition| holds(row, condition) != Some(true)) {
             continue;
@@ -285,7 +286,7 @@ fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Map<String, Value>) ->
     let total = rows.len();
     rows.sort_by(|(one, _), (other, _)| {
         let first = level.order.map_or(Ordering::Equal, |(column, descending, nulls_first)| {
-            let number = |row: &Map<String, Value>| row[column].as_i64();
+            let number = |row: &Row| row[column].as_i64();
             match (number(one), number(other)) {
                 (Some(one), Some(other)) if descending => other.cmp(&one),
                 (Some(one), Some(other)) => one.cmp(&other),
@@ -299,14 +300,14 @@ fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Map<String, Value>) ->
                 }
             }
         });
-        let key = |row: &Map<String, Value>| level.table.key.iter().map(|key| row[*key].as_i64()).collect::<Vec<_>>();
+        let key = |row: &Row| level.table.key.iter().map(|key| row[*key].as_i64()).collect::<Vec<_>>();
         first.then_with(|| key(one).cmp(&key(other)))
     });
     let rows = rows.into_iter().map(|(_, shown)| Value::Object(shown));
     (rows.skip(level.offset.unwrap_or(0)).take(level.limit.unwrap_or(usize::MAX)).collect(), total)
 }
 
-fn leads(data: &Data, way: &Way, row: &Map<String, Value>, target: &Map<String, Value>) -> bool {
+fn leads(data: &Data, way: &Way, row: &Row, target: &Row) -> bool {
     let [ours, theirs] = way.4;
     let equal = |one: &Value, other: &Value| !one.is_null() && one == other;
     match way.5 {
@@ -318,7 +319,7 @@ fn leads(data: &Data, way: &Way, row: &Map<String, Value>, target: &Map<String, 
 }
 
 /// SQL's three values: `None` is NULL.
-fn holds(row: &Map<String, Value>, condition: &Condition) -> Option<bool> {
+fn holds(row: &Row, condition: &Condition) -> Option<bool> {
     match condition {
         Condition::Group { negated, any, parts } => {
             let parts: Vec<_> = parts.iter().map(|part| holds(row, part)).collect();
