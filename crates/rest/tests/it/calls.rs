@@ -122,6 +122,8 @@ async fn results_can_have_other_media_types() {
         request("GET rpc/welcome"),
         request("GET rpc/welcome").accept("image/png"),
         request("GET rpc/logo").accept("application/json"),
+        request("GET rpc/logo").accept("image/png"),
+        request("GET rpc/logo").accept("image/png, */*;q=0.1"),
     ] {
         steps.send(each).await;
     }

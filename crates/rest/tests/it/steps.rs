@@ -239,7 +239,7 @@ impl Steps {
                  set_config('request.jwt.claims', $2, true)",
                 &settings,
             ))
-            .statement(Statement::named(planned.sql.text(), &params))
+            .statement(Statement::named(planned.sql.text(), &params).binary())
             .statement(Statement::unnamed("commit", &[]));
         let mut lease = self.pool.take().await.unwrap();
         let answers = match lease.run(&batch).await {
@@ -254,17 +254,25 @@ impl Steps {
             Err(error) => panic!("{error}"),
         };
         let row = answers.row(2).unwrap();
-        let text = |column: sql::Column| row.text(column as usize);
-        let mut answer = format!("rows {}", text(sql::Column::Rows).unwrap());
-        for (name, column) in
-            [("total", sql::Column::Total), ("inserted", sql::Column::Inserted), ("location", sql::Column::Location)]
-        {
-            if let Some(value) = text(column) {
+        let number =
+            |column: sql::Column| row.bytes(column as usize).map(|bytes| i64::from_be_bytes(bytes.try_into().unwrap()));
+        let mut answer = format!("rows {}", number(sql::Column::Rows).unwrap());
+        for (name, column) in [("total", sql::Column::Total), ("inserted", sql::Column::Inserted)] {
+            if let Some(value) = number(column) {
                 let _ = write!(answer, ", {name} {value}");
             }
         }
-        if let Some(body) = text(sql::Column::Body) {
-            let _ = write!(answer, "\n{body}");
+        if let Some(location) = row.text(sql::Column::Location as usize) {
+            let _ = write!(answer, ", location {location}");
+        }
+        match row.bytes(sql::Column::Body as usize).map(std::str::from_utf8) {
+            None => {}
+            Some(Ok(body)) => {
+                let _ = write!(answer, "\n{body}");
+            }
+            Some(Err(_)) => {
+                let _ = write!(answer, "\n{}", row.bytes(sql::Column::Body as usize).unwrap().escape_ascii());
+            }
         }
         answer
     }

@@ -36,6 +36,11 @@ async fn rows_are_inserted() {
         request("POST films?select=title,directors!inner(last_name)")
             .body(r#"[{"title":"P","director_id":1},{"title":"Q","director_id":null}]"#)
             .prefer("return=representation, count=exact"),
+        request("POST trigger_people?select=name").body(r#"{"id":70,"name":"by a trigger"}"#).prefer(ROWS),
+        request("POST film_list?select=title,directors(last_name)")
+            .body(r#"{"title":"R","director_id":3}"#)
+            .prefer(ROWS),
+        request("POST measurements").body(r#"{"id":1,"day":"1999-01-01"}"#),
         request("POST directors").body(r#"{"id":1,"first_name":"x","last_name":"y"}"#),
         request("POST films").body(r#"{"year":"no number"}"#),
         request("POST films").body(r#"{"titel":"x"}"#),
@@ -324,6 +329,8 @@ async fn what_is_returned_can_have_other_forms() {
         request("PATCH films?id=lt.3&order=id").prefer(ROWS).accept("text/html").body(r#"{"year":1}"#),
         request("DELETE items?id=lt.4").prefer(ROWS).accept("application/vnd.cinema.film"),
         request("DELETE items?id=eq.5").accept("image/png"),
+        request("DELETE posters?id=eq.1").prefer(ROWS).accept("image/png"),
+        request("DELETE posters?id=eq.1").prefer(ROWS),
     ] {
         steps.send(each).await;
     }

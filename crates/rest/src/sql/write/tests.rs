@@ -1,5 +1,8 @@
 use std::fmt::Write as _;
 
+use proptest::prelude::{prop_assert_eq, proptest};
+use regex::Regex;
+
 use super::*;
 use crate::plan::Rows;
 use crate::plan::WriteAction::{Delete, Insert, Put, Update};
@@ -124,4 +127,34 @@ fn more_defaults_than_a_function_takes_arguments() {
     payload::from_item(&mut sql, &Body { json: "{}".into(), is_object: true }, &columns, true);
     assert_eq!(sql.text().matches("jsonb_build_object(").count(), 3);
     assert_eq!(sql.params().len(), 121);
+}
+
+/// A name as it stands in a query string, in quotes.
+fn quoted(name: &str) -> String {
+    let escaped = format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
+    percent_encoding::utf8_percent_encode(&escaped, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+proptest! {
+    #[test]
+    fn names_and_values_never_reach_the_text_but_as_identifiers(name in "[^\\x00]{1,20}", value in ".{0,20}") {
+        let identifiers = Regex::new(r#""(?:[^"]|"")*""#).unwrap();
+        let cache = cinema();
+        let bare = |name: &str, value: &str| {
+            let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC).to_string();
+            let insert = format!("films?on_conflict={}", quoted(name));
+            let update = format!("films?{}=eq.{value}", quoted(name));
+            let producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+            [
+                request(Insert, &insert, r#"{"year":1}"#).resolving(Resolution::MergeDuplicates),
+                request(Update, &update, r#"{"year":1}"#).returning(Return::Representation),
+                request(Delete, &update, "").returning(Return::HeadersOnly),
+            ]
+            .map(|request| {
+                let sql = write(&request.plan(&cache).unwrap(), Count::Exact, &producer);
+                identifiers.replace_all(sql.text(), "NAME").into_owned()
+            })
+        };
+        prop_assert_eq!(bare(&name, &value), bare("year", "1"));
+    }
 }
