@@ -23,6 +23,8 @@ pub enum Algorithm {
     Rs384,
     Rs512,
     Ps256,
+    Ps384,
+    Ps512,
     Es256,
     Es384,
     Es512,
@@ -30,12 +32,14 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Hs256,
         Self::Rs256,
         Self::Rs384,
         Self::Rs512,
         Self::Ps256,
+        Self::Ps384,
+        Self::Ps512,
         Self::Es256,
         Self::Es384,
         Self::Es512,
@@ -50,6 +54,8 @@ impl Algorithm {
             Self::Rs384 => "RS384",
             Self::Rs512 => "RS512",
             Self::Ps256 => "PS256",
+            Self::Ps384 => "PS384",
+            Self::Ps512 => "PS512",
             Self::Es256 => "ES256",
             Self::Es384 => "ES384",
             Self::Es512 => "ES512",
@@ -89,6 +95,18 @@ pub enum KeyError {
     /// Two keys have the same `kid`.
     #[error("two keys have the same kid {0:?}")]
     DuplicateId(String),
+    /// None of the keys is the one that signs.
+    #[error("no key signs: exactly one private key must have \"sign\" among its key_ops")]
+    NoSigningKey,
+    /// More than one key signs; their names.
+    #[error(
+        "the keys {0} all sign: exactly one must have \"sign\" among its key_ops. Give those that only verify \
+         \"key_ops\": [\"verify\"]"
+    )]
+    SeveralSigningKeys(String),
+    /// The key that signs makes tokens that are not accepted.
+    #[error("the signing key is for {0}, which is not among the accepted methods")]
+    MethodNotAccepted(&'static str),
 }
 
 /// One key: it verifies, and signs when it is a private one whose `key_ops` allow it.
@@ -97,6 +115,8 @@ pub struct SigningKey {
     algorithm: Algorithm,
     verifier: Verifier,
     signer: Option<Signer>,
+    /// `key_ops` names `sign`. A private key without `key_ops` can sign and does not say that it is meant to.
+    is_meant_to_sign: bool,
     /// The public half as a JWK; `None` for a symmetric key, which has none.
     public: Option<Value>,
 }
@@ -119,6 +139,16 @@ impl SigningKey {
         Self::symmetric(secret.expose().as_bytes(), None, true)
     }
 
+    /// The same key, which only verifies from now on.
+    pub(crate) fn verify_only(self) -> Self {
+        Self { signer: None, is_meant_to_sign: false, ..self }
+    }
+
+    /// Whether the key can sign, and its `key_ops` say that it is to.
+    pub(crate) fn is_meant_to_sign(&self) -> bool {
+        self.is_meant_to_sign && self.can_sign()
+    }
+
     /// Reads a JWK, private or public: EC (P-256, P-384, P-521), RSA (2048 bits or more), OKP Ed25519, oct.
     ///
     /// Without `alg` the key's usual one is taken (ES256 for P-256, RS256 for RSA, ...). A private key signs
@@ -139,6 +169,12 @@ impl SigningKey {
             }
             Some(_) => return Err(KeyError::Member("key_ops")),
         };
+        let is_meant_to_sign = may_sign && matches!(jwk.0.get("key_ops"), Some(Value::Array(_)));
+        let key = Self::of_kind(&jwk, may_sign)?;
+        Ok(Self { is_meant_to_sign, ..key })
+    }
+
+    fn of_kind(jwk: &Jwk<'_>, may_sign: bool) -> Result<Self, KeyError> {
         match jwk.text("kty").ok_or(KeyError::Member("kty"))? {
             "oct" => {
                 // Anything else than HS256 is signed as HS256 by the contract, so only a contradiction is refused
@@ -151,9 +187,9 @@ impl SigningKey {
                 }
                 Ok(Self::symmetric(&secret, jwk.id(), may_sign))
             }
-            "EC" => Self::elliptic(&jwk, may_sign),
-            "OKP" => Self::edwards(&jwk, may_sign),
-            "RSA" => Self::rsa(&jwk, may_sign),
+            "EC" => Self::elliptic(jwk, may_sign),
+            "OKP" => Self::edwards(jwk, may_sign),
+            "RSA" => Self::rsa(jwk, may_sign),
             _ => Err(jwk.unsupported()),
         }
     }
@@ -164,6 +200,7 @@ impl SigningKey {
             algorithm: Algorithm::Hs256,
             verifier: Verifier::Hmac(Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret))),
             signer: may_sign.then_some(Signer::Hmac),
+            is_meant_to_sign: false,
             public: None,
         }
     }
@@ -225,6 +262,8 @@ impl SigningKey {
             "RS384" => (Algorithm::Rs384, &signature::RSA_PKCS1_2048_8192_SHA384, &signature::RSA_PKCS1_SHA384),
             "RS512" => (Algorithm::Rs512, &signature::RSA_PKCS1_2048_8192_SHA512, &signature::RSA_PKCS1_SHA512),
             "PS256" => (Algorithm::Ps256, &signature::RSA_PSS_2048_8192_SHA256, &signature::RSA_PSS_SHA256),
+            "PS384" => (Algorithm::Ps384, &signature::RSA_PSS_2048_8192_SHA384, &signature::RSA_PSS_SHA384),
+            "PS512" => (Algorithm::Ps512, &signature::RSA_PSS_2048_8192_SHA512, &signature::RSA_PSS_SHA512),
             _ => return Err(jwk.unsupported()),
         };
         let (n, e) = (jwk.number("n")?, jwk.number("e")?);
@@ -272,7 +311,8 @@ impl SigningKey {
         for member in members {
             shown.insert((*member).to_owned(), json!(jwk.text(member)));
         }
-        Self { id: jwk.id(), algorithm, verifier: Verifier::Public(public), signer, public: Some(shown.into()) }
+        let verifier = Verifier::Public(public);
+        Self { id: jwk.id(), algorithm, verifier, signer, is_meant_to_sign: false, public: Some(shown.into()) }
     }
 
     /// The key's `kid`.

@@ -34,4 +34,4 @@ pub use key::{Algorithm, KeyError, SigningKey};
 pub use request::{ClientAddress, RequestId};
 pub use ring::KeyRing;
 pub use secret::Secret;
-pub use token::{MAX_TOKEN_BYTES, TokenError};
+pub use token::{MAX_TOKEN_BYTES, TokenError, TokenHeader};

@@ -19,6 +19,12 @@ use crate::verified::Verified;
 /// How many verified tokens are remembered.
 const REMEMBERED: usize = 4096;
 
+/// How many of somebody else's: they are looked at once.
+const REMEMBERED_FOREIGN: usize = 2;
+
+/// What an RSA key without `alg` may have signed with.
+const RSA_METHODS: [&str; 6] = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"];
+
 /// The most keys that are read from somebody else's key set.
 const MAX_FOREIGN_KEYS: usize = 64;
 
@@ -30,12 +36,16 @@ pub struct KeyRing {
     keys: Vec<SigningKey>,
     /// The HS256 secret: verifies tokens whose `kid` is none of ours, as the legacy keys need it.
     secret: Option<SigningKey>,
+    /// The algorithms that are accepted; empty: those of the keys.
+    methods: Vec<Algorithm>,
+    /// A key without `kid` fits a token with one, as some issuers have it.
+    nameless_keys_fit: bool,
     verified: Verified,
 }
 
 impl KeyRing {
     /// A ring of the HS256 `secret` and the keys of a JWK list. At least one of them must be there, and `kid`s
-    /// must differ.
+    /// must differ. The first key that can sign does; who issues tokens to people wants [`KeyRing::issuing`].
     pub fn new(secret: Option<Secret>, jwks: Vec<SigningKey>) -> Result<Self, KeyError> {
         let secret = secret.filter(|secret| !secret.is_empty());
         if secret.is_none() && jwks.is_empty() {
@@ -51,13 +61,40 @@ impl KeyRing {
         Ok(Self::assemble(secret.as_ref().map(SigningKey::hs256), jwks))
     }
 
+    /// The ring of a server that issues tokens (auth-core 21): of `jwks`, exactly one must be a private key with
+    /// `sign` among its `key_ops`, all others only verify; without any, the `secret` signs. `methods` are the
+    /// algorithms that are accepted; empty: those of the keys, and HS256 with a secret.
+    ///
+    /// # Errors
+    /// As [`KeyRing::new`]; [`KeyError::NoSigningKey`], [`KeyError::SeveralSigningKeys`],
+    /// [`KeyError::MethodNotAccepted`].
+    pub fn issuing(secret: Option<Secret>, jwks: Vec<SigningKey>, methods: &[Algorithm]) -> Result<Self, KeyError> {
+        let signing: Vec<&SigningKey> = jwks.iter().filter(|key| key.is_meant_to_sign()).collect();
+        let algorithm = match signing.as_slice() {
+            [key] => key.algorithm(),
+            [] if jwks.is_empty() => Algorithm::Hs256,
+            [] => return Err(KeyError::NoSigningKey),
+            several => {
+                let names = several.iter().map(|key| format!("{:?}", key.id().unwrap_or_default()));
+                return Err(KeyError::SeveralSigningKeys(names.collect::<Vec<_>>().join(", ")));
+            }
+        };
+        if !methods.is_empty() && !methods.contains(&algorithm) {
+            return Err(KeyError::MethodNotAccepted(algorithm.name()));
+        }
+        let only_one_signs = |key: SigningKey| if key.is_meant_to_sign() { key } else { key.verify_only() };
+        let ring = Self::new(secret, jwks.into_iter().map(only_one_signs).collect())?;
+        Ok(Self { methods: methods.to_vec(), ..ring })
+    }
+
     /// A ring of the HS256 secret alone.
     pub fn hs256(secret: &Secret) -> Self {
         Self::assemble(Some(SigningKey::hs256(secret)), Vec::new())
     }
 
     /// Somebody else's published keys (`{"keys":[...]}`), to verify that one's tokens. Symmetric keys and kinds
-    /// that we do not know are left out; an error when nothing remains.
+    /// that we do not know are left out; an error when nothing remains. A key without `kid` may have signed a token
+    /// with one, and an RSA key without `alg` signs with any of the RSA algorithms.
     pub fn foreign(jwks: &Value) -> Result<Self, KeyError> {
         let keys: Vec<SigningKey> = jwks
             .get("keys")
@@ -65,17 +102,24 @@ impl KeyRing {
             .ok_or(KeyError::Member("keys"))?
             .iter()
             .take(MAX_FOREIGN_KEYS)
-            .filter_map(|jwk| SigningKey::parse_jwk(jwk).ok())
+            .flat_map(with_methods)
+            .filter_map(|jwk| SigningKey::parse_jwk(&jwk).ok())
             .filter(|key| key.algorithm() != Algorithm::Hs256)
             .collect();
         if keys.is_empty() {
             return Err(KeyError::NoKey);
         }
-        Ok(Self::assemble(None, keys))
+        let verified = Verified::new(REMEMBERED_FOREIGN);
+        Ok(Self { nameless_keys_fit: true, verified, ..Self::assemble(None, keys) })
     }
 
     fn assemble(secret: Option<SigningKey>, keys: Vec<SigningKey>) -> Self {
-        Self { keys, secret, verified: Verified::new(REMEMBERED) }
+        Self { keys, secret, methods: Vec::new(), nameless_keys_fit: false, verified: Verified::new(REMEMBERED) }
+    }
+
+    /// Whether a key with this `kid` is in the ring, or one that a token with it may be signed with all the same.
+    pub fn may_know(&self, id: &str) -> bool {
+        self.keys.iter().any(|key| key.id() == Some(id) || (self.nameless_keys_fit && key.id().is_none()))
     }
 
     /// Signs `claims` (a JSON object) with the current key: the first private key that may sign, else the secret.
@@ -133,7 +177,8 @@ impl KeyRing {
         let parts = Parts::parse(token)?;
         let mut fitting = self.fitting_keys(&parts).peekable();
         if fitting.peek().is_none() {
-            let known = self.keys.iter().chain(&self.secret).any(|key| key.algorithm() == parts.algorithm);
+            let mut accepted = self.keys.iter().chain(&self.secret).filter(|key| self.accepts(key.algorithm()));
+            let known = accepted.any(|key| key.algorithm() == parts.algorithm);
             return Err(if known {
                 parts.unknown_key()
             } else {
@@ -154,9 +199,16 @@ impl KeyRing {
         let secret = self.secret.as_ref().filter(|_| !is_ours);
         self.keys
             .iter()
-            .filter(move |key| named.is_none() || key.id() == named)
+            .filter(move |key| {
+                let fits_any = self.nameless_keys_fit && key.id().is_none();
+                named.is_none() || key.id() == named || fits_any
+            })
             .chain(secret)
-            .filter(|key| key.algorithm() == parts.algorithm)
+            .filter(|key| key.algorithm() == parts.algorithm && self.accepts(key.algorithm()))
+    }
+
+    fn accepts(&self, algorithm: Algorithm) -> bool {
+        self.methods.is_empty() || self.methods.contains(&algorithm)
     }
 
     /// The public keys as a JWK set. Symmetric keys are never in it.
@@ -172,6 +224,20 @@ impl fmt::Debug for KeyRing {
             .field("secret", &self.secret.is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// A key as often as it has algorithms: an RSA key that names none has several.
+fn with_methods(jwk: &Value) -> Vec<Value> {
+    let is_open = jwk.get("kty").is_some_and(|kty| kty == "RSA") && jwk.get("alg").is_none_or(Value::is_null);
+    if !is_open {
+        return vec![jwk.clone()];
+    }
+    let with = |method: &str| {
+        let mut jwk = jwk.clone();
+        jwk["alg"] = json!(method);
+        jwk
+    };
+    RSA_METHODS.iter().map(|method| with(method)).collect()
 }
 
 fn sign_with(key: Option<&SigningKey>, claims: &impl Serialize) -> Result<String, TokenError> {

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey};
+use portico_tokens::{Algorithm, KeyError, KeyRing, MAX_TOKEN_BYTES, TokenError, TokenHeader};
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
@@ -31,10 +30,6 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(3);
 const STALE_PAUSE: Duration = Duration::from_secs(30);
 /// Tenants are named by tokens, so their number is bounded.
 const MAX_ISSUERS: usize = 128;
-/// Keys of one set that are looked at.
-const MAX_KEYS: usize = 64;
-/// Longest id_token.
-const MAX_TOKEN: usize = 64 * 1024;
 /// How far an issuer's clock may be ahead of ours.
 const CLOCK_SKEW: i64 = 60;
 
@@ -95,19 +90,15 @@ pub enum IdTokenError {
     AccessToken,
 }
 
-#[derive(Debug)]
-struct Key {
-    id: Option<String>,
-    algorithms: Vec<Algorithm>,
-    key: DecodingKey,
-}
+/// What an issuer published; `None`: no key that we understand.
+type Keys = Option<KeyRing>;
 
 #[derive(Default)]
 struct Known {
     /// With when it is to be read again.
     discovery: Option<(Arc<Discovery>, Instant)>,
     /// With when they were read.
-    keys: Option<(Arc<Vec<Key>>, Instant)>,
+    keys: Option<(Arc<Keys>, Instant)>,
     /// When it last did not answer.
     failed: Option<Instant>,
 }
@@ -175,29 +166,20 @@ impl Issuers {
         access_token: Option<&str>,
         now: OffsetDateTime,
     ) -> Result<Object, IdTokenError> {
-        if token.len() > MAX_TOKEN {
-            return Err(IdTokenError::Malformed);
-        }
-        let header = jsonwebtoken::decode_header(token).map_err(|_| IdTokenError::Malformed)?;
-        let (message, signature) = token.rsplit_once('.').ok_or(IdTokenError::Malformed)?;
-        let keys = self.keys(issuer, header.kid.as_deref()).await?;
-        let signed = keys
-            .iter()
-            .filter(|key| header.kid.is_none() || key.id.is_none() || key.id == header.kid)
-            .filter(|key| key.algorithms.contains(&header.alg))
-            .any(|key| {
-                matches!(jsonwebtoken::crypto::verify(signature, message.as_bytes(), &key.key, header.alg), Ok(true))
-            });
-        if !signed {
-            return Err(IdTokenError::Signature);
-        }
-        let claims = unverified_claims(token).ok_or(IdTokenError::Malformed)?;
+        let header = TokenHeader::read(token).map_err(|_| IdTokenError::Malformed)?;
+        let keys = self.keys(issuer, header.key_id.as_deref()).await?;
+        let keys = keys.as_ref().as_ref().ok_or(IdTokenError::Signature)?;
+        let claims = keys.verify_signature(token).map_err(|error| match error {
+            TokenError::UnreadableClaims(_) => IdTokenError::Malformed,
+            _ => IdTokenError::Signature,
+        })?;
+        let claims = claims.values().clone();
         if !claims.get("iss").and_then(Value::as_str).is_some_and(accepted) {
             return Err(IdTokenError::Issued);
         }
         check_time(&claims, now.unix_timestamp())?;
         if let (Some(hash), Some(access_token)) = (claims.get("at_hash"), access_token) {
-            let right = hash.as_str().is_some_and(|hash| is_hash_of(hash, access_token, header.alg));
+            let right = hash.as_str().is_some_and(|hash| is_hash_of(hash, access_token, header.algorithm));
             if !right {
                 return Err(IdTokenError::AccessToken);
             }
@@ -259,11 +241,11 @@ impl Issuers {
     }
 
     /// The issuer's keys; read again if none has the id that is looked for.
-    async fn keys(&self, issuer: &Issuer, id: Option<&str>) -> Result<Arc<Vec<Key>>, IdTokenError> {
+    async fn keys(&self, issuer: &Issuer, id: Option<&str>) -> Result<Arc<Keys>, IdTokenError> {
         let known = self.entry(issuer);
         let mut known = known.lock().await;
         if let Some((keys, at)) = &known.keys {
-            let has = id.is_none_or(|id| keys.iter().any(|key| key.id.as_deref() == Some(id) || key.id.is_none()));
+            let has = id.is_none_or(|id| keys.as_ref().as_ref().is_some_and(|keys| keys.may_know(id)));
             if at.elapsed() < KEY_SET_PAUSE || (has && at.elapsed() < self.ttl) {
                 return Ok(Arc::clone(keys));
             }
@@ -285,49 +267,22 @@ impl Issuers {
         }
     }
 
-    async fn read_keys(&self, issuer: &Issuer, known: &mut Known) -> Result<Vec<Key>, IdTokenError> {
+    async fn read_keys(&self, issuer: &Issuer, known: &mut Known) -> Result<Keys, IdTokenError> {
         let failed = |source| IdTokenError::Issuer { issuer: issuer.url.clone(), source };
         let discovery = self.discover(issuer, known).await?;
         let set = self.client.get_json(issuer.trust, &discovery.jwks_uri, HeaderMap::new()).await.map_err(failed)?;
-        let keys =
-            set.get("keys").and_then(Value::as_array).ok_or_else(|| failed(CallError::Malformed("a key set")))?;
-        // A key that we do not understand must not hide the others
-        Ok(keys.iter().take(MAX_KEYS).filter_map(parse_key).collect())
-    }
-}
-
-fn parse_key(value: &Value) -> Option<Key> {
-    let jwk: Jwk = serde_json::from_value(value.clone()).ok()?;
-    if matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption)) {
-        return None;
-    }
-    let family: &[Algorithm] = match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => {
-            use Algorithm::{PS256, PS384, PS512, RS256, RS384, RS512};
-            &[RS256, RS384, RS512, PS256, PS384, PS512]
+        match KeyRing::foreign(&set) {
+            Ok(keys) => Ok(Some(keys)),
+            Err(KeyError::NoKey) => Ok(None),
+            Err(_) => Err(failed(CallError::Malformed("a key set"))),
         }
-        AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
-            EllipticCurve::P256 => &[Algorithm::ES256],
-            EllipticCurve::P384 => &[Algorithm::ES384],
-            _ => return None,
-        },
-        AlgorithmParameters::OctetKeyPair(_) => &[Algorithm::EdDSA],
-        // A shared secret in a public document signs nothing
-        _ => return None,
-    };
-    let named = value.get("alg").and_then(Value::as_str);
-    let algorithms: Vec<Algorithm> = family
-        .iter()
-        .copied()
-        .filter(|algorithm| named.is_none_or(|named| format!("{algorithm:?}") == named))
-        .collect();
-    Some(Key { id: jwk.common.key_id.clone(), algorithms, key: DecodingKey::from_jwk(&jwk).ok()? })
+    }
 }
 
 /// The claims as they stand in the token. For choosing the issuer to verify against, never for trusting.
 #[must_use]
 pub fn unverified_claims(token: &str) -> Option<Object> {
-    if token.len() > MAX_TOKEN {
+    if token.len() > MAX_TOKEN_BYTES {
         return None;
     }
     let mut parts = token.split('.');
@@ -365,11 +320,11 @@ pub fn has_audience(claims: &Object, accepted: &[String]) -> bool {
 
 /// OpenID Connect Core 3.1.3.6: the left half of the hash of the algorithm.
 fn is_hash_of(hash: &str, access_token: &str, algorithm: Algorithm) -> bool {
-    use Algorithm::{ES256, ES384, PS256, PS384, RS256, RS384};
+    use Algorithm::{EdDsa, Es256, Es384, Es512, Hs256, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
     let function = match algorithm {
-        RS256 | PS256 | ES256 => &digest::SHA256,
-        RS384 | PS384 | ES384 => &digest::SHA384,
-        _ => &digest::SHA512,
+        Hs256 | Rs256 | Ps256 | Es256 => &digest::SHA256,
+        Rs384 | Ps384 | Es384 => &digest::SHA384,
+        Rs512 | Ps512 | Es512 | EdDsa => &digest::SHA512,
     };
     let whole = digest::digest(function, access_token.as_bytes());
     let (half, _) = whole.as_ref().split_at(whole.as_ref().len() / 2);
@@ -423,16 +378,8 @@ mod tests {
     #[test]
     fn the_access_token_hash_of_the_standard_matches() {
         // OpenID Connect Core, appendix A.3
-        assert!(is_hash_of("77QmUPtjPfzWtF2AnpK9RQ", "jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y", Algorithm::RS256));
-        assert!(!is_hash_of("77QmUPtjPfzWtF2AnpK9RQ", "another", Algorithm::RS256));
-    }
-
-    #[test]
-    fn shared_secrets_and_encryption_keys_are_not_keys() {
-        assert!(parse_key(&json!({"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"})).is_none());
-        assert!(parse_key(&json!({"kty": "EC", "crv": "P-256", "use": "enc", "x": "AA", "y": "AA"})).is_none());
-        assert!(parse_key(&json!({"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA"})).is_none());
-        assert!(parse_key(&json!("nonsense")).is_none());
+        assert!(is_hash_of("77QmUPtjPfzWtF2AnpK9RQ", "jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y", Algorithm::Rs256));
+        assert!(!is_hash_of("77QmUPtjPfzWtF2AnpK9RQ", "another", Algorithm::Rs256));
     }
 
     proptest! {

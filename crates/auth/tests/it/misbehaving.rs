@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::encoding::AsBigEndian as _;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use axum::Router;
 use axum::body::Body;
@@ -12,9 +12,9 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use portico_auth::AuthSettings;
 use portico_testkit::{Answer, TestServer};
+use portico_tokens::{KeyRing, SigningKey};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -23,25 +23,24 @@ pub const CLIENT_SECRET: &str = "the-secret";
 
 /// A key that signs id_tokens.
 pub struct Key {
-    id: String,
-    private: EncodingKey,
+    ring: KeyRing,
     public: Value,
 }
 
 impl Key {
     pub fn new(id: &str) -> Self {
-        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref()).unwrap();
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let point = pair.public_key().as_ref();
         let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let public = json!({"kty": "EC", "crv": "P-256", "kid": id, "use": "sig", "alg": "ES256", "x": part(&point[1..33]), "y": part(&point[33..65])});
-        Self { id: id.to_owned(), private: EncodingKey::from_ec_der(pkcs8.as_ref()), public }
+        let mut private = public.clone();
+        private["d"] = part(pair.private_key().as_be_bytes().unwrap().as_ref()).into();
+        let ring = KeyRing::new(None, vec![SigningKey::parse_jwk(&private).unwrap()]).unwrap();
+        Self { ring, public }
     }
 
     pub fn sign(&self, claims: &Value) -> String {
-        let mut header = Header::new(Algorithm::ES256);
-        header.kid = Some(self.id.clone());
-        jsonwebtoken::encode(&header, claims, &self.private).unwrap()
+        self.ring.sign(claims).unwrap()
     }
 }
 

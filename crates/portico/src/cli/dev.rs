@@ -46,7 +46,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
 
     let clock = Clock::system();
     let origin = project.config().api.external_url.clone();
-    let keys = keys::for_development(&project.config().auth, &clock)?;
+    let keys = keys::for_development(&project.config().auth, settings.auth.jwt_valid_methods.as_deref(), &clock)?;
     let store = tokio::select! {
         store = Store::open(&project, &settings, &data) => store?,
         () = signals.recv() => return Ok(()),

@@ -50,7 +50,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     folder::make_data_folder(&data)?;
 
     let clock = Clock::system();
-    let keys = keys::for_production(&project.config().auth, &data, &clock)?;
+    let methods = settings.auth.jwt_valid_methods.as_deref();
+    let keys = keys::for_production(&project.config().auth, methods, &data, &clock)?;
     let public_url = safety::public_url(&settings)?;
     let mut auth_settings = auth::settings(project.config());
     auth::add(&mut auth_settings, &settings.auth);

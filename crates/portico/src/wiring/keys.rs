@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use portico_project::AuthConfig;
-use portico_tokens::{ApiKeys, Clock, KeyRing, Secret, SigningKey, development, random};
+use portico_tokens::{Algorithm, ApiKeys, Clock, KeyRing, Secret, SigningKey, development, random};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::Duration;
@@ -54,13 +54,13 @@ fn well_known_signing_key() -> anyhow::Result<SigningKey> {
 ///
 /// # Errors
 /// When a configured key is not usable.
-pub fn for_development(auth: &AuthConfig, clock: &Clock) -> anyhow::Result<Keys> {
+pub fn for_development(auth: &AuthConfig, methods: Methods<'_>, clock: &Clock) -> anyhow::Result<Keys> {
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| Secret::new(development::JWT_SECRET));
     let signing = match &auth.signing_keys_path {
         Some(path) => read_signing_keys(path)?,
         None => vec![well_known_signing_key()?],
     };
-    let ring = KeyRing::new(Some(jwt_secret.clone()), signing)?;
+    let ring = issuing(auth, &jwt_secret, signing, methods)?;
     let publishable = configured(auth.publishable_key.as_ref()).unwrap_or(development::PUBLISHABLE_KEY);
     let secret = configured(auth.secret_key.as_ref()).unwrap_or(development::SECRET_KEY);
     let signed = if jwt_secret.expose() == development::JWT_SECRET {
@@ -77,7 +77,7 @@ pub fn for_development(auth: &AuthConfig, clock: &Clock) -> anyhow::Result<Keys>
 ///
 /// # Errors
 /// When a configured key is a published development key or not usable, or the secrets can not be kept.
-pub fn for_production(auth: &AuthConfig, data: &Path, clock: &Clock) -> anyhow::Result<Keys> {
+pub fn for_production(auth: &AuthConfig, methods: Methods<'_>, data: &Path, clock: &Clock) -> anyhow::Result<Keys> {
     let own = own_secrets(data, clock)?;
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| own.jwt_secret.clone().into());
     if jwt_secret.expose() == development::JWT_SECRET {
@@ -92,7 +92,7 @@ pub fn for_production(auth: &AuthConfig, data: &Path, clock: &Clock) -> anyhow::
         Some(path) => read_signing_keys(path)?,
         None => Vec::new(),
     };
-    let ring = KeyRing::new(Some(jwt_secret.clone()), signing)?;
+    let ring = issuing(auth, &jwt_secret, signing, methods)?;
     let publishable = configured(auth.publishable_key.as_ref()).unwrap_or(&own.publishable_key);
     let secret = configured(auth.secret_key.as_ref()).unwrap_or(&own.secret_key);
     let made_at = time::OffsetDateTime::from_unix_timestamp(own.created_at).unwrap_or(clock.now());
@@ -113,6 +113,21 @@ fn with_configured(auth: &AuthConfig, signed: &ApiKeys, publishable: &str, secre
     let anon = configured(auth.anon_key.as_ref()).unwrap_or(signed.anon_jwt());
     let service = configured(auth.service_role_key.as_ref()).unwrap_or(signed.service_role_jwt());
     Ok(ApiKeys::new(anon, service, publishable, secret)?)
+}
+
+/// `[auth] jwt_valid_methods` of `portico.toml`: the algorithms of accepted tokens; `None`: those of the keys.
+pub type Methods<'a> = Option<&'a [String]>;
+
+/// The ring that signs people's tokens.
+fn issuing(auth: &AuthConfig, secret: &Secret, keys: Vec<SigningKey>, methods: Methods<'_>) -> anyhow::Result<KeyRing> {
+    let known = |name: &String| {
+        Algorithm::parse(name).with_context(|| format!("auth.jwt_valid_methods: {name:?} is no signature algorithm"))
+    };
+    let methods = methods.unwrap_or_default().iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;
+    KeyRing::issuing(Some(secret.clone()), keys, &methods).with_context(|| match &auth.signing_keys_path {
+        Some(path) => format!("the signing keys of {} can not be used", path.display()),
+        None => "the signing key can not be used".to_owned(),
+    })
 }
 
 fn read_signing_keys(path: &Path) -> anyhow::Result<Vec<SigningKey>> {
@@ -187,7 +202,7 @@ mod tests {
 
     #[test]
     fn development_keys_are_the_published_ones() {
-        let keys = for_development(&auth(""), &Clock::system()).unwrap();
+        let keys = for_development(&auth(""), None, &Clock::system()).unwrap();
         assert_eq!(keys.api.anon_jwt(), development::ANON_KEY);
         assert_eq!(keys.api.publishable(), development::PUBLISHABLE_KEY);
         let now = Clock::system().now();
@@ -197,8 +212,8 @@ mod tests {
     #[test]
     fn another_secret_makes_other_legacy_keys_that_stay_the_same() {
         let auth = auth("[auth]\njwt_secret = \"another-secret-of-at-least-32-characters\"");
-        let first = for_development(&auth, &Clock::system()).unwrap();
-        let second = for_development(&auth, &Clock::system()).unwrap();
+        let first = for_development(&auth, None, &Clock::system()).unwrap();
+        let second = for_development(&auth, None, &Clock::system()).unwrap();
         assert_ne!(first.api.anon_jwt(), development::ANON_KEY);
         assert_eq!(first.api.anon_jwt(), second.api.anon_jwt());
     }
@@ -206,8 +221,8 @@ mod tests {
     #[test]
     fn production_keeps_its_own_secrets_privately() {
         let data = tempfile::tempdir().unwrap();
-        let first = for_production(&auth(""), data.path(), &Clock::system()).unwrap();
-        let second = for_production(&auth(""), data.path(), &Clock::system()).unwrap();
+        let first = for_production(&auth(""), None, data.path(), &Clock::system()).unwrap();
+        let second = for_production(&auth(""), None, data.path(), &Clock::system()).unwrap();
         assert_eq!(first.api.secret(), second.api.secret());
         assert_eq!(first.api.anon_jwt(), second.api.anon_jwt());
         assert!(!first.api.contains_development_key());
@@ -224,7 +239,32 @@ mod tests {
             ("anon_key", development::ANON_KEY),
         ] {
             let auth = auth(&format!("[auth]\n{key} = \"{value}\""));
-            assert!(for_production(&auth, data.path(), &Clock::system()).is_err(), "{key}");
+            assert!(for_production(&auth, None, data.path(), &Clock::system()).is_err(), "{key}");
         }
+    }
+
+    #[test]
+    fn signing_keys_that_leave_open_who_signs_and_methods_that_are_none_are_refused_with_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.json");
+        let mut second: Value = serde_json::from_str(development::SIGNING_KEY).unwrap();
+        second["kid"] = "second".into();
+        let first: Value = serde_json::from_str(development::SIGNING_KEY).unwrap();
+        let with = |keys: &[&Value], methods: &[&str]| {
+            std::fs::write(&path, serde_json::to_vec(keys).unwrap()).unwrap();
+            let auth = AuthConfig { signing_keys_path: Some(path.clone()), ..auth("") };
+            let methods: Vec<String> = methods.iter().map(|name| (*name).to_owned()).collect();
+            let read = for_development(&auth, Some(&methods), &Clock::system());
+            read.map(drop).map_err(|error| format!("{error:#}"))
+        };
+        let both = with(&[&first, &second], &[]).unwrap_err();
+        assert!(both.contains("keys.json") && both.contains("exactly one must have \"sign\""), "{both}");
+        let mut verifies = second.clone();
+        verifies["key_ops"] = serde_json::json!(["verify"]);
+        assert!(with(&[&verifies], &[]).unwrap_err().contains("no key signs"));
+        assert_eq!(with(&[&verifies, &first], &["ES256", "HS256"]), Ok(()));
+        let other = with(&[&first], &["HS256"]).unwrap_err();
+        assert!(other.contains("ES256, which is not among the accepted methods"), "{other}");
+        assert!(with(&[&first], &["none"]).unwrap_err().contains("\"none\" is no signature algorithm"));
     }
 }

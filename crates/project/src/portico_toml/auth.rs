@@ -24,6 +24,8 @@ pub struct AccountSettings {
     pub audit_log_disabled: Option<bool>,
     /// Believe `Sb-Forwarded-For` of a trusted proxy.
     pub sb_forwarded_for: Option<bool>,
+    /// Algorithms of accepted access tokens.
+    pub jwt_valid_methods: Option<Vec<String>>,
     /// One target for all providers' callbacks.
     pub external_redirect_url: Option<String>,
     /// Issuers whose id_tokens need no provider name.
@@ -135,6 +137,7 @@ impl AccountSettings {
             flow_state_expiry: auth.duration("flow_state_expiry"),
             audit_log_disabled: auth.flag("audit_log_disabled"),
             sb_forwarded_for: auth.flag("sb_forwarded_for"),
+            jwt_valid_methods: auth.list("jwt_valid_methods"),
             external_redirect_url: written(&mut auth, "external_redirect_url"),
             allowed_id_token_issuers: auth.list("allowed_id_token_issuers"),
             linking_domains: own_names(auth.section("linking_domains"), |section, name| section.any_text(name)),

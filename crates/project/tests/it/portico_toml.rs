@@ -45,7 +45,7 @@ fn every_setting_is_read() {
 #[test]
 fn what_accounts_can_do_besides_is_read() {
     let auth = settings(
-        "[auth]\nrequire_current_password = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\n\
+        "[auth]\nrequire_current_password = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\njwt_valid_methods = [\"ES256\"]\n\
          allowed_id_token_issuers = [\"https://id.example.com\"]\n[auth.linking_domains]\nacme = \"staff\"\n\
          [auth.password]\nbreach_check = \"fail-closed\"\nbcrypt_cost = 12\n\
          [auth.sessions]\nsingle_per_user = true\ntags = [\"web\"]\nallow_low_aal = \"15m\"\n\
@@ -61,6 +61,7 @@ fn what_accounts_can_do_besides_is_read() {
     assert_eq!(auth.require_current_password, Some(true));
     assert_eq!(auth.create_email_identity_on_password_set, None);
     assert_eq!(auth.flow_state_expiry, Some(Duration::from_secs(600)));
+    assert_eq!(auth.jwt_valid_methods.as_deref(), Some(&["ES256".to_owned()][..]));
     assert_eq!(auth.linking_domains["acme"], "staff");
     assert_eq!(auth.password.breach_check, Some(BreachCheck::FailClosed));
     assert_eq!(auth.sessions.allow_low_aal, Some(Duration::from_secs(900)));

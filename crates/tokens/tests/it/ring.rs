@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portico_tokens::{KeyError, KeyRing, Secret, SigningKey, TokenError, development};
+use portico_tokens::{Algorithm, KeyError, KeyRing, Secret, SigningKey, TokenError, TokenHeader, development};
 use serde_json::{Value, json};
 
 use crate::{at, encode, header_of, keys, ring};
@@ -153,6 +153,79 @@ fn a_foreign_key_set_verifies_its_owner_s_tokens_and_ignores_what_it_must() {
     for bad in [json!({}), json!([]), json!({ "keys": 1 }), json!({ "keys": [] }), json!({ "keys": [{}] })] {
         assert!(KeyRing::foreign(&bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_foreign_key_may_lack_its_name_and_its_algorithm() {
+    for algorithm in ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"] {
+        let mut private = keys()["RS256"][0].clone();
+        private["alg"] = json!(algorithm);
+        let owner = KeyRing::new(None, vec![SigningKey::parse_jwk(&private).unwrap()]).unwrap();
+        let token = owner.sign(&json!({})).unwrap();
+        let mut published = owner.jwks();
+        for member in ["alg", "kid"] {
+            published["keys"][0].as_object_mut().unwrap().remove(member);
+        }
+        let foreign = KeyRing::foreign(&published).unwrap();
+        assert!(foreign.verify(&token, at(0)).is_ok(), "{algorithm}");
+        assert!(foreign.may_know("whatever"));
+        // Our own keys have names
+        let ours = KeyRing::new(None, vec![SigningKey::parse_jwk(&published["keys"][0]).unwrap()]).unwrap();
+        assert!(ours.verify(&token, at(0)).is_err() && !ours.may_know("whatever"), "{algorithm}");
+    }
+}
+
+/// Keys of a configuration, with these `key_ops`.
+fn listed(keys_and_operations: &[(&str, usize, Value)]) -> Vec<SigningKey> {
+    let jwk = |(algorithm, index, operations): &(&str, usize, Value)| {
+        let mut jwk = keys()[*algorithm][*index].clone();
+        jwk["key_ops"] = operations.clone();
+        SigningKey::parse_jwk(&jwk).unwrap()
+    };
+    keys_and_operations.iter().map(jwk).collect()
+}
+
+#[test]
+fn exactly_one_key_of_an_issuer_signs() {
+    let (sign, verify) = (json!(["sign", "verify"]), json!(["verify"]));
+    let issuing = |keys: &[(&str, usize, Value)]| KeyRing::issuing(Some(secret()), listed(keys), &[]);
+
+    let issuer =
+        issuing(&[("RS256", 0, verify.clone()), ("ES256", 0, sign.clone()), ("ES256", 1, Value::Null)]).unwrap();
+    assert_eq!(header_of(&issuer.sign(&json!({})).unwrap())["kid"], "es256-1", "and not one that does not say so");
+    assert_eq!(issuer.jwks()["keys"].as_array().unwrap().len(), 3);
+    for other in [ring("RS256", 0), ring("ES256", 1)] {
+        assert!(issuer.verify(&other.sign(&json!({})).unwrap(), at(0)).is_ok(), "all verify");
+    }
+    assert!(issuer.verify(development::ANON_KEY, at(0)).is_ok());
+
+    assert_eq!(issuing(&[("ES256", 0, verify)]).unwrap_err(), KeyError::NoSigningKey);
+    assert_eq!(issuing(&[("ES256", 0, Value::Null)]).unwrap_err(), KeyError::NoSigningKey);
+    let several = issuing(&[("ES256", 0, sign.clone()), ("ES256", 1, sign)]).unwrap_err().to_string();
+    assert!(several.starts_with("the keys \"es256-1\", \"es256-2\" all sign: exactly one must"), "{several}");
+    let alone = KeyRing::issuing(Some(secret()), Vec::new(), &[]).unwrap();
+    assert_eq!(header_of(&alone.sign(&json!({})).unwrap())["alg"], "HS256");
+}
+
+#[test]
+fn an_issuer_accepts_the_methods_that_it_names() {
+    let keys = || listed(&[("ES256", 0, json!(["sign", "verify"])), ("RS256", 0, json!(["verify"]))]);
+    let issuer = KeyRing::issuing(Some(secret()), keys(), &[Algorithm::Es256]).unwrap();
+    let own = issuer.sign(&json!({})).unwrap();
+    assert!(issuer.verify(&own, at(0)).is_ok());
+    assert_eq!(issuer.verify(development::ANON_KEY, at(0)).unwrap_err(), TokenError::NoKeyForAlgorithm("HS256"));
+    let retired = ring("RS256", 0).sign(&json!({})).unwrap();
+    assert_eq!(issuer.verify(&retired, at(0)).unwrap_err(), TokenError::NoKeyForAlgorithm("RS256"));
+    let refused = KeyRing::issuing(Some(secret()), keys(), &[Algorithm::Hs256]).unwrap_err();
+    assert_eq!(refused.to_string(), "the signing key is for ES256, which is not among the accepted methods");
+}
+
+#[test]
+fn a_header_is_read_without_trust() {
+    let token = ring("ES256", 0).sign(&json!({})).unwrap();
+    let header = TokenHeader::read(&format!("{token}A")).unwrap();
+    assert_eq!(header, TokenHeader { algorithm: Algorithm::Es256, key_id: Some("es256-1".to_owned()) });
+    assert_eq!(TokenHeader::read("a.b").unwrap_err(), TokenError::Segments(2));
 }
 
 #[test]
