@@ -1,7 +1,5 @@
 //! The name that was probably meant (contract 16.4).
 
-use std::collections::HashMap;
-
 /// The best matches by grams are compared letter by letter, no more than this many.
 const RESCORED: usize = 50;
 /// Nobody mistypes a name of this length, and comparing takes time to the square of it.
@@ -27,17 +25,13 @@ fn nearest_by_grams<'a>(
     size: usize,
     minimum: f64,
 ) -> Option<&'a str> {
-    let own = grams(needle, size);
-    let length = magnitude(&own);
+    let own = Grams::of(needle, size);
     let mut scored: Vec<(f64, &str, &[char])> = candidates
         .iter()
         // No score is above the share of the lengths.
         .filter(|(_, normal)| share(normal.len(), needle.len()) >= minimum)
-        .filter_map(|(name, normal)| {
-            let theirs = grams(normal, size);
-            let common: usize = own.iter().filter_map(|(gram, count)| Some(count * theirs.get(gram)?)).sum();
-            (common > 0).then(|| (common as f64 / (length * magnitude(&theirs)), *name, normal.as_slice()))
-        })
+        .map(|(name, normal)| (own.cosine(&Grams::of(normal, size)), *name, normal.as_slice()))
+        .filter(|(cosine, ..)| *cosine > 0.0)
         .collect();
     scored.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
     scored
@@ -59,24 +53,31 @@ fn normal(text: &str) -> Option<Vec<char>> {
     (!normal.is_empty()).then_some(normal)
 }
 
-/// How often each run of `size` letters occurs, with a mark at both ends.
-fn grams(text: &[char], size: usize) -> HashMap<Vec<char>, usize> {
-    let mut marked = Vec::with_capacity(text.len() + 2);
-    marked.push('-');
-    marked.extend_from_slice(text);
-    marked.push('-');
-    while marked.len() < size {
-        marked.push('-');
-    }
-    let mut counts = HashMap::with_capacity(marked.len());
-    for gram in marked.windows(size) {
-        *counts.entry(gram.to_vec()).or_default() += 1;
-    }
-    counts
-}
+/// How often each run of some letters occurs, in order. A letter takes 21 bits, so three fit into one number.
+struct Grams(Vec<(u64, u32)>);
 
-fn magnitude(grams: &HashMap<Vec<char>, usize>) -> f64 {
-    (grams.values().map(|count| count * count).sum::<usize>() as f64).sqrt()
+impl Grams {
+    /// The runs of `size` letters, with a mark at both ends of the text.
+    fn of(text: &[char], size: usize) -> Self {
+        let marked: Vec<u64> = [&['-'], text, &['-']].concat().into_iter().map(u64::from).collect();
+        let mut runs: Vec<u64> =
+            marked.windows(size).map(|run| run.iter().fold(0, |packed, letter| packed << 21 | letter)).collect();
+        runs.sort_unstable();
+        Self(runs.chunk_by(u64::eq).filter_map(|equal| Some((*equal.first()?, equal.len() as u32))).collect())
+    }
+
+    /// Zero: nothing in common; one: all.
+    fn cosine(&self, other: &Self) -> f64 {
+        let common = self.0.iter().filter_map(|(gram, count)| {
+            let at = other.0.binary_search_by_key(gram, |(theirs, _)| *theirs).ok()?;
+            Some(f64::from(*count) * f64::from(other.0.get(at)?.1))
+        });
+        common.sum::<f64>() / (self.magnitude() * other.magnitude())
+    }
+
+    fn magnitude(&self) -> f64 {
+        self.0.iter().map(|(_, count)| f64::from(*count).powi(2)).sum::<f64>().sqrt()
+    }
 }
 
 fn share(one: usize, other: usize) -> f64 {

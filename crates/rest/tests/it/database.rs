@@ -1,5 +1,8 @@
 //! Databases with the cinema in them, one for each test.
 
+use std::path::{Path, PathBuf};
+
+use portico_database::cluster::{Cluster, ClusterSettings, Durability};
 use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, connect, scratch};
 use tokio::sync::OnceCell;
 use tokio_postgres::Client;
@@ -26,6 +29,25 @@ impl Cinema {
     /// Where it is.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// As [`open`](Self::open), on a server of this version of PostgreSQL, which lives as long as `folder`. `None`: it is not installed.
+    pub async fn of_version(major: u32, folder: &Path) -> Option<(Self, Cluster)> {
+        let binaries = PathBuf::from(format!("/usr/lib/postgresql/{major}/bin"));
+        if !binaries.join("postgres").exists() {
+            return None;
+        }
+        let settings = ClusterSettings {
+            binaries: Some(binaries),
+            durability: Durability::Off,
+            ..ClusterSettings::new(folder.join("database"))
+        };
+        let cluster = Cluster::start(settings).await.unwrap();
+        assert_eq!(cluster.major_version(), major);
+        let admin = cluster.endpoint();
+        let template = template(&admin).await;
+        let endpoint = scratch::clone_database(&admin, &template, &scratch::fresh_name()).await.unwrap();
+        Some((Self { endpoint }, cluster))
     }
 
     /// A connection that may do everything.

@@ -6,5 +6,6 @@ mod database;
 mod random_reads;
 mod reads;
 mod schema;
+mod schema_functions;
 mod steps;
 mod writes;

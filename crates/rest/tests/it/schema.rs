@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use portico_rest::schema::{
-    LoadSettings, Relation, RelationKind, Relationship, RelationshipKind, Routine, SchemaCache, Volatility, load,
-};
+use portico_rest::schema::{LoadSettings, Relation, RelationKind, Relationship, RelationshipKind, SchemaCache, load};
 use tokio::sync::OnceCell;
 
 use crate::database::Cinema;
@@ -20,7 +18,7 @@ fn settings() -> LoadSettings {
 }
 
 /// Loaded once for all tests that only look.
-async fn cache() -> &'static SchemaCache {
+pub(crate) async fn cache() -> &'static SchemaCache {
     static CACHE: OnceCell<SchemaCache> = OnceCell::const_new();
     CACHE.get_or_init(|| async { load(&Cinema::open().await.authenticator().await, &settings()).await.unwrap() }).await
 }
@@ -413,147 +411,6 @@ async fn names_of_every_kind_are_kept() {
     assert_eq!(function.parameters[0].name, "a\"b");
 }
 
-fn only<'a>(cache: &'a SchemaCache, name: &str) -> &'a Arc<Routine> {
-    let [routine] = cache.routines_named("public", name) else { panic!("{name} is not there once") };
-    routine
-}
-
-#[tokio::test]
-async fn functions_are_there_when_their_parameters_can_be_given() {
-    let cache = cache().await;
-    for name in ["hello", "add_them", "whole_json", "whole_bytes", "whole_xml", "whole_text", "anything", "nothing"] {
-        assert_eq!(only(cache, name).name.name, name);
-    }
-    for hidden in [
-        "unnamed_number",
-        "unnamed_pair",
-        "a_procedure",
-        "an_aggregate",
-        "trigger_people_insert",
-        "full_name",
-        "secret",
-    ] {
-        assert!(cache.routines_named("public", hidden).is_empty(), "{hidden}");
-    }
-    // What may not be executed is there: the call is what fails.
-    assert!(!cache.routines_named("public", "forbidden").is_empty());
-    let lengths: Vec<_> =
-        cache.routines_named("public", "overloaded").iter().map(|routine| routine.parameters.len()).collect();
-    assert_eq!(lengths, [0, 1, 2, 3]);
-    let wholes: Vec<_> =
-        cache.routines_named("public", "two_wholes").iter().map(|each| each.parameters[0].sql_type.as_str()).collect();
-    assert_eq!(wholes, ["json", "jsonb"]);
-    assert_eq!(only(cache, "add_them").comment.as_deref(), Some("Adds\ntwo numbers"));
-}
-
-#[tokio::test]
-async fn parameters_say_what_they_take() {
-    let cache = cache().await;
-    let taken = |name: &str| -> Vec<String> {
-        let show = |parameter: &portico_rest::schema::Parameter| {
-            let mark = if parameter.required { "" } else { "?" };
-            let dots = if parameter.variadic { "..." } else { "" };
-            format!("{}{mark}{dots} {} {}", parameter.name, parameter.sql_type, parameter.unbounded_type)
-        };
-        only(cache, name).parameters.iter().map(show).collect()
-    };
-    assert_eq!(taken("greet"), ["name? text text", "greeting? text text"]);
-    assert_eq!(taken("sum_of"), ["numbers?... integer[] integer[]"]);
-    assert!(only(cache, "sum_of").variadic);
-    assert_eq!(taken("with_out"), ["a integer integer"]);
-    assert_eq!(taken("with_inout"), ["a integer integer", "b? text text"]);
-    assert_eq!(
-        taken("short_arguments"),
-        ["c character character varying", "v character varying character varying", "b bit bit varying",]
-    );
-    assert_eq!(taken("floor_of"), ["place public.point_of_sale public.point_of_sale"]);
-    assert_eq!(taken("Odd Name"), ["First Argument text text", "second\"arg? integer integer"]);
-    assert_eq!(taken("whole_json"), [" json json"]);
-}
-
-#[tokio::test]
-async fn results_say_what_they_are() {
-    let cache = cache().await;
-    for (name, returned, set, composite, anonymous, void, relation) in [
-        ("hello", "text", false, false, false, false, None),
-        ("numbers_as_set", "int4", true, false, false, false, None),
-        ("numbers_as_table", "record", true, true, false, false, None),
-        ("with_out", "record", false, true, false, false, None),
-        ("one_out", "int4", false, true, false, false, None),
-        ("any_record", "record", false, true, true, false, None),
-        ("any_records", "record", true, true, true, false, None),
-        ("film_by_id", "films", false, true, false, false, Some("films")),
-        ("films_since", "films", true, true, false, false, Some("films")),
-        ("film_list_since", "film_list", true, true, false, false, Some("film_list")),
-        ("a_sale_point", "point_of_sale", false, true, false, false, None),
-        ("a_price", "price", false, false, false, false, None),
-        ("nothing", "void", false, false, false, true, None),
-        ("welcome", "text/html", false, false, false, false, None),
-    ] {
-        let returns = &only(cache, name).returns;
-        assert_eq!(returns.name.name, returned, "{name}");
-        assert_eq!(
-            (returns.set, returns.composite, returns.anonymous, returns.void),
-            (set, composite, anonymous, void),
-            "{name}"
-        );
-        assert_eq!(returns.relation.as_ref().map(|relation| relation.name.as_str()), relation, "{name}");
-    }
-}
-
-#[tokio::test]
-async fn functions_carry_their_volatility_and_settings() {
-    let cache = cache().await;
-    assert_eq!(only(cache, "add_them").volatility, Volatility::Immutable);
-    assert_eq!(only(cache, "greet").volatility, Volatility::Stable);
-    assert_eq!(only(cache, "book_guest").volatility, Volatility::Volatile);
-    let slow = only(cache, "slow_function");
-    let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    assert_eq!(slow.settings, [setting("statement_timeout", "4321ms"), setting("work_mem", "5MB")]);
-    assert_eq!(slow.isolation, None);
-    assert_eq!(only(cache, "careful_function").isolation.as_deref(), Some("serializable"));
-}
-
-#[tokio::test]
-async fn representations_are_the_implicit_casts_of_domains() {
-    let cache = cache().await;
-    let color = &cache.representations["public.color"];
-    let name = |function: &Option<portico_rest::schema::QualifiedName>| function.as_ref().unwrap().name.clone();
-    assert_eq!(
-        [name(&color.to_json), name(&color.from_json), name(&color.from_text)],
-        ["color_to_json", "color_from_json", "color_from_text"]
-    );
-    assert_eq!(cache.representations.len(), 1);
-}
-
-#[tokio::test]
-async fn media_handlers_are_what_yields_a_domain_named_like_a_media_type() {
-    let cache = cache().await;
-    let handlers: Vec<_> = cache
-        .media_handlers
-        .iter()
-        .map(|handler| {
-            let relation = handler.relation.as_ref().map_or("any", |relation| relation.name.as_str());
-            let of = if handler.is_function { "call" } else { relation };
-            format!("{} {} {of}", handler.media_type, handler.function.name)
-        })
-        .collect();
-    assert_eq!(
-        handlers,
-        [
-            "application/vnd.cinema.film any_count any",
-            // Final functions of aggregates are functions, too.
-            "application/vnd.cinema.film counted_rows call",
-            "text/html film_html films",
-            "*/* first_image_as_any call",
-            "text/html html_films call",
-            "image/png logo call",
-            "*/* poster_image posters",
-            "text/html welcome call",
-        ]
-    );
-}
-
 #[tokio::test]
 async fn time_zones_are_read_once() {
     let cinema = Cinema::open().await;
@@ -599,4 +456,74 @@ async fn a_schema_that_does_not_exist_is_empty() {
     let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
     assert!(cache.relations.is_empty());
     assert!(cache.relationships.is_empty());
+}
+
+/// What a cache says, without the order of its maps.
+fn lines(cache: &SchemaCache) -> Vec<String> {
+    let mut lines = Vec::new();
+    for relation in cache.relations.values().flat_map(|names| names.values()) {
+        lines.push(format!("{relation:?}"));
+    }
+    for relationship in cache.relationships.values().flat_map(|names| names.values().flatten()) {
+        lines.push(format!("{relationship:?}"));
+    }
+    for routine in cache.routines.values().flat_map(|names| names.values().flatten()) {
+        lines.push(format!("{routine:?}"));
+    }
+    lines.push(format!("{:?} {:?}", cache.representations, cache.media_handlers));
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn an_older_postgresql_gives_the_same_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    for major in [14, 15, 16, 17] {
+        let folder = folder.path().join(major.to_string());
+        let Some((cinema, cluster)) = Cinema::of_version(major, &folder).await else { continue };
+        let old = load(&cinema.authenticator().await, &settings()).await.unwrap();
+        let (old, new) = (lines(&old), lines(cache().await));
+        assert_eq!(old.len(), new.len());
+        for (old, new) in old.iter().zip(&new) {
+            assert_eq!(old, new);
+        }
+        drop(cluster);
+    }
+}
+
+#[tokio::test]
+async fn changes_of_the_schema_do_not_fail_a_load() {
+    let cinema = Cinema::open().await;
+    let (client, administrator) = (cinema.authenticator().await, cinema.administrator().await);
+    let changes = async {
+        for _ in 0..12 {
+            administrator
+                .batch_execute(
+                    "create domain public.passing as text default 'x';
+                     create table public.passing_by (id integer generated by default as identity primary key,
+                       film_id integer references public.films, note public.passing default 'y');
+                     create view public.passing_view as select id, film_id from public.passing_by;
+                     create function public.passing_of(public.films) returns setof public.passing_by language sql as 'select * from public.passing_by';",
+                )
+                .await
+                .unwrap();
+            administrator
+                .batch_execute(
+                    "drop function public.passing_of; drop view public.passing_view; drop table public.passing_by;
+                     drop domain public.passing;",
+                )
+                .await
+                .unwrap();
+        }
+    };
+    let loads = async {
+        for _ in 0..12 {
+            let cache = load(&client, &settings()).await.unwrap();
+            let all = cache.relationships.values().flat_map(|names| names.values().flatten());
+            for relationship in all {
+                assert!(cache.relation(&relationship.target.schema, &relationship.target.name).is_some());
+            }
+        }
+    };
+    tokio::join!(changes, loads);
 }
