@@ -48,7 +48,8 @@ pub(crate) async fn answer(rest: Rest, request: Request) -> Response {
     timing.tell(response.headers_mut());
     if parts.method == Method::HEAD {
         // Nothing is said of a body that was not made
-        *response.body_mut() = Body::empty();
+        *response.body_mut() =
+            Body::from_stream(futures_util::stream::empty::<Result<Bytes, std::convert::Infallible>>());
     }
     response
 }

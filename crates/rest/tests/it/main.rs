@@ -3,6 +3,7 @@
 
 mod calls;
 mod database;
+mod http;
 mod random_reads;
 mod reads;
 mod schema;

@@ -1,0 +1,254 @@
+//! Status, headers and bodies (contract 2, 9, 10, 11, 12.6, 16).
+
+use serde_json::json;
+
+use super::House;
+
+#[tokio::test]
+async fn a_page_tells_where_it_is() {
+    let house = House::open().await;
+    let answer = house
+        .read("items?order=id&limit=2&offset=2&select=id")
+        .header("prefer", "count=exact")
+        .send()
+        .await
+        .expect(206);
+    assert_eq!(answer.text(), "[{\"id\":3}, \n {\"id\":4}]");
+    assert_eq!(answer.header("content-range"), Some("2-3/15"));
+    assert_eq!(answer.header("content-location"), Some("/items?limit=2&offset=2&order=id&select=id"));
+    assert_eq!(answer.header("content-type"), Some("application/json; charset=utf-8"));
+    assert_eq!(answer.header("preference-applied"), Some("count=exact"));
+    assert_eq!(answer.header("content-profile"), Some("public"));
+    let beyond = house.read("items?offset=100").header("prefer", "count=exact").send().await.expect(416);
+    assert_eq!(beyond.header("content-range"), Some("*/15"));
+    assert_eq!(beyond.json()["details"], "An offset of 100 was requested, but there are only 15 rows.");
+    let unknown = house.read("items?offset=100").send().await.expect(200);
+    assert_eq!((unknown.text().as_str(), unknown.header("content-range")), ("[]", Some("*/*")));
+    let by_header = house.read("items?order=id").header("range", "1-2").send().await.expect(200);
+    assert_eq!(by_header.header("content-range"), Some("1-2/*"));
+    house.read("items").header("range", "2-1").send().await.expect(416);
+    house.read("items?limit=-1").send().await.expect(416);
+}
+
+#[tokio::test]
+async fn counts_are_exact_planned_or_estimated() {
+    let house = House::with(|config| config.plan.max_rows = Some(5)).await;
+    house.execute("analyze items").await;
+    let range = |mode: &'static str| {
+        let request = house.read("items?select=id").header("prefer", &format!("count={mode}"));
+        async move { request.send().await.header("content-range").unwrap().to_owned() }
+    };
+    assert_eq!(range("exact").await, "0-4/15");
+    assert_eq!(range("planned").await, "0-4/15");
+    assert_eq!(range("estimated").await, "0-4/15");
+    let few = house.read("items?select=id&id=lt.4").header("prefer", "count=estimated").send().await.expect(200);
+    assert_eq!(few.header("content-range"), Some("0-2/3"));
+    let function = house.read("rpc/numbers_as_set?up_to=3").header("prefer", "count=exact").send().await.expect(200);
+    assert_eq!(function.header("content-range"), Some("0-2/3"));
+}
+
+#[tokio::test]
+async fn head_says_what_get_would_without_the_body() {
+    let house = House::open().await;
+    let head = |target: &str| house.request("HEAD".parse().unwrap(), &format!("/rest/v1/{target}"));
+    let answer = head("items?limit=3").header("prefer", "count=exact").send().await.expect(206);
+    assert_eq!(answer.header("content-range"), Some("0-2/15"));
+    assert_eq!(answer.header("content-length"), None);
+    assert!(answer.body.is_empty());
+    let refused = head("not_there").send().await.expect(404);
+    assert_eq!(refused.header("proxy-status"), Some("PostgREST; error=PGRST205"));
+}
+
+#[tokio::test]
+async fn one_row_is_asked_for_and_anything_else_is_refused_and_undone() {
+    let house = House::open().await;
+    let single = "application/vnd.pgrst.object+json";
+    let answer = house.read("films?id=eq.1&select=id").header("accept", single).send().await.expect(200);
+    assert_eq!(answer.text(), "{\"id\":1}");
+    assert_eq!(answer.header("content-type"), Some("application/vnd.pgrst.object+json; charset=utf-8"));
+    let none = house.read("films?id=eq.99").header("accept", single).send().await.expect(406);
+    assert_eq!(
+        none.json(),
+        json!({
+            "code": "PGRST116",
+            "details": "The result contains 0 rows",
+            "hint": null,
+            "message": "Cannot coerce the result to a single JSON object",
+        })
+    );
+    let many = house.write("PATCH", "items?id=lt.3", &json!({ "id": 900 }));
+    many.header("accept", single).send().await.expect(409);
+    let two = house.write("POST", "stations", &json!([{ "id": 8 }, { "id": 9 }]));
+    let refused = two.header("accept", single).send().await.expect(406);
+    assert_eq!(refused.json()["details"], "The result contains 2 rows");
+    assert_eq!(house.count("select count(*) from stations where id in (8, 9)").await, 0);
+}
+
+#[tokio::test]
+async fn writes_answer_as_the_table_of_the_contract() {
+    let house = House::open().await;
+    let shape = |answer: &portico_testkit::Answer| {
+        (answer.status, answer.text(), answer.header("content-range").map(str::to_owned))
+    };
+    let row = |id: i32| json!({ "id": id, "name": "n" });
+    let created = house.write("POST", "stations", &row(10)).send().await;
+    assert_eq!(shape(&created), (201, String::new(), Some("*/*".into())));
+    assert_eq!((created.header("content-length"), created.header("content-type")), (Some("0"), None));
+    let located = house.write("POST", "stations", &row(11)).header("prefer", "return=headers-only").send().await;
+    assert_eq!((located.status, located.header("location")), (201, Some("/stations?id=eq.11")));
+    let shown =
+        house.write("POST", "stations?select=id", &row(12)).header("prefer", "return=representation, count=exact");
+    let shown = shown.send().await;
+    assert_eq!(shape(&shown), (201, "[{\"id\":12}]".into(), Some("*/1".into())));
+    assert_eq!(shown.header("preference-applied"), Some("return=representation, count=exact"));
+    let changed = house.write("PATCH", "stations?id=gte.10", &json!({ "name": "m" })).send().await;
+    assert_eq!(shape(&changed), (204, String::new(), Some("0-2/*".into())));
+    assert_eq!((changed.header("content-type"), changed.header("content-length")), (None, None));
+    let nothing = house.write("PATCH", "stations?id=eq.99", &json!({ "name": "m" })).send().await;
+    assert_eq!(shape(&nothing), (204, String::new(), Some("*/*".into())));
+    let merged = house.write("POST", "stations", &row(10)).header("prefer", "resolution=merge-duplicates").send().await;
+    assert_eq!((merged.status, merged.header("preference-applied")), (200, Some("resolution=merge-duplicates")));
+    let ignored =
+        house.write("POST", "stations", &row(10)).header("prefer", "resolution=ignore-duplicates").send().await;
+    assert_eq!(ignored.status, 201);
+    house.write("PUT", "stations?id=eq.20", &row(20)).send().await.expect(204);
+    let put = house.write("PUT", "stations?id=eq.21", &row(21)).header("prefer", "return=representation").send().await;
+    assert_eq!((put.status, put.header("content-range")), (201, None));
+    let other = house.write("PUT", "stations?id=eq.22", &row(23)).send().await.expect(400);
+    assert_eq!(other.json()["code"], "PGRST115");
+    assert_eq!(house.count("select count(*) from stations where id in (22, 23)").await, 0);
+    let removed = house.write("DELETE", "stations?id=gte.10", &json!({})).header("prefer", "count=exact").send().await;
+    assert_eq!(shape(&removed), (204, String::new(), Some("*/5".into())));
+}
+
+#[tokio::test]
+async fn every_row_at_once_is_neither_changed_nor_removed() {
+    let house = House::open().await;
+    for (method, verb) in [("PATCH", "UPDATE"), ("DELETE", "DELETE")] {
+        let refused = house.write(method, "stations", &json!({ "name": "x" })).send().await.expect(400);
+        assert_eq!(refused.json()["code"], "21000");
+        assert_eq!(refused.json()["message"], format!("{verb} requires a WHERE clause"));
+    }
+    assert_eq!(house.count("select count(*) from stations where name = 'x'").await, 0);
+}
+
+#[tokio::test]
+async fn schemas_are_chosen_by_the_header_of_the_method() {
+    let house = House::open().await;
+    let archived = house.read("films?select=title").header("accept-profile", "archive").send().await.expect(200);
+    assert_eq!(archived.json(), json!([{ "title": "Lost Reel" }]));
+    assert_eq!(archived.header("content-profile"), Some("archive"));
+    let refused = house.read("films").header("accept-profile", "private").send().await.expect(406);
+    assert_eq!(refused.json()["message"], "Invalid schema: private");
+    assert_eq!(refused.json()["hint"], "Only the following schemas are exposed: public, archive, Qu\"oted schéma");
+    let odd = house.read("ta%22ble%20%C3%BCn%C3%AF").header("accept-profile", "Qu\"oted schéma").send().await;
+    assert_eq!(odd.status, 200, "{}", odd.text());
+    let called = house.call("hello", &json!({})).header("content-profile", "archive").send().await.expect(200);
+    assert_eq!(called.json(), "archived");
+}
+
+#[tokio::test]
+async fn options_name_the_methods_without_asking_the_database() {
+    let house = House::open().await;
+    let allow = |resource: &str| {
+        let request = house.request("OPTIONS".parse().unwrap(), &format!("/rest/v1/{resource}"));
+        async move { request.send().await.expect(200).header("allow").unwrap().to_owned() }
+    };
+    assert_eq!(allow("films").await, "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE");
+    assert_eq!(allow("film_list").await, "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE");
+    assert_eq!(allow("grouped_films").await, "OPTIONS,GET,HEAD");
+    assert_eq!(allow("rpc/nothing").await, "OPTIONS,POST");
+    assert_eq!(allow("rpc/add_them?a=1&b=2").await, "OPTIONS,GET,HEAD,POST");
+    assert_eq!(allow("").await, "OPTIONS,GET,HEAD");
+    house.request("OPTIONS".parse().unwrap(), "/rest/v1/not_there").send().await.expect(404);
+}
+
+#[tokio::test]
+async fn sql_shapes_the_answer() {
+    let house = House::open().await;
+    let headers = r#"[{"Cache-Control":"no-store"},{"Set-Cookie":"a=1"},{"Set-Cookie":"b=2"}]"#;
+    let answer = house.call("set_status", &json!({ "status": "418", "headers": headers })).send().await.expect(418);
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
+    let bad = house.call("set_status", &json!({ "status": "", "headers": "{}" })).send().await.expect(500);
+    assert_eq!(bad.json()["code"], "PGRST111");
+    let bad = house.call("set_status", &json!({ "status": "x", "headers": "[]" })).send().await.expect(500);
+    assert_eq!(bad.json()["code"], "PGRST112");
+}
+
+#[tokio::test]
+async fn sql_raises_its_own_refusals() {
+    let house = House::open().await;
+    let raise = |code: &str, message: &str, detail: &str, hint: &str| {
+        house.call("raise_it", &json!({ "code": code, "message": message, "detail": detail, "hint": hint })).send()
+    };
+    let plain = raise("P0001", "no", "why", "how").await.expect(400);
+    assert_eq!(plain.json(), json!({ "code": "P0001", "details": "why", "hint": "how", "message": "no" }));
+    assert_eq!(raise("PT402", "Payment wanted", "", "").await.status, 402);
+    assert_eq!(raise("23505", "twice", "", "").await.status, 409);
+    let message = r#"{"code":"123","message":"m","details":"d","hint":"h"}"#;
+    let whole = raise("PGRST", message, r#"{"status":402,"headers":{"X-A":"b"}}"#, "").await.expect(402);
+    assert_eq!((whole.json()["code"].clone(), whole.header("x-a")), (json!("123"), Some("b")));
+    assert_eq!(raise("PGRST", "x", "{}", "").await.json()["code"], "PGRST121");
+}
+
+#[tokio::test]
+async fn media_types_of_every_kind() {
+    let house = House::open().await;
+    let csv = house.read("stations?order=id").header("accept", "text/csv").send().await.expect(200);
+    assert_eq!(csv.text(), "id,name\n1,roof\n2,cellar");
+    let stripped = "application/vnd.pgrst.array+json;nulls=stripped";
+    let answer = house.read("roles?character=is.null").header("accept", stripped).send().await.expect(200);
+    assert_eq!(answer.json(), json!([{ "film_id": 3, "actor_id": 3 }]));
+    assert_eq!(answer.header("content-type"), Some("application/vnd.pgrst.array+json;nulls=stripped; charset=utf-8"));
+    let refused = house.read("films").header("accept", "image/webp").send().await.expect(406);
+    assert_eq!(refused.json()["message"], "None of these media types are available: image/webp");
+    let image = house.read("rpc/logo").header("accept", "image/png").send().await.expect(200);
+    assert_eq!((image.header("content-type"), image.body.as_ref()), (Some("image/png"), &b"\x89PNG"[..]));
+    let bytes = house.post("/rest/v1/rpc/whole_bytes").header("content-type", "application/octet-stream");
+    assert_eq!(bytes.body(b"\x00\xff".to_vec()).send().await.expect(200).json(), "\\x00ff");
+    let plan = "application/vnd.pgrst.plan+json; for=\"application/json\"; options=analyze|verbose;";
+    house.read("films").header("accept", plan).send().await.expect(406);
+    house.configure(&[("db_plan_enabled", "true")]).await;
+    let plan = house.read("films?id=eq.1").header("accept", plan).send().await.expect(200);
+    assert!(plan.json()[0]["Plan"]["Actual Rows"].is_number(), "{}", plan.text());
+    assert_eq!(
+        plan.header("content-type"),
+        Some("application/vnd.pgrst.plan+json; for=\"application/json\"; options=analyze|verbose; charset=utf-8")
+    );
+}
+
+#[tokio::test]
+async fn wrong_ways_are_told_in_the_order_of_the_contract() {
+    let house = House::open().await;
+    for (method, path, status, code) in [
+        ("GET", "films/", 404, "PGRST125"),
+        ("GET", "rpc/f/x", 404, "PGRST125"),
+        ("PUT", "rpc/hello", 405, "PGRST101"),
+        ("TRACE", "films", 405, "PGRST117"),
+        ("POST", "", 405, "PGRST117"),
+        ("GET", "films?order=id.asc.nullslasttt", 400, "PGRST100"),
+        ("GET", "films?select=nothing(*)", 400, "PGRST200"),
+        ("GET", "orders?select=addresses(*)", 300, "PGRST201"),
+        ("GET", "films?actors.id=eq.1", 400, "PGRST108"),
+        ("GET", "films?select=rating.avg()", 400, "PGRST123"),
+        ("GET", "films?select=nope", 400, "42703"),
+        ("GET", "films?id=like.1*", 404, "42883"),
+        ("GET", "rpc/ambiguous?arg=1", 300, "PGRST203"),
+        ("GET", "rpc/add_them?a=1", 404, "PGRST202"),
+        ("GET", "rpc/stable_writer", 204, ""),
+        ("GET", "rpc/book_guest?entry=a&guest=b", 405, "25006"),
+    ] {
+        let answer = house.request(method.parse().unwrap(), &format!("/rest/v1/{path}")).send().await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        if !code.is_empty() {
+            assert_eq!(answer.json()["code"], code, "{method} {path}");
+            assert_eq!(answer.header("proxy-status"), Some(format!("PostgREST; error={code}").as_str()));
+        }
+    }
+    let columns = house.write("POST", "stations", &json!({ "nam": 1 })).send().await.expect(400);
+    assert_eq!(columns.json()["message"], "Could not find the 'nam' column of 'stations' in the schema cache");
+    let body =
+        house.post("/rest/v1/stations").header("content-type", "application/json").body("{").send().await.expect(400);
+    assert_eq!(body.json()["message"], "Empty or invalid json");
+}

@@ -1,0 +1,144 @@
+//! Tokens, roles and what SQL sees of a caller (contract 4 of `database`, 14, 15).
+
+use serde_json::{Value, json};
+
+use super::{FIRST, House};
+
+async fn refused(house: &House, token: &str) -> (u16, String, String, Option<String>, String) {
+    let answer = house.read("films").bearer(token).send().await;
+    let body = answer.json();
+    let text = |key: &str| body[key].as_str().map(str::to_owned);
+    let header = answer.header("www-authenticate").unwrap_or_default().to_owned();
+    (answer.status, text("code").unwrap(), text("message").unwrap(), text("details"), header)
+}
+
+#[tokio::test]
+async fn a_token_that_does_not_hold_is_refused_in_the_contract_s_words() {
+    let house = House::open().await;
+    let now = house.clock().now().unix_timestamp();
+    let none = "eyJhbGciOiJub25lIn0.eyJyb2xlIjoiYW5vbiJ9.";
+    let good = house.token("authenticated", FIRST);
+    let forged = format!("{}AAAA", &good[..good.len() - 4]);
+    for (token, code, message) in [
+        ("a.b".to_owned(), "PGRST301", "Expected 3 parts in JWT; got 2"),
+        (none.to_owned(), "PGRST301", "Wrong or unsupported encoding algorithm"),
+        (forged, "PGRST301", "No suitable key or wrong key type"),
+        (house.sign(&json!({ "role": "anon", "exp": now - 31 })), "PGRST303", "JWT expired"),
+        (house.sign(&json!({ "role": "anon", "nbf": now + 40 })), "PGRST303", "JWT not yet valid"),
+        (house.sign(&json!({ "role": "anon", "iat": now + 40 })), "PGRST303", "JWT issued at future"),
+        (house.sign(&json!({ "role": "anon", "exp": "x" })), "PGRST303", "The JWT 'exp' claim must be a number"),
+        (
+            house.sign(&json!({ "role": "anon", "aud": 1 })),
+            "PGRST303",
+            "The JWT 'aud' claim must be a string or an array of strings",
+        ),
+    ] {
+        let (status, is_code, is_message, _, header) = refused(&house, &token).await;
+        assert_eq!((status, is_code.as_str(), is_message.as_str()), (401, code, message));
+        assert_eq!(header, format!("Bearer error=\"invalid_token\", error_description=\"{message}\""));
+    }
+    // Clocks may differ a little
+    let late = house.sign(&json!({ "role": "anon", "exp": now - 20 }));
+    house.read("films?select=id").bearer(&late).send().await.expect(200);
+    // A refusal comes before everything else, whatever is asked for
+    let expired = house.sign(&json!({ "role": "anon", "exp": now - 31 }));
+    house.read("not/a/path").bearer(&expired).send().await.expect(401);
+    house.request("OPTIONS".parse().unwrap(), "/rest/v1/films").bearer(&expired).send().await.expect(401);
+}
+
+#[tokio::test]
+async fn the_role_of_the_token_acts_and_sql_sees_the_claims() {
+    let house = House::open().await;
+    let claims = |token: String| {
+        let request = house.call("current_claims", &json!({}));
+        async move { request.bearer(&token).send().await.expect(200).json() }
+    };
+    let person = claims(house.token("authenticated", FIRST)).await;
+    assert_eq!((&person["role"], &person["claims"]["sub"]), (&json!("authenticated"), &json!(FIRST)));
+    let nobody = house.call("current_claims", &json!({})).send().await.expect(200).json();
+    assert_eq!(nobody, json!({ "role": "anon", "claims": { "role": "anon" } }));
+    let key = house.call("current_claims", &json!({})).key(house.api_keys().secret()).send().await.expect(200).json();
+    assert_eq!(key["role"], "service_role");
+    // Without a role in it a token is nobody's
+    let now = house.clock().now().unix_timestamp();
+    let bare = claims(house.sign(&json!({ "sub": FIRST, "exp": now + 60 }))).await;
+    assert_eq!(bare, json!({ "role": "anon", "claims": { "sub": FIRST, "exp": now + 60, "role": "anon" } }));
+}
+
+#[tokio::test]
+async fn the_database_decides_who_may_act_in_a_role() {
+    let house = House::open().await;
+    let unknown = house.read("films").bearer(&house.token("nobody_at_all", FIRST)).send().await;
+    assert_eq!((unknown.status, unknown.json()["code"].clone()), (401, json!("22023")));
+    assert_eq!(unknown.header("www-authenticate"), Some("Bearer"));
+    house.role("not_granted").await;
+    let refused = house.read("films").bearer(&house.token("not_granted", FIRST)).send().await;
+    assert_eq!((refused.status, refused.json()["code"].clone()), (403, json!("42501")));
+    house.role("app_role").await;
+    house.execute("grant app_role to authenticator; grant select on films to app_role").await;
+    house.read("films?select=id").bearer(&house.token("app_role", FIRST)).send().await.expect(200);
+}
+
+#[tokio::test]
+async fn sql_sees_the_request() {
+    let house = House::open().await;
+    let setting = |name: &'static str| {
+        let request = house.read(&format!("rpc/a_setting?name={name}"));
+        let request =
+            request.header("x-shown", "yes").header("cookie", "a=b; c=d").header("prefer", "timezone=Asia/Tokyo");
+        async move { request.send().await.expect(200).json() }
+    };
+    assert_eq!(setting("request.method").await, "GET");
+    assert_eq!(setting("request.path").await, "/rpc/a_setting");
+    assert_eq!(setting("timezone").await, "Asia/Tokyo");
+    assert_eq!(setting("search_path").await, "\"public\", \"extensions\"");
+    let headers: Value = serde_json::from_str(setting("request.headers").await.as_str().unwrap()).unwrap();
+    assert_eq!((&headers["x-shown"], headers.get("cookie")), (&json!("yes"), None));
+    let cookies: Value = serde_json::from_str(setting("request.cookies").await.as_str().unwrap()).unwrap();
+    assert_eq!(cookies, json!({ "a": "b", "c": "d" }));
+}
+
+#[tokio::test]
+async fn missing_rights_are_401_for_nobody_and_403_for_somebody_with_the_grant_as_a_hint() {
+    let house = House::open().await;
+    let nobody = house.read("secrets").send().await;
+    assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, Some("Bearer")));
+    assert_eq!(
+        nobody.json(),
+        json!({
+            "code": "42501",
+            "details": null,
+            "hint": "Grant the required privileges to the current role with: GRANT SELECT ON public.secrets TO anon;",
+            "message": "permission denied for table secrets",
+        })
+    );
+    let somebody = house.read("secrets").bearer(&house.token("authenticated", FIRST)).send().await;
+    assert_eq!(somebody.status, 403);
+    let body = json!({ "id": 2 });
+    let write = house.post("/rest/v1/secrets").bearer(&house.token("authenticated", FIRST)).json(&body).send().await;
+    assert_eq!(
+        write.json()["hint"],
+        "Grant the required privileges to the current role with: GRANT INSERT ON public.secrets TO authenticated;"
+    );
+}
+
+#[tokio::test]
+async fn no_row_is_shown_or_touched_that_a_policy_hides() {
+    let house = House::open().await;
+    let owner = house.token("authenticated", FIRST);
+    let other = house.token("authenticated", "00000000-0000-4000-8000-0000000000ff");
+    let notes = |token: &str| house.read("notes?select=body").bearer(token);
+    assert_eq!(notes(&owner).send().await.expect(200).json(), json!([{ "body": "of a" }]));
+    assert_eq!(notes(&other).send().await.expect(200).json(), json!([]));
+    let change = |token: &str| {
+        let request = house.request("PATCH".parse().unwrap(), "/rest/v1/notes?body=neq.x").bearer(token);
+        request.header("prefer", "return=representation").json(&json!({ "body": "taken" }))
+    };
+    assert_eq!(change(&other).send().await.expect(200).json(), json!([]));
+    assert_eq!(notes(&owner).send().await.json(), json!([{ "body": "of a" }]));
+    // The same statement for both roles, one after the other on the same connections
+    for _ in 0..8 {
+        assert_eq!(notes(&owner).send().await.json(), json!([{ "body": "of a" }]));
+        assert_eq!(notes(&other).send().await.json(), json!([]));
+    }
+}

@@ -1,0 +1,65 @@
+//! Settings that live in the database (contract 22).
+
+use serde_json::json;
+
+use super::House;
+
+#[tokio::test]
+async fn a_function_stands_before_each_request() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create function private.check_it() returns void language plpgsql security definer as $$
+             begin
+               if current_setting('request.headers', true)::json ->> 'x-block' is not null then
+                 raise sqlstate 'PT429' using message = 'Too many';
+               end if;
+               perform set_config('response.headers', '[{\"X-Checked\":\"yes\"}]', true);
+             end $$;
+             grant usage on schema private to anon, authenticated, service_role;
+             create function pre_config() returns void language sql as $$
+               select set_config('pgrst.db_pre_request', 'private.check_it', true), set_config('pgrst.db_max_rows', '4', true) $$;
+             grant execute on function pre_config() to authenticator",
+        )
+        .await;
+    house.configure(&[("db_pre_config", "public.pre_config"), ("db_max_rows", "2")]).await;
+    let answer = house.read("items?select=id").send().await.expect(200);
+    assert_eq!(answer.header("x-checked"), Some("yes"));
+    // What is written for the role outweighs what the function says
+    assert_eq!(answer.json().as_array().unwrap().len(), 2);
+    let blocked = house.read("items").header("x-block", "1").send().await.expect(429);
+    assert_eq!(blocked.json()["code"], "PT429");
+}
+
+#[tokio::test]
+async fn tokens_of_a_secret_in_the_database_are_taken_and_others_not() {
+    let house = House::open().await;
+    let secret = "a secret that only this database knows";
+    house.configure(&[("jwt_secret", secret), ("jwt_role_claim_key", ".app.role"), ("jwt_aud", "me")]).await;
+    let ring = portico_tokens::KeyRing::hs256(&portico_tokens::Secret::new(secret));
+    let now = house.clock().now().unix_timestamp();
+    let token = ring.sign(&json!({ "app": { "role": "authenticated" }, "exp": now + 60, "aud": ["me"] })).unwrap();
+    let claims = house.call("current_claims", &json!({})).bearer(&token).send().await.expect(200).json();
+    assert_eq!(claims["role"], "authenticated");
+    let other = ring.sign(&json!({ "app": { "role": "authenticated" }, "exp": now + 60, "aud": "you" })).unwrap();
+    let refused = house.read("films").bearer(&other).send().await.expect(401);
+    assert_eq!(refused.json()["message"], "JWT not in audience");
+    let ours = house.token("authenticated", super::FIRST);
+    assert_eq!(house.read("films").bearer(&ours).send().await.expect(401).json()["code"], "PGRST301");
+}
+
+#[tokio::test]
+async fn what_is_told_of_errors_and_time_is_a_setting() {
+    let house = House::with(|config| {
+        config.terse_errors = true;
+        config.server_timing = true;
+        config.trace_header = Some("x-trace".parse().unwrap());
+    })
+    .await;
+    let answer = house.read("secrets").header("x-trace", "abc").send().await.expect(401);
+    assert_eq!(answer.json(), json!({ "code": "42501", "message": "permission denied for table secrets" }));
+    assert_eq!(answer.header("x-trace"), Some("abc"));
+    let timing = house.read("films").send().await.header("server-timing").unwrap().to_owned();
+    let stages: Vec<_> = timing.split(", ").map(|stage| stage.split(';').next().unwrap()).collect();
+    assert_eq!(stages, ["jwt", "parse", "plan", "transaction", "response"]);
+}

@@ -1,0 +1,95 @@
+//! Over HTTP, through the whole server: what the stages can not show by themselves.
+
+mod answers;
+mod callers;
+mod configuration;
+mod reload;
+mod transactions;
+
+use std::ops::Deref;
+
+use portico_rest::RestSettings;
+use portico_rest::config::Config;
+use portico_testkit::{Request, TestServer};
+use serde_json::{Value, json};
+
+/// A running server whose database is the cinema.
+pub struct House(TestServer);
+
+impl Deref for House {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.0
+    }
+}
+
+/// Ada's id in `schema.sql`, and Ben's.
+pub const FIRST: &str = "00000000-0000-4000-8000-00000000000a";
+
+impl House {
+    pub async fn open() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config =
+            Config { schemas: vec!["public".into(), "archive".into(), "Qu\"oted schéma".into()], ..Config::default() };
+        change(&mut config);
+        let server = TestServer::with(|settings| {
+            settings.rest = Some(RestSettings { config, connections: 4, ..RestSettings::default() });
+        })
+        .await;
+        server.execute(include_str!("../schema.sql")).await;
+        server.execute("reset role; notify pgrst, 'reload config'").await;
+        let house = Self(server);
+        // A name that is not known makes the server read what was told so far
+        house.get("/rest/v1/not_there").send().await.expect(404);
+        house
+    }
+
+    /// Overrides settings in this database alone: roles are shared by all databases of a cluster, so by all tests.
+    pub async fn configure(&self, settings: &[(&str, &str)]) {
+        for (name, value) in settings {
+            self.execute(&format!(
+                "do $$ begin
+                   execute format('alter role authenticator in database %I set pgrst.{name} = %L', current_database(), '{value}');
+                 end $$"
+            ))
+            .await;
+        }
+        self.execute("notify pgrst, 'reload config'").await;
+        self.read("not_there").send().await.expect(404);
+    }
+
+    /// Makes a role that requests may act in. It stays: other tests and runs have the same cluster.
+    pub async fn role(&self, name: &str) {
+        self.execute(&format!(
+            "do $$ begin create role {name} nologin; exception when duplicate_object or unique_violation then null; end $$"
+        ))
+        .await;
+    }
+
+    /// A token of the role, for the person.
+    pub fn token(&self, role: &str, subject: &str) -> String {
+        let now = self.clock().now().unix_timestamp();
+        self.sign(&json!({ "role": role, "sub": subject, "exp": now + 3600 }))
+    }
+
+    pub fn sign(&self, claims: &Value) -> String {
+        self.keys().ring.sign(claims).unwrap()
+    }
+
+    pub fn read(&self, resource: &str) -> Request {
+        self.get(&format!("/rest/v1/{resource}"))
+    }
+
+    pub fn write(&self, method: &str, resource: &str, body: &Value) -> Request {
+        let method = method.parse().unwrap();
+        self.request(method, &format!("/rest/v1/{resource}")).key(self.api_keys().service_role_jwt()).json(body)
+    }
+
+    pub fn call(&self, function: &str, arguments: &Value) -> Request {
+        self.post(&format!("/rest/v1/rpc/{function}")).json(arguments)
+    }
+}

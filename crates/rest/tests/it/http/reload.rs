@@ -1,0 +1,101 @@
+//! Changes of the schema while requests come in (contract 17.2).
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::House;
+
+#[tokio::test]
+async fn what_a_migration_made_is_there_for_the_next_request() {
+    let house = House::open().await;
+    for number in 0..5 {
+        house
+            .execute(&format!(
+                "create table fresh_{number} (id int primary key, film_id int references films); insert into fresh_{number} values (1, 1);
+                 grant all on fresh_{number} to anon"
+            ))
+            .await;
+        let answer = house.read(&format!("fresh_{number}?select=id,films(title)")).send().await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        house.execute(&format!("alter table fresh_{number} add column later text")).await;
+        let insert =
+            house.post(&format!("/rest/v1/fresh_{number}")).json(&json!({ "id": 2, "later": "x" })).send().await;
+        assert_eq!(insert.status, 201, "{}", insert.text());
+        house.execute(&format!("create function f_{number}(a int) returns int language sql as 'select a'")).await;
+        house.call(&format!("f_{number}"), &json!({ "a": 1 })).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_changed_type_breaks_no_request() {
+    let house = House::open().await;
+    house.execute("create table shifting (id int primary key, value int); grant all on shifting to anon").await;
+    for value in ["1", "2"] {
+        house.read(&format!("shifting?value=eq.{value}")).send().await.expect(200);
+    }
+    house.execute("alter table shifting alter column value type text").await;
+    house.read("shifting?value=eq.three").send().await.expect(200);
+    house.execute("drop table shifting").await;
+    let gone = house.read("shifting?value=eq.three").send().await;
+    assert_eq!(gone.status, 404, "{}", gone.text());
+}
+
+#[tokio::test]
+async fn two_hundred_writers_do_not_notice_a_change_of_the_schema() {
+    let house = House::open().await;
+    house.execute("create table busy (id int primary key, value int); grant all on busy to anon").await;
+    house.read("busy").send().await.expect(200);
+    let writers = (0..200).map(|writer| {
+        let requests: Vec<_> = (0..5)
+            .map(|step| house.post("/rest/v1/busy").json(&json!({ "id": writer * 5 + step, "value": step })))
+            .collect();
+        async move {
+            for request in requests {
+                let answer = request.send().await;
+                assert_eq!(answer.status, 201, "{}", answer.text());
+            }
+        }
+    });
+    let changes = async {
+        for number in 0..5 {
+            house.execute(&format!("alter table busy add column extra_{number} int default 0")).await;
+            house.execute(&format!("create index on busy (extra_{number})")).await;
+        }
+        house.execute("alter table busy alter column value type bigint").await;
+    };
+    futures_util::future::join(futures_util::future::join_all(writers), changes).await;
+    assert_eq!(house.count("select count(*) from busy").await, 1000);
+}
+
+#[tokio::test]
+async fn a_database_that_goes_away_is_a_503_until_it_is_back() {
+    let house = House::open().await;
+    let before = house.read("films?select=id").send().await.expect(200);
+    house.execute("update pg_database set datallowconn = false where datname = current_database()").await;
+    house
+        .execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity
+              where datname = current_database() and pid <> pg_backend_pid()",
+        )
+        .await;
+    let gone = house.read("films?select=id").send().await.expect(503);
+    assert_eq!(gone.header("retry-after"), Some("1"));
+    assert!(
+        ["PGRST000", "PGRST001", "PGRST002", "57P01"].contains(&gone.json()["code"].as_str().unwrap()),
+        "{}",
+        gone.text()
+    );
+    house.execute("update pg_database set datallowconn = true where datname = current_database()").await;
+    let back = async {
+        loop {
+            let answer = house.read("films?select=id").send().await;
+            if answer.status == 200 {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let back = tokio::time::timeout(Duration::from_secs(60), back).await.unwrap();
+    assert_eq!(back.text(), before.text());
+}

@@ -1,0 +1,84 @@
+//! What a request's transaction is, and whether it is kept (contract 8, 13.5, 13.6, 14).
+
+use serde_json::json;
+
+use super::House;
+
+#[tokio::test]
+async fn a_client_may_roll_back_where_it_is_allowed() {
+    let house = House::open().await;
+    let insert = |id: i32| house.write("POST", "stations", &json!({ "id": id })).header("prefer", "tx=rollback");
+    let kept = insert(30).send().await.expect(201);
+    assert_eq!(kept.header("preference-applied"), None);
+    house.configure(&[("db_tx_end", "commit-allow-override")]).await;
+    let undone = insert(31).send().await.expect(201);
+    assert_eq!(undone.header("preference-applied"), Some("tx=rollback"));
+    assert_eq!(house.count("select count(*) from stations where id in (30, 31)").await, 1);
+}
+
+#[tokio::test]
+async fn deferred_constraints_speak_before_the_answer_also_when_it_is_undone() {
+    let house = House::with(|config| config.tx_end.may_override = true).await;
+    house
+        .execute(
+            "create table later (id int primary key, other int references later deferrable initially deferred);
+             grant all on later to service_role",
+        )
+        .await;
+    for prefer in ["tx=commit", "tx=rollback", "return=representation"] {
+        let body = json!({ "id": 1, "other": 2 });
+        let answer = house.write("POST", "later", &body).header("prefer", prefer).send().await;
+        assert_eq!((answer.status, answer.json()["code"].clone()), (409, json!("23503")), "{prefer}");
+    }
+    let single = house.write("POST", "later", &json!({ "id": 1, "other": 2 }));
+    let answer = single.header("accept", "application/vnd.pgrst.object+json").send().await;
+    assert_eq!(answer.status, 409);
+    assert_eq!(house.count("select count(*) from later").await, 0);
+}
+
+#[tokio::test]
+async fn no_more_rows_than_wished_are_affected() {
+    let house = House::open().await;
+    let change = |prefer: &'static str| house.write("PATCH", "items?id=lte.3", &json!({})).header("prefer", prefer);
+    change("max-affected=1").send().await.expect(204);
+    let remove = |prefer: &'static str| house.write("DELETE", "items?id=lte.3", &json!({})).header("prefer", prefer);
+    let refused = remove("handling=strict, max-affected=2").send().await.expect(400);
+    assert_eq!(
+        (refused.json()["code"].clone(), refused.json()["details"].clone()),
+        (json!("PGRST124"), json!("The query affects 3 rows"))
+    );
+    assert_eq!(house.count("select count(*) from items").await, 15);
+    let done = remove("handling=strict, max-affected=3").send().await.expect(204);
+    assert_eq!(done.header("preference-applied"), Some("handling=strict, max-affected=3"));
+    assert_eq!(house.count("select count(*) from items").await, 12);
+    let unknown = house.read("items").header("prefer", "handling=strict, anything").send().await.expect(400);
+    assert_eq!(unknown.json()["details"], "Invalid preferences: anything");
+    let scalar = house.call("hello", &json!({})).header("prefer", "handling=strict, max-affected=1").send().await;
+    assert_eq!((scalar.status, scalar.json()["code"].clone()), (400, json!("PGRST128")));
+}
+
+#[tokio::test]
+async fn settings_of_functions_and_roles_hold_for_the_transaction() {
+    let house = House::open().await;
+    let called = |function: &'static str| house.call(function, &json!({}));
+    assert_eq!(called("slow_function").send().await.expect(200).json(), "4321ms");
+    assert_eq!(called("careful_function").send().await.expect(200).json(), "serializable");
+    let timeout = |key: String| {
+        let request = house.read("rpc/a_setting?name=statement_timeout").key(&key);
+        async move { request.send().await.expect(200).json() }
+    };
+    assert_eq!(timeout(house.api_keys().anon_jwt().to_owned()).await, "3s");
+    assert_eq!(timeout(house.api_keys().service_role_jwt().to_owned()).await, "8s");
+    house.role("hurried").await;
+    house
+        .execute(
+            "create function sleep_long() returns void language sql as 'select pg_sleep(60)';
+             grant hurried to authenticator; grant usage on schema public to hurried;
+             alter role hurried set statement_timeout = '50ms'; notify pgrst, 'reload config'",
+        )
+        .await;
+    house.read("not_there").send().await.expect(404);
+    let slow = called("sleep_long").bearer(&house.token("hurried", super::FIRST)).send().await.expect(500);
+    assert_eq!(slow.json()["code"], "57014");
+    assert_eq!(slow.json()["message"], "canceling statement due to statement timeout");
+}
