@@ -146,10 +146,7 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
     let preferences = &asked.preferences;
     let options = WriteOptions::from(preferences);
     let payload = match &asked.payload {
-        Some(Payload::Json(json)) => {
-            let body = plan::Body { json: json.text.clone(), is_object: json.is_object };
-            Some((body, json.columns(asked.query.columns.as_deref())))
-        }
+        Some(Payload::Json(json)) => Some(json),
         _ => None,
     };
     let plan = WritePlan::new(context, relation, action, &asked.query, options, payload)?;

@@ -25,9 +25,7 @@ pub(crate) use read::{counts_rows, name_of as aggregate_name};
 pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, Returned, Shape, Source};
 #[cfg(test)]
 pub(crate) use write::tests as write_tests;
-pub use write::{
-    Answer, Assigned, Body, Change, Conflict, KeyValue, WriteAction, WriteOptions, WritePlan, check_put_range,
-};
+pub use write::{Answer, Assigned, Body, Change, Conflict, KeyValue, WriteAction, WriteOptions, WritePlan};
 
 use crate::schema::SchemaCache;
 

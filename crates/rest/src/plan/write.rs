@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use super::filter::{Condition, conditions_of_write};
 use super::{Context, ReadPlan, Returned, Root};
+use crate::body::JsonPayload;
 use crate::error::{PostgresRefusal, RestError};
 use crate::preferences::{Missing, Preferences, Resolution, Return};
 use crate::query::{Operation, QuantOperator, Query};
@@ -54,6 +55,12 @@ pub struct Body {
     pub json: Bytes,
     /// It begins like an object; otherwise it is read as an array.
     pub is_object: bool,
+}
+
+impl From<&JsonPayload> for Body {
+    fn from(payload: &JsonPayload) -> Self {
+        Self { json: payload.text.clone(), is_object: payload.is_object }
+    }
 }
 
 /// A column that a write sets.
@@ -152,8 +159,6 @@ pub struct WritePlan {
 impl WritePlan {
     /// Plans a write: the steps 10a and 10b of the contract.
     ///
-    /// `keys` are the names that the body's objects have; with `columns=` they are not looked at.
-    ///
     /// # Errors
     /// Those of the read plan; PGRST204 for columns that are not there; PGRST105 for a PUT whose filters are not the primary key.
     pub fn new(
@@ -162,7 +167,7 @@ impl WritePlan {
         action: WriteAction,
         query: &Query,
         options: WriteOptions,
-        payload: Option<(Body, &[String])>,
+        payload: Option<&JsonPayload>,
     ) -> Result<Self, RestError> {
         // The read plan comes first whatever is asked to be returned: a wrong embed is refused before anything is written.
         let read = ReadPlan::new(context, Root::Written(relation), query)?;
@@ -231,25 +236,18 @@ impl WritePlan {
     }
 }
 
-/// A PUT is about one row: it takes no limits (step 7).
-///
-/// # Errors
-/// PGRST114.
-pub fn check_put_range(query: &Query) -> Result<(), RestError> {
-    let limited = query.ranges.iter().any(|range| range.path.is_empty());
-    if limited { Err(RestError::PutRange) } else { Ok(()) }
-}
-
 fn change(
     context: &Context<'_>,
     relation: &Relation,
     action: WriteAction,
     query: &Query,
     options: WriteOptions,
-    payload: Option<(Body, &[String])>,
+    payload: Option<&JsonPayload>,
 ) -> Result<Change, RestError> {
-    let (body, keys) = payload.unwrap_or((Body { json: Bytes::from_static(b"[]"), is_object: false }, &[]));
-    let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put).unwrap_or(keys);
+    // A PUT writes what its body has (12.5).
+    let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
+    let listed = payload.map_or(&[][..], |payload| payload.columns(listed));
+    let body = payload.map_or(Body { json: Bytes::from_static(b"[]"), is_object: false }, Body::from);
     let defaults = options.defaults && action != WriteAction::Put;
     match action {
         WriteAction::Delete => Ok(Change::Delete { conditions: conditions_of_write(context, relation, query) }),

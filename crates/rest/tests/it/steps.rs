@@ -3,17 +3,18 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
 use portico_rest::RestError;
 use portico_rest::body::{self, Payload, Purpose};
 use portico_rest::media::{self, MediaType};
 use portico_rest::plan::{
-    Body, BodyKind, Context, Given, PlanSettings, Subject, WriteAction, WriteOptions, WritePlan, check_put_range, find,
-    is_read_only, negotiate,
+    Body, BodyKind, Context, Given, PlanSettings, Subject, WriteAction, WriteOptions, WritePlan, find, is_read_only,
+    negotiate,
 };
 use portico_rest::preferences::{Count, Preferences};
 use portico_rest::query::{Query, SelectItem, Target, parse};
+use portico_rest::range::Window;
 use portico_rest::schema::{LoadSettings, SchemaCache, load};
 use portico_rest::sql::{self, Sql};
 
@@ -156,9 +157,7 @@ impl Steps {
             "PUT" => WriteAction::Put,
             _ => WriteAction::Delete,
         };
-        if action == WriteAction::Put {
-            check_put_range(&query)?;
-        }
+        Window::of(&query, &Method::from_bytes(method.as_bytes()).unwrap(), &HeaderMap::new())?;
         let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
         let bytes = Bytes::copy_from_slice(request.body);
         let payload = match action {
@@ -166,7 +165,7 @@ impl Steps {
             _ => Some(body::parse(Purpose::Rows, media_type, listed.is_some(), bytes)?),
         };
         let payload = payload.as_ref().map(|payload| match payload {
-            Payload::Json(json) => (Body { json: json.text.clone(), is_object: json.is_object }, json.columns(listed)),
+            Payload::Json(json) => json,
             other => panic!("{other:?}"),
         });
         let relation = self.cache.relation("public", name).expect(name);

@@ -247,6 +247,8 @@ async fn a_put_writes_the_row_of_its_url() {
         request("PUT addresses?id=eq.1").prefer(ROWS).body("[]"),
         request("PUT addresses?id=eq.1").prefer(ROWS).body(r#"[{"id":1,"city":"T"},{"id":2,"city":"U"}]"#),
         request("PUT addresses?id=eq.1").prefer(ROWS).body(r#"[{"id":1,"city":"T"},{"id":1,"city":"U"}]"#),
+        // The columns of a PUT are its body's, whatever is listed.
+        request("PUT addresses?id=eq.20&columns=city").prefer(ROWS).body(r#"{"id":20,"street":"here"}"#),
         request("PUT addresses?id=eq.1&limit=1").body(r#"{"id":1}"#),
         request("PUT addresses").body(r#"{"id":1}"#),
         request("DELETE addresses?city=in.(T,U)").prefer(ROWS),
