@@ -27,6 +27,7 @@ select users.id, users.aud, users.role, users.email, users.encrypted_password,
    and users.id in (select identities.user_id
                       from auth.identities
                      where identities.email = (:number || '@example.com')
+                       and (identities.identity_data ->> 'email_verified') = 'true'
                        and identities.provider not like 'sso:%'
                        and identities.provider <> all ('{}'::text[])
                     union all

@@ -1,4 +1,4 @@
--- POST /verify with a code from a mail: `post`, `find_by_code`, `recover` and `redeem` of crates/auth/src/verify.rs and `issue` of
+-- POST /verify with a code from a mail: `post`, `find_by_code`, `sign_in_again` and `verified` of crates/auth/src/verify.rs and `issue` of
 -- session.rs, their statements in crates/auth/src/sql, in the same round trips. The accounts are numbered; each is used once.
 \if :started
 \else
@@ -27,10 +27,10 @@ select users.id, users.aud, users.role, users.email, users.encrypted_password,
    and not users.is_sso_user
    for no key update;
 \endpipeline
+\startpipeline
 update auth.users set recovery_token = '', updated_at = now() where id = ('00000000-0000-4000-8000-' || :number)::uuid;
 insert into auth.audit_log_entries (instance_id, id, payload, created_at, ip_address)
 values ('00000000-0000-0000-0000-000000000000', gen_random_uuid(), :payload, now(), '');
-\startpipeline
 delete from auth.one_time_tokens where user_id = ('00000000-0000-4000-8000-' || :number)::uuid;
 update auth.users
    set raw_app_meta_data = coalesce(users.raw_app_meta_data, '{}')

@@ -16,6 +16,7 @@ mod clean_up;
 mod discovery;
 pub mod error;
 mod error_code;
+mod even;
 pub mod extract;
 pub mod ids;
 mod info;

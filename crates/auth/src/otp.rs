@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::Auth;
 use crate::captcha::{self, Security};
 use crate::error::{AuthError, ErrorCode};
+use crate::even::evenly;
 use crate::extract::{Json, RequestInfo};
 use crate::ids::{EmailAddress, PhoneNumber};
 use crate::limits::Limiter;
@@ -113,20 +114,30 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     metadata::check_size(&body.data)?;
     mailer::check_domain(auth, &email).await?;
 
+    // No password: a new account belongs to whoever reads the mail, and to nobody who chose a password earlier
+    let applicant = Applicant { email, password: None, hash: String::new(), data: body.data, challenge };
+    evenly(send_link_to(auth, request, &applicant, may_create)).await?;
+    Ok(axum::Json(json!({})).into_response())
+}
+
+async fn send_link_to(
+    auth: &Auth,
+    request: &RequestInfo,
+    applicant: &Applicant<'_>,
+    may_create: bool,
+) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    match users::lock_by_email(&tx, &email, &request.aud).await? {
+    match users::lock_by_email(&tx, &applicant.email, &request.aud).await? {
         Some(user) if user.is_email_confirmed() => {
-            one_time_mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge.as_ref(), request).await?;
-            tx.commit().await?;
+            let challenge = applicant.challenge.as_ref();
+            one_time_mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge, request).await?;
+            tx.commit().await
         }
-        None if !may_create => return Err(nobody_new()),
-        _ if settings.disable_signup => return Err(AuthError::signup_disabled()),
+        None if !may_create => Err(nobody_new()),
+        _ if auth.settings().disable_signup => Err(AuthError::signup_disabled()),
         _ => {
             drop(tx);
-            // No password: the account belongs to whoever reads the mail, and to nobody who chose a password earlier
-            let applicant = Applicant { email, password: None, hash: String::new(), data: body.data, challenge };
-            signup::register_for_link(auth, request, &applicant).await?;
+            signup::register_for_link(auth, request, applicant).await
         }
     }
-    Ok(axum::Json(json!({})).into_response())
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::Auth;
 use crate::captcha::{self, Security};
 use crate::error::{AuthError, ErrorCode};
+use crate::even::evenly;
 use crate::extract::{Json, RequestInfo};
 use crate::ids::EmailAddress;
 use crate::limits::Limiter;
@@ -44,14 +45,20 @@ pub async fn recover(
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let email = EmailAddress::parse(&body.email)?;
     mailer::check_domain(&auth, &email).await?;
-    let tx = Tx::begin(auth.database()).await?;
-    match users::lock_by_email(&tx, &email, &request.aud).await? {
-        Some(user) => {
-            let which = Recovery::Password;
-            one_time_mail::send_recovery(&auth, &tx, &user, which, challenge.as_ref(), &request).await?;
-        }
-        None => one_time_mail::pretend(&auth, &tx, Kind::Recovery, &email, &request).await?,
-    }
-    tx.commit().await?;
+    evenly(send(&auth, &request, &email, challenge.as_ref())).await?;
     Ok(axum::Json(json!({})).into_response())
+}
+
+async fn send(
+    auth: &Auth,
+    request: &RequestInfo,
+    email: &EmailAddress,
+    challenge: Option<&Challenge>,
+) -> Result<(), AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    match users::lock_by_email(&tx, email, &request.aud).await? {
+        Some(user) => one_time_mail::send_recovery(auth, &tx, &user, Recovery::Password, challenge, request).await?,
+        None => one_time_mail::pretend(auth, &tx, Kind::Recovery, email, request).await?,
+    }
+    tx.commit().await
 }

@@ -9,11 +9,13 @@ use crate::Auth;
 use crate::audit::{self, Action, provider_trait};
 use crate::captcha::{self, Security};
 use crate::error::{AuthError, ErrorCode};
+use crate::even::evenly;
 use crate::extract::{Json, RequestInfo};
 use crate::ids::{EmailAddress, PhoneNumber};
 use crate::limits::Limiter;
 use crate::one_time_token::Kind;
 use crate::pkce::Challenge;
+use crate::sms::Reserved;
 use crate::sql::{Tx, users};
 use crate::{mailer, one_time_mail, sms};
 
@@ -71,6 +73,21 @@ pub async fn resend(
     {
         mailer::check_domain(&auth, &email).await?;
     }
+    let reserved = evenly(send(&auth, &request, message, &body)).await?;
+    let answer = match reserved {
+        Some(reserved) => reserved.deliver(&auth).await?,
+        None => json!({}),
+    };
+    Ok(axum::Json(answer).into_response())
+}
+
+/// Promises the mail, or reserves the text message.
+async fn send(
+    auth: &Auth,
+    request: &RequestInfo,
+    message: Message,
+    body: &Resend,
+) -> Result<Option<Reserved>, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let user = if body.phone.is_empty() {
         if !auth.settings().email.enabled {
@@ -85,7 +102,7 @@ pub async fn resend(
         });
         if !waits {
             let kind = if message == Message::EmailChange { Kind::EmailChangeNew } else { Kind::Confirmation };
-            one_time_mail::pretend(&auth, &tx, kind, &email, &request).await?;
+            one_time_mail::pretend(auth, &tx, kind, &email, request).await?;
         }
         user
     } else {
@@ -99,28 +116,24 @@ pub async fn resend(
     let reserved = match (message, user) {
         (Message::SignUp, Some(user)) if !user.is_email_confirmed() => {
             let action = Action::UserConfirmationRequested;
-            audit::record(&auth, &tx, &user, action, provider_trait("email"), None, request.now).await?;
-            one_time_mail::send_confirmation(&auth, &tx, &user, challenge.as_ref(), &request).await?;
+            audit::record(auth, &tx, &user, action, provider_trait("email"), None, request.now).await?;
+            one_time_mail::send_confirmation(auth, &tx, &user, challenge.as_ref(), request).await?;
             None
         }
         (Message::EmailChange, Some(user)) if !user.email_change.is_empty() => {
             let new = EmailAddress::parse(&user.email_change)?;
-            one_time_mail::send_email_change(&auth, &tx, &user, &new, challenge.as_ref(), &request).await?;
+            one_time_mail::send_email_change(auth, &tx, &user, &new, challenge.as_ref(), request).await?;
             None
         }
         (Message::Sms, Some(user)) if !user.is_phone_confirmed() => {
-            Some(sms::send_confirmation(&auth, &tx, &user, "sms", &request).await?)
+            Some(sms::send_confirmation(auth, &tx, &user, "sms", request).await?)
         }
         (Message::PhoneChange, Some(user)) if !user.phone_change.is_empty() => {
             let new = PhoneNumber::parse(&user.phone_change)?;
-            Some(sms::send_phone_change(&auth, &tx, &user, &new, "sms", &request).await?)
+            Some(sms::send_phone_change(auth, &tx, &user, &new, "sms", request).await?)
         }
         _ => None,
     };
     tx.commit().await?;
-    let answer = match reserved {
-        Some(reserved) => reserved.deliver(&auth).await?,
-        None => json!({}),
-    };
-    Ok(axum::Json(answer).into_response())
+    Ok(reserved)
 }

@@ -300,9 +300,14 @@ async fn await_confirmation(
     user: &User,
 ) -> Result<Registration, AuthError> {
     let action = Action::UserConfirmationRequested;
-    audit::record(auth, &tx, user, action, provider_trait("email"), None, request.now).await?;
-    one_time_mail::send_confirmation(auth, &tx, user, applicant.challenge.as_ref(), request).await?;
-    let user = users::complete(&tx, user.id).await?;
+    let (audit, sent, user) = tokio::join!(biased;
+        audit::record(auth, &tx, user, action, provider_trait("email"), None, request.now),
+        one_time_mail::send_confirmation(auth, &tx, user, applicant.challenge.as_ref(), request),
+        users::complete(&tx, user.id),
+    );
+    audit?;
+    sent?;
+    let user = user?;
     tx.commit().await?;
     let user = user.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
     Ok(Registration::Waiting(Box::new(user)))

@@ -14,7 +14,7 @@ use crate::Auth;
 use crate::audit::{self, Action, provider_trait};
 use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
 use crate::extract::{Json, Query, RequestInfo};
-use crate::ids::{EmailAddress, PhoneNumber};
+use crate::ids::{EmailAddress, PhoneNumber, UserId};
 use crate::landing::{self, Fields, error_fields};
 use crate::limits::Limiter;
 use crate::mailer;
@@ -422,12 +422,20 @@ async fn redeem(
     verify_type: VerifyType,
     request: &RequestInfo,
 ) -> Result<Outcome, AuthError> {
-    const FAILED: &str = "Database error updating user";
     let Found { user, kind } = found;
     match kind {
+        // What most people do all the time goes in one round trip
+        Kind::Recovery if user.is_email_confirmed() => {
+            let (signed_in, outcome) = tokio::join!(biased;
+                sign_in_again(auth, tx, &user, request),
+                verified(tx, user.id, request),
+            );
+            signed_in.context(FAILED)?;
+            return outcome;
+        }
         Kind::Confirmation if verify_type == VerifyType::Sms => confirm_phone(auth, tx, &user, request).await?,
         Kind::Confirmation => confirm_email(auth, tx, &user, verify_type, request).await.context(FAILED)?,
-        Kind::Recovery => recover(auth, tx, &user, request).await.context(FAILED)?,
+        Kind::Recovery => recover_unconfirmed(auth, tx, &user, request).await.context(FAILED)?,
         Kind::EmailChangeNew | Kind::EmailChangeCurrent => {
             if !change_email(auth, tx, &user, kind, request).await? {
                 return Ok(Outcome::FirstOfTwo);
@@ -437,10 +445,17 @@ async fn redeem(
         // No type verifies a nonce
         Kind::Reauthentication => return Err(AuthError::code_expired()),
     }
+    verified(tx, user.id, request).await
+}
+
+const FAILED: &str = "Database error updating user";
+
+/// The end of every verification.
+async fn verified(tx: &Tx, user: UserId, request: &RequestInfo) -> Result<Outcome, AuthError> {
     let (cleared, providers, user) = tokio::join!(biased;
-        one_time_tokens::delete_all(tx, user.id),
-        users::refresh_providers(tx, user.id, request.now),
-        users::complete(tx, user.id),
+        one_time_tokens::delete_all(tx, user),
+        users::refresh_providers(tx, user, request.now),
+        users::complete(tx, user),
     );
     cleared?;
     providers.context(FAILED)?;
@@ -491,13 +506,19 @@ async fn forget_phone(tx: &Tx, user: &User, now: OffsetDateTime) -> Result<(), A
     Ok(accounts::clear_phone(tx, user.id, now).await?)
 }
 
-async fn recover(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
+async fn sign_in_again(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
+    let now = request.now;
+    let (cleared, audit) = tokio::join!(biased;
+        users::clear_recovery(tx, user.id, now),
+        audit::record(auth, tx, user, Action::Login, provider_trait(main_provider(user)), None, now),
+    );
+    cleared?;
+    Ok(audit?)
+}
+
+async fn recover_unconfirmed(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
     let now = request.now;
     users::clear_recovery(tx, user.id, now).await?;
-    if user.is_email_confirmed() {
-        audit::record(auth, tx, user, Action::Login, provider_trait(main_provider(user)), None, now).await?;
-        return Ok(());
-    }
     // Nobody had proved that the address is theirs, so nobody's password, session, number or claim counts
     sessions::delete_all(tx, user.id).await?;
     forget_phone(tx, user, now).await?;
