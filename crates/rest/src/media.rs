@@ -101,7 +101,9 @@ impl MediaType {
     /// `text` is without spaces. A plan's `for` is no plan again.
     fn parse_bare(text: &str, may_be_plan: bool) -> Self {
         let mut parts = parts(text);
-        let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let mut essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+        // It is written into answers, of plans in quotes: nothing but a token's characters (RFC 9110, 5.6.2) stays.
+        essence.retain(|c| c.is_ascii_alphanumeric() || "/!#$%&'*+-.^_`|~".contains(c));
         let parameter = |name: &str| {
             parts.clone().find_map(|part| {
                 let (key, value) = part.split_once('=')?;
@@ -311,6 +313,15 @@ mod tests {
             panic!()
         };
         assert_eq!(*plan.of, MediaType::Other("application/vnd.pgrst.plan".into()));
+    }
+
+    #[test]
+    fn quotes_inside_a_type_do_not_end_what_a_plan_is_for() {
+        let read = MediaType::parse("application/vnd.pgrst.plan+text; for=\"a/b\"c;\"; d\"");
+        let MediaType::Plan(plan) = &read else { panic!() };
+        assert_eq!(*plan.of, MediaType::Other("a/bc".into()));
+        assert_eq!(MediaType::parse(&read.text()), read);
+        assert_eq!(MediaType::parse("é\"x;\"/y"), MediaType::Other("x/y".into()));
     }
 
     #[test]

@@ -368,6 +368,29 @@ fn order_reads_directions_nulls_and_embeds() {
     assert_eq!(relation("a.b.order=c").orders[0].path, ["a", "b"]);
 }
 
+/// Contract 23.4: what the official client sends.
+#[test]
+fn the_official_client_s_requests_are_read() {
+    let query = relation(
+        "select=id%2Ctitle%2Cauthor%3Aprofiles%28name%29%2Ccomments%28count%29&author_id=eq.5&order=id.desc&offset=0&limit=10",
+    );
+    assert_eq!(names(&query.select), ["id", "title", "profiles", "comments"]);
+    assert_eq!(query.ranges[0].value, Range { limit: Some(10), offset: Some(0) });
+    assert_eq!((query.filters.len(), query.orders.len()), (1, 1));
+    let query = relation("on_conflict=slug&columns=%22slug%22%2C%22n%22");
+    assert_eq!(
+        (query.on_conflict.unwrap(), query.columns.unwrap()),
+        (vec!["slug".to_owned()], vec!["slug".into(), "n".into()])
+    );
+    assert_eq!(operation("fts%28english%29.fat+%26+rat"), {
+        let (function, config) = (Fts::Query, Some("english".into()));
+        Operation::Fts { function, config, value: "fat & rat".into() }
+    });
+    assert_eq!(operation("cs.%7B%22a%22%3A1%7D"), Operation::Simple(SimpleOperator::Contains, "{\"a\":1}".into()));
+    let nested = relation("messages.or=%28a.eq.1%2Cb.not.is.null%29").logic.remove(0);
+    assert_eq!(nested.path, ["messages"]);
+}
+
 #[test]
 fn refusals_read_as_the_contract_shows() {
     let expected = |message: &str, details: &str| (message.to_owned(), details.to_owned());
