@@ -205,15 +205,7 @@ impl FromRequestParts<Auth> for RequestInfo {
         if aud.is_some_and(|aud| aud.len() > MAX_AUDIENCE_BYTES) {
             return Err(AuthError::validation("The audience is too long"));
         }
-        let limits = &settings.rate_limits;
-        let limit_key = match &limits.header {
-            Some(name) => header(headers, name)
-                .and_then(|value| value.split(',').next())
-                .map(|key| key.trim().chars().take(128).collect::<String>())
-                .filter(|key| !key.is_empty()),
-            None if limits.per_address => ip.map(|ip| limit_address(ip).to_string()),
-            None => None,
-        };
+        let limit_key = limit_key(headers, auth, ip);
         Ok(Self {
             now: auth.now(),
             ip,
@@ -242,6 +234,22 @@ pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|value| !value.is_empty())
 }
 
+/// The key of the limits by client address (auth-core 18.1): the configured header's; else the address, where it counts or
+/// a trusted proxy says it. Whoever leaves the header out is not free of limits where addresses count.
+fn limit_key(headers: &HeaderMap, auth: &Auth, ip: Option<IpAddr>) -> Option<String> {
+    let settings = auth.settings();
+    let limits = &settings.rate_limits;
+    let named = limits
+        .header
+        .as_ref()
+        .and_then(|name| header(headers, name)?.split(',').next())
+        .map(|key| key.trim().chars().take(128).collect::<String>())
+        .filter(|key| !key.is_empty());
+    let is_forwarded = settings.sb_forwarded_for && forwarded_by_proxy(headers).is_some();
+    let addressed = ip.filter(|_| limits.per_address || is_forwarded).map(|ip| limit_address(ip).to_string());
+    named.or(addressed)
+}
+
 /// One household has one address: of IPv6, the network counts.
 fn limit_address(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
@@ -256,14 +264,18 @@ fn limit_address(ip: IpAddr) -> IpAddr {
 /// The front door knows which proxies to trust; without it, the first address of `X-Forwarded-For`. Where the operator has
 /// a proxy that writes `Sb-Forwarded-For`, its first address wins; the front door removes that header of anybody else.
 fn client_ip(parts: &Parts, sb_forwarded_for: bool) -> Option<IpAddr> {
-    let first = |text: &str| text.split(',').next().and_then(|part| part.trim().parse::<IpAddr>().ok());
-    if sb_forwarded_for && let Some(ip) = header(&parts.headers, "sb-forwarded-for").and_then(first) {
-        return Some(ip.to_canonical());
+    if sb_forwarded_for && let Some(ip) = forwarded_by_proxy(&parts.headers) {
+        return Some(ip);
     }
     if let Some(ClientAddress(ip)) = parts.extensions.get::<ClientAddress>() {
         return Some(ip.to_canonical());
     }
     header(&parts.headers, "x-forwarded-for")?.split(',').find_map(|part| part.trim().parse().ok())
+}
+
+fn forwarded_by_proxy(headers: &HeaderMap) -> Option<IpAddr> {
+    let first = header(headers, "sb-forwarded-for")?.split(',').next()?;
+    first.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
 fn external_url(headers: &HeaderMap, auth: &Auth) -> String {

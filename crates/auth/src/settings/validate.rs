@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_mail::{Address, Email, HeaderLine, MailKind, Sender};
+use portico_mail::{Address, Email, HeaderLine, MailKind, Sender, Template};
 use url::Url;
 
 use super::AuthSettings;
@@ -56,6 +56,22 @@ impl AuthSettings {
         absolute_url("external_url", &self.external_url)?;
         if let Some(url) = &self.custom_providers.external_url {
             absolute_url("custom_providers.external_url", url)?;
+        }
+        if let Some(url) = &self.external_redirect_url {
+            absolute_url("external_redirect_url", url)?;
+        }
+        if let Some(check) = &self.password.breach_check {
+            absolute_url("password.breach_check.url", &check.url)?;
+        }
+        if let Some(name) = &self.rate_limits.header
+            && http::HeaderName::from_bytes(name.as_bytes()).is_err()
+        {
+            // Nobody would ever be limited
+            let reason = format!("{name:?} is not the name of a header");
+            return Err(SettingsError::Value { name: "rate_limits.header", reason });
+        }
+        if let Err(error) = Template::parse(&self.sms.template) {
+            return Err(SettingsError::Value { name: "sms.template", reason: error.to_string() });
         }
         let within = |name: &'static str, fits: bool, reason: &str| {
             if fits { Ok(()) } else { Err(SettingsError::Value { name, reason: reason.to_owned() }) }
@@ -144,6 +160,20 @@ mod tests {
         settings.email.autoconfirm = true;
         settings.email.allow_unverified_sign_ins = true;
         assert!(settings.validate().is_err());
+    }
+
+    #[test]
+    fn what_would_fail_later_fails_at_the_start() {
+        let refused = |change: fn(&mut AuthSettings)| {
+            let mut settings = AuthSettings::default();
+            change(&mut settings);
+            settings.validate().unwrap_err().to_string()
+        };
+        let header = refused(|settings| settings.rate_limits.header = Some("x real ip".into()));
+        assert_eq!(header, "rate_limits.header: \"x real ip\" is not the name of a header");
+        assert!(refused(|settings| settings.sms.template = "{{ if }}".into()).starts_with("sms.template: "));
+        let redirect = refused(|settings| settings.external_redirect_url = Some("/callback".into()));
+        assert!(redirect.starts_with("external_redirect_url: "), "{redirect}");
     }
 
     #[test]

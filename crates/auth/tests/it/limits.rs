@@ -129,3 +129,32 @@ async fn codes_of_a_person_are_counted_whatever_their_type() {
     }
     limited(&verify("recovery", ADA, &code).await, "over_request_rate_limit", "codes-per-address");
 }
+
+#[tokio::test]
+async fn limits_by_address_hold_however_the_address_is_known() {
+    // The header that tells clients apart is missing, but addresses count
+    let t = TestServer::with_auth(|settings| {
+        settings.rate_limits.header = Some("x-real-ip".into());
+        settings.rate_limits.per_address = true;
+    })
+    .await;
+    let ask = async |t: &TestServer, header: &str, address: &str| {
+        t.post("/auth/v1/verify").header(header, address).json(&json!({})).send().await
+    };
+    for _ in 0..30 {
+        assert_ne!(ask(&t, "x-forwarded-for", "192.0.2.1").await.status, 429);
+    }
+    limited(&ask(&t, "x-forwarded-for", "192.0.2.1").await, "over_request_rate_limit", "verify");
+    assert_ne!(ask(&t, "x-real-ip", "192.0.2.9, 10.0.0.1").await.status, 429);
+
+    // A trusted proxy says the address
+    let t = TestServer::with_auth(|settings| settings.sb_forwarded_for = true).await;
+    for _ in 0..30 {
+        assert_ne!(ask(&t, "sb-forwarded-for", "192.0.2.1").await.status, 429);
+    }
+    limited(&ask(&t, "sb-forwarded-for", "192.0.2.1").await, "over_request_rate_limit", "verify");
+    assert_ne!(ask(&t, "sb-forwarded-for", "192.0.2.2").await.status, 429);
+    for _ in 0..31 {
+        assert_ne!(ask(&t, "sb-forwarded-for", "nonsense").await.status, 429);
+    }
+}
