@@ -5,6 +5,7 @@
 //! Each key can be overridden by `PORTICO_` + its path, for example `PORTICO_SERVER_BIND`.
 
 mod auth;
+mod messages;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ pub use auth::{
     AccountSettings, BreachCheck, CustomProviderExtras, EmailExtras, EncryptionExtras, PasswordExtras,
     RefreshTokenExtras, SessionExtras,
 };
+pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
 
 use crate::config::absolute;
 use crate::document::Node;

@@ -7,7 +7,7 @@ use portico_auth::settings::{
     AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, ProviderSettings, SendLimit, TemplateSettings,
 };
 use portico_mail::MailKind;
-use portico_project::portico_toml::{AccountSettings, BreachCheck};
+use portico_project::portico_toml::{AccountSettings, BreachCheck, SendRate};
 use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, PasswordRequirements,
 };
@@ -94,7 +94,17 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut settings.allowed_id_token_issuers, own.allowed_id_token_issuers.clone());
     settings.external_redirect_url.clone_from(&own.external_redirect_url);
     settings.linking_domains.clone_from(&own.linking_domains);
-    settings.rate_limits.header.clone_from(&own.rate_limit_header);
+    let (limits, rates) = (&mut settings.rate_limits, &own.rate_limits);
+    limits.header.clone_from(&rates.header);
+    if let Some(rate) = rates.emails {
+        limits.emails = Some(send_limit(rate));
+    }
+    if let Some(rate) = rates.texts {
+        limits.texts = Some(send_limit(rate));
+    }
+    set(&mut settings.sms.otp_length, own.sms.otp_length.map(usize::from));
+    set(&mut settings.sms.otp_expiry, own.sms.otp_expiry);
+    settings.sms.test_otps_valid_until = own.sms.test_otp_valid_until;
 
     let (password, check) = (&mut settings.password, &own.password);
     set(&mut password.bcrypt_cost, check.bcrypt_cost.map(u32::from));
@@ -127,6 +137,11 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut email.extended_validation, own.email.extended_validation);
     set(&mut email.external_hosts, own.email.external_hosts.clone());
     email.headers.clone_from(&own.email.headers);
+    let (links, paths) = (&mut email.url_paths, &own.email.link_paths);
+    set(&mut links.invite, paths.invite.clone());
+    set(&mut links.confirmation, paths.confirmation.clone());
+    set(&mut links.recovery, paths.recovery.clone());
+    set(&mut links.email_change, paths.email_change.clone());
     for (name, address) in &own.email.templates {
         if let Some(kind) = MailKind::from_key(name) {
             let template = email.templates.entry(kind).or_default();
@@ -138,6 +153,13 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     settings.custom_providers.external_url.clone_from(&own.custom_providers.external_url);
     settings.encryption.current.clone_from(&own.encryption.current);
     settings.encryption.keys.clone_from(&own.encryption.keys);
+}
+
+fn send_limit(rate: SendRate) -> SendLimit {
+    match rate.every {
+        Some(every) => SendLimit::Bucket(rate.count, every),
+        None => SendLimit::PerHour(rate.count),
+    }
 }
 
 /// A value that was written replaces the default.
@@ -254,9 +276,13 @@ mod tests {
         let mut own = AccountSettings {
             require_current_password: Some(true),
             sb_forwarded_for: Some(true),
-            rate_limit_header: Some("x-real-ip".into()),
             ..AccountSettings::default()
         };
+        own.rate_limits.header = Some("x-real-ip".into());
+        own.rate_limits.emails = Some(SendRate { count: 5, every: Some(Duration::from_secs(60)) });
+        own.rate_limits.texts = Some(SendRate { count: 6, every: None });
+        own.sms.otp_length = Some(8);
+        own.email.link_paths.recovery = Some("https://app.example/reset".into());
         own.password.breach_check = Some(BreachCheck::FailClosed);
         own.password.breach_check_url = Some("https://mirror.example/range/".into());
         own.refresh_tokens.algorithm_version = Some(2);
@@ -268,6 +294,10 @@ mod tests {
         add(&mut settings, &own);
         assert!(settings.password_change_needs_current && settings.sb_forwarded_for);
         assert_eq!(settings.rate_limits.header.as_deref(), Some("x-real-ip"));
+        assert_eq!(settings.rate_limits.emails, Some(SendLimit::Bucket(5, Duration::from_secs(60))));
+        assert_eq!(settings.rate_limits.texts, Some(SendLimit::PerHour(6)));
+        assert_eq!(settings.sms.otp_length, 8);
+        assert_eq!(settings.email.url_paths.recovery, "https://app.example/reset");
         let breach = settings.password.breach_check.as_ref().expect("it is switched on");
         assert!(breach.fail_closed && breach.url == "https://mirror.example/range/");
         assert_eq!(settings.refresh.algorithm_version, 2);

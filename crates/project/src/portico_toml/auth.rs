@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use portico_tokens::Secret;
 
+use super::messages::{LinkPaths, RateLimitExtras, SmsExtras};
 use crate::config::email::{NOTIFICATIONS, TEMPLATES};
 use crate::section::Section;
 
@@ -40,8 +41,10 @@ pub struct AccountSettings {
     pub refresh_tokens: RefreshTokenExtras,
     /// `[auth.email]`
     pub email: EmailExtras,
-    /// `[auth.rate_limit] header`: the request header that tells clients apart.
-    pub rate_limit_header: Option<String>,
+    /// `[auth.sms]`
+    pub sms: SmsExtras,
+    /// `[auth.rate_limit]`
+    pub rate_limits: RateLimitExtras,
     /// `[auth.custom_providers]`
     pub custom_providers: CustomProviderExtras,
     /// `[auth.encryption]`
@@ -109,6 +112,8 @@ pub struct EmailExtras {
     pub headers: Vec<(String, String)>,
     /// `[auth.email.templates]`: where the body of a kind of mail is read: an address, or a path of the application's.
     pub templates: BTreeMap<String, String>,
+    /// `[auth.email.link_paths]`
+    pub link_paths: LinkPaths,
 }
 
 /// `[auth.custom_providers]`
@@ -145,7 +150,8 @@ impl AccountSettings {
             sessions: SessionExtras::read(auth.section("sessions")),
             refresh_tokens: RefreshTokenExtras::read(auth.section("refresh_tokens")),
             email: EmailExtras::read(auth.section("email")),
-            rate_limit_header: written(&mut auth.section("rate_limit"), "header"),
+            sms: SmsExtras::read(auth.section("sms")),
+            rate_limits: RateLimitExtras::read(auth.section("rate_limit")),
             custom_providers: CustomProviderExtras::read(auth.section("custom_providers")),
             encryption: EncryptionExtras::read(auth.section("encryption")),
         }
@@ -194,6 +200,7 @@ impl EmailExtras {
             external_hosts: email.list("external_hosts"),
             headers: own_names(email.section("headers"), |section, name| section.any_text(name)).into_iter().collect(),
             templates: template_addresses(email.section("templates")),
+            link_paths: LinkPaths::read(email.section("link_paths")),
         }
     }
 }

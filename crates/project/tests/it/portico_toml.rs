@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_project::portico_toml::{AnalyticsAdapter, BreachCheck, Settings};
+use portico_project::portico_toml::{AnalyticsAdapter, BreachCheck, SendRate, Settings};
 
 use crate::folder::Folder;
 
@@ -52,7 +52,9 @@ fn what_accounts_can_do_besides_is_read() {
          [auth.refresh_tokens]\nalgorithm_version = 2\nupgrade_percentage = 50\nallow_reuse = true\n\
          [auth.email]\nmagic_link = false\nauthorized_addresses = \"ada@example.com, grace@example.com\"\n\
          [auth.email.headers]\nX-Kind = \"$messageType\"\n[auth.email.templates]\nrecovery = \"/mails/recovery.html\"\n\
-         [auth.rate_limit]\nheader = \"x-real-ip\"\n\
+         [auth.email.link_paths]\nrecovery = \"https://app.example.com/reset\"\n\
+         [auth.sms]\notp_length = 8\notp_expiry = \"10m\"\ntest_otp_valid_until = \"2030-01-31T12:00:00+02:00\"\n\
+         [auth.rate_limit]\nheader = \"x-real-ip\"\nemails = \"100/30s\"\ntexts = 7\n\
          [auth.custom_providers]\nenabled = false\n\
          [auth.encryption]\ncurrent = \"k1\"\n[auth.encryption.keys]\nk1 = \"secret of k1\"\n",
     )
@@ -69,7 +71,12 @@ fn what_accounts_can_do_besides_is_read() {
     assert_eq!(auth.email.authorized_addresses.as_ref().map(Vec::len), Some(2));
     assert_eq!(auth.email.headers, [("x-kind".to_owned(), "$messageType".to_owned())]);
     assert_eq!(auth.email.templates["recovery"], "/mails/recovery.html");
-    assert_eq!(auth.rate_limit_header.as_deref(), Some("x-real-ip"));
+    assert_eq!(auth.email.link_paths.recovery.as_deref(), Some("https://app.example.com/reset"));
+    assert_eq!((auth.sms.otp_length, auth.sms.otp_expiry), (Some(8), Some(Duration::from_secs(600))));
+    assert_eq!(auth.sms.test_otp_valid_until.map(|until| until.unix_timestamp()), Some(1_896_084_000));
+    assert_eq!(auth.rate_limits.header.as_deref(), Some("x-real-ip"));
+    assert_eq!(auth.rate_limits.emails, Some(SendRate { count: 100, every: Some(Duration::from_secs(30)) }));
+    assert_eq!(auth.rate_limits.texts, Some(SendRate { count: 7, every: None }));
     assert_eq!(auth.custom_providers.enabled, Some(false));
     assert_eq!(auth.encryption.keys["k1"].expose(), "secret of k1");
     assert!(!format!("{auth:?}").contains("secret of"));
@@ -117,6 +124,9 @@ fn what_is_wrong_fails_with_its_line() {
         ),
         ("[auth.encryption]\nkeys = [\"no name\"]\n", "auth.encryption.keys: expected texts such as \"name:secret\""),
         ("[auth.encryption]\nkeys = [\"k:1\", \"k:2\"]\n", "auth.encryption.keys: there are two of the name \"k\""),
+        ("[auth.sms]\ntest_otp_valid_until = \"soon\"\n", "expected a time such as"),
+        ("[auth.rate_limit]\nemails = \"many\"\n", "auth.rate_limit.emails: expected a number an hour"),
+        ("[auth.rate_limit]\nemails = \"5/0s\"\n", "auth.rate_limit.emails: expected a number an hour"),
         ("[emulators]\ngoogle = \"perhaps\"\n", "expected true or false"),
     ];
     for (text, expected) in table {
