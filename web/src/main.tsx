@@ -5,6 +5,19 @@ import { openAuth } from "./features/auth/client";
 import { type Config, loadConfig } from "./lib/config";
 import "./styles/app.css";
 
+/** The code of the pages that people come to from elsewhere, which would else be asked for step by step. */
+const entrances: Record<string, () => Promise<unknown>> = {
+  "/sign-in": () => import("./routes/sign-in"),
+  "/sign-up": () => import("./routes/sign-up"),
+  "/app": () => import("./routes/account"),
+};
+
+/** Asks for the page's code while its configuration is still on the way. What fails here is asked for again, and told. */
+function fetchAhead(pathname: string): void {
+  if (pathname === "/") return;
+  void Promise.allSettled([import("./router"), entrances[pathname]?.()]);
+}
+
 async function start(container: HTMLElement): Promise<void> {
   let config: Config;
   try {
@@ -45,4 +58,7 @@ function startFailure(): HTMLElement {
 }
 
 const container = document.getElementById("root");
-if (container) void start(container);
+if (container) {
+  fetchAhead(window.location.pathname);
+  void start(container);
+}

@@ -58,7 +58,7 @@ test("a person signs in with a code that was texted to them", async () => {
   await user.type(number, "079 123");
   await user.click(screen.getByRole("button", { name: "Text me a code" }));
   expect(await screen.findByText(/Begin with the code of the country/, {}, patient)).toBeVisible();
-  expect(number).toHaveFocus();
+  await waitFor(() => expect(number).toHaveFocus(), patient);
 
   // Nothing typed is lost on the way to the other form and back.
   await user.click(screen.getByRole("link", { name: "Use your e-mail address instead" }));

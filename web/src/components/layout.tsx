@@ -57,7 +57,7 @@ function Messages() {
         <Alert
           tone={problem.kind === "refused" ? "danger" : "info"}
           actions={
-            <button type="button" onClick={dismissProblem} className="-my-1 shrink-0 rounded px-2 py-1 font-medium underline">
+            <button type="button" onClick={dismissProblem} className="-my-1 rounded py-1 font-medium underline sm:px-2">
               Dismiss
             </button>
           }

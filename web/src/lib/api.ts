@@ -1,5 +1,5 @@
 import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
-import type { ZodType } from "zod";
+import type { z } from "./zod";
 import { accessToken } from "./backend";
 import type { Config } from "./config";
 import { observedFetch } from "./http";
@@ -18,7 +18,7 @@ export class ApiError extends Error {
 
 /** Calls to endpoints that the official client has no method for. */
 export interface Api {
-  get<Answer>(path: string, schema: ZodType<Answer>, signal?: AbortSignal): Promise<Answer>;
+  get<Answer>(path: string, schema: z.ZodMiniType<Answer>, signal?: AbortSignal): Promise<Answer>;
   delete(path: string): Promise<void>;
 }
 

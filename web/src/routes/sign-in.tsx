@@ -53,7 +53,7 @@ export function SignInPage() {
   );
 }
 
-const schema = z.object({ email: emailField, password: z.string().min(1, "Enter your password.") });
+const schema = z.object({ email: emailField, password: z.string().check(z.minLength(1, "Enter your password.")) });
 type Values = z.infer<typeof schema>;
 
 function SignInForm({ next }: { next: string | null }) {

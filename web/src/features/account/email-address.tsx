@@ -92,7 +92,7 @@ function ChangeForm({
   const { client } = useAuth();
   const { accounts } = useConfig();
   const schema = z.object({
-    email: emailField.refine((email) => email.toLowerCase() !== current, "That is your address already."),
+    email: emailField.check(z.refine((email) => email.toLowerCase() !== current, "That is your address already.")),
   });
   const { register, handleSubmit, formState, setError, setFocus } = useForm({
     resolver: zodResolver(schema),

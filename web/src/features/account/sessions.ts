@@ -6,9 +6,9 @@ import { z } from "../../lib/zod";
 const sessionSchema = z.object({
   id: z.string(),
   created_at: z.coerce.date(),
-  refreshed_at: z.coerce.date().nullish(),
-  user_agent: z.string().nullish(),
-  ip: z.string().nullish(),
+  refreshed_at: z.nullish(z.coerce.date()),
+  user_agent: z.nullish(z.string()),
+  ip: z.nullish(z.string()),
   current: z.boolean(),
 });
 const sessionsSchema = z.array(sessionSchema);

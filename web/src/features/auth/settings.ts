@@ -3,9 +3,8 @@ import type { Config } from "../../lib/config";
 import { z } from "../../lib/zod";
 
 const settingsSchema = z.object({
-  external: z.record(z.string(), z.boolean()).default({}),
-  disable_signup: z.boolean().default(false),
-  mailer_autoconfirm: z.boolean().default(false),
+  external: z._default(z.record(z.string(), z.boolean()), {}),
+  disable_signup: z._default(z.boolean(), false),
 });
 
 /** The ways in that the server offers. */

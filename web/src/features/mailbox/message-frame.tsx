@@ -43,7 +43,7 @@ export function MessageFrame({ html, title }: { html: string; title: string }) {
   );
 }
 
-const pageStyle = "margin:0;padding:24px;background:white;color:#1c2427;font:16px/1.55 system-ui,sans-serif";
+const pageStyle = "margin:0;padding:min(24px,4vw);background:white;color:#1c2427;font:16px/1.55 system-ui,sans-serif";
 
 /** Puts the message's own styles aside, where the policy does not see them. */
 function withoutInlineStyles(html: string): string {

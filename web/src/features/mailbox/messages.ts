@@ -1,35 +1,35 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { z } from "../../lib/zod";
 
-const addressSchema = z.object({ Name: z.string().default(""), Address: z.string().default("") });
-const addressesSchema = z
-  .array(addressSchema)
-  .nullish()
-  .transform((list) => list ?? []);
+const addressSchema = z.object({ Name: z._default(z.string(), ""), Address: z._default(z.string(), "") });
+const addressesSchema = z.pipe(
+  z.nullish(z.array(addressSchema)),
+  z.transform((list) => list ?? []),
+);
 
 const listSchema = z.object({
   total: z.number(),
   messages: z.array(
     z.object({
       ID: z.string(),
-      Read: z.boolean().default(false),
-      From: addressSchema.nullish(),
+      Read: z._default(z.boolean(), false),
+      From: z.nullish(addressSchema),
       To: addressesSchema,
       Subject: z.string(),
       Created: z.coerce.date(),
-      Snippet: z.string().default(""),
+      Snippet: z._default(z.string(), ""),
     }),
   ),
 });
 
 const messageSchema = z.object({
   ID: z.string(),
-  From: addressSchema.nullish(),
+  From: z.nullish(addressSchema),
   To: addressesSchema,
   Subject: z.string(),
   Date: z.coerce.date(),
-  HTML: z.string().default(""),
-  Text: z.string().default(""),
+  HTML: z._default(z.string(), ""),
+  Text: z._default(z.string(), ""),
 });
 
 const textsSchema = z.object({
