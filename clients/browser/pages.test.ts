@@ -99,7 +99,7 @@ const pages: Shown[] = [
     },
   },
   { path: "/confirm-email-change?code=spent", name: "address-changed", as: "visitor" },
-  { path: "/confirm-email-change?message=Accepted", name: "address-half-changed", as: "visitor" },
+  { path: "/confirm-email-change#message=Accepted&sb=", name: "address-half-changed", as: "visitor" },
   { path: "/app?code=spent", name: "other-browser", as: "visitor", until: (page) => page.getByText("in another browser").waitFor() },
   { path: "/update-password?code=spent", name: "other-browser-recovery", as: "visitor" },
   // By now there are mails and text messages.
