@@ -55,7 +55,14 @@ impl Doing<'_> {
 
     /// A connection.
     pub async fn lease(&self) -> Result<Lease, RestError> {
-        self.rest.inner.pool.take().await.map_err(|error| self.refusal(&error))
+        self.rest.inner.pool.take().await.map_err(|error| match error {
+            // Not about the request: PostgreSQL starts, ends, is full or closed to us
+            WireError::Postgres(why) => {
+                tracing::error!(%why, "The database takes no connection of the data API");
+                RestError::NoConnection("the database does not accept the server's connections".into())
+            }
+            other => self.refusal(&other),
+        })
     }
 }
 

@@ -1,9 +1,11 @@
 //! The crate against a real PostgreSQL with the schema of `schema.sql`.
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod calls;
 mod database;
 mod http;
+mod openapi;
 mod random_reads;
 mod reads;
 mod schema;

@@ -80,6 +80,16 @@ impl House {
         self.keys().ring.sign(claims).unwrap()
     }
 
+    /// `GET` with the publishable key.
+    pub fn public(&self, path: &str) -> Request {
+        self.get(&format!("/rest/v1{path}")).key(self.api_keys().publishable())
+    }
+
+    /// `GET` with the secret key.
+    pub fn secret(&self, path: &str) -> Request {
+        self.get(&format!("/rest/v1{path}")).key(self.api_keys().secret())
+    }
+
     pub fn read(&self, resource: &str) -> Request {
         self.get(&format!("/rest/v1/{resource}"))
     }

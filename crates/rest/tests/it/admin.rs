@@ -1,0 +1,92 @@
+//! What watches the service (contract 21.3).
+
+use std::time::Duration;
+
+use ::http::Method;
+use portico_database::connect;
+use portico_testkit::TestServer;
+use serde_json::json;
+
+use crate::http::House;
+
+/// How long a test waits for what happens in its own time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn anybody_may_ask_whether_it_lives() {
+    let server = House::open().await;
+    for path in ["/rest-admin/v1/live", "/rest-admin/v1/ready"] {
+        let answer = server.get(path).send().await.expect(200);
+        assert!(answer.body.is_empty(), "{path}");
+        server.request(Method::HEAD, path).send().await.expect(200);
+    }
+    server.get("/rest-admin/v1/else").send().await.expect(404);
+}
+
+#[tokio::test]
+async fn names_and_figures_are_for_the_secret_key() {
+    let server = House::open().await;
+    for path in ["/rest-admin/v1/schema_cache", "/rest-admin/v1/metrics"] {
+        server.get(path).send().await.expect(403);
+        server.get(path).key(server.api_keys().publishable()).send().await.expect(403);
+    }
+    let known =
+        server.get("/rest-admin/v1/schema_cache").key(server.api_keys().secret()).send().await.expect(200).json();
+    assert_eq!(known["archive"]["relations"], json!(["box_films", "boxes", "current_films", "films"]));
+    assert_eq!(known["archive"]["functions"], json!(["hello"]));
+    assert!(known.get("private").is_none());
+}
+
+#[tokio::test]
+async fn figures_have_the_names_that_dashboards_know() {
+    let server = House::open().await;
+    server.secret("/films").send().await.expect(200);
+    let answer = server.get("/rest-admin/v1/metrics").key(server.api_keys().secret()).send().await.expect(200);
+    assert!(answer.header("content-type").unwrap().starts_with("text/plain"));
+    let text = answer.text();
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    };
+    assert!(value("pgrst_schema_cache_loads_total{status=\"SUCCESS\"}") >= 1.0);
+    assert_eq!(value("pgrst_schema_cache_loads_total{status=\"FAIL\"}"), 0.0);
+    assert!(value("pgrst_schema_cache_query_time_seconds") > 0.0);
+    assert_eq!(value("pgrst_db_pool_max"), 4.0);
+    assert!(value("pgrst_db_pool_available") >= 1.0);
+    assert_eq!(value("pgrst_db_pool_waiting"), 0.0);
+    assert_eq!(value("pgrst_db_pool_timeouts_total"), 0.0);
+}
+
+#[tokio::test]
+async fn it_is_not_ready_without_its_database_and_ready_once_it_is_back() {
+    let server = House::open().await;
+    let name: String = server.query("select current_database()::text").await[0].get(0);
+    // PostgreSQL closes a database only to who is in another one
+    let outside = connect(&server.endpoint().with_database("postgres")).await.unwrap();
+    let allow = async |allowed: bool| {
+        outside.batch_execute(&format!("alter database \"{name}\" allow_connections {allowed}")).await.unwrap();
+    };
+    allow(false).await;
+    let rest = "select count(pg_terminate_backend(pid)) from pg_stat_activity
+                 where datname = current_database() and pid <> pg_backend_pid()";
+    server.query(rest).await;
+    until(&server, "/rest-admin/v1/ready", 503).await;
+    server.get("/rest-admin/v1/live").send().await.expect(200);
+    let refused = server.secret("/films").send().await.expect(503);
+    assert!(refused.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
+    assert!(["PGRST000", "PGRST001"].contains(&refused.refusal().1.as_str()));
+
+    allow(true).await;
+    until(&server, "/rest-admin/v1/ready", 200).await;
+    server.secret("/films").send().await.expect(200);
+}
+
+/// Asks until the answer has the status.
+async fn until(server: &TestServer, path: &str, status: u16) {
+    let asking = async {
+        while server.get(path).send().await.status != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path} never answers {status}"));
+}

@@ -1,0 +1,220 @@
+//! The root: a description of what is exposed (contract 18).
+
+use std::fmt::Write as _;
+
+use ::http::Method;
+use portico_rest::config::OpenApiMode;
+use portico_rest::schema::QualifiedName;
+use serde_json::{Value, json};
+
+use crate::http::House;
+
+#[tokio::test]
+async fn the_secret_key_reads_the_whole_document() {
+    let server = House::open().await;
+    let answer = server.secret("/").send().await.expect(200);
+    assert_eq!(answer.header("content-type"), Some("application/openapi+json; charset=utf-8"));
+    assert_eq!(answer.header("content-profile"), Some("public"));
+    assert_eq!(answer.header("server"), Some("postgrest/14.12"));
+    insta::assert_snapshot!(shown(&answer.json()));
+}
+
+/// The document, one line for each thing in it, with references and what all functions share in short.
+fn shown(document: &Value) -> String {
+    let references = regex::Regex::new(r##"\{"\$ref":"#/(?:parameters/)?([^"]*)"\}"##).unwrap();
+    let produces = r#""produces":["application/json","application/vnd.pgrst.object+json;nulls=stripped","application/vnd.pgrst.object+json"]"#;
+    references.replace_all(&lines(document), "<$1>").replace(produces, "<produces>")
+}
+
+fn lines(document: &Value) -> String {
+    let mut text = String::new();
+    for (section, value) in document.as_object().unwrap() {
+        match (section.as_str(), value) {
+            ("paths" | "parameters" | "definitions", Value::Object(entries)) => {
+                let _ = writeln!(text, "{section}:");
+                entries.iter().for_each(|(name, entry)| show_entry(&mut text, section, name, entry));
+            }
+            _ => {
+                let _ = writeln!(text, "{section}: {value}");
+            }
+        }
+    }
+    text
+}
+
+fn show_entry(text: &mut String, section: &str, name: &str, entry: &Value) {
+    if section == "parameters" {
+        let _ = writeln!(text, "  {name}: {entry}");
+        return;
+    }
+    let _ = writeln!(text, "  {name}:");
+    for (key, value) in entry.as_object().unwrap() {
+        match value {
+            Value::Object(inner) if key == "properties" => {
+                inner.iter().for_each(|(column, property)| writeln!(text, "    .{column}: {property}").unwrap());
+            }
+            _ => {
+                let _ = writeln!(text, "    {key}: {value}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn type_generators_find_what_they_need() {
+    let server = House::open().await;
+    let document = server.secret("/").header("accept", "application/openapi+json").send().await.expect(200).json();
+    let version = document["info"]["version"].as_str().unwrap();
+    assert!(version.starts_with("14."), "clients lose features with {version}");
+    let roles = &document["definitions"]["roles"]["properties"];
+    assert_eq!(
+        roles["film_id"]["description"],
+        "Note:\nThis is a Primary Key.<pk/>\nThis is a Foreign Key to `films.id`.<fk table='films' column='id'/>"
+    );
+    assert_eq!(document["definitions"]["films"]["properties"]["title"]["description"], "As on the poster");
+    // A view shows the keys of the table below it
+    let view = &document["definitions"]["film_list"]["properties"];
+    assert_eq!(view["id"]["description"], "Note:\nThis is a Primary Key.<pk/>");
+    assert!(view["director_id"]["description"].as_str().unwrap().contains("<fk table='directors' column='id'/>"));
+}
+
+#[tokio::test]
+async fn others_are_refused_where_only_the_secret_key_may_read_it() {
+    let server = House::open().await;
+    let expected = json!({
+        "message": "Access to schema is forbidden",
+        "hint": "Accessing the schema via the Data API is only allowed using a secret API key.",
+    });
+    assert_eq!(server.public("/").send().await.expect(401).json(), expected);
+    let person = server.signed_in("ann@example.com", "correct horse battery").await;
+    let token = person["access_token"].as_str().unwrap();
+    assert_eq!(server.public("/").bearer(token).send().await.expect(401).json(), expected);
+    server.secret("/").bearer(token).send().await.expect(200);
+    // What is below it stays open
+    server.public("/films?limit=1").send().await.expect(200);
+    let options = server.request(Method::OPTIONS, "/rest/v1/").key(server.api_keys().publishable());
+    assert_eq!(options.send().await.expect(200).header("allow"), Some("OPTIONS,GET,HEAD"));
+}
+
+#[tokio::test]
+async fn it_shows_what_the_role_may_use() {
+    let server = House::with(|config| config.openapi_secret_key_only = false).await;
+    let has = |document: &Value, path: &str| document["paths"].get(path).is_some();
+    let anonymous = server.public("/").send().await.expect(200).json();
+    assert!(has(&anonymous, "/films") && has(&anonymous, "/rpc/hello"));
+    assert!(has(&anonymous, "/partly_secret"), "a privilege on a column is enough");
+    for hidden in ["/secrets", "/notes", "/rpc/forbidden"] {
+        assert!(!has(&anonymous, hidden), "{hidden}");
+    }
+    assert!(anonymous["definitions"].get("secrets").is_none());
+    assert!(!anonymous["parameters"].as_object().unwrap().keys().any(|name| name.contains("secrets.")));
+
+    let person = server.signed_in("ann@example.com", "correct horse battery").await;
+    let signed_in = server.public("/").bearer(person["access_token"].as_str().unwrap()).send().await.expect(200).json();
+    assert!(has(&signed_in, "/notes") && !has(&signed_in, "/secrets"));
+
+    // A grant is seen at once: nothing has to be loaded again
+    server
+        .execute("grant select on public.secrets to anon; revoke execute on function public.hello() from public, anon")
+        .await;
+    let anonymous = server.public("/").send().await.expect(200).json();
+    assert!(has(&anonymous, "/secrets") && !has(&anonymous, "/rpc/hello"));
+}
+
+#[tokio::test]
+async fn privileges_can_be_ignored() {
+    let server = House::with(|config| {
+        config.openapi_secret_key_only = false;
+        config.openapi_mode = OpenApiMode::IgnorePrivileges;
+    })
+    .await;
+    let document = server.public("/").send().await.expect(200).json();
+    assert!(document["paths"].get("/secrets").is_some() && document["paths"].get("/rpc/forbidden").is_some());
+    assert_eq!(document["info"]["title"], "The cinema");
+}
+
+#[tokio::test]
+async fn the_profile_chooses_the_schema() {
+    let server = House::open().await;
+    let answer = server.secret("/").header("accept-profile", "archive").send().await.expect(200);
+    assert_eq!(answer.header("content-profile"), Some("archive"));
+    let document = answer.json();
+    assert!(document["paths"].get("/boxes").is_some() && document["paths"].get("/directors").is_none());
+    assert_eq!(document["info"]["title"], "PostgREST API");
+    assert_eq!(document["info"]["description"], "This is a dynamic API generated by PostgREST");
+    let refused = server.secret("/").header("accept-profile", "private").send().await;
+    assert_eq!(refused.refusal(), (406, "PGRST106".into()));
+}
+
+#[tokio::test]
+async fn it_has_one_form_and_two_methods() {
+    let server = House::open().await;
+    for accepted in ["application/openapi+json", "application/json", "*/*", "text/csv, */*;q=0.1"] {
+        let answer = server.secret("/").header("accept", accepted).send().await.expect(200);
+        assert_eq!(answer.header("content-type"), Some("application/openapi+json; charset=utf-8"), "{accepted}");
+    }
+    let refused = server.secret("/").header("accept", "text/csv,image/png").send().await;
+    assert_eq!(refused.json()["message"], "None of these media types are available: text/csv, image/png");
+    assert_eq!(refused.refusal(), (406, "PGRST107".into()));
+    let refused = server.secret("/films").header("accept", "application/openapi+json").send().await;
+    assert_eq!(refused.refusal(), (406, "PGRST107".into()));
+
+    let head = server.request(Method::HEAD, "/rest/v1/").key(server.api_keys().secret()).send().await.expect(200);
+    assert_eq!(head.header("content-type"), Some("application/openapi+json; charset=utf-8"));
+    assert!(head.body.is_empty());
+    for method in [Method::POST, Method::PATCH, Method::PUT, Method::DELETE] {
+        let refused = server.request(method.clone(), "/rest/v1/").key(server.api_keys().secret()).send().await;
+        assert_eq!(refused.json()["message"], format!("Unsupported HTTP method: {method}"));
+        assert_eq!(refused.refusal(), (405, "PGRST117".into()));
+    }
+}
+
+#[tokio::test]
+async fn it_can_be_switched_off() {
+    let server = House::with(|config| config.openapi_mode = OpenApiMode::Disabled).await;
+    for method in [Method::GET, Method::POST] {
+        let refused = server.request(method, "/rest/v1/").key(server.api_keys().secret()).send().await;
+        assert_eq!(refused.json()["message"], "Root endpoint metadata is disabled");
+        assert_eq!(refused.refusal(), (404, "PGRST126".into()));
+    }
+}
+
+#[tokio::test]
+async fn a_function_can_stand_for_it() {
+    let server = House::with(|config| {
+        config.root_spec = Some(QualifiedName { schema: "public".into(), name: "films_since".into() });
+    })
+    .await;
+    let answer = server.secret("/?since=2021&select=title").send().await.expect(200);
+    assert_eq!(answer.json(), json!([{ "title": "100% \"Real\"" }]));
+    assert_eq!(server.secret("/").send().await.refusal(), (404, "PGRST202".into()));
+    let wanted = server.secret("/?since=2021&select=id").header("accept", "application/openapi+json");
+    assert_eq!(wanted.send().await.expect(200).json(), json!([{ "id": 5 }]));
+    server.public("/").send().await.expect(401);
+}
+
+#[tokio::test]
+async fn it_tells_where_it_is_and_how_to_authenticate() {
+    let server = House::with(|config| {
+        config.openapi_security = true;
+        config.openapi_proxy_uri = Some("https://data.example.com/v1".into());
+    })
+    .await;
+    let document = server.secret("/").send().await.expect(200).json();
+    assert_eq!(document["host"], "data.example.com:443");
+    assert_eq!(document["basePath"], "/v1");
+    assert_eq!(document["schemes"], json!(["https"]));
+    assert_eq!(document["securityDefinitions"]["JWT"]["name"], "Authorization");
+}
+
+#[tokio::test]
+async fn names_that_need_quotes_are_in_it() {
+    let server = House::open().await;
+    let document = server.secret("/").header("accept-profile", "Qu%22oted").send().await.refusal();
+    assert_eq!(document, (406, "PGRST106".into()));
+    let document = server.secret("/").send().await.expect(200).json();
+    let filter = document["parameters"]["rowFilter.Odd Table.quo\"ted"]["name"].as_str();
+    assert_eq!(filter, Some("quo\"ted"));
+    let reference = &document["paths"]["/Odd Table"]["get"]["responses"]["200"]["schema"]["items"]["$ref"];
+    assert_eq!(reference, "#/definitions/Odd%20Table");
+}
