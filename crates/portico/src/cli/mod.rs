@@ -20,7 +20,7 @@ use portico_project::portico_toml::Settings;
 
 use crate::telemetry::LogFormat;
 
-/// Accounts, data, files, realtime and functions in one program.
+/// Accounts, the pages around them, and your data as an API, on a real PostgreSQL: one program
 #[derive(Debug, Parser)]
 #[command(name = "portico", version, about, max_term_width = 100, disable_help_subcommand = true)]
 struct Cli {
