@@ -1,4 +1,4 @@
--- POST /verify with a code from a mail: `post`, `find_by_code`, `sign_in_again` and `verified` of crates/auth/src/verify.rs and `issue` of
+-- POST /verify with a code from a mail: `post` and `find_by_code` of crates/auth/src/verify.rs, `redeem` of redeem.rs and `issue` of
 -- session.rs, their statements in crates/auth/src/sql, in the same round trips. The accounts are numbered; each is used once.
 \if :started
 \else

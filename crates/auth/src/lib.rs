@@ -35,6 +35,7 @@ pub mod password;
 pub mod pkce;
 mod reauthenticate;
 mod recover;
+mod redeem;
 pub mod redirect;
 mod refresh;
 pub mod refresh_token;

@@ -17,7 +17,7 @@ use crate::model::{JsonObject, User};
 use crate::one_time_token::{self, Kind};
 use crate::pkce::Challenge;
 use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
-use crate::{mailer, metadata, one_time_mail, sms, verify};
+use crate::{mailer, metadata, one_time_mail, redeem, sms};
 
 const FAILED: &str = "Database error updating user";
 
@@ -316,6 +316,6 @@ async fn change_email(
     // Addresses need no confirmation, and there is no earlier one to defend
     let mut changed = user.clone();
     changed.email_change = email.to_string();
-    verify::apply_email_change(auth, tx, &changed, request).await?;
+    redeem::apply_email_change(auth, tx, &changed, request).await?;
     users::refresh_providers(tx, user.id, request.now).await.context(FAILED)
 }
