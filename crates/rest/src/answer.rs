@@ -26,6 +26,10 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Everything that a URL may hold as it is in a query's value.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
+/// A longer `Content-Location` is left out: clients and proxies refuse answers whose heads are too long, some from 8 KiB on, and the
+/// encoded query can be three times as long as what was sent.
+const LONGEST_LOCATION: usize = 4096;
+
 /// What came out, and of what.
 pub(crate) struct Answered<'a> {
     pub asked: &'a Asked<'a>,
@@ -58,7 +62,9 @@ pub(crate) fn make(answered: &Answered<'_>) -> Result<Response, RestError> {
                 location.push('?');
                 location.push_str(&query);
             }
-            set(&mut headers, header::CONTENT_LOCATION, &location);
+            if location.len() <= LONGEST_LOCATION {
+                set(&mut headers, header::CONTENT_LOCATION, &location);
+            }
             (status, true)
         }
         Kind::Call { void: true } => {
@@ -86,6 +92,10 @@ pub(crate) fn make(answered: &Answered<'_>) -> Result<Response, RestError> {
     }
     tell_server(&mut headers);
     reply.apply_wishes(&mut status, &mut headers)?;
+    let has_body = has_body && !is_bodiless(status);
+    if is_bodiless(status) {
+        headers.remove(header::CONTENT_TYPE);
+    }
 
     let is_head = asked.action == (Action::Read { body: false });
     let body = match &reply.body {
@@ -96,6 +106,11 @@ pub(crate) fn make(answered: &Answered<'_>) -> Result<Response, RestError> {
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     Ok(response)
+}
+
+/// Whether answers of this status end with their head, whatever SQL has chosen it for.
+fn is_bodiless(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// Which preferences this kind of request honours (contract 8).
@@ -206,10 +221,13 @@ pub(crate) fn refuse(error: &RestError, terse: bool) -> Response {
     if terse && let Some(object) = body.as_object_mut() {
         object.retain(|key, _| key == "code" || key == "message");
     }
-    let mut response = Response::new(Body::from(body.to_string()));
+    let has_body = !is_bodiless(error.status());
+    let mut response = Response::new(if has_body { Body::from(body.to_string()) } else { Body::empty() });
     *response.status_mut() = error.status();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, JSON);
+    if has_body {
+        headers.insert(header::CONTENT_TYPE, JSON);
+    }
     headers.insert(header::SERVER, SERVER);
     set(headers, PROXY_STATUS, &format!("PostgREST; error={}", error.code()));
     for (name, value) in error.headers() {

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, StatusCode, header};
 use portico_tokens::{Caller, Claims, KeyRing, TokenError, looks_opaque};
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
-use crate::error::RestError;
+use crate::error::{PostgresRefusal, RestError};
 
 /// How far our clock and the one of a token's issuer may be apart.
 const LEEWAY: Duration = Duration::seconds(30);
@@ -88,6 +88,18 @@ impl Identity {
             Some(Value::Null) | None => Cow::Borrowed(config.anon_role.as_deref().ok_or(RestError::AnonymousDisabled)?),
             Some(other) => Cow::Owned(other.to_string()),
         };
+        // PostgreSQL takes it for the wish to act in no role at all, which would be the one that the server logs in with
+        if role == "none" {
+            return Err(RestError::Postgres(Box::new(PostgresRefusal {
+                code: "22023".into(),
+                message: "role \"none\" does not exist".into(),
+                details: None,
+                hint: None,
+                status: StatusCode::UNAUTHORIZED,
+                reason: None,
+                headers: Vec::new(),
+            })));
+        }
         // What was signed is passed on byte for byte, unless its role is not the one that was found
         let claims = if claims.role() == Some(&*role) {
             claims.text().to_owned()

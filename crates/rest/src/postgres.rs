@@ -5,6 +5,7 @@ use portico_database::wire::{PostgresError, WireError};
 use serde_json::{Map, Value};
 
 use crate::error::{PostgresRefusal, RestError};
+use crate::reply::{final_status, is_framing};
 
 /// The refusal for an error of the connection or of PostgreSQL. `is_anonymous`: the caller's role is the one without a token.
 pub(crate) fn refusal(error: &WireError, is_anonymous: bool) -> RestError {
@@ -56,7 +57,7 @@ fn of_postgres(error: &PostgresError, is_anonymous: bool) -> RestError {
     }
     refusal.status = match error.code.strip_prefix("PT") {
         Some(number) => {
-            let status = number.parse().ok().and_then(|number: u16| StatusCode::from_u16(number).ok());
+            let status = number.parse().ok().and_then(final_status);
             if status.is_some() {
                 refusal.reason = Some(error.message.clone());
             }
@@ -125,11 +126,14 @@ fn raised(error: &PostgresError) -> Result<RestError, Unreadable> {
     let wrong = || Unreadable { details: format!("Invalid JSON value for DETAIL: '{detail}'"), hint: DETAIL_HINT };
     let response: Map<String, Value> = serde_json::from_str(detail).map_err(|_| wrong())?;
     let status = response.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
-    let status = status.and_then(|status| StatusCode::from_u16(status).ok()).ok_or_else(wrong)?;
+    let status = status.and_then(final_status).ok_or_else(wrong)?;
     let mut headers = Vec::new();
     for (name, value) in response.get("headers").and_then(Value::as_object).ok_or_else(wrong)? {
         let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
-        headers.push((name.parse::<HeaderName>().map_err(|_| wrong())?, value.ok_or_else(wrong)?));
+        let (name, value) = (name.parse::<HeaderName>().map_err(|_| wrong())?, value.ok_or_else(wrong)?);
+        if !is_framing(&name) {
+            headers.push((name, value));
+        }
     }
     Ok(RestError::Postgres(Box::new(PostgresRefusal {
         code,
@@ -196,8 +200,10 @@ mod tests {
     fn a_status_of_one_s_own_is_the_answer_s() {
         let RestError::Postgres(refusal) = of_postgres(&error("PT402", "Pay", None), false) else { panic!() };
         assert_eq!((refusal.status.as_u16(), refusal.reason.as_deref()), (402, Some("Pay")));
-        let RestError::Postgres(refusal) = of_postgres(&error("PTabc", "Pay", None), false) else { panic!() };
-        assert_eq!(refusal.status.as_u16(), 500);
+        for code in ["PTabc", "PT101"] {
+            let RestError::Postgres(refusal) = of_postgres(&error(code, "Pay", None), false) else { panic!() };
+            assert_eq!(refusal.status.as_u16(), 500, "{code}");
+        }
     }
 
     #[test]

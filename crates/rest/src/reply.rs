@@ -1,7 +1,7 @@
 //! What a main statement yielded, and what of it every answer shows (contract 9.2, 14, 21.2).
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use portico_database::wire::Row;
 use serde_json::{Map, Value};
 
@@ -61,17 +61,30 @@ impl Reply {
             for (name, _) in &wished {
                 headers.remove(name);
             }
-            for (name, value) in wished {
+            for (name, value) in wished.into_iter().filter(|(name, _)| !is_framing(name)) {
                 headers.append(name, value);
             }
         }
         if let Some(text) = &self.status {
             let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let number = text.get(..digits).and_then(|number| number.parse().ok());
-            *status = number.and_then(|number| StatusCode::from_u16(number).ok()).ok_or(RestError::ResponseStatus)?;
+            *status = number.and_then(final_status).ok_or(RestError::ResponseStatus)?;
         }
         Ok(())
     }
+}
+
+/// The status with this number, if an answer can end with it: after one of 1xx another has to follow.
+pub(crate) fn final_status(number: u16) -> Option<StatusCode> {
+    StatusCode::from_u16(number).ok().filter(|status| !status.is_informational())
+}
+
+/// Whether a header tells where an answer ends or what becomes of the connection: that is the server's business, and a wrong one breaks
+/// off the connection.
+pub(crate) fn is_framing(name: &HeaderName) -> bool {
+    [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION, header::UPGRADE, header::TRAILER]
+        .contains(name)
+        || name == "keep-alive"
 }
 
 fn wished_headers(text: &str) -> Option<Vec<(HeaderName, HeaderValue)>> {
@@ -154,7 +167,18 @@ mod tests {
             let reply = Reply { headers: Some(text.into()), ..Reply::default() };
             assert_eq!(reply.apply_wishes(&mut status, &mut headers).is_err(), wrong, "{text}");
         }
-        let reply = Reply { status: Some("x".into()), ..Reply::default() };
-        assert_eq!(reply.apply_wishes(&mut status, &mut headers), Err(RestError::ResponseStatus));
+        for text in ["x", "99", "1000", "101"] {
+            let reply = Reply { status: Some(text.into()), ..Reply::default() };
+            assert_eq!(reply.apply_wishes(&mut status, &mut headers), Err(RestError::ResponseStatus), "{text}");
+        }
+    }
+
+    #[test]
+    fn where_an_answer_ends_is_not_for_sql_to_say() {
+        let (mut status, mut headers) = (StatusCode::OK, HeaderMap::new());
+        let text = r#"[{"Content-Length":"3"},{"Transfer-Encoding":"chunked"},{"Connection":"upgrade"},{"X-A":"b"}]"#;
+        let reply = Reply { headers: Some(text.into()), ..Reply::default() };
+        reply.apply_wishes(&mut status, &mut headers).unwrap();
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-a"]);
     }
 }

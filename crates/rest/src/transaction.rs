@@ -164,6 +164,9 @@ impl Settings {
         let (headers, cookies) = headers_and_cookies(setting.headers);
         settings.put("request.headers", headers);
         settings.put("request.cookies", cookies);
+        // A function may have set them for the whole session by mistake: another request's answer is none of its business
+        settings.put("response.headers", String::new());
+        settings.put("response.status", String::new());
         if let Some(zone) = setting.time_zone {
             settings.put("timezone", zone.to_owned());
         }
@@ -273,8 +276,9 @@ mod tests {
             "select set_config('search_path', $1, true), set_config($2, $3, true), set_config('role', $4, true), \
              set_config('request.jwt.claims', $5, true), set_config('request.method', $6, true), \
              set_config('request.path', $7, true), set_config('request.headers', $8, true), \
-             set_config('request.cookies', $9, true), set_config('timezone', $10, true), set_config($11, $12, true), \
-             set_config('transaction_read_only', $13, true)"
+             set_config('request.cookies', $9, true), set_config('response.headers', $10, true), \
+             set_config('response.status', $11, true), set_config('timezone', $12, true), set_config($13, $14, true), \
+             set_config('transaction_read_only', $15, true)"
         );
         assert_eq!(
             settings.values,
@@ -288,6 +292,8 @@ mod tests {
                 "/a%20b",
                 r#"{"x-a":"2"}"#,
                 r#"{"a":"b","c":"d=e"}"#,
+                "",
+                "",
                 "Europe/Vienna",
                 "app.settings.x",
                 "'; y",

@@ -231,11 +231,13 @@ fn casted(sql: &mut Sql, cast: Option<&str>, inner: impl FnOnce(&mut Sql)) {
     }
 }
 
-/// Appends the type that a client chose: words of letters, digits, `_` and `$`, none of which may begin like a dollar-quoted text. What is
-/// none becomes a quoted name, which no type has.
+/// Appends the type that a client chose: words of letters, digits, `_` and `$`, none of which may begin like a dollar-quoted text: `$a$`, or
+/// `1$a$`, which is a number and one. What is none becomes a quoted name, which no type has.
 pub(super) fn type_name(sql: &mut Sql, name: &str) {
-    let is_word =
-        |word: &str| !word.starts_with('$') && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'));
+    let is_word = |word: &str| {
+        !word.starts_with(|c: char| c == '$' || c.is_ascii_digit())
+            && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
+    };
     if !name.trim().is_empty() && name.split(' ').all(is_word) {
         sql.raw(name);
     } else {

@@ -157,7 +157,7 @@ fn types_of_clients_can_be_nothing_but_types() {
     for fine in ["text", "timestamp with time zone", "_int4", "größe", "a$b"] {
         assert_eq!(of(fine), fine);
     }
-    for odd in ["", " ", "text)", "$$", "a $b$", "x--", "int[]", "a.b", "x\0", "a;b"] {
+    for odd in ["", " ", "text)", "$$", "a $b$", "1$a$", "x--", "int[]", "a.b", "x\0", "a;b"] {
         assert_eq!(of(odd), format!("\"{}\"", odd.replace('\0', "")));
     }
 }

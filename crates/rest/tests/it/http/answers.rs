@@ -31,6 +31,14 @@ async fn a_page_tells_where_it_is() {
 }
 
 #[tokio::test]
+async fn a_location_that_no_client_would_take_is_left_out() {
+    let house = House::open().await;
+    let many: Vec<_> = (0..1000).map(|id| id.to_string()).collect();
+    let answer = house.read(&format!("items?id=in.({})&limit=1", many.join(","))).send().await.expect(200);
+    assert_eq!(answer.header("content-location"), None);
+}
+
+#[tokio::test]
 async fn counts_are_exact_planned_or_estimated() {
     let house = House::with(|config| config.plan.max_rows = Some(5)).await;
     house.execute("analyze items").await;

@@ -70,6 +70,8 @@ async fn the_database_decides_who_may_act_in_a_role() {
     let house = House::open().await;
     let unknown = house.read("films").bearer(&house.token("nobody_at_all", FIRST)).send().await;
     assert_eq!((unknown.status, unknown.json()["code"].clone()), (401, json!("22023")));
+    let none = house.read("films").bearer(&house.token("none", FIRST)).send().await;
+    assert_eq!((none.status, none.json()["message"].clone()), (401, json!("role \"none\" does not exist")));
     assert_eq!(unknown.header("www-authenticate"), Some("Bearer"));
     house.role("not_granted").await;
     let refused = house.read("films").bearer(&house.token("not_granted", FIRST)).send().await;

@@ -82,3 +82,32 @@ async fn settings_of_functions_and_roles_hold_for_the_transaction() {
     assert_eq!(slow.json()["code"], "57014");
     assert_eq!(slow.json()["message"], "canceling statement due to statement timeout");
 }
+
+#[tokio::test]
+async fn what_sql_says_of_an_answer_ends_with_its_transaction() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create function say(name text, value text) returns text language sql volatile as
+               $$ select set_config('response.' || name, value, false) $$;
+             grant execute on function say to anon; notify pgrst",
+        )
+        .await;
+    let say = |name: &str, value: &str| house.call("say", &json!({ "name": name, "value": value }));
+    say("status", "418").send().await.expect(418);
+    say("headers", "[{\"Set-Cookie\":\"a=1\"}]").send().await.expect(200);
+    for _ in 0..8 {
+        let other = house.read("items?limit=1").send().await.expect(200);
+        assert_eq!(other.header("set-cookie"), None);
+    }
+    // Neither an interim status nor a length of its own can be answered
+    let interim = say("status", "101").send().await.expect(500);
+    assert_eq!(interim.json()["code"], "PGRST112");
+    let length =
+        say("headers", "[{\"Content-Length\":\"1\"},{\"Transfer-Encoding\":\"chunked\"}]").send().await.expect(200);
+    assert_eq!(length.header("transfer-encoding"), None);
+    assert!(length.json().as_str().unwrap().contains("chunked"));
+    let nothing = say("status", "204").send().await.expect(204);
+    assert_eq!((nothing.header("content-type"), nothing.header("content-length")), (None, None));
+    assert!(nothing.body.is_empty());
+}
