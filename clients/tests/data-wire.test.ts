@@ -1,0 +1,164 @@
+// The worked requests of the client, byte for byte, and what browsers ask.
+import { request } from "node:http";
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { startClub } from "../harness/club.ts";
+import type { Portico } from "../harness/portico.ts";
+
+let portico: Portico;
+beforeAll(async () => {
+  portico = await startClub();
+});
+afterAll(() => portico.dispose());
+
+interface Raw {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  body: string;
+}
+
+/** A request with exactly these headers: what `fetch` would add or hide stays out. */
+function call(method: string, path: string, options: { headers?: Record<string, string>; body?: string; key?: string } = {}): Promise<Raw> {
+  const key = options.key ?? portico.status.SECRET_KEY;
+  return new Promise((done, fail) => {
+    const headers = { apikey: key, ...(options.body === undefined ? {} : { "Content-Type": "application/json" }), ...options.headers };
+    const sent = request(`${portico.url}/rest/v1${path}`, { method, headers }, (answer) => {
+      const parts: Buffer[] = [];
+      answer.on("data", (part: Buffer) => parts.push(part));
+      answer.on("error", fail);
+      answer.on("end", () => {
+        done({ status: answer.statusCode!, headers: answer.headers, body: Buffer.concat(parts).toString() });
+      });
+    });
+    sent.on("error", fail);
+    sent.end(options.body);
+  });
+}
+
+describe("worked requests", () => {
+  test("a page with embeds", async () => {
+    const got = await call("GET", "/events?select=id%2Ctitle%2Cclub%3Aclubs%28name%29%2Cattendances%28count%29&club_id=eq.1&order=id.desc&offset=0&limit=10", { headers: { "Accept-Profile": "public" } });
+    expect(got.status).toBe(200);
+    expect(got.body).toBe(
+      '[{"id":4,"title":"Open day","club":{"name": "Chess"},"attendances":[{"count": 3}]}, \n {"id":1,"title":"Blitz night","club":{"name": "Chess"},"attendances":[{"count": 2}]}]',
+    );
+    expect(got.headers).toMatchObject({
+      "content-type": "application/json; charset=utf-8",
+      "content-range": "0-1/*",
+      "content-profile": "public",
+      "content-length": `${got.body.length}`,
+      "content-location": "/events?club_id=eq.1&limit=10&offset=0&order=id.desc&select=id%2Ctitle%2Cclub%3Aclubs%28name%29%2Cattendances%28count%29",
+    });
+  });
+
+  test("a counted page", async () => {
+    const got = await call("GET", "/clubs?select=id,name&order=id&limit=2&offset=1", { headers: { Prefer: "count=exact" } });
+    expect(got).toMatchObject({ status: 206, body: '[{"id":2,"name":"Hiking"}, \n {"id":3,"name":"Film (old)"}]' });
+    expect(got.headers).toMatchObject({ "content-range": "1-2/4", "preference-applied": "count=exact" });
+  });
+
+  test("an update of one row", async () => {
+    await call("POST", "/counters", { body: '{"slug":"wire","n":1}' });
+    const headers = { Prefer: "return=representation", Accept: "application/vnd.pgrst.object+json" };
+    const got = await call("PATCH", "/counters?slug=eq.wire&select=*", { headers, body: '{"n":2}' });
+    expect(got).toMatchObject({ status: 200, body: '{"slug":"wire","n":2,"note":"new"}' });
+    expect(got.headers).toMatchObject({ "content-type": "application/vnd.pgrst.object+json; charset=utf-8", "content-range": "0-0/*", "preference-applied": "return=representation" });
+    const none = await call("PATCH", "/counters?slug=eq.none&select=*", { headers, body: '{"n":2}' });
+    expect(none).toMatchObject({ status: 406, body: '{"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}' });
+    expect(none.headers["proxy-status"]).toBe("PostgREST; error=PGRST116");
+  });
+
+  test("an upsert of several", async () => {
+    const path = "/counters?on_conflict=slug&columns=%22slug%22%2C%22n%22";
+    const got = await call("POST", path, { headers: { Prefer: "resolution=merge-duplicates" }, body: '[{"slug":"a","n":1},{"slug":"b"}]' });
+    expect(got).toMatchObject({ status: 201, body: "" });
+    expect(got.headers).toMatchObject({ "content-length": "0", "content-range": "*/*", "preference-applied": "resolution=merge-duplicates" });
+    expect(got.headers["content-type"]).toBeUndefined();
+    expect((await call("POST", path, { headers: { Prefer: "resolution=merge-duplicates" }, body: '[{"slug":"a","n":1},{"slug":"b"}]' })).status).toBe(200);
+    expect((await call("GET", "/counters?slug=in.(a,b)&select=slug,n&order=slug")).body).toBe('[{"slug":"a","n":1}, \n {"slug":"b","n":null}]');
+  });
+
+  test("a function and a count", async () => {
+    expect(await call("POST", "/rpc/add_them", { body: '{"a":1,"b":2}' })).toMatchObject({ status: 200, body: "3" });
+    const counted = await call("HEAD", "/clubs?select=*", { headers: { Prefer: "count=exact" } });
+    expect(counted).toMatchObject({ status: 200, body: "" });
+    expect(counted.headers).toMatchObject({ "content-range": "0-3/4", "content-type": "application/json; charset=utf-8" });
+    const nothing = await call("POST", "/rpc/nothing", { body: "{}" });
+    expect(nothing).toMatchObject({ status: 204, body: "" });
+    expect(nothing.headers["content-range"]).toBe("0-0/*");
+  });
+
+  test("writes without a body in return", async () => {
+    const created = await call("POST", "/members", { headers: { Prefer: "return=headers-only" }, body: '{"name":"Zoe"}' });
+    expect(created).toMatchObject({ status: 201, body: "" });
+    expect(created.headers["location"]).toMatch(/^\/members\?id=eq\.\d+$/);
+    const deleted = await call("DELETE", `${String(created.headers["location"])}`, { headers: { Prefer: "count=exact", "Content-Type": "application/json" } });
+    expect(deleted).toMatchObject({ status: 204, body: "" });
+    expect(deleted.headers).toMatchObject({ "content-range": "*/1" });
+    expect(deleted.headers["content-length"]).toBeUndefined();
+  });
+
+  test("PUT of one row by its key", async () => {
+    expect(await call("PUT", "/counters?slug=eq.put", { body: '{"slug":"put","n":1,"note":"x"}', headers: { Prefer: "return=representation" } })).toMatchObject({ status: 201, body: '[{"slug":"put","n":1,"note":"x"}]' });
+    expect((await call("PUT", "/counters?slug=eq.put", { body: '{"slug":"put","n":2,"note":"x"}' })).status).toBe(204);
+    expect((await call("PUT", "/counters?slug=eq.put", { body: '{"slug":"other","n":2}' })).status).toBe(400);
+  });
+
+  test("other bodies", async () => {
+    expect(await call("POST", "/counters?select=slug,n,note", { headers: { "Content-Type": "text/csv", Prefer: "return=representation" }, body: "slug,n,note\ncsv-1,1,NULL\ncsv-2,2,\n" })).toMatchObject({
+      status: 201,
+      body: '[{"slug":"csv-1","n":1,"note":null}, \n {"slug":"csv-2","n":2,"note":""}]',
+    });
+    expect(await call("POST", "/counters?select=slug,n", { headers: { "Content-Type": "application/x-www-form-urlencoded", Prefer: "return=representation" }, body: "slug=form+1&n=3" })).toMatchObject({
+      status: 201,
+      body: '[{"slug":"form 1","n":3}]',
+    });
+    expect(await call("POST", "/counters", { body: "{" })).toMatchObject({ status: 400, body: '{"code":"PGRST102","details":null,"hint":null,"message":"Empty or invalid json"}' });
+    expect(await call("POST", "/counters", { body: '[{"slug":"x"},{"slug":"y","n":1}]' })).toMatchObject({ status: 400, body: '{"code":"PGRST102","details":null,"hint":null,"message":"All object keys must match"}' });
+  });
+
+  test("refusals", async () => {
+    expect(await call("POST", "/rpc/teapot", { body: "{}" })).toMatchObject({ status: 418, body: '{"code":"PT418","details":null,"hint":"Tip me over.","message":"short and stout"}' });
+    expect(await call("GET", "/clubs/")).toMatchObject({ status: 404, body: '{"code":"PGRST125","details":null,"hint":null,"message":"Invalid path specified in request URL"}' });
+    expect(await call("GET", "/clubs", { headers: { Prefer: "handling=strict, anything=goes" } })).toMatchObject({ status: 400, body: '{"code":"PGRST122","details":"Invalid preferences: anything=goes","hint":null,"message":"Invalid preferences given with handling=strict"}' });
+    expect(await call("GET", "/clubs", { headers: { Accept: "application/pdf" } })).toMatchObject({ status: 406, body: '{"code":"PGRST107","details":null,"hint":null,"message":"None of these media types are available: application/pdf"}' });
+  });
+});
+
+describe("browsers", () => {
+  const asked = ["authorization", "apikey", "x-client-info", "content-type", "accept-profile", "content-profile", "prefer", "x-retry-count", "accept", "traceparent", "tracestate", "baggage"];
+
+  test("ask before they write, without a key", async () => {
+    for (const method of ["GET", "POST", "PATCH", "PUT", "DELETE", "HEAD"]) {
+      const response = await fetch(`${portico.url}/rest/v1/clubs`, {
+        method: "OPTIONS",
+        headers: { Origin: "https://app.example", "Access-Control-Request-Method": method, "Access-Control-Request-Headers": asked.join(",") },
+      });
+      expect([200, 204]).toContain(response.status);
+      expect(["*", "https://app.example"]).toContain(response.headers.get("access-control-allow-origin"));
+      expect(response.headers.get("access-control-allow-methods")).toContain(method);
+      const allowed = response.headers.get("access-control-allow-headers")!.toLowerCase();
+      for (const header of asked) expect(allowed === "*" ? asked : allowed.split(/, */)).toContain(header);
+    }
+  });
+
+  test("may read the answer, its count and its refusals", async () => {
+    for (const path of ["/clubs?select=id", "/nowhere"]) {
+      const got = await call("GET", path, { headers: { Origin: "https://app.example", Prefer: "count=exact" }, key: portico.status.PUBLISHABLE_KEY });
+      expect(["*", "https://app.example"]).toContain(got.headers["access-control-allow-origin"]);
+      expect(String(got.headers["access-control-expose-headers"]).toLowerCase()).toContain("content-range");
+    }
+    const wrong = await call("GET", "/clubs", { headers: { Origin: "https://app.example" }, key: "sb_publishable_wrong" });
+    expect(wrong.status).toBe(401);
+    expect(wrong.headers["access-control-allow-origin"]).toBeDefined();
+  });
+
+  test("learn what a table allows", async () => {
+    const got = await call("OPTIONS", "/clubs");
+    expect(got.status).toBe(200);
+    expect(got.headers["allow"]).toBe("OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE");
+    expect((await call("OPTIONS", "/rpc/hello")).headers["allow"]).toBe("OPTIONS,GET,HEAD,POST");
+    expect((await call("OPTIONS", "/rpc/nothing")).headers["allow"]).toBe("OPTIONS,POST");
+  });
+});
