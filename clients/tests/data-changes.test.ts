@@ -42,6 +42,7 @@ describe("changes are seen at once", () => {
     expect(await given(db.from("shape").select())).toEqual([{ id: 1, remark: "here" }]);
     expect(await refused(db.from("shape").insert({ id: 2, note: "there" }))).toMatchObject({ code: "PGRST204" });
     await sql(portico.status.DB_URL, "alter table public.shape alter column id type text");
+    expect(await given(db.from("shape").insert({ id: "two" }).select().single())).toEqual({ id: "two", remark: null });
     expect(await given(db.from("shape").select().eq("id", "1"))).toEqual([{ id: "1", remark: "here" }]);
     await sql(portico.status.DB_URL, "drop table public.shape");
     expect(await refused(db.from("shape").select())).toMatchObject({ status: 404, code: "PGRST205" });

@@ -151,16 +151,27 @@ async fn respond(
         snapshot = newer;
         planned = prepare::plan(&snapshot, &schema, &asked);
     }
-    let planned = planned?;
     timing.plan = begun.elapsed();
-    let prepared = match planned {
+    let mut prepared = match planned? {
         prepare::Planned::Allow(methods) => return Ok(answer::allow(&methods)),
         prepare::Planned::Statement(prepared) => *prepared,
     };
 
     let begun = Instant::now();
     let doing = Doing { rest, snapshot: &snapshot, schema: &schema, asked: &asked };
-    let reply = execute::run(&doing, &prepared).await?;
+    let mut reply = execute::run(&doing, &prepared).await;
+    if reply.as_ref().is_err_and(does_not_fit_the_schema)
+        && let Some(newer) = rest.inner.state.newer_than(&snapshot).await
+    {
+        // Made for a schema that is gone, it was taken back without a trace
+        snapshot = newer;
+        if let prepare::Planned::Statement(again) = prepare::plan(&snapshot, &schema, &asked)? {
+            prepared = *again;
+            let doing = Doing { rest, snapshot: &snapshot, schema: &schema, asked: &asked };
+            reply = execute::run(&doing, &prepared).await;
+        }
+    }
+    let reply = reply?;
     timing.transaction = begun.elapsed();
 
     let begun = Instant::now();
@@ -179,6 +190,12 @@ fn is_about_the_schema(error: &RestError) -> bool {
             | RestError::NoColumn { .. }
             | RestError::NoRelation { .. }
     )
+}
+
+/// PostgreSQL's refusals of a statement that names what no longer is, or has another type now.
+fn does_not_fit_the_schema(error: &RestError) -> bool {
+    const UNFIT: [&str; 6] = ["42703", "42704", "42804", "42883", "42P01", "0A000"];
+    matches!(error, RestError::Postgres(refusal) if UNFIT.contains(&refusal.code.as_str()))
 }
 
 /// Limit and offset of the root are those that the headers leave.

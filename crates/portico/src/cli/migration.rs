@@ -10,6 +10,7 @@ use portico_project::{LoadOptions, PlanOptions, Project};
 use portico_tokens::{Clock, development};
 
 use super::{Global, folder};
+use crate::control::{self, Request};
 
 /// The longest text that `migration new` takes from standard input, in bytes.
 const MAX_PIPED: u64 = 16 * 1024 * 1024;
@@ -65,9 +66,9 @@ pub(super) async fn run(global: &Global, command: Command) -> anyhow::Result<()>
     let project = folder::load(LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() })?;
     match command {
         Command::New { name } => new(&project, &name),
-        Command::List(target) => list(&project, &target).await,
-        Command::Up { target, include_all } => up(&project, &target, include_all).await,
-        Command::Repair { target, status, versions } => repair(&project, &target, status, &versions).await,
+        Command::List(target) => list(global, &project, &target).await,
+        Command::Up { target, include_all } => up(global, &project, &target, include_all).await,
+        Command::Repair { target, status, versions } => repair(global, &project, &target, status, &versions).await,
     }
 }
 
@@ -81,14 +82,15 @@ fn new(project: &Project, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn connect(project: &Project, target: &Target) -> anyhow::Result<MigrationSession> {
-    let url = target.db_url.clone().unwrap_or_else(|| {
-        format!(
-            "postgresql://postgres:{}@127.0.0.1:{}/postgres",
-            development::DATABASE_PASSWORD,
-            project.config().db.port
-        )
-    });
+async fn connect(global: &Global, project: &Project, target: &Target) -> anyhow::Result<MigrationSession> {
+    let url = match &target.db_url {
+        Some(url) => url.clone(),
+        // Without a server this says where the database was looked for
+        None => running(global).await.unwrap_or_else(|| {
+            let (password, port) = (development::DATABASE_PASSWORD, project.config().db.port);
+            format!("postgresql://postgres:{password}@127.0.0.1:{port}/postgres")
+        }),
+    };
     let endpoint = Endpoint::parse(&url).context("the database's URL")?;
     if target.db_url.is_none() {
         anstream::eprintln!("Connecting to local database...");
@@ -97,9 +99,18 @@ async fn connect(project: &Project, target: &Target) -> anyhow::Result<Migration
     Ok(database.migrations().await?)
 }
 
-async fn list(project: &Project, target: &Target) -> anyhow::Result<()> {
+/// Where the database of the server is that runs in this folder: its port need not be the configured one, which may be 0 or taken.
+async fn running(global: &Global) -> Option<String> {
+    let data = folder::data_folder(global).ok()?;
+    let request = Request::Status { format: "json".to_owned(), names: Vec::new() };
+    let status = control::call(&data, &request, |_| {}).await.ok()?;
+    let status: serde_json::Value = serde_json::from_str(status.as_str()?).ok()?;
+    Some(status.get("DB_URL")?.as_str()?.to_owned())
+}
+
+async fn list(global: &Global, project: &Project, target: &Target) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
-    let mut session = connect(project, target).await?;
+    let mut session = connect(global, project, target).await?;
     let rows = history::compare(&files.migrations, &history::applied(&mut session).await?);
     let cell = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let width = |length: usize| length.max(14);
@@ -114,9 +125,9 @@ async fn list(project: &Project, target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn up(project: &Project, target: &Target, include_all: bool) -> anyhow::Result<()> {
+async fn up(global: &Global, project: &Project, target: &Target, include_all: bool) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
-    let mut session = connect(project, target).await?;
+    let mut session = connect(global, project, target).await?;
     let applied = history::applied(&mut session).await?;
     let options = PlanOptions { include_all, ..PlanOptions::default() };
     let pending = migrations::plan(&files.migrations, &applied, &options)?;
@@ -125,8 +136,14 @@ async fn up(project: &Project, target: &Target, include_all: bool) -> anyhow::Re
     Ok(())
 }
 
-async fn repair(project: &Project, target: &Target, status: Repaired, versions: &[String]) -> anyhow::Result<()> {
-    let mut session = connect(project, target).await?;
+async fn repair(
+    global: &Global,
+    project: &Project,
+    target: &Target,
+    status: Repaired,
+    versions: &[String],
+) -> anyhow::Result<()> {
+    let mut session = connect(global, project, target).await?;
     let word = match status {
         Repaired::Applied => {
             let files = migrations::list(project)?;
