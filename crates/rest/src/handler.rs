@@ -194,7 +194,7 @@ fn is_about_the_schema(error: &RestError) -> bool {
 
 /// PostgreSQL's refusals of a statement that names what no longer is, or has another type now.
 fn does_not_fit_the_schema(error: &RestError) -> bool {
-    const UNFIT: [&str; 6] = ["42703", "42704", "42804", "42883", "42P01", "0A000"];
+    const UNFIT: [&str; 7] = ["42703", "42704", "42804", "42883", "42P01", "0A000", "22P02"];
     matches!(error, RestError::Postgres(refusal) if UNFIT.contains(&refusal.code.as_str()))
 }
 
