@@ -1,6 +1,6 @@
 //! One request's transaction: its settings, its statements, and whether it is kept (contract 14).
 //!
-//! Where nothing has to be looked at before the commit, everything travels in one write and is one implicit transaction: it
+//! Where nothing has to be looked at before the commit, everything travels in one write; a read is one implicit transaction even, which
 //! needs neither BEGIN nor COMMIT. Otherwise a second write ends it.
 
 use http::{HeaderMap, Method, header};
@@ -89,8 +89,9 @@ pub(crate) async fn run(
     let scope = setting.identity.role.as_str();
 
     let mut batch = Batch::new();
-    // An implicit transaction is read committed, and which it is can not be changed once a statement has run
-    let is_explicit = end != End::Commit || setting.isolation.is_some();
+    // What an implicit transaction may do and how isolated it is, the session's defaults decide, which a function may have changed
+    // for all who come after. Reads have nothing to lose by it; writes say what they want.
+    let is_explicit = end != End::Commit || setting.isolation.is_some() || !setting.read_only;
     if is_explicit {
         batch.push(Statement::named(begin(setting.isolation), &[]));
     }

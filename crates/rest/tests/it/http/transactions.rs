@@ -111,3 +111,18 @@ async fn what_sql_says_of_an_answer_ends_with_its_transaction() {
     assert_eq!((nothing.header("content-type"), nothing.header("content-length")), (None, None));
     assert!(nothing.body.is_empty());
 }
+
+#[tokio::test]
+async fn what_a_function_sets_for_the_session_keeps_no_write_out() {
+    let house = House::with(|_| {}).await;
+    house
+        .execute(
+            "create function spoil() returns void language sql as
+               $$ select set_config('default_transaction_read_only', 'on', false), set_config('default_transaction_isolation', 'serializable', false) $$",
+        )
+        .await;
+    for id in 40..48 {
+        house.call("spoil", &json!({})).send().await.expect(204);
+        house.write("POST", "stations", &json!({ "id": id })).send().await.expect(201);
+    }
+}
