@@ -9,21 +9,37 @@ use tokio::process::Command;
 use crate::client::{Done, End, PATIENCE};
 use crate::server::Postgres;
 
-/// Transactions that `pgbench` does with `script`, prepared, over the server's own way to PostgreSQL. `run` is a number
-/// that no other run has: scripts number what they insert with it.
+/// Transactions that `pgbench` does with `script` as the account service's role. `run` is a number that no other run has: scripts
+/// number what they insert with it.
 pub async fn pgbench(postgres: &Postgres, script: &str, clients: usize, end: End, run: u64) -> Result<Done> {
+    let defines = [("started".to_owned(), "0".to_owned()), ("run".to_owned(), run.to_string())];
+    pgbench_as(postgres, "supabase_auth_admin", script, &defines, clients, end).await
+}
+
+/// Transactions that `pgbench` does with `script`, prepared, over the server's own way to PostgreSQL, with variables.
+pub async fn pgbench_as(
+    postgres: &Postgres,
+    role: &str,
+    script: &str,
+    defines: &[(String, String)],
+    clients: usize,
+    end: End,
+) -> Result<Done> {
     let file = tempfile::Builder::new().suffix(".sql").tempfile()?;
     std::fs::write(file.path(), script)?;
     let mut command = Command::new(pgbench_program()?);
-    command.args(["--no-vacuum", "--protocol=prepared", "--define=started=0"]);
-    command.arg(format!("--define=run={run}")).arg(format!("--client={clients}")).arg("--jobs=2");
+    command.args(["--no-vacuum", "--protocol=prepared"]);
+    for (name, value) in defines {
+        command.arg(format!("--define={name}={value}"));
+    }
+    command.arg(format!("--client={clients}")).arg("--jobs=2");
     match end {
         End::After(time) => command.arg(format!("--time={}", time.as_secs().max(1))),
         End::Calls(calls) => command.arg(format!("--transactions={calls}")),
     };
     command.arg("--file").arg(file.path());
     command.arg("--host").arg(&postgres.socket_folder).arg(format!("--port={}", postgres.port));
-    command.args(["--username=supabase_auth_admin", "postgres"]).kill_on_drop(true);
+    command.arg(format!("--username={role}")).arg("postgres").kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output()).await.context("pgbench did not end in time")??;
     let text = String::from_utf8_lossy(&output.stdout);
     let complaints = String::from_utf8_lossy(&output.stderr);

@@ -4,12 +4,13 @@
 //! same cores. Each measurement runs limit and subject in turns, several rounds, and reports the median of the ratios, so that a
 //! machine that slows down for a while spoils one round and not the result.
 //!
-//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`.
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `data`.
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
 mod accounts;
 mod client;
+mod data;
 mod enumeration;
 mod limits;
 mod people;
@@ -42,6 +43,9 @@ async fn run() -> Result<()> {
     }
     if wanted("schema-cache") {
         schema_cache::measure(&mut report).await?;
+    }
+    if wanted("data") {
+        data::measure(&mut report).await?;
     }
     println!("{}", report.render());
     Ok(())
