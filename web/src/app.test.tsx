@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from "@testing-library/react";
+import { act, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import { fakeServer, session, storeSession } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
@@ -92,6 +92,25 @@ describe("/app", () => {
     renderApp("/app?tab=2");
     expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
     expect(screen.getByRole("link", { name: "Sign in again" })).toHaveAttribute("href", "/sign-in?next=%2Fapp%3Ftab%3D2");
+  });
+
+  test("says it still when the client finds out twice", async () => {
+    fakeServer({ "GET /auth/v1/user": { status: 403, body: { code: "session_not_found", message: "gone" } } });
+    vi.spyOn(console, "error").mockImplementation(() => undefined);
+    storeSession(session());
+    const { auth } = renderApp("/app");
+    const told = vi.fn();
+    auth.client.onAuthStateChange((event) => {
+      if (event === "SIGNED_OUT") told();
+    });
+    // As when another tab signs out while this one asks who it is
+    await act(async () => {
+      await auth.client.getUser("a token");
+      await auth.client.getUser("a token");
+    });
+    expect(told.mock.calls.length).toBeGreaterThanOrEqual(2);
+    expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
+    expect(window.location.pathname).toBe("/app");
   });
 
   test("leads home after signing out, and stays when that fails", async () => {

@@ -48,8 +48,9 @@ export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNo
       setKnown((before) => ({
         ...atStart,
         loading: false,
-        // The client may say "no session" twice; the second time does not make it forgotten that there was one.
-        hasEnded: hasEnded || (before.hasEnded && event === "INITIAL_SESSION"),
+        // The client may say "no session" twice, for instance when another tab signed out while this one asked who it is;
+        // the second time does not make it forgotten that there was one.
+        hasEnded: hasEnded || before.hasEnded,
         isUnreachable: event === "INITIAL_SESSION" && isStored,
       }));
     }
