@@ -17,7 +17,8 @@
 //! ```
 //!
 //! What makes it fast: a statement is parsed once per connection, within the same write as its first use; a batch is one
-//! implicit transaction and one `Sync`; rows are slices of the read buffer. Values and results are in PostgreSQL's text form.
+//! implicit transaction and one `Sync`; rows are slices of the read buffer. Values are in PostgreSQL's
+//! text form, and results too unless a statement asks for the binary one.
 //!
 //! Invariant: between two batches a connection has read everything up to `ReadyForQuery`. One that has not (the caller went
 //! away in the middle) is never used again.
