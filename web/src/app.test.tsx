@@ -2,6 +2,7 @@ import { act, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import { fakeServer, session, storeSession } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
+import { TabChannel } from "./testing/tab-channel";
 
 const patient = { timeout: 20_000 };
 
@@ -109,6 +110,18 @@ describe("/app", () => {
       await auth.client.getUser("a token");
     });
     expect(told.mock.calls.length).toBeGreaterThanOrEqual(2);
+    expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
+    expect(window.location.pathname).toBe("/app");
+  });
+
+  test("says it when another tab signs out, even before the storage shows it", async () => {
+    vi.stubGlobal("BroadcastChannel", TabChannel);
+    fakeServer({});
+    storeSession(session());
+    renderApp("/app");
+    await screen.findByRole("heading", { name: /^Hello/ }, patient);
+    // What the client of the other tab sends; what that tab removed from the storage is still there to see.
+    act(() => new TabChannel("portico.session").postMessage({ event: "SIGNED_OUT", session: null }));
     expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
     expect(window.location.pathname).toBe("/app");
   });

@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { startAnalytics } from "../../analytics";
 import { ada, config, fakeServer, session, storeSession } from "../../testing/fake-server";
 import { watchBeacons } from "../../testing/render-app";
+import { TabChannel } from "../../testing/tab-channel";
 import { type AuthState, useAuth } from "./auth-context";
 import { AuthProvider } from "./auth-provider";
 import { openAuth } from "./client";
@@ -242,21 +243,4 @@ function repeatSignedIn(client: object, repeated: unknown): Promise<void> {
   const notify: unknown = Reflect.get(client, "_notifyAllSubscribers");
   if (typeof notify !== "function") throw new Error("The client has no such method any more");
   return Reflect.apply(notify, client, ["SIGNED_IN", repeated, false]) as Promise<void>;
-}
-
-/** Channels between the tabs of one test. */
-class TabChannel extends EventTarget {
-  static open: TabChannel[] = [];
-  constructor(readonly name: string) {
-    super();
-    TabChannel.open.push(this);
-  }
-  postMessage(data: unknown): void {
-    for (const other of TabChannel.open) {
-      if (other !== this && other.name === this.name) other.dispatchEvent(new MessageEvent("message", { data }));
-    }
-  }
-  close(): void {
-    TabChannel.open = TabChannel.open.filter((other) => other !== this);
-  }
 }

@@ -41,8 +41,10 @@ export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNo
         if (event === "SIGNED_IN") reports.onSignedIn(session);
         return;
       }
-      const isStored = storage.getItem(sessionKey) !== null;
-      if (event === "SIGNED_OUT") reset();
+      const isSignedOut = event === "SIGNED_OUT";
+      if (isSignedOut) reset();
+      // "Signed out" is final, whatever the storage says: a word from another tab can arrive before the removal of what it stored.
+      const isStored = !isSignedOut && storage.getItem(sessionKey) !== null;
       const hasEnded = hadSession && !isLeaving.current && !isStored;
       hadSession = isStored;
       setKnown((before) => ({
