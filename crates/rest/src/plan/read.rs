@@ -154,6 +154,40 @@ struct Place<'a> {
     expand: bool,
 }
 
+/// What a level selects, under construction.
+struct Selected {
+    /// The names so far of a spread's columns, as far as PostgreSQL tells them apart: its parent picks them out one by one.
+    taken: Option<HashSet<String>>,
+    columns: Vec<Output>,
+    lifted: Vec<Lifted>,
+}
+
+impl Selected {
+    fn of(use_: Use) -> Self {
+        Self { taken: (use_ != Use::Rows).then(HashSet::new), columns: Vec::new(), lifted: Vec::new() }
+    }
+
+    fn push(&mut self, mut output: Output) {
+        if let Output::Column { key, .. } | Output::CountRows { key, .. } = &mut output {
+            *key = self.lift(key);
+        }
+        self.columns.push(output);
+    }
+
+    /// Notes what the parent gets under this key; yields the name that the level itself uses. Keys may be there several times, and
+    /// all go into the answer (6.1).
+    fn lift(&mut self, key: &str) -> String {
+        let mut column = key.to_owned();
+        if let Some(taken) = &mut self.taken {
+            while !taken.insert(cut(&column, LONGEST_NAME).to_owned()) {
+                column = format!("pgrst_again_{}", taken.len());
+            }
+        }
+        self.lifted.push(Lifted::Key { column: column.clone(), key: key.to_owned() });
+        column
+    }
+}
+
 struct Builder<'a> {
     context: &'a Context<'a>,
     written: bool,
@@ -171,10 +205,9 @@ impl Builder<'_> {
         let aggregated = node.has_aggregates();
         let expand = place.expand || aggregated || place.use_ != Use::Rows || self.has_representation(typed);
         let hoist = place.use_ == Use::Lifted;
-        let mut lifted = Vec::new();
-        let mut columns = Vec::new();
+        let mut selected = Selected::of(place.use_);
         for item in node.items() {
-            self.output(item, (relation, typed), expand, hoist, &mut columns, &mut lifted);
+            self.output(item, (relation, typed), expand, hoist, &mut selected);
         }
         let mut embeds = Vec::with_capacity(node.children.len());
         for child in &node.children {
@@ -185,14 +218,18 @@ impl Builder<'_> {
                         // It passes through this level as a plain column.
                         (true, Lifted::Aggregated { input, .. }) => {
                             let through = input.clone();
-                            lifted.push(each.clone());
-                            *each = through.map_or(Lifted::Nothing, Lifted::Key);
+                            selected.lifted.push(each.clone());
+                            *each = through
+                                .map_or(Lifted::Nothing, |input| Lifted::Key { column: input.clone(), key: input });
                         }
-                        _ => lifted.push(each.clone()),
+                        (_, Lifted::Key { column, key }) => {
+                            *each = Lifted::Key { column: column.clone(), key: selected.lift(key) };
+                        }
+                        _ => selected.lifted.push(each.clone()),
                     }
                 }
             } else if embed.shape != Shape::Hidden {
-                lifted.push(Lifted::Key(embed.key.clone()));
+                embed.key = selected.lift(&embed.key);
             }
             embeds.push(embed);
         }
@@ -205,7 +242,7 @@ impl Builder<'_> {
             source: place.source,
             alias: place.alias,
             relation: place.relation.clone(),
-            columns,
+            columns: selected.columns,
             embeds,
             conditions,
             order,
@@ -213,7 +250,7 @@ impl Builder<'_> {
             offset,
             aggregated: aggregated && !hoist,
         };
-        Ok((level, lifted))
+        Ok((level, selected.lifted))
     }
 
     fn embed(&mut self, child: &Node<'_>, parent: &Place<'_>, expand: bool) -> Result<Embed, RestError> {
@@ -258,21 +295,19 @@ impl Builder<'_> {
         (relation, typed): (Option<&Relation>, Option<&Relation>),
         expand: bool,
         hoist: bool,
-        columns: &mut Vec<Output>,
-        lifted: &mut Vec<Lifted>,
+        selected: &mut Selected,
     ) {
         match (item, relation) {
             (SelectItem::Star, Some(relation)) if expand => {
                 for name in relation.columns.keys() {
                     let field = Field { name: name.clone(), json_path: Vec::new() };
                     let column = SelectColumn { alias: None, field, cast: None, aggregate: None, aggregate_cast: None };
-                    lifted.push(Lifted::Key(name.clone()));
-                    columns.push(self.column(&column, typed));
+                    selected.push(self.column(&column, typed));
                 }
             }
             (SelectItem::Star, _) => {
-                lifted.push(Lifted::Star);
-                columns.push(Output::Star);
+                selected.lifted.push(Lifted::Star);
+                selected.columns.push(Output::Star);
             }
             (SelectItem::Column(column), _) => match (column.aggregate, hoist) {
                 (Some(aggregate), true) => {
@@ -280,8 +315,8 @@ impl Builder<'_> {
                     let input = format!("pgrst_agg_{}", self.aggregates);
                     let key = column.alias.clone().unwrap_or_else(|| name_of(aggregate).to_owned());
                     let cast = column.aggregate_cast.clone();
-                    lifted.push(Lifted::Aggregated { input: Some(input.clone()), aggregate, cast, key });
-                    columns.push(Output::Column {
+                    selected.lifted.push(Lifted::Aggregated { input: Some(input.clone()), aggregate, cast, key });
+                    selected.columns.push(Output::Column {
                         column: column_of(typed, &column.field),
                         representation: None,
                         cast: column.cast.clone(),
@@ -290,22 +325,15 @@ impl Builder<'_> {
                         key: input,
                     });
                 }
-                _ => {
-                    let output = self.column(column, typed);
-                    if let Output::Column { key, .. } = &output {
-                        lifted.push(Lifted::Key(key.clone()));
-                    }
-                    columns.push(output);
-                }
+                _ => selected.push(self.column(column, typed)),
             },
             (SelectItem::CountRows { alias, cast }, _) => {
                 let key = alias.clone().unwrap_or_else(|| "count".to_owned());
                 if hoist {
                     let aggregate = Aggregate::Count;
-                    lifted.push(Lifted::Aggregated { input: None, aggregate, cast: cast.clone(), key });
+                    selected.lifted.push(Lifted::Aggregated { input: None, aggregate, cast: cast.clone(), key });
                 } else {
-                    lifted.push(Lifted::Key(key.clone()));
-                    columns.push(Output::CountRows { cast: cast.clone(), key });
+                    selected.push(Output::CountRows { cast: cast.clone(), key });
                 }
             }
             (SelectItem::Relation(_), _) => {}

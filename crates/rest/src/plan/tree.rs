@@ -144,7 +144,12 @@ pub enum Lifted {
     /// All that the embed selects by `*`.
     Star,
     /// One.
-    Key(String),
+    Key {
+        /// Its name among the embed's columns, where it is the only one of this name.
+        column: String,
+        /// Its name in the parent's row, which may have several of this name.
+        key: String,
+    },
     /// None: a count that passes through to the level above.
     Nothing,
     /// An aggregate that is computed at the level above (6.3).

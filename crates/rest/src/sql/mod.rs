@@ -7,6 +7,7 @@ mod builder;
 mod call;
 mod envelope;
 mod filter;
+mod page;
 mod payload;
 pub mod read;
 #[cfg(test)]

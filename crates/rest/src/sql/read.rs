@@ -7,6 +7,7 @@
 //!   tempted PostgreSQL to hash the whole table again for each parent: 100 rows with two levels took 8 ms so, and 70 ms joined.
 //! - What the level above needs to see is a `LATERAL` join of a flat subquery: spreads, orders by an embed, and inner embeds of one row,
 //!   where PostgreSQL pulls it up and may begin at the embed. So are views, whose rows no index may find.
+//! - With an OFFSET the page is found in a subselect first: see [`super::page`].
 //! - Conditions on embeds, `!inner` and null filters, are `EXISTS`: a semi-join or an anti-join, which need no aggregation.
 //! - Embeds are built as `jsonb` directly, never by way of `json` and its text.
 
@@ -14,6 +15,7 @@ use std::fmt::Write as _;
 
 use super::Sql;
 use super::filter::{column, conditions, json_path};
+use super::page::Page;
 use crate::plan::{Embed, Level, Lifted, OrderBy, Output, ReadPlan, Shape, Source, aggregate_name, counts_rows};
 use crate::query::{Aggregate, Direction, Join, Nulls};
 use crate::schema::{Relation, RelationshipKind};
@@ -62,8 +64,23 @@ fn select(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_
     sql.raw("SELECT ");
     let grouped_by = outputs(sql, level, parent);
     sql.raw(" FROM ");
+    if let Some(page) = Page::of(level, parent.map(|(_, embed)| embed)) {
+        sql.raw("(SELECT ");
+        page.select_list(sql, &level.alias);
+        sql.raw(" FROM ");
+        source(sql, level, parent, call);
+        where_of(sql, level, parent, true);
+        order(sql, level);
+        range(sql, level);
+        sql.raw(") AS ");
+        page.name(sql, &level.alias);
+        joins(sql, level, parent);
+        // Joins need not keep the order of the page
+        order(sql, level);
+        return;
+    }
     source(sql, level, parent, call);
-    level.embeds.iter().for_each(|embed| join(sql, level, embed, parent.is_none()));
+    joins(sql, level, parent);
     where_of(sql, level, parent, false);
     if level.aggregated && !grouped_by.is_empty() {
         sql.raw(" GROUP BY ").list(", ", &grouped_by, |sql, at| {
@@ -71,12 +88,20 @@ fn select(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_
         });
     }
     order(sql, level);
+    range(sql, level);
+}
+
+fn range(sql: &mut Sql, level: &Level) {
     if let Some(limit) = level.limit {
         sql.raw(" LIMIT ").value(limit.to_string());
     }
     if let Some(offset) = level.offset {
         sql.raw(" OFFSET ").value(offset.to_string());
     }
+}
+
+fn joins(sql: &mut Sql, level: &Level, parent: Parent<'_>) {
+    level.embeds.iter().for_each(|embed| join(sql, level, embed, parent.is_none()));
 }
 
 /// Appends what is selected; yields the places of what rows are grouped by.
@@ -188,9 +213,12 @@ fn lifted(sql: &mut Sql, list: &mut List, embed: &Embed, lifted: &Lifted) {
             list.next(sql, true);
             sql.name(&embed.alias).raw(".*");
         }
-        Lifted::Key(key) => {
+        Lifted::Key { column, key } => {
             list.next(sql, true);
-            sql.qualified(&embed.alias, key);
+            sql.qualified(&embed.alias, column);
+            if column != key {
+                sql.raw(" AS ").name(key);
+            }
         }
         Lifted::Aggregated { input, aggregate, cast, key } => {
             list.next(sql, false);
@@ -304,9 +332,9 @@ fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
             let mut list = List { written: 0, grouped_by: Vec::new() };
             sql.raw("SELECT ");
             for each in lifted {
-                if let Lifted::Key(key) = each {
+                if let Lifted::Key { column, .. } = each {
                     list.next(sql, false);
-                    sql.raw("coalesce(jsonb_agg(").qualified(&embed.alias, key).raw("), '[]') AS ").name(key);
+                    sql.raw("coalesce(jsonb_agg(").qualified(&embed.alias, column).raw("), '[]') AS ").name(column);
                 }
             }
             sql.raw(" FROM (");

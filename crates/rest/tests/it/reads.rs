@@ -186,6 +186,51 @@ async fn an_unknown_column_is_named_by_postgresql() {
     assert_eq!(of("films?select=id::$$").await, "42704 type \"$$\" does not exist");
 }
 
+/// Whoever pages far is not served more slowly, page by page.
+#[tokio::test]
+async fn nothing_is_computed_of_rows_that_an_offset_passes_over() {
+    let reader = Reader::open().await;
+    let admin = reader.cinema.administrator().await;
+    admin
+        .batch_execute(
+            "create sequence looks;
+             grant usage on sequence looks to service_role;
+             create function look(films) returns bigint language sql volatile as $$ select nextval('public.looks') $$;
+             create function look(roles) returns bigint language sql volatile as $$ select nextval('public.looks') $$;",
+        )
+        .await
+        .unwrap();
+    let looks = async |resource| {
+        admin.batch_execute("alter sequence looks restart").await.unwrap();
+        reader.ask("service_role", resource, Count::Exact, &JSON).await.unwrap();
+        let next: i64 = admin.query_one("select nextval('looks')", &[]).await.unwrap().get(0);
+        next - 1
+    };
+    assert_eq!(looks("films?select=id,look&order=id&limit=2&offset=3").await, 2);
+    assert_eq!(looks("films?select=*,look&limit=1&offset=4").await, 1);
+    assert_eq!(looks("directors?select=films(id,look)&films.order=id&films.offset=1&id=eq.1").await, 1);
+    let roles: i64 = admin.query_one("select count(*) from roles where film_id = 2", &[]).await.unwrap().get(0);
+    assert!(roles > 0);
+    assert_eq!(looks("films?select=id,roles(look)&order=id&limit=1&offset=1").await, roles);
+}
+
+/// A page asks for no column that nobody asked for.
+#[tokio::test]
+async fn a_page_needs_the_privileges_of_its_columns_only() {
+    let reader = Reader::open().await;
+    let admin = reader.cinema.administrator().await;
+    admin
+        .batch_execute(
+            "create role clerk; grant clerk to authenticator; grant usage on schema public to clerk;
+             grant select (id, director_id) on films to clerk; grant select (id) on directors to clerk",
+        )
+        .await
+        .unwrap();
+    let resource = "films?select=id,directors(id)&order=id&limit=1&offset=1";
+    let answer = reader.ask("clerk", resource, Count::Exact, &JSON).await.unwrap();
+    assert_eq!((answer.total, answer.rows), (Some(5), 1));
+}
+
 /// An empty table, deep trees, long names: what breaks SQL that was put together carelessly.
 #[tokio::test]
 async fn odd_shapes_are_valid_sql() {
