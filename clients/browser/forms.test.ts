@@ -130,7 +130,7 @@ describe("another e-mail address", () => {
 describe("a link that is opened in another browser", () => {
   let portico: Portico;
   beforeAll(async () => {
-    portico = await Portico.start({ config: '[auth.email]\nenable_confirmations = true\nmax_frequency = "0s"\n' });
+    portico = await Portico.start({ config: '[auth.email]\nenable_confirmations = true\nmax_frequency = "0s"\notp_length = 8\n' });
   });
   afterAll(() => portico.dispose());
 
@@ -141,6 +141,7 @@ describe("a link that is opened in another browser", () => {
     await page.getByLabel("Password", { exact: true }).fill(password);
     await page.getByRole("button", { name: "Create account" }).click();
     await heading(page, /Check your inbox/);
+    await page.getByText("a mail with an eight-digit code and a link").waitFor();
     const mail = await mailTo(portico.status.MAILPIT_URL, email);
     const elsewhere = await browser.newContext();
     try {

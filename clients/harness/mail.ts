@@ -42,9 +42,9 @@ export function linkIn(mail: Mail): string {
   return link.replaceAll("&amp;", "&");
 }
 
-/** The six-digit code in a mail. */
+/** The code in a mail. */
 export function codeIn(mail: Mail): string {
-  const code = /\b(\d{6})\b/.exec(mail.Text)?.[1];
+  const code = /\b(\d{6,10})\b/.exec(mail.Text)?.[1];
   if (code === undefined) throw new Error(`no code in ${mail.Text}`);
   return code;
 }

@@ -1,6 +1,6 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
-import { fakeServer, session, storeSession } from "./testing/fake-server";
+import { ada, config, fakeServer, session, storeSession } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
 import { TabChannel } from "./testing/tab-channel";
 
@@ -205,6 +205,44 @@ test("a forgotten password is mailed for and set anew", async () => {
   await user.click(screen.getByRole("button", { name: "Save password" }));
   expect(await screen.findByRole("heading", { name: "Your password is changed" }, patient)).toBeVisible();
   expect(server.seen.find(({ method }) => method === "PUT")?.body).toMatchObject({ password: "a new long password" });
+});
+
+describe("codes of the length that the server decided on", () => {
+  const own = { ...config, accounts: { ...config.accounts, codeLength: { email: 8, phone: 7 } } };
+
+  test("are asked for, and submitted on the last digit", async () => {
+    const server = fakeServer({ "POST /auth/v1/otp": { body: {} }, "POST /auth/v1/verify": { body: session() } });
+    const { user } = renderApp("/verify", own);
+    expect(await screen.findByText(/Eight digits from your inbox/, {}, patient)).toBeVisible();
+    await user.type(screen.getByLabelText("E-mail"), "ada@portico.test");
+    await user.click(screen.getByRole("button", { name: "Send me a code" }));
+    const code = await screen.findByLabelText("Eight-digit code", {}, patient);
+    await user.type(code, "1234567");
+    await user.click(screen.getByRole("button", { name: "Continue" }));
+    expect(await screen.findByText("The code has eight digits.", {}, patient)).toBeVisible();
+    await user.type(code, "8");
+    await waitFor(() => expect(window.location.pathname).toBe("/app"), patient);
+    const verified = server.seen.filter(({ path }) => path.startsWith("/auth/v1/verify"));
+    expect(verified.map(({ body }) => body.token)).toEqual(["12345678"]);
+  });
+
+  test.each([
+    [ada, "Eight-digit code", "87654321"],
+    [{ ...ada, email: "", phone: "41791234567" }, "Seven-digit code", "7654321"],
+  ])("save a password whose change has to be confirmed, person %#", async (person, label, nonce) => {
+    storeSession(session({ user: person }));
+    const server = fakeServer({
+      "GET /auth/v1/reauthenticate": { body: {} },
+      "PUT /auth/v1/user": ({ body }) =>
+        body.nonce === nonce ? { body: person } : { status: 400, body: { code: "reauthentication_needed", message: "no" } },
+    });
+    const { user } = renderApp("/update-password", own);
+    await user.type(await screen.findByLabelText("New password", {}, patient), "a new long password");
+    await user.click(screen.getByRole("button", { name: "Save password" }));
+    await user.type(await screen.findByLabelText(label, {}, patient), nonce);
+    expect(await screen.findByRole("heading", { name: "Your password is changed" }, patient)).toBeVisible();
+    expect(server.seen.filter(({ method }) => method === "PUT")).toHaveLength(2);
+  });
 });
 
 test("only the ways in that the server offers are shown", async () => {

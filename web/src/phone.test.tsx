@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { dialledNumber, phoneField } from "./features/auth/fields";
 import { ada, fakeServer, session } from "./testing/fake-server";
@@ -39,6 +39,17 @@ test("where phones are the only way, the number is asked for at once", async () 
   expect(await screen.findByLabelText("Phone number", {}, patient)).toBeVisible();
   expect(screen.queryByLabelText("E-mail")).toBeNull();
   expect(screen.queryByText("or")).toBeNull();
+});
+
+test("whoever began with their number goes on with it, to an account and back", async () => {
+  fakeServer({ "GET /auth/v1/settings": byPhone });
+  const { user } = renderApp("/sign-in?with=phone&next=/app/files");
+  await user.click(await screen.findByRole("link", { name: "Create an account" }, patient));
+  expect(await screen.findByRole("heading", { name: "Create your account" }, patient)).toBeVisible();
+  expect(screen.getByLabelText("Phone number")).toBeVisible();
+  expect(screen.getByLabelText("E-mail")).not.toBeVisible();
+  const back = within(screen.getByRole("main")).getByRole("link", { name: "Sign in" });
+  expect(back).toHaveAttribute("href", "/sign-in?next=%2Fapp%2Ffiles&with=phone");
 });
 
 test("a person signs in with a code that was texted to them", async () => {

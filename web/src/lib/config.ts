@@ -13,6 +13,8 @@ export interface Config {
     manualLinking: boolean;
     /** Which mails about another address have to be answered: the new address's, either, or both. */
     emailChange: "new" | "either" | "both";
+    /** How many digits a code has that comes by mail, and by text message. */
+    codeLength: { email: number; phone: number };
   };
   /** Where captured messages are read, in development. */
   mailbox: string | null;
@@ -31,6 +33,7 @@ export function readConfig(value: unknown): Config {
   const brand = record(config.brand);
   const analytics = record(config.analytics);
   const accounts = record(config.accounts);
+  const codeLength = record(accounts.codeLength);
   const anonKey = text(config.anonKey);
   if (anonKey === null) throw new Error("The configuration has no anonKey");
   const adapter = analytics.adapter;
@@ -47,6 +50,7 @@ export function readConfig(value: unknown): Config {
     accounts: {
       manualLinking: accounts.manualLinking === true,
       emailChange: accounts.emailChange === "new" || accounts.emailChange === "either" ? accounts.emailChange : "both",
+      codeLength: { email: digits(codeLength.email), phone: digits(codeLength.phone) },
     },
     mailbox: text(config.mailbox),
   };
@@ -55,6 +59,11 @@ export function readConfig(value: unknown): Config {
 function record(value: unknown): Record<string, unknown> {
   // An object's fields are all `unknown` until they are read, so this cast promises nothing.
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+/** A code's length; the server knows those of six to ten digits. */
+function digits(value: unknown): number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 6 && value <= 10 ? value : 6;
 }
 
 function text(value: unknown): string | null {

@@ -11,7 +11,7 @@ const promises = [
   {
     icon: Fingerprint,
     title: "Your way in",
-    text: "Google, a password, or a six-digit code from your inbox. Whichever you pick, it is one account.",
+    text: "Google, a password, or a code from your inbox. Whichever you pick, it is one account.",
   },
   {
     icon: MonitorSmartphone,

@@ -4,7 +4,7 @@ import { useForm } from "react-hook-form";
 import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
 import { useAuth } from "../features/auth/auth-context";
-import { EmailOrPhone, withPhone } from "../features/auth/e-mail-or-phone";
+import { EmailOrPhone, useIsPhoneAsked, withPhone } from "../features/auth/e-mail-or-phone";
 import { emailField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
@@ -23,7 +23,8 @@ import { z } from "../lib/zod";
 export function SignInPage() {
   const [next] = useState(nextFromAddress);
   const { methods } = useSignInMethods();
-  const signUpByPhone = methods.allowsSignUp ? withPhone("/sign-up", next) : null;
+  const isByPhone = useIsPhoneAsked();
+  const signUpByPhone = withPhone("/sign-up", next);
   usePageTitle("Sign in");
   return (
     <VisitorsOnly next={next}>
@@ -36,14 +37,17 @@ export function SignInPage() {
               path="/sign-in"
               next={next}
               email={methods.email ? <SignInForm next={next} /> : null}
-              phone={methods.phone ? <PhoneForm kind="phone" next={next} signUpHref={signUpByPhone} /> : null}
+              phone={methods.phone ? <PhoneForm kind="phone" next={next} signUpHref={methods.allowsSignUp ? signUpByPhone : null} /> : null}
             />
           </>
         )}
         {methods.allowsSignUp && (
           <p className="mt-8 text-sm text-soft">
             New here?{" "}
-            <AppLink href={withNext("/sign-up", next)} className="font-medium text-ink underline underline-offset-4">
+            <AppLink
+              href={isByPhone ? signUpByPhone : withNext("/sign-up", next)}
+              className="font-medium text-ink underline underline-offset-4"
+            >
               Create an account
             </AppLink>
           </p>

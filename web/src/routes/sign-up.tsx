@@ -6,7 +6,7 @@ import { Alert } from "../components/ui/alert";
 import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
 import { useAuth } from "../features/auth/auth-context";
-import { EmailOrPhone } from "../features/auth/e-mail-or-phone";
+import { EmailOrPhone, useIsPhoneAsked, withPhone } from "../features/auth/e-mail-or-phone";
 import { emailField, newPasswordField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
@@ -25,6 +25,7 @@ import { z } from "../lib/zod";
 export function SignUpPage() {
   const [next] = useState(nextFromAddress);
   const { methods } = useSignInMethods();
+  const isByPhone = useIsPhoneAsked();
   usePageTitle("Create an account");
   return (
     <VisitorsOnly next={next}>
@@ -49,7 +50,10 @@ export function SignUpPage() {
         )}
         <p className="mt-8 text-sm text-soft">
           Have an account?{" "}
-          <AppLink href={withNext("/sign-in", next)} className="font-medium text-ink underline underline-offset-4">
+          <AppLink
+            href={isByPhone ? withPhone("/sign-in", next) : withNext("/sign-in", next)}
+            className="font-medium text-ink underline underline-offset-4"
+          >
             Sign in
           </AppLink>
         </p>

@@ -1,9 +1,11 @@
 import { zodResolver } from "@hookform/resolvers/zod";
+import type { User } from "@supabase/supabase-js";
 import { useState } from "react";
 import { useForm, useWatch } from "react-hook-form";
 import { Button } from "../components/ui/button";
 import { useAuth } from "../features/auth/auth-context";
 import { CodeField } from "../features/auth/code-field";
+import { useCodeLength } from "../features/auth/code-length";
 import { newPasswordField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
 import { FormPage } from "../features/auth/form-page";
@@ -20,7 +22,7 @@ export function UpdatePasswordPage() {
   usePageTitle("New password");
   if (loading) return <FormSkeleton />;
   if (!user) return <LinkExpired />;
-  return <NewPasswordForm email={user.email ?? ""} />;
+  return <NewPasswordForm email={user.email ?? ""} codeComesBy={codeComesBy(user)} />;
 }
 
 function LinkExpired() {
@@ -47,10 +49,15 @@ function LinkExpired() {
   );
 }
 
+/** The server sends its code to the address, and to the phone of somebody who has none. */
+function codeComesBy({ email }: User): "email" | "phone" {
+  return email === undefined || email === "" ? "phone" : "email";
+}
+
 const schema = z.object({ password: newPasswordField });
 type Values = z.infer<typeof schema>;
 
-function NewPasswordForm({ email }: { email: string }) {
+function NewPasswordForm({ email, codeComesBy }: { email: string; codeComesBy: "email" | "phone" }) {
   const { client, isRecovering } = useAuth();
   const { register, handleSubmit, formState, setError, setFocus, control } = useForm<Values>({
     resolver: zodResolver(schema),
@@ -61,12 +68,15 @@ function NewPasswordForm({ email }: { email: string }) {
   const password = useWatch({ control, name: "password" });
   const [needsCode, setNeedsCode] = useState(false);
   const [code, setCode] = useState("");
+  const codeLength = useCodeLength(codeComesBy);
   const [isDone, setIsDone] = useState(false);
   const { errors, isSubmitting } = formState;
 
-  const save = handleSubmit(async (values) => {
+  const save = handleSubmit((values) => saveWith(values, code));
+
+  async function saveWith({ password }: Values, nonce: string) {
     clear();
-    const { error } = await client.updateUser(needsCode ? { password: values.password, nonce: code } : { password: values.password });
+    const { error } = await client.updateUser(needsCode ? { password, nonce } : { password });
     if (!error) {
       setIsDone(true);
       return;
@@ -78,7 +88,7 @@ function NewPasswordForm({ email }: { email: string }) {
       if (asked.error) report(asked.error);
       else setNeedsCode(true);
     }
-  });
+  }
 
   if (isDone) {
     return (
@@ -109,7 +119,15 @@ function NewPasswordForm({ email }: { email: string }) {
             hint={<StrengthHint password={password} known={[email]} />}
             {...register("password")}
           />
-          {needsCode && <CodeField value={code} error={undefined} onChange={setCode} />}
+          {needsCode && (
+            <CodeField
+              value={code}
+              length={codeLength}
+              error={undefined}
+              onChange={setCode}
+              onComplete={(typed) => void handleSubmit((values) => saveWith(values, typed))()}
+            />
+          )}
           <Button type="submit" className="w-full" isPending={isSubmitting}>
             {isSubmitting ? "Saving" : "Save password"}
           </Button>

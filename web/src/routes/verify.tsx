@@ -3,6 +3,7 @@ import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
 import { useAuth } from "../features/auth/auth-context";
 import { CodeField } from "../features/auth/code-field";
+import { capitalised, useCodeLength } from "../features/auth/code-length";
 import { withPhone } from "../features/auth/e-mail-or-phone";
 import { emailField } from "../features/auth/fields";
 import { FormAlert } from "../features/auth/form-alert";
@@ -46,6 +47,7 @@ export function VerifyPage() {
 /** Nobody asked for a code in this browser: it can be sent, or somebody brings one that was sent elsewhere. */
 function AddressForm({ onKnown }: { onKnown: (pending: PendingCode) => void }) {
   const { client } = useAuth();
+  const { word } = useCodeLength("email");
   const [email, setEmail] = useState("");
   const [error, setError] = useState<string>();
   const [problem, setProblem] = useState<Described | null>(null);
@@ -78,7 +80,7 @@ function AddressForm({ onKnown }: { onKnown: (pending: PendingCode) => void }) {
   }
 
   return (
-    <FormPage title="Sign in with a code" lead="Six digits from your inbox, instead of a link or a password.">
+    <FormPage title="Sign in with a code" lead={`${capitalised(word)} digits from your inbox, instead of a link or a password.`}>
       <form noValidate onSubmit={send}>
         <FormAlert problem={problem} />
         <fieldset disabled={isSending} className="space-y-5">
@@ -133,6 +135,7 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
   const [isVerifying, setIsVerifying] = useState(false);
   const [wasRefused, setWasRefused] = useState(false);
   const byPhone = isByPhone(pending);
+  const length = useCodeLength(byPhone ? "phone" : "email");
   const input = useRef<HTMLInputElement>(null);
 
   useEffect(() => input.current?.focus(), []);
@@ -140,8 +143,8 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
   async function verify(token: string) {
     if (isVerifying) return;
     setProblem(null);
-    if (token.length < 6) {
-      setFieldError("The code has six digits.");
+    if (token.length < length.digits) {
+      setFieldError(`The code has ${length.word} digits.`);
       input.current?.focus();
       return;
     }
@@ -173,13 +176,13 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
       lead={
         byPhone ? (
           <>
-            A text message with a six-digit code is on its way to{" "}
+            A text message with {length.aCode} is on its way to{" "}
             <strong className="font-medium text-ink">{pending.address}</strong>.
           </>
         ) : (
           <>
-            If <strong className="font-medium text-ink">{pending.address}</strong> can be used here, a mail with a
-            six-digit code and a link is on its way. Use either.
+            If <strong className="font-medium text-ink">{pending.address}</strong> can be used here, a mail with{" "}
+            {length.aCode} and a link is on its way. Use either.
           </>
         )
       }
@@ -195,12 +198,13 @@ function CodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pend
         <CodeField
           ref={input}
           value={code}
+          length={length}
           error={fieldError}
           onChange={(typed) => {
             setCode(typed);
             setFieldError(undefined);
-            if (typed.length === 6 && typed !== code) void verify(typed);
           }}
+          onComplete={(typed) => void verify(typed)}
         />
         <Button type="submit" className="mt-5 w-full" isPending={isVerifying}>
           {isVerifying ? "Checking the code" : "Continue"}

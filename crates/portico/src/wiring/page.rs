@@ -47,6 +47,7 @@ pub fn config(facts: Facts<'_>) -> Value {
         (true, true) => "either",
         (true, false) => "both",
     };
+    let code_length = json!({ "email": auth.email.otp_length, "phone": auth.sms.otp_length });
     json!({
         // The API is on the page's own origin, by whichever name a person has opened it.
         "url": null,
@@ -55,7 +56,7 @@ pub fn config(facts: Facts<'_>) -> Value {
         "mailbox": mailbox,
         "brand": { "name": web.brand.name, "accent": web.brand.accent, "mark": mark },
         "analytics": analytics,
-        "accounts": { "manualLinking": auth.manual_linking, "emailChange": email_change },
+        "accounts": { "manualLinking": auth.manual_linking, "emailChange": email_change, "codeLength": code_length },
     })
 }
 
@@ -101,10 +102,18 @@ mod tests {
             told(&auth)["brand"],
             json!({ "name": "Shop", "accent": null, "mark": "/portico/brand/mark-1.svg" })
         );
-        assert_eq!(told(&auth)["accounts"], json!({ "manualLinking": false, "emailChange": "both" }));
+        assert_eq!(
+            told(&auth)["accounts"],
+            json!({ "manualLinking": false, "emailChange": "both", "codeLength": { "email": 6, "phone": 6 } })
+        );
         auth.manual_linking = true;
         auth.email.autoconfirm = true;
-        assert_eq!(told(&auth)["accounts"], json!({ "manualLinking": true, "emailChange": "either" }));
+        auth.email.otp_length = 8;
+        auth.sms.otp_length = 10;
+        assert_eq!(
+            told(&auth)["accounts"],
+            json!({ "manualLinking": true, "emailChange": "either", "codeLength": { "email": 8, "phone": 10 } })
+        );
         auth.email.secure_change = false;
         assert_eq!(told(&auth)["accounts"]["emailChange"], "new");
     }

@@ -8,7 +8,7 @@ import { withNext } from "../../lib/next";
  * so that nothing typed is lost; which one shows is part of the address of the page.
  */
 export function EmailOrPhone({ path, next, email, phone }: { path: string; next: string | null; email: ReactNode; phone: ReactNode }) {
-  const isPhoneAsked = useRouterState({ select: ({ location }) => new URLSearchParams(location.searchStr).get("with") === "phone" });
+  const isPhoneAsked = useIsPhoneAsked();
   const isPhoneShown = phone !== null && (email === null || isPhoneAsked);
   // The same places whatever the server offers, which may become known while somebody types already.
   return (
@@ -27,6 +27,11 @@ export function EmailOrPhone({ path, next, email, phone }: { path: string; next:
       )}
     </>
   );
+}
+
+/** Whether the page's address asks for the form for phone numbers. */
+export function useIsPhoneAsked(): boolean {
+  return useRouterState({ select: ({ location }) => new URLSearchParams(location.searchStr).get("with") === "phone" });
 }
 
 /** The address of a page's form for phone numbers. */

@@ -6,6 +6,7 @@ import { Field } from "../../components/ui/field";
 import { AppLink, go } from "../../lib/navigation";
 import { z } from "../../lib/zod";
 import { useAuth } from "./auth-context";
+import { useCodeLength } from "./code-length";
 import { phoneField } from "./fields";
 import { FormAlert } from "./form-alert";
 import { LastUsed } from "./last-used";
@@ -19,6 +20,7 @@ type Values = z.infer<typeof schema>;
 /** Asks for the number that a code goes to. The code itself is entered on /verify, as those from mails are. */
 export function PhoneForm({ kind, next, signUpHref }: { kind: "phone" | "phone-signup"; next: string | null; signUpHref: string | null }) {
   const { client, lastMethod } = useAuth();
+  const { aCode } = useCodeLength("phone");
   const { register, handleSubmit, formState, setError, setFocus, getValues } = useForm({
     resolver: zodResolver(schema),
     // Whoever comes back from /verify to correct their number finds it here.
@@ -66,7 +68,7 @@ export function PhoneForm({ kind, next, signUpHref }: { kind: "phone" | "phone-s
           inputMode="tel"
           placeholder="+41 79 123 45 67"
           error={errors.phone?.message}
-          hint="We text you a six-digit code."
+          hint={`We text you ${aCode}.`}
           {...register("phone")}
         />
         <Button type="submit" className="relative w-full" isPending={isSubmitting}>
