@@ -114,7 +114,7 @@ impl Auth {
         let columns = ColumnKeys::new(&settings.encryption)?;
         let limits = Limits::new(settings.rate_limits.clone());
         let captcha = Captcha::new(&settings);
-        let mail_domains = MailDomains::new(settings.email.name_servers.clone());
+        let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
         let engine = oauth::Engine::new(&settings);
         let inner = Inner {
             settings,

@@ -1,4 +1,5 @@
-//! Whether a domain takes mail (auth-core 15.3): it has a mail server (MX), or at least an address (A, AAAA).
+//! Whether a domain takes mail (auth-core 15.3): it has a mail server (MX), or at least an address (A, AAAA). Domains whose mail
+//! goes to a blocked server, such as those of throw-away addresses, count as taking none.
 //!
 //! A small resolver of our own: one question to the machine's name servers over UDP. The system's resolver tells addresses
 //! only. What it can not find out counts as yes: a name server that is down must not keep people out. Answers are not
@@ -38,10 +39,10 @@ enum Kind {
 }
 
 /// What a name server says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Reply {
-    /// There are such records.
-    Some,
+    /// There are such records. Of mail servers, their names in lower case.
+    Some(Vec<String>),
     /// There is one that says that there is nothing: "no mail here" (RFC 7505).
     Null,
     /// There are none.
@@ -54,13 +55,16 @@ enum Reply {
 pub(crate) struct MailDomains {
     /// Empty: those of the machine, read each time since they change with its network.
     servers: Vec<SocketAddr>,
+    /// Names of mail servers, in lower case, without a dot at the end.
+    blocked: Vec<String>,
     known: Mutex<HashMap<String, (Instant, bool)>>,
     questions: Semaphore,
 }
 
 impl MailDomains {
-    pub(crate) fn new(servers: Vec<SocketAddr>) -> Self {
-        Self { servers, known: Mutex::default(), questions: Semaphore::new(MAX_QUESTIONS) }
+    pub(crate) fn new(servers: Vec<SocketAddr>, blocked: &[String]) -> Self {
+        let blocked = blocked.iter().map(|name| plain_name(name)).collect();
+        Self { servers, blocked, known: Mutex::default(), questions: Semaphore::new(MAX_QUESTIONS) }
     }
 
     /// Whether `domain` takes mail, as far as can be found out.
@@ -85,6 +89,11 @@ impl MailDomains {
         verdict
     }
 
+    /// Whether `domain` was found to take no mail. Asks nobody, so that it can be used where nothing may wait.
+    pub(crate) fn is_known_to_take_none(&self, domain: &str) -> bool {
+        matches!(url::Host::parse(domain), Ok(url::Host::Domain(domain)) if self.known(&domain) == Some(false))
+    }
+
     fn known(&self, domain: &str) -> Option<bool> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(domain).filter(|(at, _)| at.elapsed() < KEPT).map(|(_, verdict)| *verdict)
@@ -94,16 +103,23 @@ impl MailDomains {
     async fn look_up(&self, domain: &str) -> Option<bool> {
         let _permit = self.questions.acquire().await.ok()?;
         match self.ask(domain, Kind::Mx).await? {
-            Reply::Some => Some(true),
+            Reply::Some(servers) => Some(!servers.iter().any(|server| self.blocks(server))),
             Reply::Null | Reply::NoDomain => Some(false),
             Reply::None => {
                 let (v4, v6) = tokio::join!(self.ask(domain, Kind::A), self.ask(domain, Kind::Aaaa));
-                if v4 == Some(Reply::Some) || v6 == Some(Reply::Some) {
+                if matches!(v4, Some(Reply::Some(_))) || matches!(v6, Some(Reply::Some(_))) {
                     return Some(true);
                 }
                 v4.and(v6).map(|_| false)
             }
         }
+    }
+
+    /// Whether this is a blocked server, or one below its name.
+    fn blocks(&self, server: &str) -> bool {
+        self.blocked.iter().any(|blocked| {
+            server.strip_suffix(blocked.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
     }
 
     async fn ask(&self, domain: &str, kind: Kind) -> Option<Reply> {
@@ -188,7 +204,7 @@ fn read_answer(answer: &[u8], records: usize, kind: Kind) -> Option<Reply> {
         _ => return None,
     }
     let mut at = records;
-    let mut reply = Reply::None;
+    let (mut servers, mut is_null, mut is_found) = (Vec::new(), false, false);
     for _ in 0..number(answer, 6)? {
         at = end_of_name(answer, at)?;
         let found = number(answer, at)?;
@@ -201,11 +217,20 @@ fn read_answer(answer: &[u8], records: usize, kind: Kind) -> Option<Reply> {
         }
         // The root as the mail server: there is none
         if kind == Kind::Mx && data.get(2) == Some(&0) {
-            reply = if reply == Reply::Some { reply } else { Reply::Null };
-        } else {
-            reply = Reply::Some;
+            is_null = true;
+            continue;
+        }
+        is_found = true;
+        if kind == Kind::Mx {
+            // Behind the preference
+            servers.extend(name_at(answer, at - length + 2));
         }
     }
+    let reply = match (is_found, is_null) {
+        (true, _) => Reply::Some(servers),
+        (false, true) => Reply::Null,
+        (false, false) => Reply::None,
+    };
     let is_truncated = answer.get(2)? & 0x02 != 0;
     // A truncated answer without a record says nothing
     (reply != Reply::None || !is_truncated).then_some(reply)
@@ -225,6 +250,42 @@ fn end_of_name(bytes: &[u8], mut at: usize) -> Option<usize> {
             _ => return None,
         }
     }
+}
+
+/// The name at this place, in lower case. `None`: what stands there is no name.
+fn name_at(bytes: &[u8], mut at: usize) -> Option<String> {
+    let mut name = String::new();
+    let mut jumps = 0;
+    loop {
+        match *bytes.get(at)? {
+            0 => return Some(name),
+            length if length & 0xc0 == 0xc0 => {
+                // The rest of the name stands elsewhere. Names have at most 127 labels, so more references lead in a circle
+                jumps += 1;
+                at = usize::from(number(bytes, at)? & 0x3fff);
+                if jumps > 127 {
+                    return None;
+                }
+            }
+            length if length & 0xc0 == 0 => {
+                let label = bytes.get(at + 1..at + 1 + usize::from(length))?;
+                if !name.is_empty() {
+                    name.push('.');
+                }
+                name.extend(label.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
+                if name.len() > 2 * 253 {
+                    return None;
+                }
+                at += 1 + usize::from(length);
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// As [`name_at`] reads names.
+fn plain_name(name: &str) -> String {
+    name.trim().trim_end_matches('.').to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -259,17 +320,35 @@ mod tests {
         let mail: &[u8] = &[0, 10, 4, b'm', b'a', b'i', b'l', 0xc0, 12];
         let nobody: &[u8] = &[0, 0, 0];
         let alias: &[u8] = &[0xc0, 12];
-        assert_eq!(read(0, 0, &[(15, mail)], Kind::Mx), Some(Reply::Some));
-        assert_eq!(read(0, 0, &[(5, alias), (15, mail)], Kind::Mx), Some(Reply::Some));
+        let server = || Some(Reply::Some(vec!["mail.example.com".to_owned()]));
+        assert_eq!(read(0, 0, &[(15, mail)], Kind::Mx), server());
+        assert_eq!(read(0, 0, &[(5, alias), (15, mail)], Kind::Mx), server());
+        let elsewhere: &[u8] = b"\x00\x05\x02MX\x04Spam\x00";
+        let both = vec!["mail.example.com".to_owned(), "mx.spam".to_owned()];
+        assert_eq!(read(0, 0, &[(15, mail), (15, elsewhere)], Kind::Mx), Some(Reply::Some(both)));
+        // A name that leads back to itself
+        let circle: &[u8] = &[0, 10, 0xc0, 43];
+        assert_eq!(read(0, 0, &[(15, circle)], Kind::Mx), Some(Reply::Some(Vec::new())));
         assert_eq!(read(0, 0, &[(15, nobody)], Kind::Mx), Some(Reply::Null));
-        assert_eq!(read(0, 0, &[(15, mail), (15, nobody)], Kind::Mx), Some(Reply::Some));
+        assert_eq!(read(0, 0, &[(15, mail), (15, nobody)], Kind::Mx), server());
         assert_eq!(read(0, 0, &[(5, alias)], Kind::Mx), Some(Reply::None));
         assert_eq!(read(0, 0, &[], Kind::Mx), Some(Reply::None));
         assert_eq!(read(0, 2, &[], Kind::Mx), None, "truncated");
-        assert_eq!(read(0, 0, &[(1, &[192, 0, 2, 1])], Kind::A), Some(Reply::Some));
+        assert_eq!(read(0, 0, &[(1, &[192, 0, 2, 1])], Kind::A), Some(Reply::Some(Vec::new())));
         assert_eq!(read(3, 0, &[], Kind::A), Some(Reply::NoDomain));
         for failure in [1, 2, 4, 5] {
             assert_eq!(read(failure, 0, &[], Kind::A), None);
+        }
+    }
+
+    #[test]
+    fn a_blocked_server_blocks_what_is_below_its_name() {
+        let domains = MailDomains::new(Vec::new(), &["Mx.Throwaway.Example.".to_owned(), "one.example".to_owned()]);
+        for server in ["mx.throwaway.example", "a.mx.throwaway.example", "one.example"] {
+            assert!(domains.blocks(server), "{server}");
+        }
+        for server in ["throwaway.example", "someone.example", "example", ""] {
+            assert!(!domains.blocks(server), "{server}");
         }
     }
 
@@ -294,6 +373,7 @@ mod tests {
         fn no_answer_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), records in 0usize..220) {
             let _ = read_answer(&bytes, records, Kind::Mx);
             let _ = end_of_name(&bytes, records);
+            let _ = name_at(&bytes, records);
             let _ = is_about(&bytes, b"question");
         }
     }

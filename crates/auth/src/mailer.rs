@@ -220,7 +220,7 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
     if Address::parse(to.as_str()).is_err() {
         return Err(AuthError::validation("Unable to validate email address: invalid format"));
     }
-    if settings.extended_validation && is_invented(to) {
+    if settings.extended_validation && (is_invented(to) || auth.mail_domains().is_known_to_take_none(to.domain())) {
         return Err(invalid_address(to));
     }
     let authorized = &settings.authorized_addresses;
@@ -237,6 +237,7 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
 }
 
 /// Whether the domain of an address takes mail, where that is asked for. Before a transaction begins: name servers may be slow.
+/// [`check_recipient`] remembers what was found out.
 ///
 /// # Errors
 /// 400 `email_address_invalid`.
@@ -249,6 +250,11 @@ pub(crate) async fn check_domain(auth: &Auth, to: &EmailAddress) -> Result<(), A
         return Ok(());
     }
     Err(invalid_address(to))
+}
+
+/// As [`check_domain`], for an address that may get no mail at all: [`check_recipient`] decides when one is due.
+pub(crate) async fn look_up_domain(auth: &Auth, to: &EmailAddress) {
+    let _ = check_domain(auth, to).await;
 }
 
 fn invalid_address(to: &EmailAddress) -> AuthError {

@@ -8,8 +8,9 @@ use serde_json::json;
 use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::{RequestInfo, SignedIn};
+use crate::ids::EmailAddress;
 use crate::sql::{Tx, users};
-use crate::{one_time_mail, sms};
+use crate::{mailer, one_time_mail, sms};
 
 /// `GET /reauthenticate`
 pub async fn reauthenticate(
@@ -18,6 +19,11 @@ pub async fn reauthenticate(
     signed_in: SignedIn,
 ) -> Result<Response, AuthError> {
     let unconfirmed = |code, text: &'static str| AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, code, text);
+    if signed_in.user.is_email_confirmed()
+        && let Ok(email) = EmailAddress::parse(&signed_in.user.email)
+    {
+        mailer::check_domain(&auth, &email).await?;
+    }
     let tx = Tx::begin(auth.database()).await?;
     let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or_else(AuthError::user_gone)?;
     if user.email.is_empty() && user.phone.is_empty() {

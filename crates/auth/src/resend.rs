@@ -68,9 +68,14 @@ pub async fn resend(
     if body.email.is_empty() && body.phone.is_empty() {
         return Err(AuthError::validation("Missing email address or phone number"));
     }
-    if message == Message::SignUp
-        && let Ok(email) = EmailAddress::parse(&body.email)
-    {
+    // A change is confirmed at this address too, where both are asked. The new one's domain was checked when it was named; who
+    // has no account is told the same
+    let gets_mail = match message {
+        Message::SignUp => true,
+        Message::EmailChange => auth.settings().email.secure_change,
+        Message::Sms | Message::PhoneChange => false,
+    };
+    if gets_mail && let Ok(email) = EmailAddress::parse(&body.email) {
         mailer::check_domain(&auth, &email).await?;
     }
     let reserved = evenly(send(&auth, &request, message, &body)).await?;

@@ -14,7 +14,7 @@ use crate::Auth;
 use crate::audit::{self, Action, Traits};
 use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
 use crate::extract::RequestInfo;
-use crate::ids::UserId;
+use crate::ids::{EmailAddress, UserId};
 use crate::mailer;
 use crate::model::{Identity, JsonObject, User};
 use crate::one_time_mail;
@@ -55,6 +55,15 @@ pub(crate) const ATTEMPTS: usize = 4;
 /// Whether an error says that somebody else was faster.
 pub(crate) fn is_race(error: &AuthError) -> bool {
     matches!(error, AuthError::Sql { source, .. } if source.code() == Some(&sqlstate::UNIQUE_VIOLATION))
+}
+
+/// Asks name servers about the address that may get a mail because nobody vouches for it. Before the transaction that decides:
+/// the mail is refused there if the domain takes none.
+pub(crate) async fn look_up_domain(auth: &Auth, profile: &Profile) {
+    let Some(email) = profile.candidate().filter(|email| !email.verified) else { return };
+    if let Ok(address) = EmailAddress::parse(&email.address) {
+        mailer::look_up_domain(auth, &address).await;
+    }
 }
 
 /// Finds or makes the account. Part of the caller's transaction.

@@ -147,6 +147,7 @@ async fn finish(
     }
     // Mails of this sign-in lead to the app as well
     let request = &RequestInfo { redirect_to: target.to_owned(), ..request.clone() };
+    account::look_up_domain(auth, &profile).await;
     let mut settled = settle(auth, request, flow, &provider, &profile, &tokens).await;
     for _ in 1..account::ATTEMPTS {
         if !settled.as_ref().is_err_and(account::is_race) {

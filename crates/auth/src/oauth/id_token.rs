@@ -80,6 +80,7 @@ pub(crate) async fn grant(
     if auth.settings().email.autoconfirm {
         profile.trust_every_email();
     }
+    account::look_up_domain(auth, &profile).await;
     let mut settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
     for _ in 1..account::ATTEMPTS {
         if !settled.as_ref().is_err_and(account::is_race) {

@@ -45,9 +45,6 @@ use crate::settings::AuthSettings;
 use http::ProviderClient;
 use oidc::Issuers;
 
-/// No call to a provider takes longer, whatever is configured: people are waiting.
-const MAX_CALL: Duration = Duration::from_secs(5);
-
 /// What sign-ins at providers share: connections and what is known of issuers.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -57,7 +54,11 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(settings: &AuthSettings) -> Self {
-        let timeout = settings.http_timeout.min(MAX_CALL);
+        // A sign-in takes two calls, for tokens and for keys or the profile: both have to fit into one request
+        let timeout = match settings.max_request_duration {
+            Duration::ZERO => settings.http_timeout,
+            request => settings.http_timeout.min(request / 2),
+        };
         let client = Arc::new(ProviderClient::new(timeout, settings.allow_insecure_loopback_providers));
         let issuers = Issuers::new(Arc::clone(&client), settings.oidc_cache_ttl);
         Self { client, issuers }

@@ -48,6 +48,8 @@ pub struct EmailSettings {
     pub external_hosts: Vec<String>,
     /// Refuse addresses of reserved and obviously invented domains, and of domains that take no mail.
     pub extended_validation: bool,
+    /// Mail servers by name: with `extended_validation`, addresses whose mail goes to one, or to one below its name, are refused.
+    pub blocked_mail_servers: Vec<String>,
     /// Who is asked about domains; empty: the machine's own name servers.
     pub name_servers: Vec<SocketAddr>,
 }
@@ -100,6 +102,7 @@ impl Default for EmailSettings {
             headers: Vec::new(),
             external_hosts: Vec::new(),
             extended_validation: false,
+            blocked_mail_servers: Vec::new(),
             name_servers: Vec::new(),
         }
     }

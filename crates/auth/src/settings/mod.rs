@@ -86,7 +86,8 @@ pub struct AuthSettings {
     pub encryption: EncryptionSettings,
     /// Keep the audit log out of the database (it is always in the log).
     pub audit_log_disabled: bool,
-    /// Outbound calls to providers and message gateways.
+    /// How long a call to a provider or message gateway may take. One to a provider takes at most half of
+    /// `max_request_duration`: a sign-in needs two, and people are waiting.
     pub http_timeout: Duration,
     /// A request that takes longer is answered with 504. Zero: no limit.
     pub max_request_duration: Duration,

@@ -108,6 +108,43 @@ impl AuthSettings {
         ] {
             within(name, duration != Some(Duration::ZERO), "must be positive")?;
         }
+        let at_most = |name, duration: Duration, longest: u64, reason| {
+            within(name, !duration.is_zero() && duration <= Duration::from_secs(longest), reason)
+        };
+        at_most("http_timeout", self.http_timeout, 60, "must be positive and at most one minute")?;
+        at_most(
+            "email.template_max_age",
+            self.email.template_max_age,
+            7 * 86_400,
+            "must be positive and at most 7 days",
+        )?;
+        at_most("email.template_retry", self.email.template_retry, 7 * 86_400, "must be positive and at most 7 days")?;
+        if let Some(captcha) = &self.captcha {
+            at_most("captcha.timeout", captcha.timeout, 60, "must be positive and at most one minute")?;
+        }
+        within(
+            "oidc_cache_ttl",
+            self.oidc_cache_ttl <= Duration::from_secs(7 * 86_400),
+            "must be at most 7 days: providers replace their keys",
+        )?;
+        within(
+            "max_request_duration",
+            self.max_request_duration.is_zero() || self.max_request_duration >= Duration::from_secs(1),
+            "must be at least one second, or 0 for no limit",
+        )?;
+        within("email.name_servers", self.email.name_servers.len() <= 8, "there can be eight at most")?;
+        let blocked = &self.email.blocked_mail_servers;
+        within("email.blocked_mail_servers", blocked.len() <= 1000, "there can be a thousand at most")?;
+        within(
+            "email.blocked_mail_servers",
+            blocked.is_empty() || self.email.extended_validation,
+            "needs email.extended_validation, without which nobody asks for mail servers",
+        )?;
+        let is_name = |name: &String| {
+            let name = name.trim().trim_end_matches('.');
+            (1..=253).contains(&name.len()) && !name.contains(['@', '*', '/', ' '])
+        };
+        within("email.blocked_mail_servers", blocked.iter().all(is_name), "expected names such as \"mx.example.com\"")?;
         for kind in self.email.templates.keys() {
             self.template_url(*kind)?;
         }
@@ -174,6 +211,19 @@ mod tests {
         assert!(refused(|settings| settings.sms.template = "{{ if }}".into()).starts_with("sms.template: "));
         let redirect = refused(|settings| settings.external_redirect_url = Some("/callback".into()));
         assert!(redirect.starts_with("external_redirect_url: "), "{redirect}");
+        let blocked = refused(|settings| settings.email.blocked_mail_servers = vec!["mx.example.com".into()]);
+        assert!(blocked.starts_with("email.blocked_mail_servers: needs email.extended_validation"), "{blocked}");
+        let blocked = refused(|settings| {
+            settings.email.extended_validation = true;
+            settings.email.blocked_mail_servers = vec!["ada@example.com".into()];
+        });
+        assert!(blocked.starts_with("email.blocked_mail_servers: expected names"), "{blocked}");
+        assert!(refused(|settings| settings.http_timeout = Duration::ZERO).starts_with("http_timeout: "));
+        assert!(refused(|settings| settings.http_timeout = Duration::from_secs(61)).starts_with("http_timeout: "));
+        let short = refused(|settings| settings.max_request_duration = Duration::from_millis(10));
+        assert_eq!(short, "max_request_duration: must be at least one second, or 0 for no limit");
+        assert!(refused(|settings| settings.oidc_cache_ttl = Duration::MAX).starts_with("oidc_cache_ttl: "));
+        assert!(refused(|settings| settings.email.template_retry = Duration::ZERO).contains("template_retry"));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use portico_testkit::{Answer, TestServer};
+use portico_auth::AuthSettings;
+use portico_testkit::{Answer, GooglePerson, TestServer};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
@@ -156,4 +157,67 @@ async fn nobody_is_kept_out_by_a_name_server_that_is_silent() {
     let mut question = [0; 600];
     let (length, _) = silent.recv_from(&mut question).await.unwrap();
     assert_eq!(read_question(&question[..length]), ("mail.dev".to_owned(), MX));
+}
+
+/// A server that asks a name server of this test: mail.dev takes mail, gone.dev is no domain, spam.dev has a blocked mail server.
+async fn asking(change: impl FnOnce(&mut AuthSettings)) -> (TestServer, NameServer) {
+    let key = |name: &str, kind| (name.to_owned(), kind);
+    let at = |name: &[u8]| vec![(MX, [&[0, 10], name].concat())];
+    let server = NameServer::start(HashMap::from([
+        (key("mail.dev", MX), (0, at(b"\x02mx\xc0\x0c"))),
+        (key("spam.dev", MX), (0, at(b"\x02IN\x04Spam\x04mail\x00"))),
+        (key("gone.dev", MX), (3, Vec::new())),
+    ]))
+    .await;
+    let address = server.address;
+    let t = TestServer::with_auth(|settings| {
+        settings.email.extended_validation = true;
+        settings.email.name_servers = vec![address];
+        settings.email.blocked_mail_servers = vec!["spam.mail".into()];
+        change(settings);
+    })
+    .await;
+    (t, server)
+}
+
+#[tokio::test]
+async fn a_domain_whose_mail_goes_to_a_blocked_server_takes_none() {
+    let (t, _server) = asking(|_| {}).await;
+    refused(&post(&t, "signup", "ada@spam.dev").await, "ada@spam.dev");
+    post(&t, "signup", "ada@mail.dev").await.expect(200);
+}
+
+#[tokio::test]
+async fn an_address_that_a_provider_leaves_unconfirmed_is_checked_before_it_gets_a_mail() {
+    let (t, _server) = asking(|_| {}).await;
+    let come = async |email: &'static str| {
+        let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
+        let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email }).await;
+        answer.location_query("error_code").unwrap()
+    };
+    assert_eq!(come("ada@gone.dev").await, "email_address_invalid");
+    assert_eq!(t.count("select count(*) from auth.users").await, 0);
+    assert_eq!(come("ada@mail.dev").await, "provider_email_needs_verification");
+    // Whose address is confirmed gets no mail, so nothing keeps them out
+    t.execute("update auth.users set email = 'ada@gone.dev', email_confirmed_at = now()").await;
+    t.execute("update auth.identities set identity_data = identity_data || '{\"email\": \"ada@gone.dev\"}'").await;
+    let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
+    let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@mail.dev" }).await;
+    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn reauthentication_and_a_repeated_change_look_at_the_domain_too() {
+    let (t, _server) = asking(|settings| settings.email.autoconfirm = true).await;
+    let tokens = t.signed_in("ada@mail.dev", "correct-horse").await;
+    let reauthenticate = || t.get("/auth/v1/reauthenticate").bearer(tokens["access_token"].as_str().unwrap()).send();
+    reauthenticate().await.expect(200);
+    t.execute("update auth.users set email = 'ada@gone.dev', reauthentication_sent_at = null").await;
+    refused(&reauthenticate().await, "ada@gone.dev");
+    let resend =
+        |email: &'static str| t.post("/auth/v1/resend").json(&json!({"type": "email_change", "email": email})).send();
+    refused(&resend("ada@gone.dev").await, "ada@gone.dev");
+    // Whether there is such an account makes no difference
+    refused(&resend("nobody@gone.dev").await, "nobody@gone.dev");
+    resend("nobody@mail.dev").await.expect(200);
 }

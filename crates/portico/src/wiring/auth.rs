@@ -89,6 +89,12 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut settings.password_change_needs_current, own.require_current_password);
     set(&mut settings.create_email_identity_on_password_set, own.create_email_identity_on_password_set);
     set(&mut settings.flow_state_expiry, own.flow_state_expiry);
+    set(&mut settings.oidc_cache_ttl, own.oidc_cache_ttl);
+    set(&mut settings.http_timeout, own.http_timeout);
+    set(&mut settings.max_request_duration, own.max_request_duration);
+    if let Some(captcha) = &mut settings.captcha {
+        set(&mut captcha.timeout, own.captcha_timeout);
+    }
     set(&mut settings.audit_log_disabled, own.audit_log_disabled);
     set(&mut settings.sb_forwarded_for, own.sb_forwarded_for);
     set(&mut settings.allowed_id_token_issuers, own.allowed_id_token_issuers.clone());
@@ -135,6 +141,10 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut email.allow_unverified_sign_ins, own.email.allow_unverified_sign_ins);
     set(&mut email.authorized_addresses, own.email.authorized_addresses.clone());
     set(&mut email.extended_validation, own.email.extended_validation);
+    set(&mut email.blocked_mail_servers, own.email.blocked_mail_servers.clone());
+    set(&mut email.name_servers, own.email.name_servers.clone());
+    set(&mut email.template_max_age, own.email.template_max_age);
+    set(&mut email.template_retry, own.email.template_retry);
     set(&mut email.external_hosts, own.email.external_hosts.clone());
     email.headers.clone_from(&own.email.headers);
     let (links, paths) = (&mut email.url_paths, &own.email.link_paths);
@@ -282,6 +292,10 @@ mod tests {
         own.rate_limits.emails = Some(SendRate { count: 5, every: Some(Duration::from_secs(60)) });
         own.rate_limits.texts = Some(SendRate { count: 6, every: None });
         own.sms.otp_length = Some(8);
+        own.http_timeout = Some(Duration::from_secs(3));
+        own.captcha_timeout = Some(Duration::from_secs(4));
+        own.max_request_duration = Some(Duration::ZERO);
+        own.email.name_servers = Some(vec![([192, 0, 2, 53], 53).into()]);
         own.email.link_paths.recovery = Some("https://app.example/reset".into());
         own.password.breach_check = Some(BreachCheck::FailClosed);
         own.password.breach_check_url = Some("https://mirror.example/range/".into());
@@ -290,8 +304,17 @@ mod tests {
         own.email.templates.insert("password_changed".into(), "/mails/changed.html".into());
         own.encryption.current = Some("k1".into());
         own.encryption.keys.insert("k1".into(), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8".into());
-        let mut settings = AuthSettings::default();
+        let captcha = CaptchaSettings {
+            provider: CaptchaProvider::Turnstile,
+            secret: "s".into(),
+            timeout: Duration::from_secs(10),
+            verify_url: None,
+        };
+        let mut settings = AuthSettings { captcha: Some(captcha), ..AuthSettings::default() };
         add(&mut settings, &own);
+        assert_eq!(settings.captcha.as_ref().map(|captcha| captcha.timeout), own.captcha_timeout);
+        assert_eq!((settings.http_timeout, settings.max_request_duration), (Duration::from_secs(3), Duration::ZERO));
+        assert_eq!(settings.email.name_servers.len(), 1);
         assert!(settings.password_change_needs_current && settings.sb_forwarded_for);
         assert_eq!(settings.rate_limits.header.as_deref(), Some("x-real-ip"));
         assert_eq!(settings.rate_limits.emails, Some(SendLimit::Bucket(5, Duration::from_secs(60))));

@@ -4,6 +4,7 @@
 //! work, belongs to the service; here are its name and type.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use portico_tokens::Secret;
@@ -21,6 +22,14 @@ pub struct AccountSettings {
     pub create_email_identity_on_password_set: Option<bool>,
     /// Life time of a sign-in that is under way at a provider or in a mail.
     pub flow_state_expiry: Option<Duration>,
+    /// How long discovery documents and keys of providers are kept.
+    pub oidc_cache_ttl: Option<Duration>,
+    /// How long a call to a provider or message gateway may take.
+    pub http_timeout: Option<Duration>,
+    /// How long a request may take. Zero: as long as it likes.
+    pub max_request_duration: Option<Duration>,
+    /// `[auth.captcha] timeout`: how long the provider of the puzzles may take.
+    pub captcha_timeout: Option<Duration>,
     /// Keep `auth.audit_log_entries` empty.
     pub audit_log_disabled: Option<bool>,
     /// Believe `Sb-Forwarded-For` of a trusted proxy.
@@ -106,6 +115,14 @@ pub struct EmailExtras {
     pub authorized_addresses: Option<Vec<String>>,
     /// Refuse addresses that can not receive mail.
     pub extended_validation: Option<bool>,
+    /// Mail servers whose domains are refused by `extended_validation`.
+    pub blocked_mail_servers: Option<Vec<String>>,
+    /// Name servers that `extended_validation` asks, instead of the machine's.
+    pub name_servers: Option<Vec<SocketAddr>>,
+    /// How long a body from an address is used before it is read again.
+    pub template_max_age: Option<Duration>,
+    /// How soon a body that could not be read is asked for again.
+    pub template_retry: Option<Duration>,
     /// Further host names for the links in mails.
     pub external_hosts: Option<Vec<String>>,
     /// `[auth.email.headers]`: further headers of every mail.
@@ -140,6 +157,10 @@ impl AccountSettings {
             require_current_password: auth.flag("require_current_password"),
             create_email_identity_on_password_set: auth.flag("create_email_identity_on_password_set"),
             flow_state_expiry: auth.duration("flow_state_expiry"),
+            oidc_cache_ttl: auth.duration("oidc_cache_ttl"),
+            http_timeout: auth.duration("http_timeout"),
+            max_request_duration: auth.duration("max_request_duration"),
+            captcha_timeout: auth.section("captcha").duration("timeout"),
             audit_log_disabled: auth.flag("audit_log_disabled"),
             sb_forwarded_for: auth.flag("sb_forwarded_for"),
             jwt_valid_methods: auth.list("jwt_valid_methods"),
@@ -197,6 +218,10 @@ impl EmailExtras {
             allow_unverified_sign_ins: email.flag("allow_unverified_sign_ins"),
             authorized_addresses: email.list("authorized_addresses"),
             extended_validation: email.flag("extended_validation"),
+            blocked_mail_servers: email.list("blocked_mail_servers"),
+            name_servers: name_servers(&mut email),
+            template_max_age: email.duration("template_max_age"),
+            template_retry: email.duration("template_retry"),
             external_hosts: email.list("external_hosts"),
             headers: own_names(email.section("headers"), |section, name| section.any_text(name)).into_iter().collect(),
             templates: template_addresses(email.section("templates")),
@@ -227,6 +252,22 @@ impl EncryptionExtras {
 fn template_addresses(mut templates: Section<'_, '_, '_>) -> BTreeMap<String, String> {
     let kinds = TEMPLATES.into_iter().chain(NOTIFICATIONS);
     kinds.filter_map(|kind| Some((kind.to_owned(), written(&mut templates, kind)?))).collect()
+}
+
+/// Addresses, each with a port if it is not 53.
+fn name_servers(email: &mut Section<'_, '_, '_>) -> Option<Vec<SocketAddr>> {
+    let written = email.list("name_servers")?;
+    let read = |text: &String| {
+        let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
+        let address = address.ok().or_else(|| text.parse().ok());
+        if address.is_none() {
+            let key = email.key("name_servers");
+            email
+                .fail("name_servers", format!("{key}: expected an IP address, with or without a port, found {text:?}"));
+        }
+        address
+    };
+    Some(written.iter().filter_map(read).collect())
 }
 
 /// Text that is not empty.

@@ -46,11 +46,14 @@ fn every_setting_is_read() {
 fn what_accounts_can_do_besides_is_read() {
     let auth = settings(
         "[auth]\nrequire_current_password = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\njwt_valid_methods = [\"ES256\"]\n\
+         oidc_cache_ttl = \"30m\"\nhttp_timeout = \"8s\"\nmax_request_duration = \"20s\"\n\
          allowed_id_token_issuers = [\"https://id.example.com\"]\n[auth.linking_domains]\nacme = \"staff\"\n\
          [auth.password]\nbreach_check = \"fail-closed\"\nbcrypt_cost = 12\n\
          [auth.sessions]\nsingle_per_user = true\ntags = [\"web\"]\nallow_low_aal = \"15m\"\n\
          [auth.refresh_tokens]\nalgorithm_version = 2\nupgrade_percentage = 50\nallow_reuse = true\n\
-         [auth.email]\nmagic_link = false\nauthorized_addresses = \"ada@example.com, grace@example.com\"\n\
+         [auth.captcha]\ntimeout = \"5s\"\n\
+         [auth.email]\nmagic_link = false\nblocked_mail_servers = [\"mx.example.com\"]\ntemplate_max_age = \"1h\"\n\
+         template_retry = \"1m\"\nname_servers = [\"192.0.2.53\", \"[2001:db8::53]:5353\"]\nauthorized_addresses = \"ada@example.com, grace@example.com\"\n\
          [auth.email.headers]\nX-Kind = \"$messageType\"\n[auth.email.templates]\nrecovery = \"/mails/recovery.html\"\n\
          [auth.email.link_paths]\nrecovery = \"https://app.example.com/reset\"\n\
          [auth.sms]\notp_length = 8\notp_expiry = \"10m\"\ntest_otp_valid_until = \"2030-01-31T12:00:00+02:00\"\n\
@@ -64,6 +67,13 @@ fn what_accounts_can_do_besides_is_read() {
     assert_eq!(auth.create_email_identity_on_password_set, None);
     assert_eq!(auth.flow_state_expiry, Some(Duration::from_secs(600)));
     assert_eq!(auth.jwt_valid_methods.as_deref(), Some(&["ES256".to_owned()][..]));
+    let seconds = |duration: Option<Duration>| duration.map(|duration| duration.as_secs());
+    assert_eq!((seconds(auth.oidc_cache_ttl), seconds(auth.http_timeout)), (Some(1800), Some(8)));
+    assert_eq!((seconds(auth.max_request_duration), seconds(auth.captcha_timeout)), (Some(20), Some(5)));
+    assert_eq!((seconds(auth.email.template_max_age), seconds(auth.email.template_retry)), (Some(3600), Some(60)));
+    assert_eq!(auth.email.blocked_mail_servers.as_deref(), Some(&["mx.example.com".to_owned()][..]));
+    let servers: Vec<String> = auth.email.name_servers.iter().flatten().map(ToString::to_string).collect();
+    assert_eq!(servers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
     assert_eq!(auth.linking_domains["acme"], "staff");
     assert_eq!(auth.password.breach_check, Some(BreachCheck::FailClosed));
     assert_eq!(auth.sessions.allow_low_aal, Some(Duration::from_secs(900)));
@@ -124,6 +134,7 @@ fn what_is_wrong_fails_with_its_line() {
         ),
         ("[auth.encryption]\nkeys = [\"no name\"]\n", "auth.encryption.keys: expected texts such as \"name:secret\""),
         ("[auth.encryption]\nkeys = [\"k:1\", \"k:2\"]\n", "auth.encryption.keys: there are two of the name \"k\""),
+        ("[auth.email]\nname_servers = [\"dns.example\"]\n", "auth.email.name_servers: expected an IP address"),
         ("[auth.sms]\ntest_otp_valid_until = \"soon\"\n", "expected a time such as"),
         ("[auth.rate_limit]\nemails = \"many\"\n", "auth.rate_limit.emails: expected a number an hour"),
         ("[auth.rate_limit]\nemails = \"5/0s\"\n", "auth.rate_limit.emails: expected a number an hour"),
