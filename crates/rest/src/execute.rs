@@ -35,6 +35,7 @@ impl Doing<'_> {
             hoisted: &prepared.hoisted,
             isolation: prepared.isolation.or(role.and_then(|role| role.isolation)),
             read_only: prepared.read_only,
+            may_set: prepared.may_set,
             schema: self.schema,
             method: &asked.parts.method,
             path: asked.parts.uri.path(),
@@ -80,11 +81,12 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
         (false, false) => End::Commit,
     };
     let work = Work { main: &prepared.main, then: prepared.estimate.as_ref() };
-    let outcome = transaction::run(&mut lease, &doing.setting(prepared), work, end).await;
+    let setting = doing.setting(prepared);
+    let outcome = transaction::run(&mut lease, &setting, work, end).await;
     let outcome = outcome.map_err(|error| doing.refusal(&error))?;
     if prepared.agreement.explain.is_some() {
         if end == End::Later {
-            transaction::finish(&mut lease, true).await.map_err(|error| doing.refusal(&error))?;
+            transaction::finish(&mut lease, &setting, true).await.map_err(|error| doing.refusal(&error))?;
         }
         return Ok(Reply::of_plan(explain::body(outcome.main())));
     }
@@ -92,7 +94,7 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
     let verdict = check(prepared, &reply);
     if end == End::Later {
         // Deferred constraints speak at the commit; a refusal of ours comes before them
-        let ended = transaction::finish(&mut lease, verdict.is_ok()).await;
+        let ended = transaction::finish(&mut lease, &setting, verdict.is_ok()).await;
         verdict?;
         ended.map_err(|error| doing.refusal(&error))?;
     } else {

@@ -14,7 +14,7 @@ use crate::plan::{
 use crate::preferences::{Count as CountMode, Resolution, Return};
 use crate::query::{Query, SelectItem};
 use crate::resource::{Action, Resource, allow_function, allow_relation};
-use crate::schema::{QualifiedName, SchemaCache, nearest};
+use crate::schema::{QualifiedName, SchemaCache, Volatility, nearest};
 use crate::sql::{self, Count, Sql};
 use crate::state::Snapshot;
 
@@ -35,6 +35,8 @@ pub(crate) struct Prepared {
     pub agreement: Agreement,
     /// The transaction only reads.
     pub read_only: bool,
+    /// Functions of the database's owner run, which may change settings of the session.
+    pub may_set: bool,
     /// Settings of the function that hold for the whole transaction.
     pub hoisted: Vec<(String, String)>,
     pub isolation: Option<Isolation>,
@@ -131,6 +133,7 @@ fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Res
         kind: Kind::Read { relation: relation.name.clone() },
         agreement,
         read_only: true,
+        may_set: false,
         hoisted: Vec::new(),
         isolation: None,
         is_single,
@@ -178,6 +181,7 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
         },
         agreement,
         read_only: false,
+        may_set: relation.has_triggers,
         hoisted: Vec::new(),
         isolation: None,
         is_single,
@@ -227,12 +231,14 @@ fn call(
         }
     }
     let main = sql::call(&plan, count, &agreement.producer);
+    let read_only = plan::is_read_only(&routine, action == Action::Call);
     Ok(Planned::Statement(Box::new(Prepared {
         main: explained(main, &agreement),
         estimate: None,
         kind: Kind::Call { void: routine.returns.void },
         agreement,
-        read_only: plan::is_read_only(&routine, action == Action::Call),
+        read_only,
+        may_set: routine.volatility == Volatility::Volatile,
         hoisted: settings,
         isolation,
         is_single,

@@ -70,7 +70,7 @@ impl Rest {
             wait: settings.wait,
             prepared: settings.config.prepared_statements,
             // Timestamps go out in it
-            set_up: "set timezone = 'UTC'".into(),
+            session: vec![("timezone".into(), "UTC".into())],
             ..PoolSettings::default()
         };
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;

@@ -22,12 +22,21 @@ pub(crate) struct Setting<'a> {
     pub hoisted: &'a [(String, String)],
     pub isolation: Option<Isolation>,
     pub read_only: bool,
+    /// What runs may change settings of the session, for whoever comes next.
+    pub may_set: bool,
     pub schema: &'a str,
     pub method: &'a Method,
     /// The raw path, without the service's prefix.
     pub path: &'a str,
     pub headers: &'a HeaderMap,
     pub time_zone: Option<&'a str>,
+}
+
+impl Setting<'_> {
+    /// The batch that commits. What its statements set for the session by mistake, or by `SET`, ends with it.
+    fn ending<'a>(&self, batch: Batch<'a>) -> Batch<'a> {
+        if self.may_set || self.config.pre_request.is_some() { batch.restoring() } else { batch }
+    }
 }
 
 /// How the transaction ends.
@@ -107,8 +116,12 @@ pub(crate) async fn run(
     }
     match end {
         End::Later => {}
-        End::Commit if is_explicit => batch.push(Statement::named("commit", &[])),
-        End::Commit => {}
+        End::Commit => {
+            if is_explicit {
+                batch.push(Statement::named("commit", &[]));
+            }
+            batch = setting.ending(batch);
+        }
         End::RollBack => {
             batch.push(Statement::named("set constraints all immediate", &[]));
             batch.push(Statement::named("rollback", &[]));
@@ -118,10 +131,10 @@ pub(crate) async fn run(
 }
 
 /// Ends a transaction that was left open.
-pub(crate) async fn finish(lease: &mut Lease, commit: bool) -> Result<(), WireError> {
+pub(crate) async fn finish(lease: &mut Lease, setting: &Setting<'_>, commit: bool) -> Result<(), WireError> {
     let batch = Batch::new();
     let batch = if commit {
-        batch.statement(Statement::named("commit", &[]))
+        setting.ending(batch.statement(Statement::named("commit", &[])))
     } else {
         batch
             .statement(Statement::named("set constraints all immediate", &[]))
@@ -266,6 +279,7 @@ mod tests {
             hoisted: &[],
             isolation: None,
             read_only: true,
+            may_set: false,
             schema: "api",
             method: &Method::GET,
             path: "/a%20b",

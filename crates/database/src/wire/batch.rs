@@ -10,12 +10,13 @@ pub type Param<'a> = Option<&'a [u8]>;
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     pub(super) statements: Vec<Statement<'a>>,
+    pub(super) restores: bool,
 }
 
 impl<'a> Batch<'a> {
     /// A batch without statements.
     pub fn new() -> Self {
-        Self { statements: Vec::with_capacity(3) }
+        Self { statements: Vec::with_capacity(3), restores: false }
     }
 
     /// Adds a statement behind the others.
@@ -28,6 +29,14 @@ impl<'a> Batch<'a> {
     /// Adds a statement behind the others.
     pub fn push(&mut self, statement: Statement<'a>) {
         self.statements.push(statement);
+    }
+
+    /// Behind the last statement the session gets back the settings and the role that the connection began with, in the same write:
+    /// for statements that may have changed them for whoever comes next. The answers to that come behind the others. A batch that
+    /// fails or rolls back needs none of it.
+    #[must_use]
+    pub fn restoring(self) -> Self {
+        Self { restores: true, ..self }
     }
 
     /// How many statements it has.

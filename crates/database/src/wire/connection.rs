@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{BufMut, BytesMut};
@@ -10,6 +11,7 @@ use postgres_protocol::message::frontend;
 use super::answers::{Answers, Row};
 use super::authentication::SessionKey;
 use super::batch::{Batch, Kind, Statement};
+use super::beginning::Beginning;
 use super::channel::{Aside, Channel};
 use super::error::{PostgresError, WireError};
 use super::statements::{Plan, Statements};
@@ -34,6 +36,7 @@ pub(super) struct Connection {
     in_transaction: bool,
     key: SessionKey,
     made: Instant,
+    beginning: Arc<Beginning>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +70,18 @@ impl Connection {
             in_transaction: false,
             key,
             made: Instant::now(),
+            beginning: Arc::default(),
         }
+    }
+
+    /// What the session began with.
+    pub fn beginning(&self) -> Arc<Beginning> {
+        Arc::clone(&self.beginning)
+    }
+
+    /// Says what the session began with.
+    pub fn begin_with(&mut self, beginning: Beginning) {
+        self.beginning = Arc::new(beginning);
     }
 
     /// When it was opened.

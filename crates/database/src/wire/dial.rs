@@ -12,6 +12,7 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 
 use super::authentication::{SessionKey, authenticate};
 use super::batch::{Batch, Statement};
+use super::beginning::{Beginning, Role};
 use super::channel::Channel;
 use super::connection::Connection;
 use super::error::{PostgresError, WireError};
@@ -42,7 +43,7 @@ pub(super) struct Dialer {
     endpoint: Endpoint,
     tls: Tls,
     role: String,
-    set_up: String,
+    session: Vec<(String, String)>,
     /// How many statements a connection keeps, and their texts.
     statements: usize,
     texts: Arc<Texts>,
@@ -60,7 +61,7 @@ impl Dialer {
             tls: Tls::new(endpoint.tls(), endpoint.host())?,
             endpoint,
             role: role.to_owned(),
-            set_up: settings.set_up.clone(),
+            session: settings.session.clone(),
             statements: settings.statements_per_connection,
             texts: Arc::new(Texts::new(u64::from_ne_bytes(seed))),
         })
@@ -102,12 +103,16 @@ impl Dialer {
         let key = authenticate(&mut channel, &self.endpoint).await?;
         let statements = Statements::new(self.statements, self.texts.clone());
         let mut connection = Connection::new(channel, key, statements);
-        if self.endpoint.user() != self.role {
-            self.take_on_role(&mut connection).await?;
+        let (role, mut settings) = match self.endpoint.user() == self.role {
+            true => (Role::Login, Vec::new()),
+            false => self.take_on_role(&mut connection).await?,
+        };
+        let own = Beginning::new(Role::Login, self.session.clone());
+        if let Some(set) = own.set(&own.params()) {
+            connection.run(&Batch::new().statement(set), false).await?;
         }
-        if !self.set_up.is_empty() {
-            connection.execute(&self.set_up).await?;
-        }
+        settings.extend_from_slice(&self.session);
+        connection.begin_with(Beginning::new(role, settings));
         Ok(connection)
     }
 
@@ -151,8 +156,9 @@ impl Dialer {
         }
     }
 
-    /// Acts as the role from here on, with the settings that a login as the role would have brought.
-    async fn take_on_role(&self, connection: &mut Connection) -> Result<(), WireError> {
+    /// Acts as the role from here on, with the settings that a login as the role would have brought, which are
+    /// part of what it yields.
+    async fn take_on_role(&self, connection: &mut Connection) -> Result<(Role, Vec<(String, String)>), WireError> {
         let role = Some(self.role.as_bytes());
         let is_superuser = "select rolsuper from pg_catalog.pg_roles where rolname = current_user";
         let params = [role];
@@ -161,6 +167,7 @@ impl Dialer {
             .statement(Statement::unnamed(ROLE_SETTINGS, &params));
         let answers = connection.run(&batch, false).await?;
         let is_superuser = answers.row(0).and_then(|row| row.text(0)) == Some("t");
+        let mut settings = Vec::new();
         for setting in answers.rows(1) {
             let params = [setting.bytes(0), setting.bytes(1)];
             if matches!(params[0], Some(b"role" | b"session_authorization")) {
@@ -172,15 +179,21 @@ impl Dialer {
                 Err(WireError::Postgres(error)) if !error.is_fatal() => {
                     tracing::debug!(%error, role = self.role, setting = setting.text(0), "a role's setting does not apply");
                 }
-                outcome => drop(outcome?),
+                outcome => {
+                    outcome?;
+                    let text = |column| setting.text(column).unwrap_or_default().to_owned();
+                    settings.push((text(0), text(1)));
+                }
             }
         }
         let quoted = format!("\"{}\"", self.role.replace('"', "\"\""));
         let become_role = match is_superuser {
-            true => format!("set session authorization {quoted}"),
-            false => format!("set role {quoted}"),
+            true => Role::Session(format!("set session authorization {quoted}")),
+            false => Role::Taken(format!("set role {quoted}")),
         };
-        connection.execute(&become_role).await.map_err(|error| self.explain_refused_role(error))
+        let take = become_role.take().unwrap_or_default();
+        connection.execute(take).await.map_err(|error| self.explain_refused_role(error))?;
+        Ok((become_role, settings))
     }
 
     /// A login that may not act as the role is a mistake of the set-up, and has a remedy.

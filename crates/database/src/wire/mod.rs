@@ -26,6 +26,7 @@
 mod answers;
 mod authentication;
 mod batch;
+mod beginning;
 mod channel;
 mod connection;
 mod dial;

@@ -35,8 +35,8 @@ pub struct PoolSettings {
     pub prepared: bool,
     /// How many parsed statements one connection keeps at most; the least recently used goes.
     pub statements_per_connection: usize,
-    /// SQL that each new connection runs once, when it acts as the role already. Nothing in it comes from a request.
-    pub set_up: String,
+    /// Settings that each connection has, by name, besides those of its role.
+    pub session: Vec<(String, String)>,
 }
 
 impl Default for PoolSettings {
@@ -48,7 +48,7 @@ impl Default for PoolSettings {
             max_idle: Duration::from_secs(30),
             prepared: true,
             statements_per_connection: 256,
-            set_up: String::new(),
+            session: Vec::new(),
         }
     }
 }
@@ -371,7 +371,13 @@ impl Lease {
     pub async fn run(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
         let prepared = self.inner.prepared.load(Ordering::Relaxed);
         let connection = self.connection.as_mut().ok_or(WireError::Closed)?;
-        let outcome = connection.run(batch, prepared).await;
+        let outcome = if batch.restores {
+            let beginning = connection.beginning();
+            let settings = beginning.params();
+            connection.run(&beginning.behind(batch, &settings), prepared).await
+        } else {
+            connection.run(batch, prepared).await
+        };
         if connection.is_broken() {
             self.inner.drop_dead();
         }

@@ -22,6 +22,10 @@ const ROLES: &str = "
     create role veteran login password 'secret';
     create role plain login password 'secret';";
 
+/// What the session begins with.
+const BEGUN: &str = "select concat_ws(' ', session_user, current_user, current_setting('lock_timeout'), \
+                     current_setting('search_path'), current_setting('app.flavour'))";
+
 fn url(user: &str, port: u16) -> Endpoint {
     Endpoint::parse(&format!("postgresql://{user}@127.0.0.1:{port}/postgres?connect_timeout=20")).unwrap()
 }
@@ -59,6 +63,17 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
             .statement(Statement::named("select current_user", &[]));
         assert_eq!(lease.run(&batch).await.unwrap().row(1).unwrap().text(0), Some("inner_role"));
         assert_eq!(value(&mut lease, "select current_user").await, "acting");
+        // What a statement sets for the session ends with the batch that asks for it.
+        let begun = value(&mut lease, BEGUN).await;
+        let batch = Batch::new()
+            .statement(Statement::named("select set_config('role', 'inner_role', false)", &[]))
+            .statement(Statement::named("select set_config('lock_timeout', '9s', false)", &[]))
+            .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]))
+            .restoring();
+        for _ in 0..2 {
+            assert_eq!(lease.run(&batch).await.unwrap().row(2).unwrap().text(0), Some("mine"));
+            assert_eq!(value(&mut lease, BEGUN).await, begun);
+        }
     }
 
     let error = Pool::open(&url("stranger:secret", port), "acting", PoolSettings::default()).unwrap().take().await;

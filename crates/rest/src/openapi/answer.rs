@@ -90,6 +90,7 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         hoisted: &[],
         isolation: role.and_then(|role| role.isolation),
         read_only: true,
+        may_set: false,
         schema: doing.schema,
         method: &asked.parts.method,
         path: asked.parts.uri.path(),

@@ -111,6 +111,7 @@ fn relation(row: RelationRow, columns: IndexMap<String, Column>, primary_key: Ve
         insertable: row.writable & 8 != 0,
         updatable: row.writable & 4 != 0,
         deletable: row.writable & 16 != 0,
+        has_triggers: row.has_triggers,
         primary_key,
         columns,
     }

@@ -16,6 +16,7 @@ pub(crate) struct RelationRow {
     pub kind: String,
     pub comment: Option<String>,
     pub writable: i32,
+    pub has_triggers: bool,
 }
 
 /// `sql/columns.sql`
@@ -138,6 +139,7 @@ impl RelationRow {
             kind: row.try_get(4)?,
             comment: row.try_get(5)?,
             writable: row.try_get(6)?,
+            has_triggers: row.try_get(7)?,
         })
     }
 }

@@ -93,6 +93,8 @@ pub struct Relation {
     pub updatable: bool,
     /// Rows can be taken out.
     pub deletable: bool,
+    /// Triggers or rules may run when its rows are written. Those of cascades are not counted.
+    pub has_triggers: bool,
     /// Primary key columns, sorted by name; of a view those of its base table, when it shows them all.
     pub primary_key: Vec<String>,
     /// By name, in the table's order.

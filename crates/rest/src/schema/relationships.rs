@@ -252,6 +252,7 @@ mod tests {
             insertable: true,
             updatable: true,
             deletable: true,
+            has_triggers: false,
             primary_key: primary_key.iter().map(|column| (*column).to_owned()).collect(),
             columns: indexmap::IndexMap::new(),
         }

@@ -212,6 +212,7 @@ fn relation(line: &str) -> Relation {
         insertable: writable,
         updatable: writable,
         deletable: writable,
+        has_triggers: false,
         primary_key: list(key),
         columns: columns.split("; ").map(column).map(|column| (column.name.clone(), column)).collect(),
     }

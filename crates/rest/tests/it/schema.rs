@@ -73,6 +73,39 @@ async fn assert_between(origin: &str, target: &str, expected: &[&str]) {
     assert_eq!(between(origin, target).await, expected, "{origin} with {target}");
 }
 
+/// Nobody can read it, but everything else has to work.
+#[tokio::test]
+async fn a_view_over_a_foreign_table_without_a_handler_is_there() {
+    let cinema = Cinema::open().await;
+    let admin = cinema.administrator().await;
+    admin
+        .batch_execute(
+            "create view far_list as select id, name from far_away;
+             create view far_names as select name from far_list;
+             grant select on far_list, far_names to anon",
+        )
+        .await
+        .unwrap();
+    let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
+    let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
+    for name in ["far_list", "far_names"] {
+        let relation = relation(&cache, name);
+        assert_eq!((relation.insertable, relation.updatable, relation.deletable), (false, false, false), "{name}");
+    }
+    assert!(relation(&cache, "film_list").updatable);
+}
+
+#[tokio::test]
+async fn triggers_are_known() {
+    let cache = cache().await;
+    let triggered: Vec<_> = ["films", "film_list", "measurements", "trigger_people", "roles"]
+        .into_iter()
+        .filter(|name| relation(cache, name).has_triggers)
+        .collect();
+    // A foreign key is no trigger of anybody's
+    assert_eq!(triggered, ["film_list", "measurements", "trigger_people"]);
+}
+
 #[tokio::test]
 async fn relations_of_every_kind_are_there_and_partitions_are_not() {
     let cache = cache().await;

@@ -1,4 +1,19 @@
--- Relations of the exposed schemas ($1). Bits of the last column: 4 update, 8 insert, 16 delete (contract 2).
+-- Relations of the exposed schemas ($1). Bits of `writable`: 4 update, 8 insert, 16 delete (contract 2).
+with recursive handlerless as (
+  -- Foreign tables whose wrapper has no handler, and the views over them: PostgreSQL can not tell what may be written there, and fails.
+  select f.ftrelid as oid
+    from pg_catalog.pg_foreign_table as f
+    join pg_catalog.pg_foreign_server as s on s.oid = f.ftserver
+    join pg_catalog.pg_foreign_data_wrapper as w on w.oid = s.srvfdw
+   where w.fdwhandler = 0
+  union
+  select r.ev_class
+    from handlerless as h
+    join pg_catalog.pg_depend as d
+      on d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.refobjid = h.oid
+     and d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
+    join pg_catalog.pg_rewrite as r on r.oid = d.objid
+)
 select c.oid,
        c.reltype,
        n.nspname::text,
@@ -8,15 +23,15 @@ select c.oid,
        case
          when c.relkind in ('r', 'p') then 28
          when c.relkind = 'm' then 0
-         -- PostgreSQL can not tell, and fails, for a wrapper that has no handler.
-         when c.relkind = 'f' and w.fdwhandler = 0 then 0
+         when c.oid in (select h.oid from handlerless as h) then 0
          else pg_catalog.pg_relation_is_updatable(c.oid, true)
-       end as writable
+       end as writable,
+       -- Of what is no plain table, other relations' triggers may run.
+       c.relkind <> 'r' or c.relhasrules or c.relhassubclass
+         or (c.relhastriggers and exists (
+              select from pg_catalog.pg_trigger as t where t.tgrelid = c.oid and not t.tgisinternal)) as has_triggers
   from pg_catalog.pg_class as c
   join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
-  left join pg_catalog.pg_foreign_table as f on f.ftrelid = c.oid
-  left join pg_catalog.pg_foreign_server as s on s.oid = f.ftserver
-  left join pg_catalog.pg_foreign_data_wrapper as w on w.oid = s.srvfdw
   left join pg_catalog.pg_description as d
     on d.objoid = c.oid and d.objsubid = 0 and d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
  where n.nspname = any ($1)

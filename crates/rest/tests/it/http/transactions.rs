@@ -126,3 +126,58 @@ async fn what_a_function_sets_for_the_session_keeps_no_write_out() {
         house.write("POST", "stations", &json!({ "id": id })).send().await.expect(201);
     }
 }
+
+/// Whoever comes next on the same connection knows nothing of it.
+#[tokio::test]
+async fn what_functions_and_triggers_set_for_the_session_ends_with_their_request() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create function remember(value text) returns void language sql volatile as
+               $$ select set_config('app.remembered', value, false), set_config('lock_timeout', '7s', false),
+                  set_config('timezone', 'Asia/Tokyo', false) $$;
+             create function remember_row() returns trigger language plpgsql as
+               $$ begin perform public.remember('a row'); return new; end $$;
+             create table remembered (id int primary key, other int);
+             create trigger remember after insert or update on remembered for each row execute function remember_row();
+             grant all on remembered to service_role; notify pgrst",
+        )
+        .await;
+    let known = async || {
+        let mut known = Vec::new();
+        for name in ["app.remembered", "lock_timeout", "timezone"] {
+            let setting = house.read(&format!("rpc/a_setting?name={name}")).send().await.expect(200).json();
+            known.push(setting.as_str().unwrap_or_default().to_owned());
+        }
+        known
+    };
+    let before = known().await;
+    let object = "application/vnd.pgrst.object+json";
+    let insert =
+        |id: i32| house.write("POST", "remembered", &json!({ "id": id })).header("prefer", "return=representation");
+    let answers = [
+        house.call("remember", &json!({ "value": "called" })).send().await.expect(204),
+        house.read("rpc/remember?value=read").send().await.expect(204),
+        insert(1).send().await.expect(201),
+        insert(2).header("accept", object).send().await.expect(201),
+        house.write("PATCH", "remembered", &json!({ "other": 1 })).header("accept", object).send().await,
+    ];
+    for answer in answers {
+        assert_eq!(known().await, before, "{}", answer.text());
+    }
+    // Each of them, and at once
+    for _ in 0..4 {
+        insert(3).header("prefer", "resolution=merge-duplicates").send().await;
+        assert_eq!(known().await, before);
+    }
+    house
+        .execute(
+            "create function first() returns void language plpgsql as $$ begin
+               if current_setting('request.path') like '%title%' or current_setting('request.headers')::json->>'x-spoil' is not null
+               then perform public.remember('before'); end if; end $$",
+        )
+        .await;
+    house.configure(&[("db_pre_request", "public.first")]).await;
+    house.read("items?limit=1").header("x-spoil", "yes").send().await.expect(200);
+    assert_eq!(known().await, before);
+}
