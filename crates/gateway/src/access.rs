@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::cors::Cors;
+
 /// Which of the two sets of rules about API keys holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyPolicy {
@@ -19,6 +21,7 @@ pub struct Access {
     pub(crate) open_paths: Vec<String>,
     pub(crate) body_limit: usize,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) cors: Cors,
 }
 
 /// Bodies of a mount without a limit of its own.
@@ -30,7 +33,13 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 impl Access {
     /// Everybody may call, with or without a key.
     pub fn open() -> Self {
-        Self { keyed: false, open_paths: Vec::new(), body_limit: DEFAULT_BODY_LIMIT, timeout: Some(DEFAULT_TIMEOUT) }
+        Self {
+            keyed: false,
+            open_paths: Vec::new(),
+            body_limit: DEFAULT_BODY_LIMIT,
+            timeout: Some(DEFAULT_TIMEOUT),
+            cors: Cors::default(),
+        }
     }
 
     /// An API key is needed as the [`KeyPolicy`] says.
@@ -57,6 +66,13 @@ impl Access {
     #[must_use]
     pub fn timeout(mut self, limit: Option<Duration>) -> Self {
         self.timeout = limit;
+        self
+    }
+
+    /// What pages of other origins may do. Default: everything.
+    #[must_use]
+    pub fn cors(mut self, cors: Cors) -> Self {
+        self.cors = cors;
         self
     }
 

@@ -1,17 +1,160 @@
-//! Cross-origin rules: every page may call every service, since keys and tokens protect them, not the origin.
+//! Cross-origin rules: every page may call every service, since keys and tokens protect them, not the origin; unless a mount says
+//! otherwise.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
-const METHODS: HeaderValue = HeaderValue::from_static("GET,HEAD,PUT,PATCH,POST,DELETE,OPTIONS,TRACE,CONNECT");
 const ANY: HeaderValue = HeaderValue::from_static("*");
 
 /// What pages may read of an answer when the service does not say.
-const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, ETag, Link, Location, Preference-Applied, \
+const EXPOSED: &str = "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, ETag, Link, Location, Preference-Applied, \
      Retry-After, Server-Timing, X-RateLimit-Name, X-Total-Count, X-Supabase-Api-Version, x-sb-error-code, \
-     sb-request-id, x-request-id",
-);
+     sb-request-id, x-request-id";
+
+/// What pages of other origins may do with the service of one mount.
+#[derive(Clone)]
+pub struct Cors {
+    methods: HeaderValue,
+    /// Request headers that are allowed besides those that are asked for.
+    headers: &'static str,
+    max_age: Duration,
+    exposed: HeaderValue,
+    admits: Option<Arc<Admits>>,
+}
+
+/// Whether an origin is on the list; `None`: there is no list.
+type Admits = dyn Fn(&str) -> Option<bool> + Send + Sync;
+
+/// What is said of an origin.
+enum Verdict {
+    /// Every page may, without cookies.
+    Any,
+    /// This one may, with cookies.
+    Listed(HeaderValue),
+    /// This one may not: it is told nothing.
+    Unlisted,
+}
+
+impl Default for Cors {
+    /// Every origin may send everything.
+    fn default() -> Self {
+        Self {
+            methods: HeaderValue::from_static("GET,HEAD,PUT,PATCH,POST,DELETE,OPTIONS,TRACE,CONNECT"),
+            headers: "",
+            max_age: Duration::from_secs(3600),
+            exposed: HeaderValue::from_static(EXPOSED),
+            admits: None,
+        }
+    }
+}
+
+impl Cors {
+    /// The methods that a preflight allows.
+    #[must_use]
+    pub fn methods(self, methods: &'static str) -> Self {
+        Self { methods: HeaderValue::from_static(methods), ..self }
+    }
+
+    /// Request headers that a preflight allows whether it asks for them or not.
+    #[must_use]
+    pub fn headers(self, headers: &'static str) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// How long browsers may remember a preflight.
+    #[must_use]
+    pub fn max_age(self, max_age: Duration) -> Self {
+        Self { max_age, ..self }
+    }
+
+    /// Further headers of answers that pages may read.
+    #[must_use]
+    pub fn exposing(self, names: &str) -> Self {
+        let exposed = HeaderValue::try_from(format!("{EXPOSED}, {names}")).unwrap_or(self.exposed);
+        Self { exposed, ..self }
+    }
+
+    /// Asks each time whether pages of an origin may read answers: `None` where there is no list of origins, so that all may. Only
+    /// pages on a list may send cookies.
+    #[must_use]
+    pub fn origins(self, admits: impl Fn(&str) -> Option<bool> + Send + Sync + 'static) -> Self {
+        Self { admits: Some(Arc::new(admits)), ..self }
+    }
+
+    fn verdict(&self, origin: Option<&HeaderValue>) -> Verdict {
+        let Some(admits) = &self.admits else { return Verdict::Any };
+        // A request without an origin still tells whether there is a list
+        let asked = origin.map_or(Some(""), |origin| origin.to_str().ok()).unwrap_or_default();
+        match (admits(asked), origin) {
+            (None, _) => Verdict::Any,
+            (Some(true), Some(origin)) => Verdict::Listed(origin.clone()),
+            (Some(_), _) => Verdict::Unlisted,
+        }
+    }
+
+    /// The answer to a preflight. The requested headers are echoed, since applications send their own ones too.
+    pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
+        let mut answer = Response::new(Body::empty());
+        *answer.status_mut() = StatusCode::OK;
+        let headers = answer.headers_mut();
+        headers.insert(header::VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        match self.verdict(asked.get(header::ORIGIN)) {
+            Verdict::Unlisted => return answer,
+            Verdict::Any => headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY),
+            Verdict::Listed(origin) => admit(headers, origin),
+        };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone());
+        let requested = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let allowed = match (requested.map(HeaderValue::as_bytes), self.headers) {
+            (None, "") => None,
+            (None, own) => HeaderValue::try_from(own).ok(),
+            (Some(_), "") => requested.cloned(),
+            (Some(requested), own) => HeaderValue::from_bytes(&[own.as_bytes(), b", ", requested].concat()).ok(),
+        };
+        if let Some(allowed) = allowed {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+        }
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(self.max_age.as_secs()));
+        answer
+    }
+
+    /// Opens an answer to the pages that may read it. Where there is no list of origins, credentials (cookies) are never allowed.
+    pub(crate) fn open(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+        headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
+        match self.verdict(origin) {
+            Verdict::Any => {
+                headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
+            }
+            Verdict::Listed(origin) => {
+                headers.append(header::VARY, HeaderValue::from_static("Origin"));
+                admit(headers, origin);
+            }
+            Verdict::Unlisted => {
+                headers.append(header::VARY, HeaderValue::from_static("Origin"));
+                headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+                return;
+            }
+        }
+        headers.entry(header::ACCESS_CONTROL_EXPOSE_HEADERS).or_insert_with(|| self.exposed.clone());
+    }
+}
+
+impl fmt::Debug for Cors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { methods, headers, max_age, admits, .. } = self;
+        write!(f, "Cors({methods:?}, {headers:?}, {max_age:?}, lists origins: {})", admits.is_some())
+    }
+}
+
+fn admit(headers: &mut HeaderMap, origin: HeaderValue) -> Option<HeaderValue> {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)
+}
 
 /// Whether a browser asks what it may send.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
@@ -20,25 +163,7 @@ pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The answer: it may. The requested headers are echoed, since applications send their own ones too.
-pub(crate) fn preflight(asked: &HeaderMap) -> Response<Body> {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::OK;
-    let headers = answer.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
-    }
-    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
-    headers.insert(header::VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-    answer
-}
-
-/// Opens an answer to every page. Credentials (cookies) are never used, so they are never allowed.
+/// Opens an answer of nobody's to every page.
 pub(crate) fn open_to_pages(headers: &mut HeaderMap) {
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
-    headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
-    headers.entry(header::ACCESS_CONTROL_EXPOSE_HEADERS).or_insert(EXPOSED);
+    Cors::default().open(None, headers);
 }

@@ -215,11 +215,13 @@ impl Door {
 
     /// The rules of one mount.
     async fn enter(&self, mount: &Mount, request: Request) -> Response {
+        let cors = &mount.access.cors;
         if cors::is_preflight(request.method(), request.headers()) {
-            return cors::preflight(request.headers());
+            return cors.preflight(request.headers());
         }
+        let origin = request.headers().get(header::ORIGIN).cloned();
         let mut answer = self.admit(mount, request).await;
-        cors::open_to_pages(answer.headers_mut());
+        cors.open(origin.as_ref(), answer.headers_mut());
         answer
     }
 

@@ -22,5 +22,6 @@ mod web_app;
 
 pub use access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
 pub use connection::{ServeLimits, serve};
+pub use cors::Cors;
 pub use gateway::{Gateway, GatewayBuilder};
 pub use web_app::{WebApp, WebAppError};

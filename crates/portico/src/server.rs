@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use portico_analytics::Analytics;
 use portico_auth::{Auth, AuthSettings, TextTransport};
 use portico_database::Database;
-use portico_gateway::{Access, Gateway, KeyPolicy, WebApp};
+use portico_gateway::{Access, Cors, Gateway, KeyPolicy, WebApp};
 use portico_mail::Transport;
 use portico_rest::{Rest, RestSettings};
 use portico_tokens::Clock;
@@ -101,7 +101,7 @@ impl Server {
             .mount("/auth/v1", auth.router(), auth_access())
             .mount("/portico/v1", analytics.router(), Access::open());
         if let Some(rest) = &rest {
-            gateway = gateway.mount("/rest/v1", rest.router(), rest_access()).mount(
+            gateway = gateway.mount("/rest/v1", rest.router(), rest_access(rest)).mount(
                 "/rest-admin/v1",
                 rest.admin_router(),
                 Access::open(),
@@ -151,8 +151,15 @@ const LARGEST_WRITE: usize = 64 * 1024 * 1024;
 /// The hosted gateway gives requests of the data API so long; statements have shorter limits of their own.
 const LONGEST_READ: Duration = Duration::from_secs(125);
 
-fn rest_access() -> Access {
-    Access::keyed().body_limit(LARGEST_WRITE).timeout(Some(LONGEST_READ))
+fn rest_access(rest: &Rest) -> Access {
+    let rest = rest.clone();
+    let cors = Cors::default()
+        .methods("GET, POST, PATCH, PUT, DELETE, OPTIONS, HEAD")
+        .headers("Authorization, Accept, Accept-Language, Content-Language")
+        .max_age(Duration::from_secs(24 * 60 * 60))
+        .exposing("Server, Transfer-Encoding, Range-Unit")
+        .origins(move |origin| rest.admits_page(origin));
+    Access::keyed().body_limit(LARGEST_WRITE).timeout(Some(LONGEST_READ)).cors(cors)
 }
 
 /// Links in mails and redirects of providers arrive without an API key. The service has a limit of its own for bodies.

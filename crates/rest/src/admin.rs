@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{StatusCode, header};
 
-use portico_tokens::Caller;
+use portico_tokens::{Caller, RingFigures};
 
 use crate::service::Rest;
 
@@ -36,6 +36,22 @@ async fn schema_cache(State(rest): State<Rest>, Extension(caller): Extension<Cal
     let snapshot = rest.inner.state.current().await;
     let Some(cache) = &snapshot.cache else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     axum::Json(cache.outline()).into_response()
+}
+
+/// Of our keys, which all services use, and those that the database names.
+async fn token_figures(rest: &Rest) -> RingFigures {
+    let own = rest.inner.keys.figures();
+    match &rest.inner.state.current().await.config.keys {
+        None => own,
+        Some(keys) => {
+            let also = keys.figures();
+            RingFigures {
+                presented: own.presented + also.presented,
+                remembered: own.remembered + also.remembered,
+                forgotten: own.forgotten + also.forgotten,
+            }
+        }
+    }
 }
 
 async fn metrics(State(rest): State<Rest>, Extension(caller): Extension<Caller>) -> Response {
@@ -71,5 +87,13 @@ async fn metrics(State(rest): State<Rest>, Extension(caller): Extension<Caller>)
         "How long the last load of the schema cache took",
         &[("", loads.last.as_secs_f64())],
     );
+    let tokens = token_figures(&rest).await;
+    for (name, help, value) in [
+        ("requests", "Tokens that were looked up among those verified before", tokens.presented),
+        ("hits", "Tokens that were found there", tokens.remembered),
+        ("evictions", "Verified tokens that were forgotten for newer ones", tokens.forgotten),
+    ] {
+        put(&format!("pgrst_jwt_cache_{name}_total"), "counter", help, &[("", value as f64)]);
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -1,15 +1,15 @@
 //! In whose role a request acts (contract 15).
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, header};
-use portico_tokens::{Caller, Claims, KeyRing, TokenError, looks_opaque};
+use portico_tokens::{Caller, Claims, TokenError, bearer, looks_opaque};
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
 use crate::error::{PostgresRefusal, RestError};
+use crate::state::LOGIN;
 
 /// How far our clock and the one of a token's issuer may be apart.
 const LEEWAY: Duration = Duration::seconds(30);
@@ -27,33 +27,32 @@ pub struct Identity {
 
 impl Identity {
     /// Finds out who calls: what the front door found, checked with the leeway and the audience of this service; or all anew, when the
-    /// database names keys of its own.
+    /// database names keys of its own. `login`: the role that the server has at the database, which is nobody's to act in.
     ///
     /// # Errors
-    /// PGRST300 to PGRST303.
+    /// PGRST300 to PGRST303; 42501 and 22023 for roles that no token can have.
     pub fn of(
         caller: &Caller,
         headers: &HeaderMap,
-        ring: &KeyRing,
         config: &Config,
+        login: &str,
         now: OffsetDateTime,
     ) -> Result<Self, RestError> {
-        let claims = match &config.keys {
-            Some(own) => claims_by(own, caller, headers)?,
-            None => match (&caller.token, &caller.refused) {
-                (Some(claims), _) => Some(Arc::clone(claims)),
-                (None, Some(refused)) if refused.is_untimely() => match bearer(headers) {
-                    Some(token) if !looks_opaque(token) => Some(ring.verify_signature(token).map_err(explain)?),
-                    _ => return Err(explain(refused.clone())),
-                },
-                (None, Some(refused)) => return Err(explain(refused.clone())),
-                (None, None) => None,
-            },
+        let token = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+        let caller = match (&config.keys, token) {
+            // Our own keys stay valid as keys: what the front door made of an opaque one is believed
+            (Some(own), Some(token)) if !looks_opaque(token) => {
+                let mut anew = Caller::anonymous();
+                anew.present(token, own, now);
+                anew.within(now, LEEWAY)
+            }
+            _ => caller.within(now, LEEWAY),
         };
-        if let Some(claims) = claims {
-            claims.check_times_within(now, LEEWAY).map_err(explain)?;
-            check_audience(&claims, config.audience.as_deref())?;
-            return Self::of_claims(&claims, config);
+        let caller = caller.map_err(explain)?;
+        // A legacy key stands for itself where no token is beside it (contract 15)
+        if let Some(claims) = caller.token.as_ref().or(caller.key_claims.as_ref()) {
+            check_audience(claims, config.audience.as_deref())?;
+            return Self::of_claims(claims, config, login);
         }
         if headers.get(header::AUTHORIZATION).is_some_and(is_empty_bearer) {
             return Err(RestError::TokenInvalid {
@@ -82,7 +81,7 @@ impl Identity {
         }
     }
 
-    fn of_claims(claims: &Claims, config: &Config) -> Result<Self, RestError> {
+    fn of_claims(claims: &Claims, config: &Config, login: &str) -> Result<Self, RestError> {
         let role = match config.role_claim.find(claims.values()) {
             Some(Value::String(role)) => Cow::Borrowed(role.as_str()),
             Some(Value::Null) | None => Cow::Borrowed(config.anon_role.as_deref().ok_or(RestError::AnonymousDisabled)?),
@@ -90,15 +89,12 @@ impl Identity {
         };
         // PostgreSQL takes it for the wish to act in no role at all, which would be the one that the server logs in with
         if role == "none" {
-            return Err(RestError::Postgres(Box::new(PostgresRefusal {
-                code: "22023".into(),
-                message: "role \"none\" does not exist".into(),
-                details: None,
-                hint: None,
-                status: StatusCode::UNAUTHORIZED,
-                reason: None,
-                headers: Vec::new(),
-            })));
+            return Err(refused_role("22023", "role \"none\" does not exist".into(), StatusCode::UNAUTHORIZED));
+        }
+        // Every role may take on itself, and whatever the login may do that roles of requests may not would be open to a token
+        if role == LOGIN || role == login {
+            let message = format!("permission denied to set role \"{role}\"");
+            return Err(refused_role("42501", message, StatusCode::FORBIDDEN));
         }
         // What was signed is passed on byte for byte, unless its role is not the one that was found
         let claims = if claims.role() == Some(&*role) {
@@ -112,18 +108,17 @@ impl Identity {
     }
 }
 
-/// The claims of the request's token by the keys that the database names. Our own keys stay valid as keys: what the front door made of an
-/// opaque key is believed.
-fn claims_by(own: &KeyRing, caller: &Caller, headers: &HeaderMap) -> Result<Option<Arc<Claims>>, RestError> {
-    match bearer(headers) {
-        Some(token) if !looks_opaque(token) => own.verify_signature(token).map(Some).map_err(explain),
-        _ => Ok(caller.token.clone()),
-    }
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once([' ', '\t'])?;
-    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+/// What PostgreSQL says of a role that can not be taken on.
+fn refused_role(code: &str, message: String, status: StatusCode) -> RestError {
+    RestError::Postgres(Box::new(PostgresRefusal {
+        code: code.into(),
+        message,
+        details: None,
+        hint: None,
+        status,
+        reason: None,
+        headers: Vec::new(),
+    }))
 }
 
 fn is_empty_bearer(value: &http::HeaderValue) -> bool {

@@ -69,6 +69,8 @@ pub struct Config {
     pub openapi_proxy_uri: Option<String>,
     /// Only the secret key may read the root, as on the hosted service.
     pub openapi_secret_key_only: bool,
+    /// The origins whose pages may read answers; `None`: all.
+    pub cors_origins: Option<Arc<[String]>>,
     /// A request header that the answer repeats.
     pub trace_header: Option<HeaderName>,
     /// Tell how long each stage took.
@@ -101,6 +103,7 @@ impl Default for Config {
             openapi_security: false,
             openapi_proxy_uri: None,
             openapi_secret_key_only: true,
+            cors_origins: None,
             trace_header: None,
             server_timing: false,
             terse_errors: false,
@@ -134,6 +137,7 @@ pub const IN_DATABASE: &[&str] = &[
     "openapi_mode",
     "openapi_security_active",
     "openapi_server_proxy_uri",
+    "server_cors_allowed_origins",
     "server_timing_enabled",
     "server_trace_header",
     "url_use_legacy_target_names",
@@ -230,6 +234,10 @@ impl Config {
             }
             "openapi_security_active" => self.openapi_security = switch()?,
             "openapi_server_proxy_uri" => self.openapi_proxy_uri = text(),
+            "server_cors_allowed_origins" => {
+                let origins = list(value);
+                self.cors_origins = (!origins.is_empty()).then(|| origins.into());
+            }
             "server_trace_header" => {
                 self.trace_header = match text() {
                     None => None,

@@ -20,7 +20,7 @@ use crate::execute::{self, Doing};
 use crate::media::{self, MediaType};
 use crate::openapi;
 use crate::plan::WriteAction;
-use crate::preferences::Preferences;
+use crate::preferences::{self, Preferences};
 use crate::prepare;
 use crate::query::{self, At, Query, Range, Target};
 use crate::range::Window;
@@ -80,7 +80,7 @@ async fn respond(
     let config = Arc::clone(&snapshot.config);
     let nobody = Caller::anonymous();
     let caller = parts.extensions.get::<Caller>().unwrap_or(&nobody);
-    let identity = Identity::of(caller, &parts.headers, &rest.inner.keys, &config, rest.inner.clock.now())?;
+    let identity = Identity::of(caller, &parts.headers, &config, &rest.inner.login, rest.inner.clock.now())?;
     timing.jwt = begun.elapsed();
 
     let begun = Instant::now();
@@ -108,7 +108,8 @@ async fn respond(
     let mut query = query::parse(raw_query, target)?;
     let window = Window::of(&query, &parts.method, &parts.headers)?;
     settle_window(&mut query, window);
-    let preferences = Preferences::parse(&parts.headers, |zone| cache.time_zones.contains(zone));
+    let knows_zone = |zone: &str| cache.time_zones.contains(zone) || preferences::is_offset(zone);
+    let preferences = Preferences::parse(&parts.headers, knows_zone);
     let content_type = media::content_type(&parts.headers);
     let purpose = match action {
         Action::Call => Some(Purpose::Arguments),

@@ -107,6 +107,13 @@ pub struct Honoured {
     pub max_affected: bool,
 }
 
+/// Whether a time zone is one without a name: hours from UTC, as in `-4` or `05:30`.
+pub fn is_offset(zone: &str) -> bool {
+    let digits = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
+    let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "00"));
+    digits(hours.strip_prefix(['+', '-']).unwrap_or(hours)) && minutes.len() == 2 && digits(minutes)
+}
+
 /// What one item says.
 enum Item<'a> {
     Resolution(Resolution),

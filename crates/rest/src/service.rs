@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     pub pool: Pool,
     pub state: State,
     pub public_url: String,
+    /// The role that logs in, before it takes on that of requests.
+    pub login: String,
     /// Connections at most.
     pub connections: usize,
     /// Ends with the service.
@@ -74,9 +76,10 @@ impl Rest {
             ..PoolSettings::default()
         };
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
+        let login = database.endpoint().user().to_owned();
         let (state, keeper) = State::keep(database, pool.clone(), settings.config.clone());
         let RestSettings { public_url, connections, .. } = settings;
-        let inner = Inner { keys, clock, pool, state, public_url, connections, _keeper: keeper };
+        let inner = Inner { keys, clock, pool, state, public_url, login, connections, _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -89,6 +92,13 @@ impl Rest {
     /// Everything below `/rest-admin/v1`, without that prefix: whether the service is alive and ready, and its figures.
     pub fn admin_router(&self) -> Router {
         admin::router(self.clone())
+    }
+
+    /// Whether the configuration lets pages of this origin read answers (`server-cors-allowed-origins`); `None`: it lists no
+    /// origins, and all may.
+    pub fn admits_page(&self, origin: &str) -> Option<bool> {
+        let listed = self.inner.state.now().config.cors_origins.clone()?;
+        Some(listed.iter().any(|each| each == origin))
     }
 
     /// Closes the connections to the database.

@@ -85,6 +85,11 @@ impl State {
             // An error means that the task has ended: what there is has to do
             let _ = attempted.wait_for(|attempted| *attempted).await;
         }
+        self.now()
+    }
+
+    /// The snapshot of this moment, without waiting for the first.
+    pub fn now(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -19,10 +19,14 @@ use crate::token::TokenError;
 /// - `untimely`: the claims of a token whose signature is right and that was refused for its times alone. Only
 ///   beside `refused`. Who allows the clocks a difference asks [`Caller::within`].
 /// - `api_key`: the role of the API key that came with the request, if it came.
+/// - `key_claims`: what a legacy API key says that came without any token beside it. Such a key is no token: only who takes a key
+///   for one looks here.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The role of the API key in the `apikey` header or query parameter.
     pub api_key: Option<ApiRole>,
+    /// What the legacy API key says, when there is no `Authorization`.
+    pub key_claims: Option<Arc<Claims>>,
     /// The verified bearer token.
     pub token: Option<Arc<Claims>>,
     /// Why the bearer token was refused.
@@ -58,7 +62,7 @@ impl Caller {
         match (self.token.as_ref().or(self.untimely.as_ref()), &self.refused) {
             (Some(claims), _) => {
                 claims.check_times_within(now, leeway)?;
-                Ok(Self { api_key: self.api_key, token: Some(Arc::clone(claims)), refused: None, untimely: None })
+                Ok(Self { api_key: self.api_key, token: Some(Arc::clone(claims)), ..Self::default() })
             }
             (None, Some(error)) => Err(error.clone()),
             (None, None) => Ok(self.clone()),

@@ -155,8 +155,10 @@ impl KeyRing {
     /// token from a wrong one.
     ///
     /// The key is the one with the token's `kid` and algorithm; without a `kid` every key of the algorithm is
-    /// tried; an HS256 token whose `kid` is not ours is tried with the secret. What verified is remembered, in a
-    /// memory that holds a fixed number of tokens; what did not is never.
+    /// tried. An HS256 token whose `kid` is not ours is tried with the secret, which has no `kid` of its own (auth-core 21): tokens
+    /// that another server signed with the same secret carry that server's `kid`, and go on working after a move. Rings without a
+    /// secret, as of a JWK set, have nothing to try then. What verified is remembered, in a memory that holds a fixed number of tokens;
+    /// what did not is never.
     ///
     /// # Errors
     /// Every [`TokenError`] but those about times.
@@ -211,10 +213,27 @@ impl KeyRing {
         self.methods.is_empty() || self.methods.contains(&algorithm)
     }
 
+    /// How often a signature need not be computed.
+    pub fn figures(&self) -> RingFigures {
+        let [presented, remembered, forgotten] = self.verified.figures();
+        RingFigures { presented, remembered, forgotten }
+    }
+
     /// The public keys as a JWK set. Symmetric keys are never in it.
     pub fn jwks(&self) -> Value {
         json!({ "keys": self.keys.iter().filter_map(SigningKey::public_jwk).collect::<Vec<_>>() })
     }
+}
+
+/// How often a ring could do without computing a signature, since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RingFigures {
+    /// Tokens that were presented.
+    pub presented: u64,
+    /// Of these, those that had been verified before.
+    pub remembered: u64,
+    /// Verified tokens that were forgotten for newer ones.
+    pub forgotten: u64,
 }
 
 impl fmt::Debug for KeyRing {

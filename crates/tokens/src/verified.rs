@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::claims::Claims;
@@ -15,6 +16,9 @@ use crate::claims::Claims;
 pub(crate) struct Verified {
     per_generation: usize,
     generations: Mutex<Generations>,
+    asked: AtomicU64,
+    found: AtomicU64,
+    forgotten: AtomicU64,
 }
 
 #[derive(Default)]
@@ -26,10 +30,28 @@ struct Generations {
 impl Verified {
     /// Remembers at most `capacity` tokens.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { per_generation: (capacity / 2).max(1), generations: Mutex::default() }
+        Self {
+            per_generation: (capacity / 2).max(1),
+            generations: Mutex::default(),
+            asked: AtomicU64::new(0),
+            found: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
+        }
+    }
+
+    /// How often it was asked, how often it knew, and how many entries it forgot.
+    pub(crate) fn figures(&self) -> [u64; 3] {
+        [&self.asked, &self.found, &self.forgotten].map(|figure| figure.load(Ordering::Relaxed))
     }
 
     pub(crate) fn get(&self, token: &[u8; 32]) -> Option<Arc<Claims>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let claims = self.find(token)?;
+        self.found.fetch_add(1, Ordering::Relaxed);
+        Some(claims)
+    }
+
+    fn find(&self, token: &[u8; 32]) -> Option<Arc<Claims>> {
         let mut generations = self.lock();
         if let Some(claims) = generations.young.get(token) {
             return Some(Arc::clone(claims));
@@ -45,7 +67,8 @@ impl Verified {
 
     fn put(&self, generations: &mut Generations, token: [u8; 32], claims: Arc<Claims>) {
         if generations.young.len() >= self.per_generation {
-            generations.old = mem::take(&mut generations.young);
+            let forgotten = mem::replace(&mut generations.old, mem::take(&mut generations.young));
+            self.forgotten.fetch_add(forgotten.len() as u64, Ordering::Relaxed);
         }
         generations.young.insert(token, claims);
     }
@@ -79,5 +102,9 @@ mod tests {
             assert!(held.young.len() + held.old.len() <= 10);
         }
         assert!(memory.get(&id(500)).is_none());
+        let [asked, found, forgotten] = memory.figures();
+        assert_eq!((asked, found), (1000, 999));
+        let held = memory.lock();
+        assert_eq!(forgotten, 1000 - (held.young.len() + held.old.len()) as u64);
     }
 }

@@ -1,6 +1,8 @@
 //! What browsers are told.
 
-use portico_gateway::{Access, KeyPolicy};
+use std::time::Duration;
+
+use portico_gateway::{Access, Cors, KeyPolicy};
 use portico_tokens::development::ANON_KEY;
 use reqwest::Method;
 
@@ -74,4 +76,50 @@ async fn options_that_is_no_preflight_goes_to_the_service() {
         .unwrap();
     assert_eq!(answer.status(), 200);
     assert!(answer.text().await.unwrap().contains("\"role\":\"anon\""));
+}
+
+#[tokio::test]
+async fn a_mount_says_its_own_rules_and_lists_its_origins() {
+    let server = Server::start(|gateway| {
+        let router = axum::Router::new().route("/x", axum::routing::get(async || "x"));
+        let listed = |origin: &str| Some(origin == "https://app.example");
+        let rules = Cors::default().methods("GET, POST").headers("Accept").max_age(Duration::from_secs(86400));
+        gateway
+            .mount("/listed/v1", router.clone(), Access::open().cors(rules.clone().exposing("X-Own").origins(listed)))
+            .mount("/any/v1", router, Access::open().cors(rules.origins(|_| None)))
+    })
+    .await;
+    let preflight = async |path: &str, origin: &str| {
+        let request = server.client.request(Method::OPTIONS, server.url(path)).header("origin", origin);
+        let request = request.header("access-control-request-method", "POST");
+        request.header("access-control-request-headers", "prefer,x-app").send().await.unwrap()
+    };
+    let app = preflight("/listed/v1/x", "https://app.example").await;
+    assert_eq!(app.status(), 200);
+    let headers = app.headers();
+    assert_eq!(headers["access-control-allow-origin"], "https://app.example");
+    assert_eq!(headers["access-control-allow-credentials"], "true");
+    assert_eq!(headers["access-control-allow-methods"], "GET, POST");
+    assert_eq!(headers["access-control-allow-headers"], "Accept, prefer,x-app");
+    assert_eq!(headers["access-control-max-age"], "86400");
+    let other = preflight("/listed/v1/x", "https://other.example").await;
+    assert_eq!(other.status(), 200);
+    assert!(!other.headers().keys().any(|name| name.as_str().starts_with("access-control-")));
+    assert_eq!(preflight("/any/v1/x", "https://other.example").await.headers()["access-control-allow-origin"], "*");
+
+    let read = async |path: &str, origin: &str| server.get(path).header("origin", origin).send().await.unwrap();
+    let app = read("/listed/v1/x", "https://app.example").await;
+    assert_eq!(app.headers()["access-control-allow-origin"], "https://app.example");
+    assert_eq!(
+        (&app.headers()["access-control-allow-credentials"], &app.headers()["vary"]),
+        (&"true".parse().unwrap(), &"Origin".parse().unwrap())
+    );
+    assert!(app.headers()["access-control-expose-headers"].to_str().unwrap().ends_with(", X-Own"));
+    // Served all the same
+    let other = read("/listed/v1/x", "https://other.example").await;
+    assert!(!other.headers().contains_key("access-control-allow-origin"));
+    assert_eq!(other.text().await.unwrap(), "x");
+    let any = read("/any/v1/x", "https://other.example").await;
+    assert_eq!(any.headers()["access-control-allow-origin"], "*");
+    assert!(!any.headers().contains_key("access-control-allow-credentials"));
 }

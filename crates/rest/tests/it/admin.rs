@@ -55,6 +55,10 @@ async fn figures_have_the_names_that_dashboards_know() {
     assert!(value("pgrst_db_pool_available") >= 1.0);
     assert_eq!(value("pgrst_db_pool_waiting"), 0.0);
     assert_eq!(value("pgrst_db_pool_timeouts_total"), 0.0);
+    // The secret key's token, twice at least
+    assert!(value("pgrst_jwt_cache_requests_total") >= 2.0);
+    assert!(value("pgrst_jwt_cache_hits_total") >= 1.0);
+    assert_eq!(value("pgrst_jwt_cache_evictions_total"), 0.0);
 }
 
 #[tokio::test]

@@ -55,6 +55,39 @@ async fn counts_are_exact_planned_or_estimated() {
     assert_eq!(function.header("content-range"), Some("0-2/3"));
 }
 
+/// PostGIS itself is not here: a function of its name and kind stands in, which makes a feature of any row.
+#[tokio::test]
+async fn geojson_is_made_where_postgis_is() {
+    let house = House::open().await;
+    let geo = |resource: &str| house.read(resource).header("accept", "application/geo+json");
+    // The type is one of ours, so nothing is unacceptable about it: the function is missing (contract 10.1)
+    let missing = geo("films?select=id").send().await.expect(404);
+    assert_eq!(missing.json()["code"], "42883");
+    house
+        .execute(
+            "create function extensions.st_asgeojson(feature record, geom_column text default '', decimals int default 9,
+               pretty bool default false) returns text language plpgsql immutable as $$ begin
+                 return json_build_object('type', 'Feature', 'geometry', to_jsonb(feature) -> 'place',
+                                          'properties', to_jsonb(feature) - 'place');
+               end $$",
+        )
+        .await;
+    let feature = |id: i64, title: &str| json!({ "type": "Feature", "geometry": null, "properties": { "id": id, "title": title } });
+    let answer = geo("films?select=id,title&order=id&limit=2").send().await.expect(200);
+    assert_eq!(answer.header("content-type"), Some("application/geo+json; charset=utf-8"));
+    let features = [feature(1, "The Long Night"), feature(2, "Sunrise Again")];
+    assert_eq!(answer.json(), json!({ "type": "FeatureCollection", "features": features }));
+    let none = geo("films?id=eq.99").send().await.expect(200);
+    assert_eq!(none.json(), json!({ "type": "FeatureCollection", "features": [] }));
+    let embedded = geo("films?select=title,directors(last_name)&id=eq.1").send().await.expect(200).json();
+    assert_eq!(embedded["features"][0]["properties"]["directors"], json!({ "last_name": "Lang" }));
+    let called = geo("rpc/films_since?since=2015&select=id&order=id").send().await.expect(200).json();
+    assert_eq!(called["features"].as_array().unwrap().len(), 2);
+    let written = house.write("PATCH", "films?id=eq.1&select=id", &json!({ "year": 2000 }));
+    let written = written.header("accept", "application/geo+json").header("prefer", "return=representation");
+    assert_eq!(written.send().await.expect(200).json()["features"][0]["properties"], json!({ "id": 1 }));
+}
+
 #[tokio::test]
 async fn head_says_what_get_would_without_the_body() {
     let house = House::open().await;

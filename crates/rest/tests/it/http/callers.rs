@@ -81,6 +81,53 @@ async fn the_database_decides_who_may_act_in_a_role() {
     house.read("films?select=id").bearer(&house.token("app_role", FIRST)).send().await.expect(200);
 }
 
+/// Every role may take on itself, so PostgreSQL would let them in.
+#[tokio::test]
+async fn nobody_acts_in_the_role_that_the_server_logs_in_with() {
+    let house = House::open().await;
+    for login in ["authenticator", house.endpoint().user()] {
+        let refused = house.read("films").bearer(&house.token(login, FIRST)).send().await.expect(403);
+        let message = format!("permission denied to set role \"{login}\"");
+        assert_eq!((&refused.json()["code"], &refused.json()["message"]), (&json!("42501"), &json!(message)));
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_key_stands_for_itself_where_no_token_is_beside_it() {
+    let house = House::open().await;
+    for (key, role) in [(house.api_keys().anon_jwt(), "anon"), (house.api_keys().service_role_jwt(), "service_role")] {
+        let alone = house.call("current_claims", &json!({})).header("apikey", key).send().await.expect(200).json();
+        let token = house.call("current_claims", &json!({})).bearer(key).send().await.expect(200).json();
+        assert_eq!((&alone["role"], &alone), (&json!(role), &token));
+        assert!(alone["claims"]["exp"].is_i64(), "{alone}");
+        // Another scheme hides it
+        let basic =
+            house.call("current_claims", &json!({})).header("apikey", key).header("authorization", "Basic eDp5");
+        assert_eq!(basic.send().await.expect(200).json()["role"], "anon");
+    }
+}
+
+#[tokio::test]
+async fn a_time_zone_is_a_name_or_hours_from_utc() {
+    let house = House::open().await;
+    let shown = |zone: &str| {
+        let request = house.read("films?select=released&id=eq.3").header("prefer", &format!("timezone={zone}"));
+        async move {
+            let answer = request.send().await.expect(200);
+            let applied = answer.header("preference-applied").map(str::to_owned);
+            (answer.json()[0]["released"].as_str().unwrap().to_owned(), applied)
+        }
+    };
+    let utc = shown("UTC").await.0;
+    assert_eq!(utc, "2010-06-15T16:30:00+00:00");
+    assert_eq!(shown("-4").await, ("2010-06-15T12:30:00-04:00".into(), Some("timezone=-4".into())));
+    assert_eq!(shown("5").await, ("2010-06-15T21:30:00+05:00".into(), Some("timezone=5".into())));
+    // What is neither is passed over, as in the version that we are
+    for neither in ["Moon", "-4h", "1234"] {
+        assert_eq!(shown(neither).await, (utc.clone(), None), "{neither}");
+    }
+}
+
 #[tokio::test]
 async fn sql_sees_the_request() {
     let house = House::open().await;

@@ -49,6 +49,33 @@ async fn tokens_of_a_secret_in_the_database_are_taken_and_others_not() {
 }
 
 #[tokio::test]
+async fn the_pages_that_may_read_answers_are_a_setting() {
+    let house = House::open().await;
+    let allowed = async |origin: &str| {
+        let read = house.read("films?select=id").header("origin", origin).send().await.expect(200);
+        let preflight = house.request("OPTIONS".parse().unwrap(), "/rest/v1/films").header("origin", origin);
+        let preflight = preflight.header("access-control-request-method", "PATCH");
+        let preflight = preflight.header("access-control-request-headers", "prefer,apikey").send().await.expect(200);
+        let name = "access-control-allow-origin";
+        assert_eq!(read.header(name), preflight.header(name));
+        if read.header(name).is_some() {
+            let methods = preflight.header("access-control-allow-methods");
+            assert_eq!(methods, Some("GET, POST, PATCH, PUT, DELETE, OPTIONS, HEAD"));
+            let headers = preflight.header("access-control-allow-headers");
+            assert_eq!(headers, Some("Authorization, Accept, Accept-Language, Content-Language, prefer,apikey"));
+            assert_eq!(preflight.header("access-control-max-age"), Some("86400"));
+            assert!(read.header("access-control-expose-headers").unwrap().contains("Content-Range"));
+        }
+        read.header(name).map(str::to_owned)
+    };
+    assert_eq!(allowed("https://app.example").await.as_deref(), Some("*"));
+    house.configure(&[("server_cors_allowed_origins", "https://app.example, https://b.example")]).await;
+    assert_eq!(allowed("https://app.example").await.as_deref(), Some("https://app.example"));
+    assert_eq!(allowed("https://b.example").await.as_deref(), Some("https://b.example"));
+    assert_eq!(allowed("https://c.example").await, None);
+}
+
+#[tokio::test]
 async fn what_is_told_of_errors_and_time_is_a_setting() {
     let house = House::with(|config| {
         config.terse_errors = true;
