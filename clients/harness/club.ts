@@ -3,20 +3,27 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import type { SupabaseClient } from "@supabase/supabase-js";
-import { expect } from "vitest";
+import { afterAll, expect } from "vitest";
 
 import { Portico, type ProjectFiles } from "./portico.ts";
 
 const CONFIG = '[api]\nschemas = ["public", "archive"]\n[auth]\nenable_anonymous_sign_ins = true\n[auth.rate_limit]\nsign_in_sign_ups = 10000\nanonymous_users = 10000\n';
 
 /** Starts the club with its migration. */
-export async function startClub(project: ProjectFiles = {}): Promise<Portico> {
+async function startClub(project: ProjectFiles = {}): Promise<Portico> {
   const migration = await readFile(join(import.meta.dirname, "club.sql"), "utf8");
   return Portico.start({
     config: CONFIG,
     ...project,
     files: { "supabase/migrations/20260101120000_club.sql": migration, ...project.files },
   });
+}
+
+/** The club of one file's tests, until they are done. `db` reads and writes as nobody in particular, `service` with the secret key. */
+export async function club(project: ProjectFiles = {}): Promise<{ portico: Portico; db: SupabaseClient; service: SupabaseClient }> {
+  const portico = await startClub(project);
+  afterAll(() => portico.dispose());
+  return { portico, db: portico.client(), service: admin(portico) };
 }
 
 /** A client with the secret key, which row-level security does not hold. */

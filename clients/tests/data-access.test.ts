@@ -2,18 +2,13 @@
 import { createHmac } from "node:crypto";
 
 import type { SupabaseClient } from "@supabase/supabase-js";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
-import { admin, answer, given, refused, startClub } from "../harness/club.ts";
+import { admin, answer, club, given, refused } from "../harness/club.ts";
 import { sql } from "../harness/database.ts";
 import { PASSWORD, address, signedUp } from "../harness/people.ts";
-import type { Portico } from "../harness/portico.ts";
 
-let portico: Portico;
-beforeAll(async () => {
-  portico = await startClub();
-});
-afterAll(() => portico.dispose());
+const { portico } = await club();
 
 /** A token of the project's own secret. */
 function token(claims: Record<string, unknown>, secret = portico.status.JWT_SECRET): string {

@@ -2,20 +2,13 @@
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 
-import type { SupabaseClient } from "@supabase/supabase-js";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
-import { admin, answer, eventually, given, refused, startClub, type Answer } from "../harness/club.ts";
+import { answer, club, eventually, given, refused, type Answer } from "../harness/club.ts";
 import { sql } from "../harness/database.ts";
-import { Portico, portico as command, write } from "../harness/portico.ts";
+import { portico as command, write } from "../harness/portico.ts";
 
-let portico: Portico;
-let db: SupabaseClient;
-beforeAll(async () => {
-  portico = await startClub();
-  db = admin(portico);
-});
-afterAll(() => portico.dispose());
+const { portico, service: db } = await club();
 
 describe("changes are seen at once", () => {
   test("a table of a migration while the server runs", async () => {

@@ -1,17 +1,9 @@
 // Related rows in one request, every kind of relationship.
-import type { SupabaseClient } from "@supabase/supabase-js";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
-import { answer, given, refused, startClub } from "../harness/club.ts";
-import type { Portico } from "../harness/portico.ts";
+import { answer, club, given, refused } from "../harness/club.ts";
 
-let portico: Portico;
-let db: SupabaseClient;
-beforeAll(async () => {
-  portico = await startClub();
-  db = portico.client();
-});
-afterAll(() => portico.dispose());
+const { db } = await club();
 
 describe("kinds", () => {
   test("many-to-one is an object or null", async () => {

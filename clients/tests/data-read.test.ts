@@ -1,18 +1,11 @@
 // Reading rows with the query builder: every filter and every modifier of `from(…).select(…)`.
 import type { SupabaseClient } from "@supabase/supabase-js";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
-import { answer, eventually, given, refused, startClub } from "../harness/club.ts";
+import { answer, club, eventually, given, refused } from "../harness/club.ts";
 import { sql } from "../harness/database.ts";
-import type { Portico } from "../harness/portico.ts";
 
-let portico: Portico;
-let db: SupabaseClient;
-beforeAll(async () => {
-  portico = await startClub();
-  db = portico.client();
-});
-afterAll(() => portico.dispose());
+const { portico, db } = await club();
 
 describe("select", () => {
   test("everything, some columns, aliases, casts and paths into json", async () => {

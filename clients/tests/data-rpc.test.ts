@@ -1,17 +1,35 @@
 // Functions of the database, called in all the ways of `rpc()`.
-import type { SupabaseClient } from "@supabase/supabase-js";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
-import { admin, answer, atMost, given, refused, startClub } from "../harness/club.ts";
-import type { Portico } from "../harness/portico.ts";
+import { admin, answer, atMost, club, given, refused } from "../harness/club.ts";
+import { sql } from "../harness/database.ts";
 
-let portico: Portico;
-let db: SupabaseClient;
-beforeAll(async () => {
-  portico = await startClub();
-  db = portico.client();
+const { portico, db } = await club();
+
+test("a busy server is asked again, after the pause that it names", async () => {
+  await sql(
+    portico.status.DB_URL,
+    `create function public.busy_once() returns text stable language plpgsql as $$
+     begin
+       if current_setting('request.headers')::json ->> 'x-retry-count' is null then raise sqlstate 'PT503' using message = 'Later'; end if;
+       return current_setting('request.headers')::json ->> 'x-retry-count';
+     end $$`,
+  );
+  const asked: { at: number; count: string | null; retryAfter: string | null }[] = [];
+  const recording: typeof fetch = async (input, init) => {
+    const at = Date.now();
+    const response = await fetch(input, init);
+    asked.push({ at, count: new Headers(init?.headers).get("x-retry-count"), retryAfter: response.headers.get("retry-after") });
+    return response;
+  };
+  const client = portico.client({ global: { fetch: recording } });
+  expect(await answer(client.rpc("busy_once", {}, { get: true }))).toMatchObject({ data: "1", status: 200 });
+  expect(asked.map(({ count, retryAfter }) => ({ count, retryAfter }))).toEqual([{ count: null, retryAfter: "1" }, { count: "1", retryAfter: null }]);
+  expect(asked[1]!.at - asked[0]!.at).toBeGreaterThanOrEqual(990);
+  // What may have been done is not done twice
+  expect(await refused(client.rpc("busy_once"))).toMatchObject({ status: 503, message: "Later" });
+  expect(asked).toHaveLength(3);
 });
-afterAll(() => portico.dispose());
 
 describe("arguments", () => {
   test("by name, with defaults, over POST and GET", async () => {

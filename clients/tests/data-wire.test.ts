@@ -1,19 +1,16 @@
 // The worked requests of the client, byte for byte, and what browsers ask.
 import { request } from "node:http";
+import { connect } from "node:net";
 
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
-import { startClub } from "../harness/club.ts";
-import type { Portico } from "../harness/portico.ts";
+import { club } from "../harness/club.ts";
 
-let portico: Portico;
-beforeAll(async () => {
-  portico = await startClub();
-});
-afterAll(() => portico.dispose());
+const { portico } = await club();
 
 interface Raw {
   status: number;
+  reason: string;
   headers: Record<string, string | string[] | undefined>;
   body: string;
 }
@@ -28,7 +25,7 @@ function call(method: string, path: string, options: { headers?: Record<string, 
       answer.on("data", (part: Buffer) => parts.push(part));
       answer.on("error", fail);
       answer.on("end", () => {
-        done({ status: answer.statusCode!, headers: answer.headers, body: Buffer.concat(parts).toString() });
+        done({ status: answer.statusCode!, reason: answer.statusMessage!, headers: answer.headers, body: Buffer.concat(parts).toString() });
       });
     });
     sent.on("error", fail);
@@ -124,6 +121,53 @@ describe("worked requests", () => {
     expect(await call("GET", "/clubs", { headers: { Prefer: "handling=strict, anything=goes" } })).toMatchObject({ status: 400, body: '{"code":"PGRST122","details":"Invalid preferences: anything=goes","hint":null,"message":"Invalid preferences given with handling=strict"}' });
     expect(await call("GET", "/clubs", { headers: { Accept: "application/pdf" } })).toMatchObject({ status: 406, body: '{"code":"PGRST107","details":null,"hint":null,"message":"None of these media types are available: application/pdf"}' });
   });
+});
+
+test("a refusal of the database's own has its words as the reason", async () => {
+  const got = await call("POST", "/rpc/teapot", { body: "{}" });
+  expect(got).toMatchObject({ status: 418, reason: "short and stout" });
+  expect(JSON.parse(got.body)).toEqual({ code: "PT418", details: null, hint: "Tip me over.", message: "short and stout" });
+});
+
+test("a body beyond the limit is refused, also when nobody said how long it is", async () => {
+  const megabyte = Buffer.alloc(1024 * 1024, " ");
+  const status = await new Promise<number>((done, fail) => {
+    const headers = { apikey: portico.status.SECRET_KEY, "Content-Type": "application/json" };
+    let answered = false;
+    const sent = request(`${portico.url}/rest/v1/uploads`, { method: "POST", headers }, (answer) => {
+      answered = true;
+      answer.resume();
+      done(answer.statusCode!);
+    });
+    // Whoever is not listened to any more may be cut off
+    sent.on("error", (error) => { if (!answered) fail(error); });
+    let left = 65;
+    const write = (): void => {
+      while (left > 0 && !answered) {
+        left -= 1;
+        if (!sent.write(megabyte)) {
+          sent.once("drain", write);
+          return;
+        }
+      }
+      sent.end();
+    };
+    write();
+  });
+  expect(status).toBe(413);
+  // Who says it beforehand need not send it
+  const head = ["POST /rest/v1/uploads HTTP/1.1", "Host: portico", `apikey: ${portico.status.SECRET_KEY}`, "Content-Type: application/json"];
+  const length = `Content-Length: ${65 * megabyte.length}`;
+  const said = await new Promise<string>((done, fail) => {
+    const socket = connect(Number(new URL(portico.url).port), "127.0.0.1", () => socket.write([...head, length, "Expect: 100-continue", "", ""].join("\r\n")));
+    socket.on("error", fail);
+    socket.once("data", (data) => {
+      done(data.toString().split("\r\n", 1)[0]!);
+      socket.destroy();
+    });
+  });
+  expect(said).toBe("HTTP/1.1 413 Payload Too Large");
+  expect(await call("GET", "/uploads?select=id")).toMatchObject({ status: 200, body: "[]" });
 });
 
 describe("browsers", () => {

@@ -1,18 +1,10 @@
 // Writing rows with the query builder: insert, upsert, update, delete, and what comes back.
-import type { SupabaseClient } from "@supabase/supabase-js";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
-import { admin, answer, atMost, eventually, given, refused, startClub } from "../harness/club.ts";
+import { answer, atMost, club, eventually, given, refused } from "../harness/club.ts";
 import { sql } from "../harness/database.ts";
-import type { Portico } from "../harness/portico.ts";
 
-let portico: Portico;
-let db: SupabaseClient;
-beforeAll(async () => {
-  portico = await startClub();
-  db = admin(portico);
-});
-afterAll(() => portico.dispose());
+const { portico, service: db } = await club();
 
 const counter = (slug: string): Promise<unknown> => given(db.from("counters").select().eq("slug", slug).maybeSingle());
 

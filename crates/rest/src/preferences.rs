@@ -111,7 +111,7 @@ pub struct Honoured {
 pub fn is_offset(zone: &str) -> bool {
     let digits = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
     let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "00"));
-    digits(hours.strip_prefix(['+', '-']).unwrap_or(hours)) && minutes.len() == 2 && digits(minutes)
+    digits(hours.strip_prefix(['+', '-']).unwrap_or(hours)) && minutes.len() == 2 && digits(minutes) && minutes < "60"
 }
 
 /// What one item says.
