@@ -9,7 +9,7 @@ use tokio_postgres::Error;
 
 use crate::Auth;
 use crate::error::AuthError;
-use crate::sql::{Tx, accounts, clean_up, flow_state, refresh_tokens, sessions};
+use crate::sql::{Tx, accounts, clean_up, flow_state, refresh_tokens, sessions, wrong_codes};
 
 /// How long replaced refresh tokens and abandoned attempts stay, so that their reuse is told apart from an invented one.
 const KEPT: Duration = Duration::hours(24);
@@ -33,6 +33,7 @@ enum Batch {
     Factors,
     KeyChallenges,
     Anonymous,
+    WrongCodes,
 }
 
 impl Batch {
@@ -48,6 +49,7 @@ impl Batch {
             Self::Factors => clean_up::delete_abandoned_factors(tx, now - KEPT).await,
             Self::KeyChallenges => clean_up::delete_expired_key_challenges(tx, now).await,
             Self::Anonymous => accounts::delete_old_anonymous(tx, now - KEPT_ANONYMOUS).await,
+            Self::WrongCodes => wrong_codes::delete_old(tx, now).await,
         }
     }
 }
@@ -68,6 +70,7 @@ impl Auth {
             Batch::Challenges,
             Batch::Factors,
             Batch::KeyChallenges,
+            Batch::WrongCodes,
         ];
         if created.is_some() || used.is_some() {
             batches.push(Batch::OutlivedSessions { created, used });

@@ -13,6 +13,7 @@
 pub mod audit;
 mod captcha;
 mod clean_up;
+mod codes;
 mod discovery;
 pub mod error;
 mod error_code;
@@ -87,6 +88,7 @@ struct Inner {
     passwords: Passwords,
     columns: ColumnKeys,
     limits: Limits,
+    recalled: codes::Recalled,
     mailer: Arc<Mailer>,
     captcha: Option<Captcha>,
     mail_domains: MailDomains,
@@ -126,6 +128,7 @@ impl Auth {
             passwords,
             columns,
             limits,
+            recalled: codes::Recalled::new(),
             mailer,
             captcha,
             mail_domains,

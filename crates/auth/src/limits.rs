@@ -1,20 +1,22 @@
 //! How often things may be asked for (auth-core 18): buckets by client address, and limits on messages of the whole
-//! service. In the memory of this process.
+//! service. In the memory of this process; `codes` keeps wrong codes across restarts.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use portico_tokens::hash;
 use time::OffsetDateTime;
 
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::RequestInfo;
 use crate::one_time_token::Kind;
 use crate::settings::{RateLimitSettings, SendLimit};
+use crate::sql::wrong_codes::{Used, Wrong};
 
 /// Addresses remembered at most, of each of the two kinds of buckets. Beyond it the fullest half is forgotten: those who used
 /// up their requests are remembered whoever else comes.
-const MAX_BUCKETS: usize = 50_000;
+pub(crate) const MAX_BUCKETS: usize = 50_000;
 const FIVE_MINUTES: f64 = 300.0;
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
@@ -167,7 +169,7 @@ impl Limits {
     /// 429 `over_request_rate_limit`.
     pub fn check_code(&self, account: &str, request: &RequestInfo) -> Result<(), AuthError> {
         for (limiter, size, period) in CODES {
-            let key = code_key(limiter, account, request);
+            let key = hex::encode(digest(&code_key(limiter, account, request)));
             self.count(limiter, key, size, size / period, request.now)?;
         }
         Ok(())
@@ -177,9 +179,35 @@ impl Limits {
     pub fn code_was_right(&self, account: &str, request: &RequestInfo) {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         for (limiter, ..) in CODES {
-            if let Some(bucket) = codes.get_mut(&(limiter, code_key(limiter, account, request))) {
+            let key = hex::encode(digest(&code_key(limiter, account, request)));
+            if let Some(bucket) = codes.get_mut(&(limiter, key)) {
                 bucket.tokens = (bucket.tokens + 1.0).min(bucket.size);
             }
+        }
+    }
+
+    /// What a wrong code that [`Limits::check_code`] counted took, to be written down.
+    pub fn wrong_code(&self, account: &str, request: &RequestInfo) -> Vec<Wrong> {
+        let wrong = |&(limiter, size, period): &(Limiter, f64, f64)| Wrong {
+            kind: limiter.name(),
+            account: digest(&code_key(limiter, account, request)),
+            seconds: period / size,
+        };
+        CODES.iter().map(wrong).collect()
+    }
+
+    /// Takes over what was written down before this process began.
+    pub fn recall_codes(&self, used: &[Used], now: OffsetDateTime) {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        for used in used {
+            let Some((limiter, size, period)) = CODES.into_iter().find(|(limiter, ..)| limiter.name() == used.kind)
+            else {
+                continue;
+            };
+            let per_second = size / period;
+            let missing = (used.full_at - now).as_seconds_f64().max(0.0) * per_second;
+            let bucket = Bucket { tokens: (size - missing).max(0.0), at: now, size, per_second };
+            codes.insert((limiter, hex::encode(&used.account)), bucket);
         }
     }
 
@@ -283,6 +311,11 @@ fn code_key(limiter: Limiter, account: &str, request: &RequestInfo) -> String {
         (Limiter::CodeOfAddress, Some(network)) => format!("{network} {account}"),
         _ => account.to_owned(),
     }
+}
+
+/// As codes are counted: a table of who mistyped is nobody's business.
+fn digest(key: &str) -> Vec<u8> {
+    hash::sha256(key.as_bytes()).to_vec()
 }
 
 fn too_many_emails(retry_after: Duration) -> AuthError {

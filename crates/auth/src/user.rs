@@ -17,7 +17,7 @@ use crate::model::{JsonObject, User};
 use crate::one_time_token::{self, Kind};
 use crate::pkce::Challenge;
 use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
-use crate::{mailer, metadata, one_time_mail, redeem, sms};
+use crate::{codes, mailer, metadata, one_time_mail, redeem, sms};
 
 const FAILED: &str = "Database error updating user";
 
@@ -212,20 +212,18 @@ fn invalid_nonce() -> AuthError {
 async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInfo) -> Result<(), AuthError> {
     let kind = Kind::Reauthentication;
     let account = format!("nonce of {}", user.id);
-    auth.limits().check_code(&account, request)?;
-    let is_right = if user.email.is_empty() {
-        let phone = PhoneNumber::parse(&user.phone)?;
-        let verdict = sms::code::ask_gateway(auth, kind.stored(user), &phone, nonce, request.now).await?;
-        sms::code::is_right_code(auth, user, kind, &phone, nonce, verdict.as_ref(), request.now)
-    } else {
-        one_time_token::code_matches(kind.stored(user), &user.email, nonce)
-            && kind.is_fresh(user, auth.settings().email.otp_expiry, request.now)
+    let attempt = async {
+        let is_right = if user.email.is_empty() {
+            let phone = PhoneNumber::parse(&user.phone)?;
+            let verdict = sms::code::ask_gateway(auth, kind.stored(user), &phone, nonce, request.now).await?;
+            sms::code::is_right_code(auth, user, kind, &phone, nonce, verdict.as_ref(), request.now)
+        } else {
+            one_time_token::code_matches(kind.stored(user), &user.email, nonce)
+                && kind.is_fresh(user, auth.settings().email.otp_expiry, request.now)
+        };
+        if is_right { Ok(()) } else { Err(invalid_nonce()) }
     };
-    if !is_right {
-        return Err(invalid_nonce());
-    }
-    auth.limits().code_was_right(&account, request);
-    Ok(())
+    codes::counted(auth, &account, request, attempt).await
 }
 
 /// Checks the current password where that is demanded, and that the new one is new. Returns its stored form.

@@ -18,9 +18,9 @@ use crate::model::User;
 use crate::one_time_token::{self, Kind};
 use crate::redeem::{Outcome, redeem};
 use crate::session::{self, Method, TokenResponse};
-use crate::sms;
 use crate::sql::flow_state::{self, method};
 use crate::sql::{Tx, one_time_tokens, users};
+use crate::{codes, sms};
 
 const FIRST_OF_TWO: &str = "Confirmation link accepted. Please proceed to confirm link sent to the other email";
 
@@ -114,8 +114,6 @@ pub async fn post(
         return Err(AuthError::validation("Verify requires either a token or a token hash"));
     }
     let verify_type = VerifyType::parse(&body.r#type);
-    // Whose codes are counted; those of links can not be guessed
-    let mut counted = None;
     let (tx, found) = if body.token.is_empty() {
         if !(body.email.is_empty() && body.phone.is_empty() && body.redirect_to.is_empty()) {
             return Err(AuthError::validation("Only the token_hash and type should be provided"));
@@ -127,44 +125,8 @@ pub async fn post(
         let found = find_by_hash(&auth, &tx, verify_type, &body.token_hash, &request).await?;
         (tx, found)
     } else {
-        if body.email.is_empty() == body.phone.is_empty() {
-            return Err(AuthError::validation("Only an email address or phone number should be provided on verify"));
-        }
-        // Wire contract: an unknown type with an address is an expired code (auth-core 27, 25)
-        if body.phone.is_empty() {
-            let email = EmailAddress::parse(&body.email).map_err(|_| {
-                AuthError::refuse_with(
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    ErrorCode::ValidationFailed,
-                    "Invalid email format",
-                )
-            })?;
-            let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
-            auth.limits().check_code(email.as_str(), &request)?;
-            counted = Some(email.to_string());
-            let tx = Tx::begin(auth.database()).await?;
-            let found = find_by_code(&auth, &tx, verify_type, &email, &body.token, &request).await?;
-            (tx, found)
-        } else {
-            let phone = PhoneNumber::parse(&body.phone)?;
-            let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
-            auth.limits().check_code(phone.as_str(), &request)?;
-            counted = Some(phone.to_string());
-            // Before the transaction that redeems the code: the gateway may be slow
-            let verdict = ask_gateway(&auth, verify_type, &phone, &body.token, &request).await?;
-            let tx = Tx::begin(auth.database()).await?;
-            let (user, kind) = lock_by_phone(&tx, verify_type, &phone, &body.token, &request).await?;
-            let (code, now) = (&body.token, request.now);
-            if !sms::code::is_right_code(&auth, &user, kind, &phone, code, verdict.as_ref(), now) {
-                return Err(AuthError::code_expired());
-            }
-            not_banned(&user, &request)?;
-            (tx, Found { user, kind })
-        }
+        find_typed(&auth, verify_type, &body, &request).await?
     };
-    if let Some(account) = counted {
-        auth.limits().code_was_right(&account, &request);
-    }
     match redeem(&auth, &tx, found, verify_type.unwrap_or(VerifyType::Email), &request).await? {
         Outcome::Verified(user) => {
             let tokens = session::issue(&auth, &tx, &user, Method::Otp, &request).await?;
@@ -175,6 +137,51 @@ pub async fn post(
             tx.commit().await?;
             Ok(axum::Json(json!({"code": "200", "msg": FIRST_OF_TWO})).into_response())
         }
+    }
+}
+
+/// Who a code belongs to that somebody typed for an address or number. Counted: unlike a link's token it can be guessed.
+async fn find_typed(
+    auth: &Auth,
+    verify_type: Option<VerifyType>,
+    body: &Verify,
+    request: &RequestInfo,
+) -> Result<(Tx, Found), AuthError> {
+    if body.email.is_empty() == body.phone.is_empty() {
+        return Err(AuthError::validation("Only an email address or phone number should be provided on verify"));
+    }
+    // Wire contract: an unknown type with an address is an expired code (auth-core 27, 25)
+    if body.phone.is_empty() {
+        let email = EmailAddress::parse(&body.email).map_err(|_| {
+            AuthError::refuse_with(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                ErrorCode::ValidationFailed,
+                "Invalid email format",
+            )
+        })?;
+        let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+        let attempt = async {
+            let tx = Tx::begin(auth.database()).await?;
+            let found = find_by_code(auth, &tx, verify_type, &email, &body.token, request).await?;
+            Ok((tx, found))
+        };
+        codes::counted(auth, email.as_str(), request, attempt).await
+    } else {
+        let phone = PhoneNumber::parse(&body.phone)?;
+        let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+        let attempt = async {
+            // Before the transaction that redeems the code: the gateway may be slow
+            let verdict = ask_gateway(auth, verify_type, &phone, &body.token, request).await?;
+            let tx = Tx::begin(auth.database()).await?;
+            let (user, kind) = lock_by_phone(&tx, verify_type, &phone, &body.token, request).await?;
+            let (code, now) = (&body.token, request.now);
+            if !sms::code::is_right_code(auth, &user, kind, &phone, code, verdict.as_ref(), now) {
+                return Err(AuthError::code_expired());
+            }
+            not_banned(&user, request)?;
+            Ok((tx, Found { user, kind }))
+        };
+        codes::counted(auth, phone.as_str(), request, attempt).await
     }
 }
 

@@ -32,6 +32,7 @@ pub struct TestServer {
     texts: OutgoingTexts,
     clock: Clock,
     keys: Keys,
+    auth: AuthSettings,
     server: Server,
     database: Database,
     admin: tokio_postgres::Client,
@@ -103,6 +104,7 @@ impl TestServer {
                 portico::wiring::google::emulate(Development::confirm(), &mut settings.auth, &origin, None, &clock);
             mounts.push(google.expect("Google is emulated"));
         }
+        let auth = settings.auth.clone();
         let server = Server::new(
             ServerSettings {
                 auth: settings.auth,
@@ -121,16 +123,44 @@ impl TestServer {
             &database,
         )
         .expect("the server is made");
-        let ending = CancellationToken::new();
-        let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
-        tokio::spawn(portico_gateway::serve(listener, server.router(), ending.clone().cancelled_owned(), limits));
+        let ending = serve(listener, &server);
         let admin = scratch::connect(scratch.endpoint()).await.expect("the scratch database answers");
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(PATIENCE)
             .build()
             .expect("a client");
-        Self { base: origin, http, outgoing, texts, clock, keys, server, database, admin, ending, scratch }
+        Self { base: origin, http, outgoing, texts, clock, keys, auth, server, database, admin, ending, scratch }
+    }
+
+    /// Stops the server and starts one with the same account service on the same database, at another address. Nothing is left of
+    /// what the first one kept in memory.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn restart(&mut self) {
+        self.ending.cancel();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        self.base = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+        self.server = Server::new(
+            ServerSettings {
+                auth: self.auth.clone(),
+                rest: None,
+                key_policy: KeyPolicy::Development,
+                mail: Arc::new(self.outgoing.clone()),
+                texts: Some(Arc::new(self.texts.clone())),
+                page: json!({ "anonKey": self.keys.api.publishable() }),
+                keys: self.keys.clone(),
+                trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
+                https: false,
+                development: true,
+                mounts: Vec::new(),
+                clock: self.clock.clone(),
+            },
+            &self.database,
+        )
+        .expect("the server is made");
+        self.ending = serve(listener, &self.server);
     }
 
     /// `http://127.0.0.1:<port>`
@@ -353,12 +383,13 @@ impl TestServer {
         session.batch(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
     }
 
-    /// The actions in the audit log, oldest first.
+    /// The actions in the audit log, in the order in which they were written: nothing is ever removed from it in a test, so those of
+    /// one moment stand in that order.
     ///
     /// # Panics
     /// When the log can not be read.
     pub async fn actions(&self) -> Vec<String> {
-        let sql = "select payload->>'action' from auth.audit_log_entries order by created_at, id";
+        let sql = "select payload->>'action' from auth.audit_log_entries order by created_at, ctid";
         self.query(sql).await.iter().map(|row| row.get(0)).collect()
     }
 }
@@ -367,6 +398,14 @@ impl Drop for TestServer {
     fn drop(&mut self) {
         self.ending.cancel();
     }
+}
+
+/// Answers until the token is cancelled.
+fn serve(listener: tokio::net::TcpListener, server: &Server) -> CancellationToken {
+    let ending = CancellationToken::new();
+    let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
+    tokio::spawn(portico_gateway::serve(listener, server.router(), ending.clone().cancelled_owned(), limits));
+    ending
 }
 
 fn auth_settings(origin: &str) -> AuthSettings {

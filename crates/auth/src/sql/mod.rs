@@ -13,6 +13,7 @@ pub mod refresh_tokens;
 pub mod sessions;
 pub mod texts;
 pub mod users;
+pub mod wrong_codes;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -226,6 +227,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
         one_time_tokens::ALL,
         outbox::ALL,
         texts::ALL,
+        wrong_codes::ALL,
         crate::audit::ALL,
     ]
     .concat()

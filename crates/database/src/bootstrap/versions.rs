@@ -8,9 +8,9 @@ use crate::error::DatabaseError;
 /// A migration is never edited after release: its checksum is recorded with its name.
 const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_analytics", include_str!("../portico/0001_analytics.sql")),
-    ("0002_project", include_str!("../portico/0002_project.sql")),
     ("0003_mail_outbox", include_str!("../portico/0003_mail_outbox.sql")),
     ("0004_vault_key", include_str!("../portico/0004_vault_key.sql")),
+    ("0005_wrong_codes", include_str!("../portico/0005_wrong_codes.sql")),
 ];
 
 const HISTORY: &str = "

@@ -260,13 +260,13 @@ async fn changed_migrations_of_our_own_are_refused() {
     let database = ready(18).await;
     let client = database.administrator().await.unwrap();
     client
-        .batch_execute("delete from portico.bootstrap; update portico.schema_migrations set checksum = 'x' where name = '0002_project'")
+        .batch_execute("delete from portico.bootstrap; update portico.schema_migrations set checksum = 'x' where name = '0003_mail_outbox'")
         .await
         .unwrap();
     let error = database.bootstrap(&BootstrapSettings::default()).await.unwrap_err();
-    assert!(matches!(&error, DatabaseError::Refused(text) if text.contains("0002_project")), "{error}");
+    assert!(matches!(&error, DatabaseError::Refused(text) if text.contains("0003_mail_outbox")), "{error}");
     client
-        .batch_execute("delete from portico.schema_migrations where name = '0002_project'; insert into portico.schema_migrations values ('9999_future', 'x')")
+        .batch_execute("delete from portico.schema_migrations where name = '0003_mail_outbox'; insert into portico.schema_migrations values ('9999_future', 'x')")
         .await
         .unwrap();
     let error = database.bootstrap(&BootstrapSettings::default()).await.unwrap_err();
