@@ -93,7 +93,7 @@ pub struct Relation {
     pub updatable: bool,
     /// Rows can be taken out.
     pub deletable: bool,
-    /// Triggers or rules may run when its rows are written. Those of cascades are not counted.
+    /// Triggers or rules may run when its rows are written, its own or those of rows that are written with them.
     pub has_triggers: bool,
     /// Primary key columns, sorted by name; of a view those of its base table, when it shows them all.
     pub primary_key: Vec<String>,

@@ -87,6 +87,15 @@ async fn results_have_the_form_of_their_type() {
         request("POST rpc/film_list_since?select=title,directors(last_name)&order=id&limit=1")
             .body(r#"{"since":2000}"#),
         request("GET rpc/films_since?since=2000&select=id&limit=1&offset=1").prefer("count=exact"),
+        request("GET rpc/films_since?since=2000&select=title,directors(last_name)&order=id&limit=2&offset=1"),
+        request(
+            "GET rpc/films_since?since=2000&select=*,maker(last_name),roles(character)&order=year&limit=1&offset=2",
+        ),
+        request("GET rpc/films_since?since=2000&select=age_in_years,maker(last_name)&order=id&offset=3"),
+        request("POST rpc/films_since?select=title,...directors(last_name)&order=id&limit=1&offset=1")
+            .prefer("count=exact")
+            .body(r#"{"since":2000}"#),
+        request("GET rpc/numbers_as_table?up_to=5&limit=2&offset=2"),
         request("GET rpc/films_since?since=2000&select=id,age_in_years,maker(last_name)&limit=1").prefer("count=exact"),
         request("GET rpc/films_since?since=2000&select=id").prefer("count=exact"),
         request("GET rpc/numbers_as_set?up_to=5&limit=2").prefer("count=exact"),

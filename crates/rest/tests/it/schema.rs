@@ -104,6 +104,22 @@ async fn triggers_are_known() {
         .collect();
     // A foreign key is no trigger of anybody's
     assert_eq!(triggered, ["film_list", "measurements", "trigger_people"]);
+
+    // Who deletes a film deletes its roles; directors have to stay
+    let cinema = Cinema::open().await;
+    let admin = cinema.administrator().await;
+    admin
+        .batch_execute(
+            "create function gone() returns trigger language plpgsql as $$ begin return old; end $$;
+             create trigger gone after delete on roles for each row execute function gone()",
+        )
+        .await
+        .unwrap();
+    let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
+    let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
+    for (name, has_triggers) in [("roles", true), ("films", true), ("actors", true), ("directors", false)] {
+        assert_eq!(relation(&cache, name).has_triggers, has_triggers, "{name}");
+    }
 }
 
 #[tokio::test]
