@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
+use axum::extract::{ConnectInfo, Request};
+use axum::response::Response;
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -18,6 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::Service;
+
+use crate::gateway::{Gateway, infallible};
 
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -42,13 +46,31 @@ impl Default for ServeLimits {
     }
 }
 
-/// Serves `router` on `listener` until `shutdown` resolves; then accepts nothing more, lets the requests in
+/// What can be served.
+pub trait Serve: Clone + Send + Sync + 'static {
+    /// Answers a request.
+    fn answer(&self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
+impl Serve for Gateway {
+    fn answer(&self, request: Request) -> impl Future<Output = Response> + Send {
+        Gateway::answer(self, request)
+    }
+}
+
+impl Serve for Router {
+    async fn answer(&self, request: Request) -> Response {
+        infallible(Service::call(&mut self.clone(), request).await)
+    }
+}
+
+/// Serves `service` on `listener` until `shutdown` resolves; then accepts nothing more, lets the requests in
 /// flight end, and cuts off what is left after [`ServeLimits::drain`].
 ///
 /// An error only when the listener itself is broken.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    service: impl Serve,
     shutdown: impl Future<Output = ()> + Send,
     limits: ServeLimits,
 ) -> io::Result<()> {
@@ -70,11 +92,11 @@ pub async fn serve(
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
-                let router = router.clone();
+                let service = service.clone();
                 let stopping = stopping.clone();
                 let timeout = limits.header_timeout;
                 connections.spawn(async move {
-                    connection(stream, peer, router, stopping, timeout).await;
+                    connection(stream, peer, service, stopping, timeout).await;
                     drop(place);
                 });
             }
@@ -119,7 +141,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
+    service: impl Serve,
     mut stopping: watch::Receiver<bool>,
     timeout: Duration,
 ) {
@@ -135,10 +157,11 @@ async fn connection(
     };
     let io = TokioIo::new(stream);
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request = request.map(Body::new);
+        // Most requests have no body, and need no box for it
+        let mut request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         request.extensions_mut().insert(ConnectInfo(peer));
-        let mut router = router.clone();
-        async move { Ok::<_, Infallible>(infallible(Service::call(&mut router, request).await)) }
+        let service = service.clone();
+        async move { Ok::<_, Infallible>(service.answer(request).await) }
     });
     let result = if is_http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -195,12 +218,5 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
         }
         // A part of the preface: `peek` would return it again at once
         tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn infallible<T>(result: Result<T, Infallible>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(never) => match never {},
     }
 }

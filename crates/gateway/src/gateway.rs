@@ -1,11 +1,12 @@
 //! One request's way through the front door.
+//!
+//! Every request passes here, so what happens here is what the server costs at least: the way is straight, and futures of services
+//! are moved to the heap once instead of being copied from wrapper to wrapper.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::Router;
@@ -14,16 +15,17 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use futures_util::FutureExt as _;
+use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
 use portico_tokens::{ApiKeys, Clock, KeyRing, RequestId};
 use tower::Service;
-use tracing::Instrument as _;
 
 use crate::access::{Access, KeyPolicy};
 use crate::body::{self, RequestBody};
+use crate::context::{self, CurrentRequest};
 use crate::keys::{self, Keys};
 use crate::refusal::Refusal;
 use crate::web_app::WebApp;
@@ -35,8 +37,15 @@ const HEADER_LIMIT: usize = 64 * 1024;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SB_REQUEST_ID: HeaderName = HeaderName::from_static("sb-request-id");
 
-/// The front door.
-pub struct Gateway;
+/// What answers below a prefix.
+type Answering = Arc<dyn Fn(Request) -> BoxedAnswer + Send + Sync>;
+
+/// An answer under way.
+pub type BoxedAnswer = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// The front door. Clones share everything.
+#[derive(Clone)]
+pub struct Gateway(Arc<Door>);
 
 /// Settles what a [`Gateway`] does.
 pub struct GatewayBuilder {
@@ -69,9 +78,25 @@ impl GatewayBuilder {
     /// Sends requests below `prefix` (`"/auth/v1"`) to `router`, which sees paths without it. The longest
     /// prefix wins.
     #[must_use]
-    pub fn mount(mut self, prefix: &str, router: Router, access: Access) -> Self {
+    pub fn mount(self, prefix: &str, router: Router, access: Access) -> Self {
         let router = router.layer(middleware::from_fn(tell_route));
-        self.door.mounts.push(Mount { prefix: prefix.trim_end_matches('/').to_owned(), router, access });
+        let answer = move |request| -> BoxedAnswer {
+            let mut router = router.clone();
+            Box::pin(async move { infallible(Service::call(&mut router, request).await) })
+        };
+        self.mount_service(prefix, answer, access)
+    }
+
+    /// As [`mount`](Self::mount), for a service that has no routes to choose from.
+    #[must_use]
+    pub fn mount_service(
+        mut self,
+        prefix: &str,
+        answer: impl Fn(Request) -> BoxedAnswer + Send + Sync + 'static,
+        access: Access,
+    ) -> Self {
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        self.door.mounts.push(Mount { prefix, answer: Arc::new(answer), access });
         self
     }
 
@@ -96,13 +121,13 @@ impl GatewayBuilder {
         self
     }
 
-    /// The whole server as one router, for [`crate::serve`].
-    pub fn build(mut self) -> Router {
+    /// The whole server, for [`crate::serve`].
+    pub fn build(mut self) -> Gateway {
         self.door.mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
         if let Some(app) = self.door.web_app.take() {
             self.door.web_app = Some(app.seal(self.door.https));
         }
-        Router::new().fallback_service(Entrance(Arc::new(self.door)))
+        Gateway(Arc::new(self.door))
     }
 }
 
@@ -117,7 +142,7 @@ struct Door {
 
 struct Mount {
     prefix: String,
-    router: Router,
+    answer: Answering,
     access: Access,
 }
 
@@ -134,76 +159,65 @@ async fn tell_route(request: Request, next: Next) -> Response {
     answer
 }
 
-#[derive(Clone)]
-struct Entrance(Arc<Door>);
-
-impl Service<Request> for Entrance {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        let door = Arc::clone(&self.0);
-        Box::pin(async move { Ok(door.pass(request).await) })
-    }
-}
-
-impl Door {
+impl Gateway {
     /// Everything that holds for every request: its id, where it comes from, the log, the last headers.
-    async fn pass(&self, request: Request) -> Response {
+    pub async fn answer(&self, request: Request) -> Response {
         let begun = Instant::now();
+        let door = &*self.0;
         let (mut parts, body) = request.into_parts();
-        let by_proxy = address::settle(&mut parts, &self.trusted_proxies);
+        let by_proxy = address::settle(&mut parts, &door.trusted_proxies);
         let id = request_id(&parts.headers, by_proxy);
-        if let Ok(value) = HeaderValue::from_str(id.as_str()) {
-            parts.headers.insert(REQUEST_ID, value);
+        let id_header = HeaderValue::from_str(id.as_str()).ok();
+        if let Some(value) = &id_header {
+            parts.headers.insert(REQUEST_ID, value.clone());
         }
         parts.extensions.insert(id.clone());
-        let method = parts.method.clone();
-        let span = tracing::info_span!("request", id = %id, method = %method);
+        let current = CurrentRequest { id, method: parts.method.clone() };
 
-        let (mut answer, prefix) = self.route(Request::from_parts(parts, body)).instrument(span.clone()).await;
+        let (current, (mut answer, prefix)) = context::during(current, door.route(parts, body)).await;
 
         let headers = answer.headers_mut();
-        if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+        if let Some(value) = id_header {
             headers.insert(SB_REQUEST_ID, value.clone());
             headers.insert(REQUEST_ID, value);
         }
-        if self.https {
+        if door.https {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
         }
-        let status = answer.status().as_u16();
         let route = answer.extensions().get::<Route>().map_or("", |Route(route)| route.as_str());
-        let milliseconds = begun.elapsed().as_secs_f64() * 1000.0;
         // Never the query or a header: both carry tokens
         tracing::info!(
-            parent: &span,
-            status,
+            id = current.id.as_str(),
+            method = current.method.as_str(),
+            status = answer.status().as_u16(),
             route = format_args!("{prefix}{route}"),
-            duration_ms = format_args!("{milliseconds:.1}"),
+            duration_ms = tenths(begun.elapsed().as_secs_f64() * 1000.0),
             "answered"
         );
         answer
     }
+}
 
+/// Rounded to what is worth reading.
+fn tenths(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+impl Door {
     /// Finds who answers; the prefix is for the log.
-    async fn route(&self, request: Request) -> (Response, &str) {
-        if head_size(&request) > HEADER_LIMIT {
+    async fn route(&self, parts: Parts, body: Body) -> (Response, &str) {
+        if head_size(&parts) > HEADER_LIMIT {
             let mut answer = Refusal::HeadersTooLarge.answer();
             cors::open_to_pages(answer.headers_mut());
             return (answer, "");
         }
-        if let Some(mount) = self.mounts.iter().find(|mount| mount.holds(request.uri().path())) {
-            return (self.enter(mount, request).await, &mount.prefix);
+        if let Some(mount) = self.mounts.iter().find(|mount| mount.holds(parts.uri.path())) {
+            return (self.enter(mount, parts, body).await, &mount.prefix);
         }
         match &self.web_app {
-            Some(app) if !is_service_path(request.uri().path()) => {
-                let answer = guarded(app.answer(request)).await.unwrap_or_else(Refusal::answer);
-                (answer, "web")
+            Some(app) if !is_service_path(parts.uri.path()) => {
+                let page = Box::pin(app.answer(Request::from_parts(parts, body)));
+                (guarded(page).await.unwrap_or_else(Refusal::answer), "web")
             }
             _ => {
                 let mut answer = Refusal::NoRoute.answer();
@@ -214,19 +228,18 @@ impl Door {
     }
 
     /// The rules of one mount.
-    async fn enter(&self, mount: &Mount, request: Request) -> Response {
+    async fn enter(&self, mount: &Mount, parts: Parts, body: Body) -> Response {
         let cors = &mount.access.cors;
-        if cors::is_preflight(request.method(), request.headers()) {
-            return cors.preflight(request.headers());
+        if cors::is_preflight(&parts.method, &parts.headers) {
+            return cors.preflight(&parts.headers);
         }
-        let origin = request.headers().get(header::ORIGIN).cloned();
-        let mut answer = self.admit(mount, request).await;
+        let origin = parts.headers.get(header::ORIGIN).cloned();
+        let mut answer = self.admit(mount, parts, body).await;
         cors.open(origin.as_ref(), answer.headers_mut());
         answer
     }
 
-    async fn admit(&self, mount: &Mount, request: Request) -> Response {
-        let (mut parts, body) = request.into_parts();
+    async fn admit(&self, mount: &Mount, mut parts: Parts, body: Body) -> Response {
         let access = &mount.access;
         let path = parts.uri.path().get(mount.prefix.len()..).unwrap_or("/");
         let open = access.is_open(path);
@@ -279,13 +292,7 @@ impl Mount {
     }
 
     async fn call(&self, request: Request) -> Response {
-        let mut router = self.router.clone();
-        let called = guarded(async move {
-            match Service::call(&mut router, request).await {
-                Ok(answer) => answer,
-                Err(never) => match never {},
-            }
-        });
+        let called = guarded((self.answer)(request));
         let outcome = match self.access.timeout {
             Some(limit) => tokio::time::timeout(limit, called).await.unwrap_or(Err(Refusal::TooSlow)),
             None => called.await,
@@ -295,7 +302,7 @@ impl Mount {
 }
 
 /// A panic is a bug, but one client's: it becomes an error, and the server goes on.
-async fn guarded(answer: impl Future<Output = Response>) -> Result<Response, Refusal> {
+async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Response, Refusal> {
     AssertUnwindSafe(answer).catch_unwind().await.map_err(|panic| {
         let message = panic
             .downcast_ref::<&str>()
@@ -315,10 +322,10 @@ fn request_id(headers: &HeaderMap, by_proxy: bool) -> RequestId {
         .unwrap_or_else(RequestId::generate)
 }
 
-fn head_size(request: &Request) -> usize {
-    let line = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+fn head_size(parts: &Parts) -> usize {
+    let line = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
     // Name, colon, space, line end
-    let headers: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let headers: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     line + headers
 }
 
@@ -345,6 +352,13 @@ fn is_service_path(path: &str) -> bool {
         segment.strip_prefix('v').is_some_and(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()))
     };
     second.is_some_and(is_version) || matches!(first, "pg" | "mcp" | ".well-known")
+}
+
+pub(crate) fn infallible<T>(result: Result<T, std::convert::Infallible>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(never) => match never {},
+    }
 }
 
 /// Methods that a page answers.

@@ -14,6 +14,7 @@ mod access;
 mod address;
 mod body;
 mod connection;
+mod context;
 mod cors;
 mod gateway;
 mod keys;
@@ -21,7 +22,8 @@ mod refusal;
 mod web_app;
 
 pub use access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
-pub use connection::{ServeLimits, serve};
+pub use connection::{Serve, ServeLimits, serve};
+pub use context::{CurrentRequest, with_current_request};
 pub use cors::Cors;
-pub use gateway::{Gateway, GatewayBuilder};
+pub use gateway::{BoxedAnswer, Gateway, GatewayBuilder};
 pub use web_app::{WebApp, WebAppError};

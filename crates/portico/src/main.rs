@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// Half of what a request costs outside the kernel is many small pieces of memory, which this allocator hands out faster than the
+/// system's, across threads too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     portico::cli::main()
 }

@@ -57,7 +57,7 @@ pub struct Mount {
 
 /// A server that is ready to be served. Its background work ends when it is dropped.
 pub struct Server {
-    router: Router,
+    gateway: Gateway,
     auth: Auth,
     analytics: Analytics,
     rest: Option<Rest>,
@@ -101,11 +101,10 @@ impl Server {
             .mount("/auth/v1", auth.router(), auth_access())
             .mount("/portico/v1", analytics.router(), Access::open());
         if let Some(rest) = &rest {
-            gateway = gateway.mount("/rest/v1", rest.router(), rest_access(rest)).mount(
-                "/rest-admin/v1",
-                rest.admin_router(),
-                Access::open(),
-            );
+            let service = rest.clone();
+            gateway = gateway
+                .mount_service("/rest/v1", move |request| Box::pin(service.clone().answer(request)), rest_access(rest))
+                .mount("/rest-admin/v1", rest.admin_router(), Access::open());
         }
         for Mount { prefix, router } in mounts {
             gateway = gateway.mount(&prefix, router, Access::open());
@@ -121,12 +120,12 @@ impl Server {
             }
         };
         let upkeep = Upkeep::start(auth.clone(), analytics.clone(), database.clone());
-        Ok(Self { router: gateway.build(), auth, analytics, rest, _upkeep: upkeep })
+        Ok(Self { gateway: gateway.build(), auth, analytics, rest, _upkeep: upkeep })
     }
 
     /// Everything the server answers.
-    pub fn router(&self) -> Router {
-        self.router.clone()
+    pub fn gateway(&self) -> Gateway {
+        self.gateway.clone()
     }
 
     /// Writes what waits to be written: the last thing before the database is closed.

@@ -46,7 +46,7 @@ pub(crate) struct Answered<'a> {
 /// PGRST103 when the rows lie behind the last one; PGRST111 and 112, after the commit.
 pub(crate) fn make(answered: &Answered<'_>) -> Result<Response, RestError> {
     let Answered { asked, prepared, reply, profile, .. } = answered;
-    let mut headers = HeaderMap::with_capacity(12);
+    let mut headers = HeaderMap::with_capacity(24);
     if let Some(applied) = asked.preferences.applied(honoured(answered)) {
         headers.insert(PREFERENCE_APPLIED, applied);
     }

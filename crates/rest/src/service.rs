@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
 use portico_database::wire::{Pool, PoolSettings};
 use portico_database::{Database, DatabaseError};
 use portico_tokens::{Clock, KeyRing};
@@ -83,10 +85,9 @@ impl Rest {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Everything below `/rest/v1`, without that prefix.
-    pub fn router(&self) -> Router {
-        let rest = self.clone();
-        Router::new().fallback(move |request| handler::answer(rest.clone(), request))
+    /// Answers a request below `/rest/v1`, whose path comes without that prefix.
+    pub async fn answer(self, request: Request) -> Response {
+        handler::answer(self, request).await
     }
 
     /// Everything below `/rest-admin/v1`, without that prefix: whether the service is alive and ready, and its figures.

@@ -3,6 +3,8 @@
 //! Where nothing has to be looked at before the commit, everything travels in one write; a read is one implicit transaction even, which
 //! needs neither BEGIN nor COMMIT. Otherwise a second write ends it.
 
+use std::fmt::Write as _;
+
 use http::{HeaderMap, Method, header};
 use portico_database::wire::{Answers, Batch, Lease, Param, Statement, WireError};
 use serde_json::{Map, Value};
@@ -155,99 +157,117 @@ fn params(sql: &Sql) -> Vec<Param<'_>> {
     sql.params().iter().map(|param| Some(param.as_bytes())).collect()
 }
 
-/// `select set_config(…), …`: every setting in one statement.
+/// `select set_config(…), …`: every setting in one statement. All values lie in one buffer, since every request makes this.
 struct Settings {
     text: String,
-    values: Vec<String>,
+    values: String,
+    /// Where each value ends.
+    ends: Vec<usize>,
 }
 
 impl Settings {
     fn of(setting: &Setting<'_>) -> Self {
-        let mut settings = Self { text: String::with_capacity(512), values: Vec::with_capacity(16) };
+        let identity = setting.identity;
+        let room = 256 + identity.claims.len() + 64 * setting.headers.len();
+        let mut settings = Self {
+            text: String::with_capacity(1024),
+            values: String::with_capacity(room),
+            ends: Vec::with_capacity(24),
+        };
         settings.text.push_str("select ");
-        settings.put("search_path", search_path(setting.config, setting.schema));
+        settings.put("search_path", |value| put_search_path(value, setting.config, setting.schema));
         if let Some(role) = setting.role {
             for (name, value) in &role.settings {
-                settings.put_named(name, value.clone());
+                settings.put_named(name, value);
             }
         }
-        settings.put("role", setting.identity.role.clone());
-        settings.put("request.jwt.claims", setting.identity.claims.clone());
-        settings.put("request.method", setting.method.as_str().to_owned());
-        settings.put("request.path", setting.path.to_owned());
-        let (headers, cookies) = headers_and_cookies(setting.headers);
-        settings.put("request.headers", headers);
-        settings.put("request.cookies", cookies);
+        settings.put("role", |value| value.push_str(&identity.role));
+        settings.put("request.jwt.claims", |value| value.push_str(&identity.claims));
+        settings.put("request.method", |value| value.push_str(setting.method.as_str()));
+        settings.put("request.path", |value| value.push_str(setting.path));
+        settings.put("request.headers", |value| put_headers(value, setting.headers));
+        settings.put("request.cookies", |value| put_cookies(value, setting.headers));
         // A function may have set them for the whole session by mistake: another request's answer is none of its business
-        settings.put("response.headers", String::new());
-        settings.put("response.status", String::new());
+        settings.put("response.headers", |_| ());
+        settings.put("response.status", |_| ());
         if let Some(zone) = setting.time_zone {
-            settings.put("timezone", zone.to_owned());
+            settings.put("timezone", |value| value.push_str(zone));
         }
         for (name, value) in setting.hoisted.iter().chain(&setting.config.app_settings) {
-            settings.put_named(name, value.clone());
+            settings.put_named(name, value);
         }
         if setting.read_only {
-            settings.put("transaction_read_only", "on".to_owned());
+            settings.put("transaction_read_only", |value| value.push_str("on"));
         }
         settings
     }
 
     /// A setting with a name of our own.
-    fn put(&mut self, name: &'static str, value: String) {
+    fn put(&mut self, name: &'static str, write: impl FnOnce(&mut String)) {
         self.separate();
         self.text.push_str("set_config('");
         self.text.push_str(name);
         self.text.push_str("', ");
-        self.place(value);
+        self.place(write);
         self.text.push_str(", true)");
     }
 
     /// A setting whose name comes from the database or the configuration.
-    fn put_named(&mut self, name: &str, value: String) {
+    fn put_named(&mut self, name: &str, value: &str) {
         self.separate();
         self.text.push_str("set_config(");
-        self.place(name.to_owned());
+        self.place(|text| text.push_str(name));
         self.text.push_str(", ");
-        self.place(value);
+        self.place(|text| text.push_str(value));
         self.text.push_str(", true)");
     }
 
-    fn place(&mut self, value: String) {
-        self.values.push(value);
-        self.text.push('$');
-        self.text.push_str(&self.values.len().to_string());
+    fn place(&mut self, write: impl FnOnce(&mut String)) {
+        write(&mut self.values);
+        self.ends.push(self.values.len());
+        // A String takes everything
+        let _ = write!(self.text, "${}", self.ends.len());
     }
 
     fn separate(&mut self) {
-        if !self.values.is_empty() {
+        if !self.ends.is_empty() {
             self.text.push_str(", ");
         }
     }
 
     fn params(&self) -> Vec<Param<'_>> {
-        self.values.iter().map(|value| Some(value.as_bytes())).collect()
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| self.values.as_bytes().get(*start..*end)).collect()
     }
 }
 
-fn search_path(config: &Config, schema: &str) -> String {
+fn put_search_path(out: &mut String, config: &Config, schema: &str) {
     let mut path = Sql::new();
     path.list(", ", config.search_path(schema), |path, schema| {
         path.name(schema);
     });
-    path.text().to_owned()
+    out.push_str(path.text());
 }
 
-/// What SQL sees of the request's headers: names in lower case, of several with one name the last; cookies by themselves.
-fn headers_and_cookies(headers: &HeaderMap) -> (String, String) {
-    let mut shown = Map::with_capacity(headers.keys_len());
-    for (name, value) in headers {
-        if name != header::COOKIE && name != "apikey" {
-            let value = String::from_utf8_lossy(value.as_bytes());
-            // PostgreSQL's settings can not hold a zero byte; neither can a header
-            shown.insert(name.as_str().to_owned(), Value::from(&*value));
+/// What SQL sees of the request's headers: names in lower case, of several with one name the last.
+fn put_headers(out: &mut String, headers: &HeaderMap) {
+    out.push('{');
+    let mut is_first = true;
+    for name in headers.keys().filter(|name| *name != header::COOKIE && *name != "apikey") {
+        let Some(value) = headers.get_all(name).iter().next_back() else { continue };
+        if !std::mem::take(&mut is_first) {
+            out.push(',');
         }
+        put_json(out, name.as_str());
+        out.push(':');
+        // PostgreSQL's settings can not hold a zero byte; neither can a header
+        put_json(out, &String::from_utf8_lossy(value.as_bytes()));
     }
+    out.push('}');
+}
+
+/// The cookies, by name.
+fn put_cookies(out: &mut String, headers: &HeaderMap) {
     let mut cookies = Map::new();
     for line in headers.get_all(header::COOKIE) {
         for pair in String::from_utf8_lossy(line.as_bytes()).split(';') {
@@ -256,7 +276,19 @@ fn headers_and_cookies(headers: &HeaderMap) -> (String, String) {
             }
         }
     }
-    (Value::Object(shown).to_string(), Value::Object(cookies).to_string())
+    match cookies.is_empty() {
+        true => out.push_str("{}"),
+        false => out.push_str(&Value::Object(cookies).to_string()),
+    }
+}
+
+/// Appends a JSON string. Most header values need no escape.
+fn put_json(out: &mut String, text: &str) {
+    if text.bytes().any(|c| c < 0x20 || c == b'"' || c == b'\\') {
+        out.push_str(&Value::from(text).to_string());
+    } else {
+        out.extend(["\"", text, "\""]);
+    }
 }
 
 #[cfg(test)]
@@ -296,7 +328,7 @@ mod tests {
              set_config('transaction_read_only', $15, true)"
         );
         assert_eq!(
-            settings.values,
+            settings.params().into_iter().flatten().collect::<Vec<_>>(),
             [
                 r#""api", "public", "extensions""#,
                 "statement_timeout",
@@ -314,6 +346,7 @@ mod tests {
                 "'; y",
                 "on",
             ]
+            .map(str::as_bytes)
         );
     }
 }

@@ -404,7 +404,7 @@ impl Drop for TestServer {
 fn serve(listener: tokio::net::TcpListener, server: &Server) -> CancellationToken {
     let ending = CancellationToken::new();
     let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
-    tokio::spawn(portico_gateway::serve(listener, server.router(), ending.clone().cancelled_owned(), limits));
+    tokio::spawn(portico_gateway::serve(listener, server.gateway(), ending.clone().cancelled_owned(), limits));
     ending
 }
 

@@ -1,9 +1,12 @@
 //! What the front door knows about a request besides who makes it. Address and id are in the extensions of every request,
 //! so that services need not read headers that anybody could have written.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use uuid::Uuid;
 
 /// Where a request comes from: the connection's other end, or what a trusted proxy says it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,7 +20,7 @@ impl RequestId {
     /// A new random one.
     pub fn generate() -> Self {
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        Self(Arc::from(&*crate::random::uuid().hyphenated().encode_lower(&mut text)))
+        Self(Arc::from(&*next_uuid().hyphenated().encode_lower(&mut text)))
     }
 
     /// One that came with the request; `None` unless it is 8 to 128 letters, digits, `-`, `_` or `.`, so that
@@ -48,6 +51,25 @@ pub fn bearer(authorization: &[u8]) -> Option<&str> {
     // Bytes that are no text make a token that does not verify
     let token = std::str::from_utf8(rest).unwrap_or("?").trim();
     (!token.is_empty()).then_some(token)
+}
+
+/// Each thread gets random numbers for so many ids at once: a call of the generator takes longer than all the rest of an id.
+const STOCK: usize = 64;
+
+thread_local! {
+    static UUIDS: RefCell<Vec<Uuid>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A random id that need not be secret before it is used.
+fn next_uuid() -> Uuid {
+    UUIDS.with_borrow_mut(|stock| {
+        if stock.is_empty() {
+            let bytes: [u8; 16 * STOCK] = crate::random::bytes();
+            let (sixteens, _) = bytes.as_chunks::<16>();
+            stock.extend(sixteens.iter().map(|bytes| uuid::Builder::from_random_bytes(*bytes).into_uuid()));
+        }
+        stock.pop().unwrap_or_else(crate::random::uuid)
+    })
 }
 
 #[cfg(test)]

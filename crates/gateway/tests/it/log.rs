@@ -70,7 +70,7 @@ async fn a_request_is_one_line_with_its_route_and_without_anything_secret() {
     server.get("/auth/v1/panic").send().await.unwrap();
 
     let all = lines.all();
-    assert!(all.contains(&format!("id={id} method=GET")), "{all}");
+    assert!(all.contains(&format!("id=\"{id}\" method=\"GET\" status=200")), "{all}");
     assert!(all.contains("status=200 route=/auth/v1/things/{id} duration_ms="), "{all}");
     assert!(all.contains("ERROR portico_gateway::gateway message=a handler panicked"), "{all}");
     assert!(all.contains("on purpose: 1"), "{all}");

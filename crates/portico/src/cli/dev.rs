@@ -121,7 +121,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let ending = CancellationToken::new();
         let limits = || ServeLimits { drain: DRAIN, ..ServeLimits::default() };
         let mut serving = tokio::task::JoinSet::new();
-        serving.spawn(portico_gateway::serve(api.0, server.router(), ending.clone().cancelled_owned(), limits()));
+        serving.spawn(portico_gateway::serve(api.0, server.gateway(), ending.clone().cancelled_owned(), limits()));
         if let Some((listener, _)) = mailbox_listener {
             let router = mailbox_router(&mailbox, &origin, &project.config().auth.site_url);
             serving.spawn(portico_gateway::serve(listener, router, ending.clone().cancelled_owned(), limits()));

@@ -135,7 +135,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let ending = CancellationToken::new();
         let limits = ServeLimits { drain: settings.server.drain, ..ServeLimits::default() };
         let mut serving =
-            tokio::spawn(portico_gateway::serve(listener, server.router(), ending.clone().cancelled_owned(), limits));
+            tokio::spawn(portico_gateway::serve(listener, server.gateway(), ending.clone().cancelled_owned(), limits));
         let rows: Vec<Row> = vec![
             ("Web app", public_url.clone()),
             ("Listens on", format!("http://{address}")),

@@ -1,0 +1,127 @@
+//! Where log lines go and how they look.
+//!
+//! In a terminal: short lines on standard error. Elsewhere (a service manager, a file): one JSON object per line.
+//! `PORTICO_LOG` chooses what is written, in the `tracing` filter syntax (`info`, `portico_auth=debug`), but never a
+//! library's details that hold secrets.
+
+mod line;
+
+use std::io::{IsTerminal, Write};
+
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Directive;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry};
+
+use line::Style;
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// Text in a terminal, JSON elsewhere.
+    Auto,
+    /// Short lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Libraries whose details hold what statements and requests hold: passwords' hashes, tokens, keys. They are never written,
+/// whatever is asked for. The database's notices are told by those who run the statements.
+const SECRETIVE: [&str; 5] =
+    ["tokio_postgres=info", "tokio_postgres::query=info", "tokio_postgres::connection=warn", "h2=info", "hyper=info"];
+
+fn discreet(filter: EnvFilter) -> EnvFilter {
+    let directives = SECRETIVE.iter().filter_map(|text| text.parse::<Directive>().ok());
+    directives.fold(filter, EnvFilter::add_directive)
+}
+
+/// Installs the process-wide log writer. `default` applies where `PORTICO_LOG` says nothing.
+///
+/// A second call changes nothing: tests may start several servers in one process.
+pub fn install(format: LogFormat, default: &str) {
+    let filter = EnvFilter::try_from_env("PORTICO_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = discreet(filter);
+    let terminal = std::io::stderr().is_terminal();
+    let style = match format {
+        LogFormat::Auto if terminal => Style::Text { colours: true },
+        LogFormat::Auto | LogFormat::Json => Style::Json,
+        LogFormat::Text => Style::Text { colours: terminal },
+    };
+    let log = Log { style, write: |line: &[u8]| drop(std::io::stderr().lock().write_all(line)) };
+    // An error means that a subscriber is there already, which then stays.
+    let _ = Registry::default().with(filter).with(log).try_init();
+}
+
+/// Writes each event as one line, in one write.
+struct Log<W> {
+    style: Style,
+    write: W,
+}
+
+impl<S: Subscriber, W: Fn(&[u8]) + 'static> Layer<S> for Log<W> {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        line::with(self.style, event, &self.write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    type Lines = Arc<Mutex<Vec<u8>>>;
+
+    fn written(style: Style, filter: EnvFilter, events: impl FnOnce()) -> String {
+        let lines = Lines::default();
+        let log = {
+            let lines = lines.clone();
+            Log { style, write: move |line: &[u8]| lines.lock().unwrap().extend_from_slice(line) }
+        };
+        tracing::subscriber::with_default(Registry::default().with(filter).with(log), events);
+        String::from_utf8(lines.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn the_values_of_statements_are_not_written_whatever_is_asked_for() {
+        for asked in ["trace", "info,tokio_postgres=trace", "debug,tokio_postgres::query=debug", "h2=trace,info"] {
+            let written = written(Style::Json, discreet(EnvFilter::new(asked)), || {
+                tracing::debug!(target: "tokio_postgres::query", "executing statement s1 with parameters: [secret]");
+                tracing::trace!(target: "h2::codec", "authorization: secret");
+                tracing::info!(target: "portico", "ours");
+            });
+            assert!(!written.contains("secret") && written.contains("ours"), "{asked}: {written}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_object_or_one_line_of_text_whatever_its_values() {
+        let events = || {
+            let error = std::io::Error::other("two\nlines \"quoted\" \u{1b}[31m");
+            tracing::warn!(target: "a::b", %error, count = 3_u64, good = true, ratio = 0.5, nan = f64::NAN, "It\nhappened");
+        };
+        let json = written(Style::Json, EnvFilter::new("info"), events);
+        assert_eq!(json.matches('\n').count(), 1, "{json}");
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&value["level"], &value["target"], &value["message"], &value["error"]),
+            (&"WARN".into(), &"a::b".into(), &"It\nhappened".into(), &"two\nlines \"quoted\" \u{1b}[31m".into())
+        );
+        assert_eq!((&value["count"], &value["good"], &value["ratio"]), (&3.into(), &true.into(), &0.5.into()));
+        assert!(value["nan"].is_null(), "{json}");
+        time::OffsetDateTime::parse(
+            value["timestamp"].as_str().unwrap(),
+            &time::format_description::well_known::Rfc3339,
+        )
+        .unwrap();
+
+        let text = written(Style::Text { colours: false }, EnvFilter::new("info"), events);
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(text.contains(" WARN It\\nhappened error=two\\nlines \"quoted\""), "{text}");
+        assert!(text.contains(" count=3 good=true ratio=0.5"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+}
