@@ -53,11 +53,8 @@ const SCHEMA: &str = "
     analyze";
 
 /// Settings that each transaction begins with, in the server's order (rest 14). The variables have the server's values.
-const SETTINGS: &str = "select set_config('search_path', :search_path, true), set_config(:n1, :v1, true), set_config('role', :role, true), \
-     set_config('request.jwt.claims', :claims, true), set_config('request.method', :method, true), \
-     set_config('request.path', :path, true), set_config('request.headers', :headers, true), \
-     set_config('request.cookies', :cookies, true)";
-const READ_ONLY: &str = ", set_config('transaction_read_only', :read_only, true)";
+const SETTINGS: &str = "select set_config(:n1, :v1, true), set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), \
+     set_config('request.method', :method, true), set_config('request.path', :path, true), set_config('request.headers', :headers, true)";
 
 /// One row, a list, an insert; a large answer; many idle connections.
 pub async fn measure(report: &mut Report) -> Result<()> {
@@ -228,11 +225,9 @@ impl Bench {
 
     /// The transaction as a script of `pgbench`, and its variables.
     fn script(&self, asked: &Asked) -> Result<(String, Vec<(String, String)>)> {
-        let reads = asked.method == "GET";
         let headers = r#"{"host":"bench","user-agent":"bench","content-length":"0","x-request-id":"00000000-0000-4000-8000-000000000000"}"#;
         let claims = r#"{"iss":"supabase-demo","role":"anon","exp":1983812996}"#;
         let mut defines: Vec<(String, String)> = [
-            ("search_path", r#""public", "extensions""#),
             ("n1", "statement_timeout"),
             ("v1", "3s"),
             ("role", "anon"),
@@ -240,8 +235,6 @@ impl Bench {
             ("method", asked.method),
             ("path", asked.path),
             ("headers", headers),
-            ("cookies", "{}"),
-            ("read_only", "on"),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -257,9 +250,9 @@ impl Bench {
             defines.push((format!("main{}", at + 1), value));
         }
         ensure!(!main.contains('$'), "a parameter is left: {main}");
-        let read_only = if reads { READ_ONLY } else { "" };
+        let begin = if asked.method == "GET" { "begin read only" } else { "begin" };
         let main = main.replace('\n', " ");
-        let script = format!("\\startpipeline\nbegin;\n{SETTINGS}{read_only};\n{main};\ncommit;\n\\endpipeline\n");
+        let script = format!("\\startpipeline\n{begin};\n{SETTINGS};\n{main};\ncommit;\n\\endpipeline\n");
         Ok((script, defines))
     }
 

@@ -41,6 +41,7 @@ impl Doing<'_> {
             path: asked.parts.uri.path(),
             headers: &asked.parts.headers,
             time_zone: asked.preferences.timezone.as_deref(),
+            usual_path: &self.rest.inner.usual_path,
         }
     }
 

@@ -238,7 +238,8 @@ fn call(
         kind: Kind::Call { void: routine.returns.void },
         agreement,
         read_only,
-        may_set: routine.volatility == Volatility::Volatile,
+        // Nothing keeps a stable one from it
+        may_set: routine.volatility != Volatility::Immutable,
         hoisted: settings,
         isolation,
         is_single,

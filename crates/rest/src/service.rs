@@ -12,7 +12,7 @@ use portico_tokens::{Clock, KeyRing};
 
 use crate::config::Config;
 use crate::state::{Keeper, LOGIN, State};
-use crate::{admin, handler};
+use crate::{admin, handler, transaction};
 
 /// What the operator decides about the service itself; what the database may override is in [`Config`].
 #[derive(Debug, Clone)]
@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub public_url: String,
     /// The role that logs in, before it takes on that of requests.
     pub login: String,
+    /// The search path that connections begin with.
+    pub usual_path: String,
     /// Connections at most.
     pub connections: usize,
     /// Ends with the service.
@@ -69,19 +71,21 @@ impl Rest {
         keys: Arc<KeyRing>,
         clock: Clock,
     ) -> Result<Self, DatabaseError> {
+        let session = transaction::session(&settings.config);
+        let usual_path = session.iter().find(|(name, _)| name == "search_path").map(|(_, path)| path.clone());
         let pool_settings = PoolSettings {
             connections: settings.connections,
             wait: settings.wait,
             prepared: settings.config.prepared_statements,
-            // Timestamps go out in it
-            session: vec![("timezone".into(), "UTC".into())],
+            session,
             ..PoolSettings::default()
         };
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
         let login = database.endpoint().user().to_owned();
         let (state, keeper) = State::keep(database, pool.clone(), settings.config.clone());
+        let usual_path = usual_path.unwrap_or_default();
         let RestSettings { public_url, connections, .. } = settings;
-        let inner = Inner { keys, clock, pool, state, public_url, login, connections, _keeper: keeper };
+        let inner = Inner { keys, clock, pool, state, public_url, login, usual_path, connections, _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -32,6 +32,31 @@ pub(crate) struct Setting<'a> {
     pub path: &'a str,
     pub headers: &'a HeaderMap,
     pub time_zone: Option<&'a str>,
+    /// The search path that connections have anyway.
+    pub usual_path: &'a str,
+}
+
+/// What connections have from the beginning, so that transactions need not set what is nearly always the same: times go out in UTC; the
+/// search path is that of the first schema; a transaction only reads unless it says otherwise.
+pub(crate) fn session(config: &Config) -> Vec<(String, String)> {
+    let settings = [
+        ("timezone", "UTC".to_owned()),
+        ("search_path", config.schemas.first().map(|schema| search_path(config, schema)).unwrap_or_default()),
+        ("default_transaction_read_only", "on".to_owned()),
+        ("request.cookies", "{}".to_owned()),
+        ("response.headers", String::new()),
+        ("response.status", String::new()),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The search path of requests for a schema.
+pub(crate) fn search_path(config: &Config, schema: &str) -> String {
+    let mut path = Sql::new();
+    path.list(", ", config.search_path(schema), |path, schema| {
+        path.name(schema);
+    });
+    path.text().to_owned()
 }
 
 impl Setting<'_> {
@@ -100,11 +125,10 @@ pub(crate) async fn run(
     let scope = setting.identity.role.as_str();
 
     let mut batch = Batch::new();
-    // What an implicit transaction may do and how isolated it is, the session's defaults decide, which a function may have changed
-    // for all who come after. Reads have nothing to lose by it; writes say what they want.
+    // An implicit transaction is as isolated as the session says, and only reads. Writes say what they want.
     let is_explicit = end != End::Commit || setting.isolation.is_some() || !setting.read_only;
     if is_explicit {
-        batch.push(Statement::named(begin(setting.isolation), &[]));
+        batch.push(Statement::named(begin(setting.isolation, setting.read_only), &[]));
     }
     batch.push(Statement::named(&settings.text, &settings_params));
     if let Some(call) = &pre_request {
@@ -145,11 +169,14 @@ pub(crate) async fn finish(lease: &mut Lease, setting: &Setting<'_>, commit: boo
     lease.run(&batch).await.map(drop)
 }
 
-fn begin(isolation: Option<Isolation>) -> &'static str {
-    match isolation {
-        None => "begin isolation level read committed read write",
-        Some(Isolation::RepeatableRead) => "begin isolation level repeatable read read write",
-        Some(Isolation::Serializable) => "begin isolation level serializable read write",
+fn begin(isolation: Option<Isolation>, read_only: bool) -> &'static str {
+    match (isolation, read_only) {
+        (None, true) => "begin isolation level read committed read only",
+        (None, false) => "begin isolation level read committed read write",
+        (Some(Isolation::RepeatableRead), true) => "begin isolation level repeatable read read only",
+        (Some(Isolation::RepeatableRead), false) => "begin isolation level repeatable read read write",
+        (Some(Isolation::Serializable), true) => "begin isolation level serializable read only",
+        (Some(Isolation::Serializable), false) => "begin isolation level serializable read write",
     }
 }
 
@@ -175,7 +202,10 @@ impl Settings {
             ends: Vec::with_capacity(24),
         };
         settings.text.push_str("select ");
-        settings.put("search_path", |value| put_search_path(value, setting.config, setting.schema));
+        let path = search_path(setting.config, setting.schema);
+        if path != setting.usual_path {
+            settings.put("search_path", |value| value.push_str(&path));
+        }
         if let Some(role) = setting.role {
             for (name, value) in &role.settings {
                 settings.put_named(name, value);
@@ -186,18 +216,14 @@ impl Settings {
         settings.put("request.method", |value| value.push_str(setting.method.as_str()));
         settings.put("request.path", |value| value.push_str(setting.path));
         settings.put("request.headers", |value| put_headers(value, setting.headers));
-        settings.put("request.cookies", |value| put_cookies(value, setting.headers));
-        // A function may have set them for the whole session by mistake: another request's answer is none of its business
-        settings.put("response.headers", |_| ());
-        settings.put("response.status", |_| ());
+        if setting.headers.contains_key(header::COOKIE) {
+            settings.put("request.cookies", |value| put_cookies(value, setting.headers));
+        }
         if let Some(zone) = setting.time_zone {
             settings.put("timezone", |value| value.push_str(zone));
         }
         for (name, value) in setting.hoisted.iter().chain(&setting.config.app_settings) {
             settings.put_named(name, value);
-        }
-        if setting.read_only {
-            settings.put("transaction_read_only", |value| value.push_str("on"));
         }
         settings
     }
@@ -241,14 +267,6 @@ impl Settings {
     }
 }
 
-fn put_search_path(out: &mut String, config: &Config, schema: &str) {
-    let mut path = Sql::new();
-    path.list(", ", config.search_path(schema), |path, schema| {
-        path.name(schema);
-    });
-    out.push_str(path.text());
-}
-
 /// What SQL sees of the request's headers: names in lower case, of several with one name the last.
 fn put_headers(out: &mut String, headers: &HeaderMap) {
     out.push('{');
@@ -276,10 +294,7 @@ fn put_cookies(out: &mut String, headers: &HeaderMap) {
             }
         }
     }
-    match cookies.is_empty() {
-        true => out.push_str("{}"),
-        false => out.push_str(&Value::Object(cookies).to_string()),
-    }
+    out.push_str(&Value::Object(cookies).to_string());
 }
 
 /// Appends a JSON string. Most header values need no escape.
@@ -317,15 +332,14 @@ mod tests {
             path: "/a%20b",
             headers: &headers,
             time_zone: Some("Europe/Vienna"),
+            usual_path: r#""public", "extensions""#,
         });
         assert_eq!(
             settings.text,
             "select set_config('search_path', $1, true), set_config($2, $3, true), set_config('role', $4, true), \
              set_config('request.jwt.claims', $5, true), set_config('request.method', $6, true), \
              set_config('request.path', $7, true), set_config('request.headers', $8, true), \
-             set_config('request.cookies', $9, true), set_config('response.headers', $10, true), \
-             set_config('response.status', $11, true), set_config('timezone', $12, true), set_config($13, $14, true), \
-             set_config('transaction_read_only', $15, true)"
+             set_config('request.cookies', $9, true), set_config('timezone', $10, true), set_config($11, $12, true)"
         );
         assert_eq!(
             settings.params().into_iter().flatten().collect::<Vec<_>>(),
@@ -339,14 +353,39 @@ mod tests {
                 "/a%20b",
                 r#"{"x-a":"2"}"#,
                 r#"{"a":"b","c":"d=e"}"#,
-                "",
-                "",
                 "Europe/Vienna",
                 "app.settings.x",
                 "'; y",
-                "on",
             ]
             .map(str::as_bytes)
+        );
+    }
+
+    #[test]
+    fn what_a_connection_has_anyway_is_not_set_again() {
+        let config = Config::default();
+        let identity = Identity { role: "anon".into(), claims: "{}".into(), is_anonymous: true };
+        let session = session(&config);
+        let usual_path = &session.iter().find(|(name, _)| name == "search_path").unwrap().1;
+        let setting = Setting {
+            config: &config,
+            identity: &identity,
+            role: None,
+            hoisted: &[],
+            isolation: None,
+            read_only: true,
+            may_set: false,
+            schema: "public",
+            method: &Method::GET,
+            path: "/a",
+            headers: &HeaderMap::new(),
+            time_zone: None,
+            usual_path,
+        };
+        assert_eq!(
+            Settings::of(&setting).text,
+            "select set_config('role', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.method', $3, true), \
+             set_config('request.path', $4, true), set_config('request.headers', $5, true)"
         );
     }
 }

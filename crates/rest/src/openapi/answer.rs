@@ -96,6 +96,7 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         path: asked.parts.uri.path(),
         headers: &asked.parts.headers,
         time_zone: None,
+        usual_path: &doing.rest.inner.usual_path,
     };
     let main = facts(doing.schema);
     let mut lease = doing.lease().await?;
