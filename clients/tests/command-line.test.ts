@@ -1,5 +1,6 @@
 // The program as a developer and their scripts use it.
-import { readFile, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import pg from "pg";
@@ -61,6 +62,8 @@ test("db reset starts afresh while the server runs", async () => {
   const reset = await portico(["db", "reset", "--workdir", server.folder]);
   expect(reset).toMatchObject({ code: 0 });
   expect(reset.stderr).toContain("Applying migration 20260101000000_notes.sql...");
+  // What the reset does to the server's own connections is nothing to warn of.
+  expect(server.log).not.toMatch(/WARN|ERROR/);
   expect(await query(server, "select body from public.notes")).toEqual([{ body: "seeded" }]);
   expect((await person.auth.getUser()).error).toMatchObject({ status: 403, code: "user_not_found" });
   expect((await server.client().auth.signUp({ email: "before@portico.test", password: "correct horse battery" })).error).toBeNull();
@@ -138,4 +141,25 @@ test("serve makes its own secrets and refuses the development keys", async () =>
   expect(refused.stderr).toContain("jwt_secret");
   expect(await readFile(join(folder, "supabase/.env"), "utf8")).toContain("SUPABASE_AUTH_JWT_SECRET");
   await rm(folder, { recursive: true });
+});
+
+test("serve --check writes nothing, and reads no file of development", async () => {
+  const folder = await projectFolder({
+    config: '[auth]\nsite_url = "https://app.portico.test"\n',
+    files: { "supabase/.env.development": "SUPABASE_AUTH_JWT_EXPIRY=soon\n", "supabase/.env.production": "PORTICO_SERVER_PUBLIC_URL=https://app.portico.test\n" },
+  });
+  const check = (): ReturnType<typeof portico> => portico(["serve", "--check", "--workdir", folder]);
+  expect(await check()).toMatchObject({ code: 0, stdout: "The configuration is fine.\n" });
+  expect(existsSync(join(folder, "portico-data"))).toBe(false);
+  expect((await readdir(folder)).sort()).toEqual(["supabase"]);
+  await write(folder, "supabase/.env.production", "PORTICO_SERVER_PUBLIC_URL=https://app.portico.test\nSUPABASE_AUTH_JWT_EXPIRY=soon\n");
+  expect((await check()).code).toBe(1);
+  await rm(folder, { recursive: true });
+});
+
+test("a seed that nobody named need not be there", async () => {
+  const server = await start();
+  expect(server.log).not.toContain("seed.sql");
+  const named = await start({ config: '[db.seed]\nsql_paths = ["./seed.sql", "./mine.sql"]\n' });
+  expect(named.log).toContain("no files matched pattern: supabase/mine.sql");
 });

@@ -138,7 +138,9 @@ async fn deliver_for_ever(mailer: Weak<Mailer>, wake: Arc<Notify>) {
             match mailer.deliver().await {
                 Ok(rest) => rest,
                 Err(error) => {
-                    tracing::warn!(error = error.to_string(), "Mails can not be delivered at the moment");
+                    if !mailer.database.is_being_recreated() {
+                        tracing::warn!(error = error.to_string(), "Mails can not be delivered at the moment");
+                    }
                     PAUSE
                 }
             }

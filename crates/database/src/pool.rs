@@ -1,6 +1,7 @@
 //! The connections that the services share: one pool for each role that acts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -80,6 +81,7 @@ struct Inner {
     auth: Pool,
     service: Pool,
     settings: PoolSettings,
+    being_recreated: AtomicBool,
 }
 
 impl Database {
@@ -99,6 +101,7 @@ impl Database {
                 service: service.pool(endpoint, &settings)?,
                 endpoint: endpoint.clone(),
                 settings,
+                being_recreated: AtomicBool::new(false),
             }),
         })
     }
@@ -171,6 +174,18 @@ impl Database {
         }
     }
 
+    /// Whether [`recreate`](Self::recreate) is at work: what fails meanwhile is nothing that anybody has to look at.
+    #[must_use]
+    pub fn is_being_recreated(&self) -> bool {
+        self.inner.being_recreated.load(Ordering::Relaxed)
+    }
+
+    /// Says that the database is made anew, for as long as the answer lives.
+    pub(crate) fn note_recreation(&self) -> Recreation {
+        self.inner.being_recreated.store(true, Ordering::Relaxed);
+        Recreation { database: self.clone() }
+    }
+
     /// Closes the connections that nobody uses now; those in use close when they come back only if they are broken.
     /// After the schema was made anew, since statements prepared before know the old tables.
     pub fn drop_idle_connections(&self) {
@@ -199,6 +214,17 @@ impl Database {
                 DatabaseError::Unreachable { place: self.inner.endpoint.place(), source: other.into() }
             }
         })
+    }
+}
+
+/// See [`Database::note_recreation`].
+pub(crate) struct Recreation {
+    database: Database,
+}
+
+impl Drop for Recreation {
+    fn drop(&mut self) {
+        self.database.inner.being_recreated.store(false, Ordering::Relaxed);
     }
 }
 

@@ -45,12 +45,13 @@ impl Environment {
         self.variables.entry(name).or_insert(value);
     }
 
-    /// Adds the variables of the project's environment files, nearest folder first.
+    /// Adds the variables of the project's environment files, nearest folder first. `stage` is the one of `.env.<stage>`, unless
+    /// `SUPABASE_ENV` names another.
     ///
     /// # Errors
     /// When a file can not be read or parsed. The text never holds the file's content.
-    pub fn load_files(&mut self, root: &Path) -> Result<(), ProjectError> {
-        let stage = self.get("SUPABASE_ENV").unwrap_or("development").to_owned();
+    pub fn load_files(&mut self, root: &Path, stage: &str) -> Result<(), ProjectError> {
+        let stage = self.get("SUPABASE_ENV").unwrap_or(stage).to_owned();
         // The stage becomes part of a file name; a separator would lead out of the folder.
         let is_plain = !stage.contains(['/', '\\']);
         for folder in [root.join("supabase"), root.to_owned()] {

@@ -21,13 +21,21 @@ pub struct LoadOptions {
     pub current_dir: Option<PathBuf>,
     /// The variables that exist before any file is read.
     pub environment: Environment,
+    /// Which `.env.<stage>` files are read where `SUPABASE_ENV` does not say.
+    pub stage: &'static str,
     /// Name or project id of a `[remotes.<name>]` to lay over the configuration.
     pub remote: Option<String>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { workdir: None, current_dir: None, environment: Environment::of_process(), remote: None }
+        Self {
+            workdir: None,
+            current_dir: None,
+            environment: Environment::of_process(),
+            stage: "development",
+            remote: None,
+        }
     }
 }
 
@@ -49,7 +57,7 @@ impl Project {
     pub fn load(options: LoadOptions) -> Result<Self, ProjectError> {
         let root = find_root(&options)?;
         let mut environment = options.environment;
-        environment.load_files(&root)?;
+        environment.load_files(&root, options.stage)?;
 
         let path = root.join("supabase/config.toml");
         let shown = Path::new("supabase/config.toml");

@@ -28,9 +28,12 @@ pub struct SeedFile {
 pub struct SeedListing {
     /// The files, without duplicates.
     pub files: Vec<SeedFile>,
-    /// Patterns without a match, from the project root.
+    /// Patterns of the user's own without a match, from the project root.
     pub unmatched: Vec<String>,
 }
+
+/// What the format, and the file that `init` writes, name where the user names nothing.
+pub(crate) const DEFAULT_PATH: &str = "./seed.sql";
 
 const STORED: &str = "
     select hash
@@ -60,7 +63,8 @@ pub fn list(project: &Project) -> Result<SeedListing, ProjectError> {
             path: base.join(pattern),
             source,
         })?;
-        if matches.is_empty() {
+        // Whom nobody named need not be there
+        if matches.is_empty() && pattern != DEFAULT_PATH {
             listing.unmatched.push(shown(project.root(), &crate::config::absolute(&base, pattern.into())));
         }
         for path in matches {

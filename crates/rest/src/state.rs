@@ -159,10 +159,17 @@ impl Work {
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(
-                    error,
-                    "The schema of the data API could not be read; the last one is used until it can"
-                );
+                if self.database.is_being_recreated() {
+                    tracing::debug!(
+                        error,
+                        "The schema of the data API can not be read while the database is made anew"
+                    );
+                } else {
+                    tracing::warn!(
+                        error,
+                        "The schema of the data API could not be read; the last one is used until it can"
+                    );
+                }
             }
             // A connection that was fine and is lost may be had again at once
             let pause = match failures {

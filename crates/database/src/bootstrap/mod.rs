@@ -98,6 +98,9 @@ impl Database {
         let elsewhere = if name == "template1" { "postgres" } else { "template1" };
         let client = connection::connect(&self.endpoint().with_database(elsewhere)).await?;
         let quoted = quote_identifier(name);
+        let _recreation = self.note_recreation();
+        // Before they are ended from the other side, which a pool would find odd
+        self.drop_idle_connections();
         client.batch_execute(&format!("drop database if exists {quoted} with (force)")).await?;
         client.batch_execute(&format!("create database {quoted} template template0")).await?;
         drop(client);

@@ -22,7 +22,7 @@ use crate::telemetry::LogFormat;
 
 /// Accounts, the pages around them, and your data as an API, on a real PostgreSQL: one program
 #[derive(Debug, Parser)]
-#[command(name = "portico", version, about, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "portico", version, max_term_width = 100, disable_help_subcommand = true)]
 struct Cli {
     #[command(flatten)]
     global: Global,

@@ -36,7 +36,7 @@ pub(super) struct Options {
     /// The database of your own PostgreSQL; without it the embedded one is used
     #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// Check the configuration, say what is wrong with it, and end
+    /// Check the configuration, say what is wrong with it, and end; nothing is written
     #[arg(long)]
     check: bool,
 }
@@ -44,14 +44,19 @@ pub(super) struct Options {
 pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut signals = EndSignals::install()?;
-    let project = folder::load(LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() })?;
+    // Files of a developer's machine are none of this server's
+    let stage = "production";
+    let project = folder::load(LoadOptions { workdir: global.workdir.clone(), stage, ..LoadOptions::default() })?;
     let settings = Settings::load(&project)?;
     let data = options.data.unwrap_or_else(|| settings.database.data.clone());
-    folder::make_data_folder(&data)?;
+    if !options.check {
+        folder::make_data_folder(&data)?;
+    }
 
     let clock = Clock::system();
+    let keys_kept = if options.check { keys::Missing::Imagine } else { keys::Missing::Make };
     let methods = settings.auth.jwt_valid_methods.as_deref();
-    let keys = keys::for_production(&project.config().auth, methods, &data, &clock)?;
+    let keys = keys::for_production(&project.config().auth, methods, &data, keys_kept, &clock)?;
     let public_url = safety::public_url(&settings)?;
     let mut auth_settings = auth::settings(project.config());
     auth::add(&mut auth_settings, &settings.auth);

@@ -77,8 +77,14 @@ pub fn for_development(auth: &AuthConfig, methods: Methods<'_>, clock: &Clock) -
 ///
 /// # Errors
 /// When a configured key is a published development key or not usable, or the secrets can not be kept.
-pub fn for_production(auth: &AuthConfig, methods: Methods<'_>, data: &Path, clock: &Clock) -> anyhow::Result<Keys> {
-    let own = own_secrets(data, clock)?;
+pub fn for_production(
+    auth: &AuthConfig,
+    methods: Methods<'_>,
+    data: &Path,
+    missing: Missing,
+    clock: &Clock,
+) -> anyhow::Result<Keys> {
+    let own = own_secrets(data, missing, clock)?;
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| own.jwt_secret.clone().into());
     if jwt_secret.expose() == development::JWT_SECRET {
         bail!(
@@ -138,6 +144,15 @@ fn read_signing_keys(path: &Path) -> anyhow::Result<Vec<SigningKey>> {
     parsed.with_context(|| format!("failed to decode signing keys: {}", path.display()))
 }
 
+/// What happens when a production server has no secrets of its own yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// They are made and kept: its first start.
+    Make,
+    /// Some stand in for them, and nothing is written: a check.
+    Imagine,
+}
+
 /// What a production server made for itself.
 #[derive(Serialize, Deserialize)]
 struct OwnSecrets {
@@ -147,7 +162,7 @@ struct OwnSecrets {
     created_at: i64,
 }
 
-fn own_secrets(data: &Path, clock: &Clock) -> anyhow::Result<OwnSecrets> {
+fn own_secrets(data: &Path, missing: Missing, clock: &Clock) -> anyhow::Result<OwnSecrets> {
     let path = data.join(SECRETS_FILE);
     match std::fs::read(&path) {
         Ok(text) => {
@@ -164,7 +179,9 @@ fn own_secrets(data: &Path, clock: &Clock) -> anyhow::Result<OwnSecrets> {
                 secret_key: ApiKeys::generate_secret(),
                 created_at: clock.now().unix_timestamp(),
             };
-            keep(&path, &secrets).with_context(|| format!("could not write {}", path.display()))?;
+            if missing == Missing::Make {
+                keep(&path, &secrets).with_context(|| format!("could not write {}", path.display()))?;
+            }
             Ok(secrets)
         }
         Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
@@ -219,10 +236,21 @@ mod tests {
     }
 
     #[test]
+    fn a_check_of_production_writes_nothing_and_sees_what_is_there() {
+        let data = tempfile::tempdir().unwrap();
+        let absent = data.path().join("absent");
+        let check = |data: &Path| for_production(&auth(""), None, data, Missing::Imagine, &Clock::system()).unwrap();
+        assert_ne!(check(&absent).api.secret(), check(&absent).api.secret());
+        assert!(!absent.exists());
+        let kept = for_production(&auth(""), None, data.path(), Missing::Make, &Clock::system()).unwrap();
+        assert_eq!(check(data.path()).api.secret(), kept.api.secret());
+    }
+
+    #[test]
     fn production_keeps_its_own_secrets_privately() {
         let data = tempfile::tempdir().unwrap();
-        let first = for_production(&auth(""), None, data.path(), &Clock::system()).unwrap();
-        let second = for_production(&auth(""), None, data.path(), &Clock::system()).unwrap();
+        let first = for_production(&auth(""), None, data.path(), Missing::Make, &Clock::system()).unwrap();
+        let second = for_production(&auth(""), None, data.path(), Missing::Make, &Clock::system()).unwrap();
         assert_eq!(first.api.secret(), second.api.secret());
         assert_eq!(first.api.anon_jwt(), second.api.anon_jwt());
         assert!(!first.api.contains_development_key());
@@ -239,7 +267,7 @@ mod tests {
             ("anon_key", development::ANON_KEY),
         ] {
             let auth = auth(&format!("[auth]\n{key} = \"{value}\""));
-            assert!(for_production(&auth, None, data.path(), &Clock::system()).is_err(), "{key}");
+            assert!(for_production(&auth, None, data.path(), Missing::Make, &Clock::system()).is_err(), "{key}");
         }
     }
 

@@ -191,7 +191,10 @@ impl DbMigrations {
 
 impl DbSeed {
     fn read(mut seed: Section<'_, '_, '_>) -> Self {
-        Self { enabled: seed.flag_or("enabled", true), sql_paths: seed.list_or("sql_paths", &["./seed.sql"]) }
+        Self {
+            enabled: seed.flag_or("enabled", true),
+            sql_paths: seed.list_or("sql_paths", &[crate::seeds::DEFAULT_PATH]),
+        }
     }
 }
 

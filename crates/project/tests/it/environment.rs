@@ -1,5 +1,7 @@
 //! Environment files: which are read, and who wins.
 
+use portico_project::{LoadOptions, Project};
+
 use crate::folder::Folder;
 
 fn port(folder: &Folder, variables: &[(&str, &str)]) -> u16 {
@@ -27,6 +29,20 @@ fn the_process_wins_then_the_nearer_folder_then_the_more_local_file() {
     // Another stage, and the one that ignores local files.
     assert_eq!(port(&folder, &[("SUPABASE_ENV", "production")]), 7);
     assert_eq!(port(&folder, &[("SUPABASE_ENV", "test")]), 5);
+}
+
+#[test]
+fn a_server_in_production_reads_no_file_of_development() {
+    let folder = Folder::config("[api]\nport = \"env(P)\"\n").write(".env.development", "P=2\n").write(".env", "P=1\n");
+    let load = |variables: &[(&str, &str)]| {
+        let options = LoadOptions { stage: "production", ..folder.options(variables) };
+        Project::load(options).unwrap().config().api.port
+    };
+    assert_eq!(load(&[]), 1);
+    folder.put("supabase/.env.production", "P=3\n");
+    assert_eq!(load(&[]), 3);
+    // Who says so gets the others
+    assert_eq!(load(&[("SUPABASE_ENV", "development")]), 2);
 }
 
 #[test]

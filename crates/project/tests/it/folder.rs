@@ -46,6 +46,7 @@ impl Folder {
             workdir: None,
             current_dir: Some(self.dir.path().to_owned()),
             environment: variables.iter().copied().collect::<Environment>(),
+            stage: "development",
             remote: None,
         }
     }
