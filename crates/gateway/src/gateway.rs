@@ -29,7 +29,7 @@ use crate::context::{self, CurrentRequest};
 use crate::keys::{self, Keys};
 use crate::refusal::Refusal;
 use crate::web_app::WebApp;
-use crate::{address, cors};
+use crate::{address, cors, forwarding};
 
 /// The most bytes that a request's line and headers may have together.
 const HEADER_LIMIT: usize = 64 * 1024;
@@ -96,7 +96,9 @@ impl GatewayBuilder {
         access: Access,
     ) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
-        self.door.mounts.push(Mount { prefix, answer: Arc::new(answer), access });
+        // A prefix is a path of ours, which every header can carry
+        let told_prefix = HeaderValue::from_str(&prefix).unwrap_or(HeaderValue::from_static("/"));
+        self.door.mounts.push(Mount { prefix, told_prefix, answer: Arc::new(answer), access });
         self
     }
 
@@ -142,6 +144,8 @@ struct Door {
 
 struct Mount {
     prefix: String,
+    /// The prefix as services are told it.
+    told_prefix: HeaderValue,
     answer: Answering,
     access: Access,
 }
@@ -260,6 +264,7 @@ impl Door {
             }
             return refusal.answer();
         }
+        forwarding::tell(&mut parts.headers, &parts.uri, &mount.told_prefix);
         if let Some(uri) = inner_uri(&parts.uri, &mount.prefix) {
             parts.uri = uri;
         }

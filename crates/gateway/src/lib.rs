@@ -16,6 +16,7 @@ mod body;
 mod connection;
 mod context;
 mod cors;
+mod forwarding;
 mod gateway;
 mod keys;
 mod refusal;

@@ -97,6 +97,9 @@ fn echo() -> Router {
             "id": request.extensions().get::<RequestId>().unwrap().as_str(),
             "x-forwarded-for": header("x-forwarded-for"),
             "x-forwarded-host": header("x-forwarded-host"),
+            "x-forwarded-proto": header("x-forwarded-proto"),
+            "x-forwarded-port": header("x-forwarded-port"),
+            "x-forwarded-prefix": header("x-forwarded-prefix"),
         }))
     }
     Router::new()

@@ -12,6 +12,9 @@ async fn a_stranger_s_forwarding_headers_are_removed() {
             .get("/auth/v1/user")
             .header("x-forwarded-for", "198.51.100.7")
             .header("x-forwarded-host", "evil.example")
+            .header("x-forwarded-proto", "https")
+            .header("x-forwarded-port", "1")
+            .header("x-forwarded-prefix", "/evil")
             .send()
             .await
             .unwrap(),
@@ -19,7 +22,12 @@ async fn a_stranger_s_forwarding_headers_are_removed() {
     .await;
     assert_eq!(told["address"], "127.0.0.1");
     assert_eq!(told["x-forwarded-for"], "127.0.0.1");
-    assert!(told["x-forwarded-host"].is_null());
+    // In their place stands what the gateway sees
+    let host = server.url("").trim_start_matches("http://").to_owned();
+    assert_eq!(told["x-forwarded-host"], host);
+    assert_eq!(told["x-forwarded-proto"], "http");
+    assert!(host.ends_with(&format!(":{}", told["x-forwarded-port"].as_str().unwrap())));
+    assert_eq!(told["x-forwarded-prefix"], "/auth/v1");
 }
 
 #[tokio::test]
@@ -36,6 +44,8 @@ async fn a_trusted_proxy_is_believed() {
         .get("/auth/v1/user")
         .header("x-forwarded-for", "1.2.3.4, 198.51.100.7, 127.0.0.9")
         .header("x-forwarded-host", "app.example")
+        .header("x-forwarded-proto", "https")
+        .header("x-forwarded-prefix", "/backend")
         .header("x-request-id", "from-the-proxy-1")
         .send()
         .await
@@ -44,6 +54,9 @@ async fn a_trusted_proxy_is_believed() {
     let told = json_of(answer).await;
     assert_eq!(told["address"], "198.51.100.7");
     assert_eq!(told["x-forwarded-host"], "app.example");
+    assert_eq!(told["x-forwarded-proto"], "https");
+    assert_eq!(told["x-forwarded-port"], "443");
+    assert_eq!(told["x-forwarded-prefix"], "/backend/auth/v1");
     assert_eq!(told["id"], "from-the-proxy-1");
 }
 

@@ -1,0 +1,112 @@
+//! `X-Forwarded-*` towards services (project, "Headers added by the gateway"): the address under which the client called.
+//!
+//! What a trusted proxy said stays; from anybody else these headers are gone when this is called, and what the gateway sees
+//! itself takes their place.
+
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+
+const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+/// A proxy's prefix that is longer than this is not carried on.
+const LONGEST_PREFIX: usize = 1024;
+
+/// Says under which address the client called a service that does not see `prefix`.
+///
+/// Precondition: `address::settle` has removed what strangers wrote.
+pub(crate) fn tell(headers: &mut HeaderMap, uri: &Uri, prefix: &HeaderValue) {
+    if !headers.contains_key(&HOST)
+        && let Some(host) = host(headers, uri)
+    {
+        headers.insert(HOST, host);
+    }
+    // Connections of our own are never encrypted: that is a proxy's work
+    let is_https = headers.get(&PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
+    if !headers.contains_key(&PROTO) {
+        headers.insert(PROTO, HeaderValue::from_static("http"));
+    }
+    if !headers.contains_key(&PORT) {
+        let named = headers.get(&HOST).and_then(port).map(HeaderValue::from);
+        let usual = if is_https { "443" } else { "80" };
+        headers.insert(PORT, named.unwrap_or(HeaderValue::from_static(usual)));
+    }
+    let whole = headers.get(&PREFIX).and_then(|outer| joined(outer, prefix)).unwrap_or_else(|| prefix.clone());
+    headers.insert(PREFIX, whole);
+}
+
+/// As the client wrote it, with its port.
+fn host(headers: &HeaderMap, uri: &Uri) -> Option<HeaderValue> {
+    match headers.get(header::HOST) {
+        Some(host) => Some(host.clone()),
+        // HTTP/2 has it here
+        None => HeaderValue::from_str(uri.authority()?.as_str()).ok(),
+    }
+}
+
+fn port(host: &HeaderValue) -> Option<u16> {
+    // Most have none, and need no parser
+    if !host.as_bytes().contains(&b':') {
+        return None;
+    }
+    Authority::try_from(host.as_bytes()).ok()?.port_u16()
+}
+
+/// The proxy's prefix before ours: it took its own away first.
+fn joined(outer: &HeaderValue, prefix: &HeaderValue) -> Option<HeaderValue> {
+    let outer = outer.to_str().ok()?.trim_end_matches('/');
+    if !outer.starts_with('/') || outer.len() > LONGEST_PREFIX {
+        return None;
+    }
+    HeaderValue::from_str(&format!("{outer}{}", prefix.to_str().ok()?)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Host, protocol, port and prefix as a service at `/rest/v1` is told them.
+    fn told(given: &[(&'static str, &str)]) -> [String; 4] {
+        let mut headers = HeaderMap::new();
+        for (name, value) in given {
+            headers.insert(*name, HeaderValue::from_str(value).expect("a header"));
+        }
+        tell(&mut headers, &Uri::from_static("/rest/v1/notes"), &HeaderValue::from_static("/rest/v1"));
+        [HOST, PROTO, PORT, PREFIX]
+            .map(|name| headers.get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default())
+    }
+
+    #[test]
+    fn without_a_proxy_it_is_what_the_client_called() {
+        assert_eq!(told(&[("host", "127.0.0.1:54321")]), ["127.0.0.1:54321", "http", "54321", "/rest/v1"]);
+        assert_eq!(told(&[("host", "app.example")]), ["app.example", "http", "80", "/rest/v1"]);
+        assert_eq!(told(&[("host", "[::1]:8000")]), ["[::1]:8000", "http", "8000", "/rest/v1"]);
+        assert_eq!(told(&[("host", "[::1]")])[2], "80");
+        assert_eq!(told(&[("host", "app.example:port")])[2], "80");
+        assert_eq!(told(&[]), ["", "http", "80", "/rest/v1"]);
+    }
+
+    #[test]
+    fn what_a_proxy_said_stays_and_its_prefix_comes_first() {
+        let said = [
+            ("host", "10.0.0.7:54321"),
+            ("x-forwarded-host", "app.example"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-prefix", "/backend/"),
+        ];
+        assert_eq!(told(&said), ["app.example", "https", "443", "/backend/rest/v1"]);
+        assert_eq!(told(&[("x-forwarded-port", "8443")])[2], "8443");
+        for odd in ["backend", "", "https://evil.example"] {
+            assert_eq!(told(&[("x-forwarded-prefix", odd)])[3], "/rest/v1", "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_host_names_it_in_its_address() {
+        let mut headers = HeaderMap::new();
+        let uri = Uri::from_static("http://app.example:81/rest/v1/notes");
+        tell(&mut headers, &uri, &HeaderValue::from_static("/rest/v1"));
+        assert_eq!((&headers[HOST], &headers[PORT]), (&"app.example:81".parse().unwrap(), &HeaderValue::from(81)));
+    }
+}
