@@ -15,6 +15,7 @@ use axum::response::Response;
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -22,6 +23,7 @@ use tokio::task::JoinSet;
 use tower::Service;
 
 use crate::gateway::{Gateway, infallible};
+use crate::request_line::RequestLines;
 
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -155,22 +157,22 @@ async fn connection(
         // Nothing was asked yet
         () = begins(&mut stopping) => return,
     };
-    let io = TokioIo::new(stream);
-    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+    let answer = move |request: hyper::Request<Incoming>| {
         // Most requests have no body, and need no box for it
         let mut request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         request.extensions_mut().insert(ConnectInfo(peer));
         let service = service.clone();
         async move { Ok::<_, Infallible>(service.answer(request).await) }
-    });
+    };
     let result = if is_http2 {
+        let service = hyper::service::service_fn(answer);
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .keep_alive_interval(timeout)
             .max_concurrent_streams(256)
             .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
-        let mut http = pin!(builder.serve_connection(io, service));
+        let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             result = &mut http => result,
             () = begins(&mut stopping) => {
@@ -179,9 +181,14 @@ async fn connection(
             }
         }
     } else {
+        let (stream, calls) = RequestLines::new(stream);
+        let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+            calls.begins(length_on_wire(&request));
+            answer(request)
+        });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(HEAD_BUFFER);
-        let mut http = pin!(builder.serve_connection(io, service).with_upgrades());
+        let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
             result = &mut http => result,
             () = begins(&mut stopping) => {
@@ -194,6 +201,12 @@ async fn connection(
         // The client's doing: cut connections, nonsense, slow heads
         tracing::debug!(%error, "connection ended");
     }
+}
+
+/// How many bytes of the connection are the request's body, where that is certain: not of bodies in chunks, nor before another protocol.
+fn length_on_wire(request: &hyper::Request<Incoming>) -> Option<u64> {
+    let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
+    request.body().size_hint().exact().filter(|_| !may_upgrade)
 }
 
 /// Waits until the shutdown begins.

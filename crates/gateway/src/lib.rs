@@ -20,6 +20,7 @@ mod forwarding;
 mod gateway;
 mod keys;
 mod refusal;
+mod request_line;
 mod web_app;
 
 pub use access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};

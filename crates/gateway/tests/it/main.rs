@@ -8,6 +8,7 @@ mod keys;
 mod limits;
 mod log;
 mod proxies;
+mod request_line;
 mod web_app;
 
 use std::net::SocketAddr;

@@ -1,0 +1,245 @@
+//! Requests whose target holds characters that belong percent-encoded: `?select=data->>name`.
+//!
+//! Command line tools and some HTTP libraries send `"`, `<`, `>` and the backtick as they were typed, and servers take them; the HTTP
+//! library refuses the request before anybody else sees it. So a connection's bytes pass through here on their way to it, and these four
+//! are encoded where they stand in a request's target.
+//!
+//! What must never happen is that another byte changes: then the end of a request would no longer be where the client put it. A target is
+//! looked for only where the HTTP library, too, sees a request begin: at the connection's start, and behind a request whose length the
+//! library told us itself ([`Calls::begins`]). Where that is not certain (bodies in chunks, upgrades, requests sent ahead of an answer)
+//! the rest of the connection passes untouched.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection, with its requests' targets made acceptable.
+#[derive(Debug)]
+pub(crate) struct RequestLines<S> {
+    stream: S,
+    calls: Arc<Calls>,
+    place: Place,
+    /// What grew beyond the room that the reader had.
+    held: Bytes,
+}
+
+/// What the HTTP library says about the requests it found: one number, written where it hands a request over and read where it asks for
+/// more bytes.
+#[derive(Debug)]
+pub(crate) struct Calls(AtomicU64);
+
+/// No request was handed over since somebody asked.
+const NONE: u64 = u64::MAX;
+
+/// Where the last request ends can not be known.
+const UNKNOWN: u64 = u64::MAX - 1;
+
+impl Calls {
+    /// A request was handed over, whose body has so many bytes on the connection. `None`: that many can not be counted.
+    pub fn begins(&self, body: Option<u64>) {
+        let length = body.filter(|length| *length < UNKNOWN).unwrap_or(UNKNOWN);
+        // A second one before anybody read: it lay behind the first, and was not looked at
+        if self.0.compare_exchange(NONE, length, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            self.0.store(UNKNOWN, Ordering::Release);
+        }
+    }
+
+    fn take(&self) -> Option<u64> {
+        Some(self.0.swap(NONE, Ordering::AcqRel)).filter(|length| *length < UNKNOWN)
+    }
+}
+
+impl<S> RequestLines<S> {
+    /// At the start of a connection; and where to tell about its requests.
+    pub fn new(stream: S) -> (Self, Arc<Calls>) {
+        let calls = Arc::new(Calls(AtomicU64::new(NONE)));
+        (Self { stream, calls: Arc::clone(&calls), place: Place::Start, held: Bytes::new() }, calls)
+    }
+
+    /// Looks at bytes that came; what takes their place, if anything changes.
+    fn pass(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if let Place::Behind { more } = self.place {
+            self.place = match self.calls.take() {
+                Some(body) if more == body => Place::Start,
+                Some(body) if more < body => Place::Body { left: body - more },
+                _ => Place::Lost,
+            };
+        }
+        self.place.follow(bytes)
+    }
+}
+
+/// Where in the conversation the next byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before a request. Empty lines are skipped there.
+    Start,
+    Method,
+    /// The target's first byte.
+    Target,
+    /// Inside a target that is a path.
+    Path,
+    /// In the rest of the request's line.
+    Line,
+    /// In the headers.
+    Headers(Header),
+    /// Behind the head, with so many bytes more; what these are is for the HTTP library to say.
+    Behind {
+        more: u64,
+    },
+    Body {
+        /// At least one.
+        left: u64,
+    },
+    /// Everything passes.
+    Lost,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Header {
+    /// The line's first byte.
+    Begin,
+    /// Behind a carriage return that is its line's first byte.
+    Return,
+    Within,
+}
+
+impl Place {
+    /// Walks over the bytes; what takes their place, if anything changes.
+    fn follow(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut changed: Option<Vec<u8>> = None;
+        let mut copied = 0;
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            match self {
+                Self::Start if matches!(byte, b'\r' | b'\n') => at += 1,
+                Self::Start => *self = Self::Method,
+                Self::Method if is_token(byte) => at += 1,
+                Self::Method if byte == b' ' => {
+                    *self = Self::Target;
+                    at += 1;
+                }
+                Self::Method => *self = Self::Lost,
+                // `*`, hosts and whole addresses stay as they are
+                Self::Target => *self = if byte == b'/' { Self::Path } else { Self::Line },
+                Self::Path if is_refused(byte) => {
+                    let changed = changed.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
+                    changed.extend_from_slice(&bytes[copied..at]);
+                    changed.extend_from_slice(encoded(byte));
+                    at += 1;
+                    copied = at;
+                }
+                Self::Path if byte > b' ' => at += 1,
+                Self::Path => *self = Self::Line,
+                Self::Line | Self::Headers(Header::Within) => match memchr::memchr(b'\n', &bytes[at..]) {
+                    Some(end) => {
+                        *self = Self::Headers(Header::Begin);
+                        at += end + 1;
+                    }
+                    None => at = bytes.len(),
+                },
+                Self::Headers(header) => {
+                    *self = match (*header, byte) {
+                        (_, b'\n') => Self::Behind { more: 0 },
+                        (Header::Begin, b'\r') => Self::Headers(Header::Return),
+                        // The library refuses a carriage return inside a line
+                        (Header::Return, _) => Self::Lost,
+                        _ => Self::Headers(Header::Within),
+                    };
+                    at += 1;
+                }
+                Self::Behind { more } => {
+                    *more += (bytes.len() - at) as u64;
+                    break;
+                }
+                Self::Body { left } => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len() - at);
+                    *left -= here as u64;
+                    if *left == 0 {
+                        *self = Self::Start;
+                    }
+                    at += here;
+                }
+                Self::Lost => break,
+            }
+        }
+        changed.map(|mut changed| {
+            changed.extend_from_slice(&bytes[copied..]);
+            changed
+        })
+    }
+}
+
+/// What a method consists of (RFC 9110, 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// What the HTTP library takes nowhere or not everywhere in a target, among the characters that can be typed.
+fn is_refused(byte: u8) -> bool {
+    matches!(byte, b'"' | b'<' | b'>' | b'`')
+}
+
+fn encoded(byte: u8) -> &'static [u8] {
+    match byte {
+        b'"' => b"%22",
+        b'<' => b"%3C",
+        b'>' => b"%3E",
+        _ => b"%60",
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.held.is_empty() {
+            let before = buf.filled().len();
+            ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+            let new = &buf.filled()[before..];
+            if new.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let Some(changed) = this.pass(new) else { return Poll::Ready(Ok(())) };
+            this.held = changed.into();
+            buf.set_filled(before);
+        }
+        let fits = this.held.len().min(buf.remaining());
+        buf.put_slice(&this.held[..fits]);
+        this.held.advance(fits);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;
