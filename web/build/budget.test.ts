@@ -4,11 +4,13 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { build, type Manifest } from "vite";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "portico-web-"));
+  // As `npm run build` does it; what a test's environment would build is a little larger.
+  vi.stubEnv("NODE_ENV", "production");
   await build({
     root: resolve(import.meta.dirname, ".."),
     mode: "production",
@@ -19,11 +21,13 @@ beforeAll(async () => {
 }, 300_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** The entry's script and everything it imports before it runs, which is all that the landing page loads. */
-async function landingScripts(): Promise<string[]> {
+/** The entry's script and everything it imports, and with the authentication client that follows, all that the landing page loads. */
+async function landingScripts(includesClient: boolean): Promise<string[]> {
   // Our own build's manifest has Vite's shape.
   const manifest = JSON.parse(await readFile(join(folder, "manifest.json"), "utf8")) as Manifest;
-  const wanted = ["index.html"];
+  const client = Object.keys(manifest).filter((name) => name.includes("@supabase/auth-js"));
+  expect(client.length).toBeGreaterThan(0);
+  const wanted = ["index.html", ...(includesClient ? client : [])];
   const files = new Set<string>(["theme.js"]);
   for (let name = wanted.pop(); name !== undefined; name = wanted.pop()) {
     const chunk = manifest[name];
@@ -34,12 +38,18 @@ async function landingScripts(): Promise<string[]> {
   return [...files];
 }
 
-test("the landing page loads at most 90 KiB of compressed script", async () => {
-  const sizes = await Promise.all((await landingScripts()).map(async (file) => (await stat(join(folder, `${file}.br`))).size));
-  const total = sizes.reduce((sum, size) => sum + size, 0) / 1024;
+/** In KiB, as browsers load it. */
+async function compressed(scripts: string[]): Promise<number> {
+  const sizes = await Promise.all(scripts.map(async (file) => (await stat(join(folder, `${file}.br`))).size));
   expect(sizes.length).toBeGreaterThan(1);
-  expect(total).toBeGreaterThan(40);
-  expect(total).toBeLessThanOrEqual(90);
+  return sizes.reduce((sum, size) => sum + size, 0) / 1024;
+}
+
+test("the landing page loads at most 90 KiB of compressed script, 75 of them before it is seen", async () => {
+  const first = await compressed(await landingScripts(false));
+  expect(first).toBeGreaterThan(40);
+  expect(first).toBeLessThanOrEqual(75);
+  expect(await compressed(await landingScripts(true))).toBeLessThanOrEqual(90);
 });
 
 test("every text file has its compressed siblings, and the page no inline code", async () => {

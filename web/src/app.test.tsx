@@ -101,7 +101,7 @@ describe("/app", () => {
     storeSession(session());
     const { auth } = renderApp("/app");
     const told = vi.fn();
-    auth.client.onAuthStateChange((event) => {
+    (await auth.opened).onAuthStateChange((event) => {
       if (event === "SIGNED_OUT") told();
     });
     // As when another tab signs out while this one asks who it is
@@ -205,6 +205,18 @@ test("a forgotten password is mailed for and set anew", async () => {
   await user.click(screen.getByRole("button", { name: "Save password" }));
   expect(await screen.findByRole("heading", { name: "Your password is changed" }, patient)).toBeVisible();
   expect(server.seen.find(({ method }) => method === "PUT")?.body).toMatchObject({ password: "a new long password" });
+});
+
+test("the form to sign in waits neither for the client's code nor for what it says", async () => {
+  const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
+  const { user } = renderApp("/sign-in?next=/app/files", config, new Promise(() => undefined));
+  await user.type(await screen.findByLabelText("E-mail", {}, patient), "ada@portico.test");
+  await user.type(screen.getByLabelText("Password"), "correct horse");
+  expect(server.paths()).toEqual(["GET /auth/v1/settings"]);
+  // Sending it is the first question to the client, which is then loaded whatever else is still on its way.
+  await user.click(screen.getByRole("button", { name: "Sign in" }));
+  await waitFor(() => expect(server.paths()).toContain("POST /auth/v1/token?grant_type=password"), patient);
+  await waitFor(() => expect(window.location.pathname).toBe("/app/files"), patient);
 });
 
 describe("codes of the length that the server decided on", () => {

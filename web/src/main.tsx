@@ -13,12 +13,12 @@ const entrances: Record<string, () => Promise<unknown>> = {
 };
 
 /** Asks for the page's code while its configuration is still on the way. What fails here is asked for again, and told. */
-function fetchAhead(pathname: string): void {
-  if (pathname === "/") return;
-  void Promise.allSettled([import("./router"), entrances[pathname]?.()]);
+function fetchAhead(pathname: string): Promise<unknown> {
+  if (pathname === "/") return Promise.resolve();
+  return Promise.allSettled([import("./router"), entrances[pathname]?.()]);
 }
 
-async function start(container: HTMLElement): Promise<void> {
+async function start(container: HTMLElement, pageCode: Promise<unknown>): Promise<void> {
   let config: Config;
   try {
     config = await loadConfig();
@@ -35,7 +35,7 @@ async function start(container: HTMLElement): Promise<void> {
     icon?.setAttribute("href", config.brand.mark);
   }
   startAnalytics(config.analytics);
-  createRoot(container).render(<App config={config} auth={openAuth(config)} />);
+  createRoot(container).render(<App config={config} auth={openAuth(config, pageCode)} />);
 }
 
 /** What is shown when there is not even a configuration: no brand, no client, only a way to try again. */
@@ -59,6 +59,5 @@ function startFailure(): HTMLElement {
 
 const container = document.getElementById("root");
 if (container) {
-  fetchAhead(window.location.pathname);
-  void start(container);
+  void start(container, fetchAhead(window.location.pathname));
 }

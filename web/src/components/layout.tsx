@@ -37,9 +37,9 @@ export function Layout({ children }: { children: ReactNode }) {
 }
 
 function AccountLink() {
-  const { user, loading } = useAuth();
+  const { user, isUndecided } = useAuth();
   // The place is kept until we know, so that nothing moves and nothing wrong shows.
-  if (loading) return <div className="h-9 w-22" />;
+  if (isUndecided) return <div className="h-9 w-22" />;
   return (
     <Button tone={user ? "secondary" : "quiet"} size="sm" className="min-w-22" asChild>
       {user ? <AppLink href="/app">Account</AppLink> : <AppLink href="/sign-in">Sign in</AppLink>}

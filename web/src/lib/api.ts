@@ -1,6 +1,5 @@
-import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
 import type { z } from "./zod";
-import { accessToken } from "./backend";
+import { accessToken, type SessionSource } from "./backend";
 import type { Config } from "./config";
 import { observedFetch } from "./http";
 
@@ -22,7 +21,7 @@ export interface Api {
   delete(path: string): Promise<void>;
 }
 
-export function openApi(config: Config, auth: AuthClient): Api {
+export function openApi(config: Config, auth: SessionSource): Api {
   async function call(path: string, init: RequestInit): Promise<Response> {
     const token = (await accessToken(auth)) ?? config.anonKey;
     const response = await observedFetch(config.url + path, {

@@ -1,13 +1,16 @@
 import type { SupabaseClient } from "@supabase/supabase-js";
-import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
+import type { GoTrueClient } from "@supabase/auth-js";
 import type { Config } from "./config";
 import { observedFetch } from "./http";
+
+/** What knows the session. */
+export type SessionSource = Pick<GoTrueClient, "getSession">;
 
 /**
  * The clients for data, files, live changes and functions, loaded when a page first needs them. Their calls carry the
  * anonymous key while nobody is signed in, and the person's access token after.
  */
-export async function openBackend(config: Config, auth: AuthClient): Promise<SupabaseClient> {
+export async function openBackend(config: Config, auth: SessionSource): Promise<SupabaseClient> {
   const { createClient } = await import("@supabase/supabase-js");
   return createClient(config.url, config.anonKey, {
     accessToken: () => accessToken(auth),
@@ -15,7 +18,7 @@ export async function openBackend(config: Config, auth: AuthClient): Promise<Sup
   });
 }
 
-export async function accessToken(auth: AuthClient): Promise<string | null> {
+export async function accessToken(auth: SessionSource): Promise<string | null> {
   const { data } = await auth.getSession();
   return data.session?.access_token ?? null;
 }

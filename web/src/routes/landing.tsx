@@ -60,10 +60,10 @@ export function LandingPage() {
 
 /** The one thing to do next; its place is kept until it is known who is here. */
 function WayIn() {
-  const { user, loading } = useAuth();
+  const { user, isUndecided } = useAuth();
   return (
     <div className="mt-9 min-h-35 sm:min-h-22">
-      {!loading &&
+      {!isUndecided &&
         (user ? (
           <Button asChild>
             <AppLink href="/app">Open your account</AppLink>

@@ -26,7 +26,7 @@ import { useNow } from "../lib/use-now";
 import { usePageTitle } from "../lib/use-page-title";
 
 export function VerifyPage() {
-  const { user, loading } = useAuth();
+  const { user, isUndecided } = useAuth();
   const [pending, setPending] = useState(pendingCode);
   // A recovery code signs the person in too, but they came for a new password.
   const target = pending?.kind === "recovery" ? "/update-password" : (pending?.next ?? "/app");
@@ -39,7 +39,7 @@ export function VerifyPage() {
     go(target, { replace: true });
   }, [isSignedIn, target]);
 
-  if (loading || isSignedIn) return <FormSkeleton />;
+  if (isUndecided || isSignedIn) return <FormSkeleton />;
   if (pending === null) return <AddressForm onKnown={setPending} />;
   return <CodeForm pending={pending} onResent={setPending} />;
 }

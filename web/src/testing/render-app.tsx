@@ -7,12 +7,12 @@ import { openAuth } from "../features/auth/client";
 import type { Config } from "../lib/config";
 import { config as usual } from "./fake-server";
 
-/** Opens the whole application at an address, as a browser would. */
-export function renderApp(address: string, config: Config = usual) {
+/** Opens the whole application at an address, as a browser would. `pageCode` is what the client's code waits for. */
+export function renderApp(address: string, config: Config = usual, pageCode: Promise<unknown> = Promise.resolve()) {
   window.history.replaceState(null, "", address);
   const beacons = watchBeacons();
   startAnalytics(config.analytics);
-  const auth = openAuth(config);
+  const auth = openAuth(config, pageCode);
   const view = render(<App config={config} auth={auth} />);
   return { auth, beacons, user: userEvent.setup(), ...view };
 }

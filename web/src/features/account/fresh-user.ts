@@ -1,12 +1,12 @@
 import type { User } from "@supabase/supabase-js";
 import { queryOptions } from "@tanstack/react-query";
-import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
+import type { PageClient } from "../auth/late-client";
 
 /**
  * Brings the person in the stored session up to date. Their address changes wherever the link of a mail is opened, on a
  * phone for example, and this browser's session does not learn of that by itself.
  */
-export const freshUserQuery = (client: AuthClient, known: User | null) =>
+export const freshUserQuery = (client: PageClient, known: User | null) =>
   queryOptions({
     queryKey: ["fresh-user", known?.id, known?.email, known?.new_email],
     enabled: known !== null,

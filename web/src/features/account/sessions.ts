@@ -1,7 +1,7 @@
 import { queryOptions, useMutation, useQueryClient } from "@tanstack/react-query";
-import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
 import type { Api } from "../../lib/api";
 import { z } from "../../lib/zod";
+import type { PageClient } from "../auth/late-client";
 
 const sessionSchema = z.object({
   id: z.string(),
@@ -41,7 +41,7 @@ export function useEndSession(api: Api) {
 }
 
 /** Ends every session but this one. */
-export function useEndOtherSessions(client: AuthClient) {
+export function useEndOtherSessions(client: PageClient) {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: async () => {

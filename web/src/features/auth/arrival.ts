@@ -25,6 +25,8 @@ export function openArrival() {
   const isEmailChange = pathname === "/confirm-email-change";
 
   return {
+    /** Whether the server sent the person here, perhaps with a session. */
+    comesFromServer,
     /** To be called when the client is done with the address: cleans it and says what is left to tell. */
     settle(error: unknown, hasSession: boolean): ArrivalProblem | null {
       if (comesFromServer) cleanAddress();

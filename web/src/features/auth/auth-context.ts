@@ -1,13 +1,15 @@
-import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
 import type { Provider, Session, User } from "@supabase/supabase-js";
 import { createContext, useContext } from "react";
 import type { ArrivalProblem } from "./arrival";
+import type { PageClient } from "./late-client";
 
 export interface AuthState {
   user: User | null;
   session: Session | null;
   /** True from the start until the first authentication state event. */
   loading: boolean;
+  /** Loading, and somebody may turn out to be signed in; where nobody can be, pages for visitors need not wait. */
+  isUndecided: boolean;
   signInWithGoogle: (next?: string | null) => Promise<void>;
   signInWithProvider: (provider: Provider, next?: string | null) => Promise<void>;
   signOut: () => Promise<void>;
@@ -25,7 +27,7 @@ export interface AuthState {
   /** The way to sign in that was last used in this browser. */
   lastMethod: string | null;
   rememberMethod: (method: string) => void;
-  client: AuthClient;
+  client: PageClient;
 }
 
 export const AuthContext = createContext<AuthState | null>(null);

@@ -91,7 +91,7 @@ describe("signing in", () => {
     vi.useFakeTimers();
     // What the client does when the tab comes to the front again, and in every other tab.
     const { data } = await act(() => auth.client.getSession());
-    await act(() => repeatSignedIn(auth.client, data.session));
+    await act(async () => repeatSignedIn(await auth.opened, data.session));
     await act(() => vi.advanceTimersByTimeAsync(10_000));
     vi.useRealTimers();
     expect(beacons).toHaveLength(1);
@@ -105,7 +105,7 @@ describe("signing in", () => {
     await ready();
     vi.useFakeTimers();
     const { data } = await act(() => auth.client.getSession());
-    await act(() => repeatSignedIn(auth.client, data.session));
+    await act(async () => repeatSignedIn(await auth.opened, data.session));
     await act(() => vi.advanceTimersByTimeAsync(10_000));
     vi.useRealTimers();
     expect(beacons).toEqual([]);
@@ -117,7 +117,7 @@ describe("signing in", () => {
     const { auth, ready } = openProvider();
     await ready();
     vi.useFakeTimers();
-    await act(() => repeatSignedIn(auth.client, session({ id: "elsewhere" })));
+    await act(async () => repeatSignedIn(await auth.opened, session({ id: "elsewhere" })));
     expect(beacons).toEqual([]);
     await act(() => vi.advanceTimersByTimeAsync(10_000));
     vi.useRealTimers();
@@ -128,7 +128,7 @@ describe("signing in", () => {
     fakeServer();
     const { auth, current, ready } = openProvider();
     await ready();
-    const oauth = vi.spyOn(auth.client, "signInWithOAuth").mockResolvedValue({ data: { provider: "google", url: "x" }, error: null });
+    const oauth = vi.spyOn(await auth.opened, "signInWithOAuth").mockResolvedValue({ data: { provider: "google", url: "x" }, error: null });
     await current().signInWithGoogle();
     expect(oauth).toHaveBeenCalledWith({ provider: "google", options: { redirectTo: "http://portico.test/app" } });
     oauth.mockRestore();

@@ -57,9 +57,16 @@ export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNo
       }));
     }
 
-    const { data } = client.onAuthStateChange(onEvent);
-    return () => data.subscription.unsubscribe();
-  }, [auth, client, storage]);
+    let isGone = false;
+    let subscription: { unsubscribe: () => void } | undefined;
+    void auth.opened.then((opened) => {
+      if (!isGone) subscription = opened.onAuthStateChange(onEvent).data.subscription;
+    });
+    return () => {
+      isGone = true;
+      subscription?.unsubscribe();
+    };
+  }, [auth, storage]);
 
   useEffect(() => {
     let isCurrent = true;
@@ -114,6 +121,7 @@ export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNo
       user: known.session?.user ?? null,
       session: known.session,
       loading: known.loading,
+      isUndecided: known.loading && auth.mayBeSignedIn,
       hasEnded: known.hasEnded,
       isUnreachable: known.isUnreachable,
       isRecovering: known.isRecovering,
@@ -127,7 +135,7 @@ export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNo
       signOut,
       client,
     }),
-    [known, problem, dismissProblem, rememberMethod, signInWithGoogle, signInWithProvider, signOut, client, storage],
+    [known, problem, dismissProblem, rememberMethod, signInWithGoogle, signInWithProvider, signOut, client, storage, auth.mayBeSignedIn],
   );
   return <AuthContext value={state}>{children}</AuthContext>;
 }

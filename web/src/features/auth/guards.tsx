@@ -35,12 +35,12 @@ export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; chil
 
 /** Shows its page to visitors; people who are signed in go on to where they were on their way to. */
 export function VisitorsOnly({ next, children }: { next: string | null; children: ReactNode }) {
-  const { user, loading } = useAuth();
+  const { user, isUndecided } = useAuth();
   const isSignedIn = user !== null;
   useEffect(() => {
     if (isSignedIn) go(next ?? "/app", { replace: true });
   }, [isSignedIn, next]);
-  if (loading || isSignedIn) return <FormSkeleton />;
+  if (isUndecided || isSignedIn) return <FormSkeleton />;
   return children;
 }
 

@@ -1,8 +1,8 @@
-import type { GoTrueClient as AuthClient } from "@supabase/auth-js";
+import type { PageClient } from "./late-client";
 import { type PendingCode, rememberPendingCode } from "./pending-code";
 
 /** Sends a code (by mail with a link) of the kind that is awaited, and remembers that it is on its way. */
-export async function sendCode(client: AuthClient, wanted: Omit<PendingCode, "sentAt">): Promise<PendingCode> {
+export async function sendCode(client: PageClient, wanted: Omit<PendingCode, "sentAt">): Promise<PendingCode> {
   const { address, kind, next } = wanted;
   const emailRedirectTo = window.location.origin + (next ?? "/app");
   const { error } = await request();

@@ -1,0 +1,38 @@
+import { GoTrueClient } from "@supabase/auth-js";
+import { expect, test, vi } from "vitest";
+import { config, fakeServer, session } from "../../testing/fake-server";
+import { lateClient } from "./late-client";
+
+const credentials = { email: "ada@portico.test", password: "correct horse" };
+const open = () => Promise.resolve(new GoTrueClient({ url: `${config.url}/auth/v1`, autoRefreshToken: false, persistSession: false }));
+
+test("what is asked before the client is there is asked once it is", async () => {
+  const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
+  const opening = vi.fn(open);
+  const { client, start } = lateClient(opening);
+  expect(opening).not.toHaveBeenCalled();
+  const { data, error } = await client.signInWithPassword(credentials);
+  expect(error).toBeNull();
+  expect(data.user?.email).toBe("ada@portico.test");
+  expect(server.paths()).toContain("POST /auth/v1/token?grant_type=password");
+  await start();
+  await client.getSession();
+  expect(opening).toHaveBeenCalledTimes(1);
+});
+
+test("a client that can not be loaded is told like a server that can not be reached, and tried again", async () => {
+  vi.useFakeTimers();
+  try {
+    fakeServer({ "POST /auth/v1/token": { body: session() } });
+    const opening = vi.fn(open).mockRejectedValueOnce(new TypeError("Failed to fetch")).mockRejectedValueOnce(new TypeError("Failed to fetch"));
+    const { client, start } = lateClient(opening);
+    const { error } = await client.signInWithPassword(credentials);
+    expect(error).toMatchObject({ name: "AuthRetryableFetchError" });
+    const started = start();
+    await vi.advanceTimersByTimeAsync(3000);
+    await started;
+    expect(opening).toHaveBeenCalledTimes(3);
+  } finally {
+    vi.useRealTimers();
+  }
+});
