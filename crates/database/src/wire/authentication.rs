@@ -48,7 +48,8 @@ pub(super) async fn authenticate(channel: &mut Channel, endpoint: &Endpoint) -> 
                 channel.reader.skip(message);
                 return Ok(key);
             }
-            b'S' | b'N' | b'A' => {}
+            b'S' => channel.reported.hear(channel.reader.body(message)),
+            b'N' | b'A' => {}
             _ => return Err(WireError::Protocol("a message that has no place at the start of a session")),
         }
         channel.reader.skip(message);

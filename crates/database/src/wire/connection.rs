@@ -14,6 +14,7 @@ use super::batch::{Batch, Kind, Statement};
 use super::beginning::Beginning;
 use super::channel::{Aside, Channel};
 use super::error::{PostgresError, WireError};
+use super::reported::Reported;
 use super::statements::{Plan, Statements};
 
 /// A value from this size on is written from where it lies.
@@ -82,6 +83,17 @@ impl Connection {
     /// Says what the session began with.
     pub fn begin_with(&mut self, beginning: Beginning) {
         self.beginning = Arc::new(beginning);
+        self.channel.reported.begin();
+    }
+
+    /// Whether the session's settings are known to differ from those it began with.
+    pub fn has_changed(&self) -> bool {
+        self.channel.reported.has_changed()
+    }
+
+    /// What the server said of the session's settings.
+    pub fn reported(&mut self) -> &mut Reported {
+        &mut self.channel.reported
     }
 
     /// When it was opened.
@@ -147,12 +159,30 @@ impl Connection {
         }
     }
 
+    /// Runs a batch, and behind it what brings back the beginning; see [`Batch::restoring`].
+    pub async fn run_restoring(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
+        let beginning = self.beginning();
+        let settings = beginning.params();
+        self.run_wanting(&beginning.behind(batch, &settings), batch.len(), prepared).await
+    }
+
     /// Runs a batch; see [`Lease::run`](super::Lease::run).
     pub async fn run(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
+        self.run_wanting(batch, batch.len(), prepared).await
+    }
+
+    /// Runs a batch whose first statements are the `wanted` ones; what stands behind them is for the session.
+    async fn run_wanting(&mut self, batch: &Batch<'_>, wanted: usize, prepared: bool) -> Result<Answers, WireError> {
         check(batch)?;
         let is_whole = !self.in_transaction;
         let tally = self.attempt(batch, prepared).await?;
         let Some(error) = tally.error else { return self.finished(batch, tally.answers) };
+        if tally.answers.len() >= wanted && has_committed(&tally.answers) && !self.in_transaction {
+            // What was wanted is done. Nobody else may have the session as it is now
+            tracing::warn!(%error, "a session did not get its settings back, and ends");
+            self.say_goodbye();
+            return Ok(tally.answers);
+        }
         if !(self.forget_stale(&tally.answers, tally.bound, &error) && is_whole && !has_committed(&tally.answers)) {
             return Err(WireError::Postgres(error));
         }
@@ -293,8 +323,9 @@ impl Connection {
                     return Ok(tally);
                 }
                 b'N' => tally.answers.notices += 1,
-                // A parameter's value, a notification; the end of a close; no rows, and what rows look like.
-                b'S' | b'A' | b'3' | b'n' | b'T' => {}
+                b'S' => self.channel.reported.hear(reader.body(message)),
+                // A notification; the end of a close; no rows, and what rows look like.
+                b'A' | b'3' | b'n' | b'T' => {}
                 b'G' | b'H' | b'W' => return Err(WireError::Protocol("`copy` is not possible here")),
                 _ => return Err(WireError::Protocol("a message that has no place in an answer")),
             }

@@ -33,6 +33,7 @@ mod dial;
 mod error;
 mod pool;
 mod reader;
+mod reported;
 mod statements;
 mod stream;
 

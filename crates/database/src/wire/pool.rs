@@ -134,6 +134,21 @@ impl Pool {
     /// [`WireError::Postgres`] or [`WireError::Refused`] when it does not want us; [`WireError::Closed`] after
     /// [`close`](Self::close).
     pub async fn take(&self) -> Result<Lease, WireError> {
+        loop {
+            let mut lease = self.take_any().await?;
+            let Some(connection) = lease.connection.as_mut().filter(|connection| connection.has_changed()) else {
+                return Ok(lease);
+            };
+            // A statement changed the session though nobody expected it to
+            match connection.restore(self.inner.prepared.load(Ordering::Relaxed)).await {
+                Ok(()) => return Ok(lease),
+                Err(error) => tracing::warn!(%error, "a session did not get its settings back, and ends"),
+            }
+        }
+    }
+
+    /// As [`take`](Self::take), whatever the connection's last user left in the session.
+    async fn take_any(&self) -> Result<Lease, WireError> {
         let inner = &self.inner;
         let permit = match inner.permits.try_acquire() {
             Ok(permit) => permit,
@@ -372,9 +387,7 @@ impl Lease {
         let prepared = self.inner.prepared.load(Ordering::Relaxed);
         let connection = self.connection.as_mut().ok_or(WireError::Closed)?;
         let outcome = if batch.restores {
-            let beginning = connection.beginning();
-            let settings = beginning.params();
-            connection.run(&beginning.behind(batch, &settings), prepared).await
+            connection.run_restoring(batch, prepared).await
         } else {
             connection.run(batch, prepared).await
         };

@@ -74,6 +74,30 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
             assert_eq!(lease.run(&batch).await.unwrap().row(2).unwrap().text(0), Some("mine"));
             assert_eq!(value(&mut lease, BEGUN).await, begun);
         }
+        // Where nobody asked for it, the server's word that the session has changed is enough.
+        let batch = Batch::new()
+            .statement(Statement::named("select set_config('default_transaction_read_only', 'on', false)", &[]))
+            .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]));
+        for _ in 0..2 {
+            let process = lease.process();
+            lease.run(&batch).await.unwrap();
+            assert_eq!(value(&mut lease, "show app.flavour").await, "mine");
+            drop(lease);
+            lease = pool.take().await.unwrap();
+            assert_eq!(lease.process(), process);
+            assert_eq!(value(&mut lease, BEGUN).await, begun);
+            assert_eq!(value(&mut lease, "show default_transaction_read_only").await, "off");
+        }
+        // What a transaction sets for itself is no such change, even where it ends later.
+        let begin = Batch::new()
+            .statement(Statement::named("begin", &[]))
+            .statement(Statement::named("select set_config('timezone', 'Asia/Tokyo', true)", &[]))
+            .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]));
+        lease.run(&begin).await.unwrap();
+        lease.run(&Batch::new().statement(Statement::named("commit", &[]))).await.unwrap();
+        drop(lease);
+        lease = pool.take().await.unwrap();
+        assert_eq!(value(&mut lease, "show app.flavour").await, "mine");
     }
 
     let error = Pool::open(&url("stranger:secret", port), "acting", PoolSettings::default()).unwrap().take().await;

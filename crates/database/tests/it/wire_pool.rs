@@ -261,3 +261,42 @@ async fn the_pool_heals_when_the_server_died_and_came_back() {
     .await;
     assert!(error.is_unavailable(), "{error}");
 }
+
+#[tokio::test]
+async fn a_session_that_does_not_get_its_settings_back_is_nobody_s() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let mut lease = pool.take().await.unwrap();
+    let process = lease.process();
+    // The statements that bring back the settings are parsed from here on
+    lease.run(&Batch::new().statement(Statement::named("select 1", &[])).restoring()).await.unwrap();
+    let batch = Batch::new()
+        .statement(Statement::named("begin", &[]))
+        .statement(Statement::named("select set_config('app.left', 'behind', false)", &[]))
+        .statement(Statement::named("deallocate all", &[]))
+        .statement(Statement::named("commit", &[]))
+        .restoring();
+    // It was committed, so it is no failure
+    let answers = lease.run(&batch).await.unwrap();
+    assert_eq!((answers.row(1).unwrap().text(0), answers.tag(3)), (Some("behind"), "COMMIT"));
+    assert!(lease.is_broken());
+    drop(lease);
+    let mut lease = pool.take().await.unwrap();
+    assert_ne!(lease.process(), process);
+    assert_eq!(value(&mut lease, "select coalesce(current_setting('app.left', true), 'nothing')").await, "nothing");
+    drop(lease);
+
+    // Also when it is only the server's word that something changed
+    let mut lease = pool.take().await.unwrap();
+    let batch = Batch::new()
+        .statement(Statement::named("select set_config('default_transaction_read_only', 'on', false)", &[]))
+        .statement(Statement::named("select set_config('statement_timeout', '1', false)", &[]));
+    lease.run(&batch).await.unwrap();
+    drop(lease);
+    let mut lease = pool.take().await.unwrap();
+    // Whether the time was too short or not
+    assert_eq!(value(&mut lease, "show statement_timeout").await, "0");
+    drop(lease);
+    drop(pool);
+    scratch.drop().await;
+}

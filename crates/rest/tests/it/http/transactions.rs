@@ -181,3 +181,33 @@ async fn what_functions_and_triggers_set_for_the_session_ends_with_their_request
     house.read("items?limit=1").header("x-spoil", "yes").send().await.expect(200);
     assert_eq!(known().await, before);
 }
+
+/// Reads are not expected to set anything. Where one does, the server is told of what matters, and whoever comes next knows nothing of it.
+#[tokio::test]
+async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create function divert() returns int language sql stable as
+               $$ select length(set_config('search_path', 'archive', false) || set_config('default_transaction_read_only', 'off', false)
+                  || set_config('response.status', '418', false) || set_config('app.remembered', 'a view', false)) $$;
+             create view diverted as select public.divert() as length;
+             create table guarded (id int primary key);
+             insert into guarded values (1);
+             alter table guarded enable row level security;
+             create policy diverting on guarded using (public.divert() > 0);
+             create view settings as select current_setting('search_path') as path, current_setting('transaction_read_only') as reads,
+               coalesce(current_setting('app.remembered', true), '') as remembered;
+             grant select on diverted, guarded, settings to anon; notify pgrst",
+        )
+        .await;
+    let settings = async || house.read("settings").send().await.expect(200).json();
+    let begun = settings().await;
+    assert_eq!((&begun[0]["reads"], &begun[0]["remembered"]), (&json!("on"), &json!("")));
+    for resource in ["diverted", "guarded"] {
+        for _ in 0..4 {
+            house.read(resource).send().await.expect(418);
+            assert_eq!(settings().await, begun, "{resource}");
+        }
+    }
+}
