@@ -49,6 +49,12 @@ describe("worked requests", () => {
     });
   });
 
+  test("a path into JSON as it was typed", async () => {
+    // Neither `fetch` nor this client's builder would send it so; `curl` does
+    const got = await call("GET", "/clubs?select=id,level:details->>level&details->>level=eq.hard&order=id");
+    expect(got).toMatchObject({ status: 200, body: '[{"id":1,"level":"hard"}, \n {"id":4,"level":"hard"}]' });
+  });
+
   test("a counted page", async () => {
     const got = await call("GET", "/clubs?select=id,name&order=id&limit=2&offset=1", { headers: { Prefer: "count=exact" } });
     expect(got).toMatchObject({ status: 206, body: '[{"id":2,"name":"Hiking"}, \n {"id":3,"name":"Film (old)"}]' });

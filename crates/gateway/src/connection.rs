@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,11 +17,11 @@ use hyper::server::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::Service;
 
 use crate::gateway::{Gateway, infallible};
+use crate::places::{Leaving, Places};
 use crate::request_line::RequestLines;
 
 /// The first bytes of an HTTP/2 connection without TLS.
@@ -36,7 +35,8 @@ const HEAD_BUFFER: usize = 128 * 1024;
 pub struct ServeLimits {
     /// How long requests in flight may take to end after the shutdown began.
     pub drain: Duration,
-    /// Connections open at a time; more wait to be accepted.
+    /// Connections open at a time. Where one more comes, those that came first are ended as soon as nothing is under way on them; it
+    /// waits for that.
     pub max_connections: usize,
     /// Time for a request's head to arrive completely; also how long an idle connection is kept.
     pub header_timeout: Duration,
@@ -77,15 +77,10 @@ pub async fn serve(
     limits: ServeLimits,
 ) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
-    let (stop, stopping) = watch::channel(false);
-    let places = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut places = Places::new(limits.max_connections);
     let mut connections = JoinSet::new();
 
     let outcome = loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place.expect("the semaphore is never closed"),
-            () = &mut shutdown => break Ok(()),
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = &mut shutdown => break Ok(()),
@@ -94,11 +89,15 @@ pub async fn serve(
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
+                let place = tokio::select! {
+                    place = places.take() => place,
+                    () = &mut shutdown => break Ok(()),
+                };
                 let service = service.clone();
-                let stopping = stopping.clone();
+                let leaving = places.leaving();
                 let timeout = limits.header_timeout;
                 connections.spawn(async move {
-                    connection(stream, peer, service, stopping, timeout).await;
+                    connection(stream, peer, service, &leaving, timeout).await;
                     drop(place);
                 });
             }
@@ -106,14 +105,14 @@ pub async fn serve(
             Err(error) if is_exhaustion(&error) => {
                 tracing::error!(%error, "no connection can be accepted: raise the limit of open files (ulimit -n)");
                 // The listener stays readable, so without a pause this would spin until a connection ends
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                places.make_room().await;
             }
             Err(error) => break Err(error),
         }
     };
 
     drop(listener);
-    let _ = stop.send(true);
+    places.close();
     let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.drain, ended).await.is_err() {
         tracing::warn!(
@@ -140,13 +139,12 @@ fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
 }
 
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    service: impl Serve,
-    mut stopping: watch::Receiver<bool>,
-    timeout: Duration,
-) {
+async fn connection(stream: TcpStream, peer: SocketAddr, service: impl Serve, leaving: &Leaving, timeout: Duration) {
+    let mut told = pin!(leaving.told());
+    told.as_mut().enable();
+    if leaving.is_over() {
+        return;
+    }
     // Answers are written whole, so waiting for more to send only delays them
     let _ = stream.set_nodelay(true);
     let is_http2 = tokio::select! {
@@ -155,7 +153,7 @@ async fn connection(
             Ok(Err(_)) | Err(_) => return,
         },
         // Nothing was asked yet
-        () = begins(&mut stopping) => return,
+        () = &mut told => return,
     };
     let answer = move |request: hyper::Request<Incoming>| {
         // Most requests have no body, and need no box for it
@@ -175,7 +173,7 @@ async fn connection(
         let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             result = &mut http => result,
-            () = begins(&mut stopping) => {
+            () = &mut told => {
                 http.as_mut().graceful_shutdown();
                 http.await
             }
@@ -191,7 +189,7 @@ async fn connection(
         let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
             result = &mut http => result,
-            () = begins(&mut stopping) => {
+            () = &mut told => {
                 http.as_mut().graceful_shutdown();
                 http.await
             }
@@ -207,12 +205,6 @@ async fn connection(
 fn length_on_wire(request: &hyper::Request<Incoming>) -> Option<u64> {
     let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
     request.body().size_hint().exact().filter(|_| !may_upgrade)
-}
-
-/// Waits until the shutdown begins.
-async fn begins(stopping: &mut watch::Receiver<bool>) {
-    // A sender that is gone means the same
-    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Whether the client starts with HTTP/2's preface. Reads nothing away and needs no buffer while the client is silent.

@@ -19,6 +19,7 @@ mod cors;
 mod forwarding;
 mod gateway;
 mod keys;
+mod places;
 mod refusal;
 mod request_line;
 mod web_app;

@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod control;
+mod open_files;
 pub mod server;
 pub mod setup;
 pub mod telemetry;

@@ -8,6 +8,7 @@ mod auth;
 mod messages;
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct ServerSettings {
     pub trusted_proxies: Vec<String>,
     /// How long running requests may take when the server stops.
     pub drain: Duration,
+    /// Connections of clients at a time. Default: as the limit of open files allows.
+    pub max_connections: Option<NonZeroU32>,
 }
 
 /// `[database]`
@@ -195,10 +198,13 @@ impl ServerSettings {
                 server.fail("trusted_proxies", format!("{key}: expected an address or network, found {network:?}"));
             }
         }
+        let max_connections: Option<u32> = server.number("max_connections");
         Self {
             bind,
             public_url,
             trusted_proxies,
+            // 0 is what the absent key means
+            max_connections: max_connections.and_then(NonZeroU32::new),
             drain: Duration::from_secs(server.number_or("drain_seconds", 10_u16).into()),
         }
     }

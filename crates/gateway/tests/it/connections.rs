@@ -112,7 +112,7 @@ async fn http_2_is_spoken_without_tls() {
 }
 
 #[tokio::test]
-async fn more_connections_than_allowed_wait_for_their_turn() {
+async fn more_connections_than_allowed_take_the_places_of_idle_ones() {
     let limits = ServeLimits { max_connections: 1, header_timeout: PATIENCE, ..ServeLimits::default() };
     let server = Server::start_with(limits, |gateway| gateway).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
@@ -120,8 +120,32 @@ async fn more_connections_than_allowed_wait_for_their_turn() {
     let mut byte = [0];
     timeout(PATIENCE, first.read_exact(&mut byte)).await.unwrap().unwrap();
 
+    // An idle one goes for it, and so does one that says nothing
+    for _ in 0..3 {
+        let silent = TcpStream::connect(server.address).await.unwrap();
+        let mut next = TcpStream::connect(server.address).await.unwrap();
+        next.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        assert!(rest(&mut next).await.starts_with(b"HTTP/1.1 404"));
+        drop(silent);
+    }
+    rest(&mut first).await;
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_ended_for_nobody() {
+    let (router, asked, go) = slow();
+    let limits = ServeLimits { max_connections: 1, header_timeout: PATIENCE, ..ServeLimits::default() };
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let mut first = TcpStream::connect(server.address).await.unwrap();
+    first.write_all(b"GET /slow/v1/wait HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    asked.notified().await;
     let mut second = TcpStream::connect(server.address).await.unwrap();
     second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
-    drop(first);
+    assert!(timeout(Duration::from_millis(300), second.read_u8()).await.is_err());
+
+    go.notify_one();
+    // It is answered, and then has to go, without having asked for it
+    let answer = String::from_utf8(rest(&mut first).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     assert!(rest(&mut second).await.starts_with(b"HTTP/1.1 404"));
 }

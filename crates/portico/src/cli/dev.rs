@@ -22,6 +22,7 @@ use super::panel::{self, Row};
 use super::signals::EndSignals;
 use super::{Global, folder, pool_settings, status};
 use crate::control::{Control, Reply, Request};
+use crate::open_files;
 use crate::setup::SetUp;
 use crate::wiring::{auth, brand, google, keys, mail, page, rest, texts, unsupported};
 use crate::{Mount, Server, ServerSettings};
@@ -119,7 +120,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         )?;
 
         let ending = CancellationToken::new();
-        let limits = || ServeLimits { drain: DRAIN, ..ServeLimits::default() };
+        let max_connections = open_files::max_connections(settings.server.max_connections);
+        let limits = || ServeLimits { drain: DRAIN, max_connections, ..ServeLimits::default() };
         let mut serving = tokio::task::JoinSet::new();
         serving.spawn(portico_gateway::serve(api.0, server.gateway(), ending.clone().cancelled_owned(), limits()));
         if let Some((listener, _)) = mailbox_listener {

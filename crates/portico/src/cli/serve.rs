@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::panel::{self, Row};
 use super::signals::EndSignals;
 use super::{Global, folder, pool_settings};
+use crate::open_files;
 use crate::setup::SetUp;
 use crate::wiring::{auth, brand, keys, mail, page, rest, safety, texts, unsupported};
 use crate::{Server, ServerSettings};
@@ -138,7 +139,11 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             &database,
         )?;
         let ending = CancellationToken::new();
-        let limits = ServeLimits { drain: settings.server.drain, ..ServeLimits::default() };
+        let limits = ServeLimits {
+            drain: settings.server.drain,
+            max_connections: open_files::max_connections(settings.server.max_connections),
+            ..ServeLimits::default()
+        };
         let mut serving =
             tokio::spawn(portico_gateway::serve(listener, server.gateway(), ending.clone().cancelled_owned(), limits));
         let rows: Vec<Row> = vec![
