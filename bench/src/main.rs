@@ -4,7 +4,7 @@
 //! same cores. Each measurement runs limit and subject in turns, several rounds, and reports the median of the ratios, so that a
 //! machine that slows down for a while spoils one round and not the result.
 //!
-//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `data`.
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `data`, or a part of the last: see [`DATA`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
@@ -22,6 +22,9 @@ mod server;
 mod starts;
 
 use anyhow::Result;
+
+/// What `data` consists of.
+const DATA: [&str; 5] = ["data-row", "data-lists", "data-insert", "data-large", "data-idle"];
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -44,8 +47,9 @@ async fn run() -> Result<()> {
     if wanted("schema-cache") {
         schema_cache::measure(&mut report).await?;
     }
-    if wanted("data") {
-        data::measure(&mut report).await?;
+    let of_data = |part: &str| wanted("data") || wanted(part);
+    if DATA.iter().any(|part| of_data(part)) {
+        data::measure(&mut report, of_data).await?;
     }
     println!("{}", report.render());
     Ok(())

@@ -94,9 +94,24 @@ impl Server {
 
     /// Resident memory of the process, PostgreSQL aside, in bytes.
     pub fn resident(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most resident memory since [`forget_peak`](Self::forget_peak), in bytes.
+    pub fn peak(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// From here on the peak counts anew.
+    pub fn forget_peak(&self) -> Result<()> {
+        let pid = self.child.id().context("it runs")?;
+        Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
+    }
+
+    fn memory(&self, name: &str) -> Result<u64> {
         let pid = self.child.id().context("it runs")?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("its memory")?;
+        let line = status.lines().find(|line| line.starts_with(name)).context("its memory")?;
         let kib: u64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
         Ok(kib * 1024)
     }
@@ -126,7 +141,12 @@ impl Server {
 pub fn folder(port: u16, auth: &str) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     std::fs::create_dir(folder.path().join("supabase"))?;
-    let config = format!("[api]\nport = {port}\n[db]\nport = {}\n[inbucket]\nport = {}\n{auth}", port + 1, port + 3);
+    // Room for the limit's connections beside the server's own
+    let config = format!(
+        "[api]\nport = {port}\n[db]\nport = {}\n[db.settings]\nmax_connections = 200\n[inbucket]\nport = {}\n{auth}",
+        port + 1,
+        port + 3
+    );
     std::fs::write(folder.path().join("supabase/config.toml"), config)?;
     Ok(folder)
 }

@@ -71,7 +71,7 @@ pub struct DatabaseSettings {
     pub postgres_bin: Option<PathBuf>,
     /// Data folder of `portico serve`: secrets and the embedded PostgreSQL. Default: `portico-data` in the project.
     pub data: PathBuf,
-    /// Connections per pool.
+    /// Connections per pool: they open when they are needed, and those of the data API close when they are not.
     pub pool_size: u32,
 }
 
@@ -232,7 +232,7 @@ fn is_network(text: &str) -> bool {
 
 impl DatabaseSettings {
     fn read(mut database: Section<'_, '_, '_>, project: &Project, folder: &Path) -> Self {
-        let pool_size = database.number_or("pool_size", 10);
+        let pool_size = database.number_or("pool_size", 20);
         if pool_size == 0 {
             database.fail("pool_size", format!("{}: expected at least 1", database.key("pool_size")));
         }
