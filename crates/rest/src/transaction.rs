@@ -62,7 +62,13 @@ pub(crate) fn search_path(config: &Config, schema: &str) -> String {
 impl Setting<'_> {
     /// The batch that commits. What its statements set for the session by mistake, or by `SET`, ends with it.
     fn ending<'a>(&self, batch: Batch<'a>) -> Batch<'a> {
-        if self.may_set || self.config.pre_request.is_some() { batch.restoring() } else { batch }
+        let may_set = self.may_set || self.config.pre_request.is_some();
+        if may_set && self.has_session() { batch.restoring() } else { batch }
+    }
+
+    /// Whether connections have what they began with. Behind a pooler that shares them by transaction there is nothing but the transaction.
+    fn has_session(&self) -> bool {
+        self.config.prepared_statements
     }
 }
 
@@ -126,7 +132,8 @@ pub(crate) async fn run(
 
     let mut batch = Batch::new();
     // An implicit transaction is as isolated as the session says, and only reads. Writes say what they want.
-    let is_explicit = end != End::Commit || setting.isolation.is_some() || !setting.read_only;
+    let has_wishes = setting.isolation.is_some() || !setting.read_only || !setting.has_session();
+    let is_explicit = end != End::Commit || has_wishes;
     if is_explicit {
         batch.push(Statement::named(begin(setting.isolation, setting.read_only), &[]));
     }
@@ -203,8 +210,14 @@ impl Settings {
         };
         settings.text.push_str("select ");
         let path = search_path(setting.config, setting.schema);
-        if path != setting.usual_path {
+        if path != setting.usual_path || !setting.has_session() {
             settings.put("search_path", |value| value.push_str(&path));
+        }
+        if !setting.has_session() {
+            settings.put("timezone", |value| value.push_str("UTC"));
+            settings.put("request.cookies", |value| value.push_str("{}"));
+            settings.put("response.headers", |_| {});
+            settings.put("response.status", |_| {});
         }
         if let Some(role) = setting.role {
             for (name, value) in &role.settings {
@@ -364,11 +377,12 @@ mod tests {
     #[test]
     fn what_a_connection_has_anyway_is_not_set_again() {
         let config = Config::default();
+        let headers = HeaderMap::new();
         let identity = Identity { role: "anon".into(), claims: "{}".into(), is_anonymous: true };
         let session = session(&config);
         let usual_path = &session.iter().find(|(name, _)| name == "search_path").unwrap().1;
-        let setting = Setting {
-            config: &config,
+        let setting = |config| Setting {
+            config,
             identity: &identity,
             role: None,
             hoisted: &[],
@@ -378,14 +392,22 @@ mod tests {
             schema: "public",
             method: &Method::GET,
             path: "/a",
-            headers: &HeaderMap::new(),
+            headers: &headers,
             time_zone: None,
             usual_path,
         };
         assert_eq!(
-            Settings::of(&setting).text,
+            Settings::of(&setting(&config)).text,
             "select set_config('role', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.method', $3, true), \
              set_config('request.path', $4, true), set_config('request.headers', $5, true)"
         );
+        // Behind a pooler there may be anything
+        let config = Config { prepared_statements: false, ..Config::default() };
+        let settings = Settings::of(&setting(&config));
+        let all = "select set_config('search_path', $1, true), set_config('timezone', $2, true), set_config('request.cookies', $3, true), \
+                   set_config('response.headers', $4, true), set_config('response.status', $5, true), set_config('role', $6, true), ";
+        assert!(settings.text.starts_with(all), "{}", settings.text);
+        let values: Vec<_> = settings.params().into_iter().flatten().take(5).collect();
+        assert_eq!(values, [usual_path.as_bytes(), b"UTC", b"{}", b"", b""]);
     }
 }

@@ -69,12 +69,14 @@ impl Dialer {
 
     /// Opens a connection. A server that is starting or restarting, and a database that is being made anew, are waited for, up
     /// to the endpoint's connect timeout.
-    pub async fn dial(&self) -> Result<Connection, WireError> {
+    ///
+    /// `keeps`: whether the session stays ours between two batches, and gets its settings.
+    pub async fn dial(&self, keeps: bool) -> Result<Connection, WireError> {
         let patience = self.endpoint.connect_timeout();
         let deadline = Instant::now() + patience;
         let attempts = async {
             loop {
-                match self.attempt().await {
+                match self.attempt(keeps).await {
                     Err(error) if is_passing(&error) && Instant::now() + PAUSE < deadline => {
                         tokio::time::sleep(PAUSE).await;
                     }
@@ -98,7 +100,7 @@ impl Dialer {
         WireError::Unreachable { place: self.endpoint.place(), source }
     }
 
-    async fn attempt(&self) -> Result<Connection, WireError> {
+    async fn attempt(&self, keeps: bool) -> Result<Connection, WireError> {
         let mut channel = Channel::new(self.reach().await?);
         let key = authenticate(&mut channel, &self.endpoint).await?;
         let statements = Statements::new(self.statements, self.texts.clone());
@@ -107,11 +109,12 @@ impl Dialer {
             true => (Role::Login, Vec::new()),
             false => self.take_on_role(&mut connection).await?,
         };
-        let own = Beginning::new(Role::Login, self.session.clone());
+        let session = if keeps { self.session.clone() } else { Vec::new() };
+        let own = Beginning::new(Role::Login, session.clone());
         if let Some(set) = own.set(&own.params()) {
             connection.run(&Batch::new().statement(set), false).await?;
         }
-        settings.extend_from_slice(&self.session);
+        settings.extend(session);
         connection.begin_with(Beginning::new(role, settings));
         Ok(connection)
     }

@@ -31,7 +31,8 @@ pub struct PoolSettings {
     pub max_lifetime: Duration,
     /// A connection that nobody needed for so long is closed.
     pub max_idle: Duration,
-    /// Whether statements are kept parsed on the server. Not behind a connection pooler that shares connections by transaction.
+    /// Whether a session stays ours between two batches: statements are kept parsed on the server, and `session` is set. Not behind a
+    /// connection pooler that shares connections by transaction.
     pub prepared: bool,
     /// How many parsed statements one connection keeps at most; the least recently used goes.
     pub statements_per_connection: usize,
@@ -139,8 +140,12 @@ impl Pool {
             let Some(connection) = lease.connection.as_mut().filter(|connection| connection.has_changed()) else {
                 return Ok(lease);
             };
+            // A pooler may have put another session behind the connection, which is not ours to restore
+            if !self.inner.prepared.load(Ordering::Relaxed) {
+                return Ok(lease);
+            }
             // A statement changed the session though nobody expected it to
-            match connection.restore(self.inner.prepared.load(Ordering::Relaxed)).await {
+            match connection.restore(true).await {
                 Ok(()) => return Ok(lease),
                 Err(error) => tracing::warn!(%error, "a session did not get its settings back, and ends"),
             }
@@ -169,7 +174,8 @@ impl Pool {
             None => {
                 // Read before the connection is made: what is renewed meanwhile may be older than this connection's role.
                 let generation = inner.generation.load(Ordering::Acquire);
-                let connection = Box::new(inner.dialer.dial().await?);
+                let keeps = inner.prepared.load(Ordering::Acquire);
+                let connection = Box::new(inner.dialer.dial(keeps).await?);
                 inner.shelf().in_use += 1;
                 (connection, generation)
             }
@@ -200,9 +206,11 @@ impl Pool {
         self.inner.timeouts.load(Ordering::Relaxed)
     }
 
-    /// Whether statements are kept parsed on the server, from the next batch on.
+    /// Whether sessions stay ours ([`PoolSettings::prepared`]), from the next batch on. A change renews the connections.
     pub fn set_prepared(&self, prepared: bool) {
-        self.inner.prepared.store(prepared, Ordering::Relaxed);
+        if self.inner.prepared.swap(prepared, Ordering::AcqRel) != prepared {
+            self.renew();
+        }
     }
 
     /// Closes the pool: nobody gets a connection any more, and those in use close when they are given back.

@@ -211,3 +211,29 @@ async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
         }
     }
 }
+
+/// A pooler in transaction mode gives each transaction another session: nothing may be left there, nor expected.
+#[tokio::test]
+async fn without_prepared_statements_a_transaction_brings_all_it_needs() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create view settings as select current_setting('search_path') as path, current_setting('transaction_read_only') as reads,
+               current_setting('default_transaction_read_only') as usually_reads, current_setting('timezone') as zone;
+             grant select on settings to anon; notify pgrst",
+        )
+        .await;
+    let settings = async || house.read("settings").send().await.expect(200).json();
+    let begun = settings().await;
+    assert_eq!((&begun[0]["reads"], &begun[0]["usually_reads"]), (&json!("on"), &json!("on")));
+    house.configure(&[("db_prepared_statements", "false")]).await;
+    for _ in 0..8 {
+        let now = settings().await;
+        assert_eq!((&now[0]["reads"], &now[0]["usually_reads"]), (&json!("on"), &json!("off")));
+        assert_eq!((&now[0]["path"], &now[0]["zone"]), (&begun[0]["path"], &json!("UTC")));
+        house.call("hello", &json!({})).send().await.expect(200);
+    }
+    house.write("POST", "stations", &json!({ "id": 60 })).send().await.expect(201);
+    house.configure(&[("db_prepared_statements", "true")]).await;
+    assert_eq!(settings().await, begun);
+}
