@@ -160,24 +160,29 @@ async fn connection(stream: TcpStream, peer: SocketAddr, service: impl Serve, le
         let mut request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         request.extensions_mut().insert(ConnectInfo(peer));
         let service = service.clone();
-        async move { Ok::<_, Infallible>(service.answer(request).await) }
+        // The library keeps room for it while the connection is idle, too
+        Box::pin(async move { Ok::<_, Infallible>(service.answer(request).await) })
     };
     let result = if is_http2 {
-        let service = hyper::service::service_fn(answer);
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .keep_alive_interval(timeout)
-            .max_concurrent_streams(256)
-            .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
-        let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        tokio::select! {
-            result = &mut http => result,
-            () = &mut told => {
-                http.as_mut().graceful_shutdown();
-                http.await
+        // On the heap, or every connection would have room for one of these
+        Box::pin(async {
+            let service = hyper::service::service_fn(answer);
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder
+                .timer(TokioTimer::new())
+                .keep_alive_interval(timeout)
+                .max_concurrent_streams(256)
+                .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
+            let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
+            tokio::select! {
+                result = &mut http => result,
+                () = &mut told => {
+                    http.as_mut().graceful_shutdown();
+                    http.await
+                }
             }
-        }
+        })
+        .await
     } else {
         let (stream, calls) = RequestLines::new(stream);
         let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
@@ -223,5 +228,25 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
         }
         // A part of the preface: `peek` would return it again at once
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portico_tokens::{ApiKeys, Clock, KeyRing, Secret};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_waits_takes_little_memory() {
+        let ring = std::sync::Arc::new(KeyRing::hs256(&Secret::new("a secret of tests that is long enough")));
+        let gateway = Gateway::builder(ring, std::sync::Arc::new(ApiKeys::development()), Clock::system()).build();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let leaving = Leaving::default();
+        let size = size_of_val(&connection(stream, peer, gateway, &leaving, Duration::from_secs(60)));
+        drop(client);
+        assert!(size <= 2048, "{size} bytes: ten thousand clients may wait");
     }
 }
