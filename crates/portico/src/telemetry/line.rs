@@ -114,10 +114,15 @@ fn put_json(line: &mut String, text: &str) {
     line.push('"');
 }
 
+/// Control characters, other ends of lines, and what turns the direction of writing: with these a value could look like something else.
+fn is_unruly(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Appends text in which no character ends the line, moves the cursor or, where it stands `quoted`, ends the string.
 fn put_escaped(line: &mut String, text: &str, quoted: bool) {
     let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c.is_control() || (quoted && matches!(c, '"' | '\\'))) {
+    while let Some(at) = rest.find(|c: char| is_unruly(c) || (quoted && matches!(c, '"' | '\\'))) {
         let (plain, from) = rest.split_at(at);
         line.push_str(plain);
         let mut characters = from.chars();

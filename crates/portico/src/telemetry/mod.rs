@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_line_is_one_object_or_one_line_of_text_whatever_its_values() {
         let events = || {
-            let error = std::io::Error::other("two\nlines \"quoted\" \u{1b}[31m");
+            let error = std::io::Error::other("two\nlines \"quoted\" \u{1b}[31m\u{202e}\u{2028}é");
             tracing::warn!(target: "a::b", %error, count = 3_u64, good = true, ratio = 0.5, nan = f64::NAN, "It\nhappened");
         };
         let json = written(Style::Json, EnvFilter::new("info"), events);
@@ -108,7 +108,12 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(
             (&value["level"], &value["target"], &value["message"], &value["error"]),
-            (&"WARN".into(), &"a::b".into(), &"It\nhappened".into(), &"two\nlines \"quoted\" \u{1b}[31m".into())
+            (
+                &"WARN".into(),
+                &"a::b".into(),
+                &"It\nhappened".into(),
+                &"two\nlines \"quoted\" \u{1b}[31m\u{202e}\u{2028}é".into()
+            )
         );
         assert_eq!((&value["count"], &value["good"], &value["ratio"]), (&3.into(), &true.into(), &0.5.into()));
         assert!(value["nan"].is_null(), "{json}");
@@ -122,6 +127,7 @@ mod tests {
         assert_eq!(text.matches('\n').count(), 1, "{text}");
         assert!(text.contains(" WARN It\\nhappened error=two\\nlines \"quoted\""), "{text}");
         assert!(text.contains(" count=3 good=true ratio=0.5"), "{text}");
-        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{2028}']), "{text}");
+        assert!(text.contains("[31m\\u202e\\u2028é"), "{text}");
     }
 }
