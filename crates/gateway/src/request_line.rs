@@ -12,7 +12,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
@@ -28,10 +28,33 @@ pub(crate) struct RequestLines<S> {
     held: Bytes,
 }
 
-/// What the HTTP library says about the requests it found: one number, written where it hands a request over and read where it asks for
-/// more bytes.
+/// What the HTTP library says about the requests it found, and whether anything is still to be done for them.
 #[derive(Debug)]
-pub(crate) struct Calls(AtomicU64);
+pub(crate) struct Calls {
+    /// Where the last request ends: written where it is handed over, read where more bytes are asked for.
+    length: AtomicU64,
+    /// Requests that were handed over and whose answers the library has not taken whole.
+    under_way: AtomicUsize,
+    /// Requests that were handed over.
+    count: AtomicU64,
+    /// How many bytes were read behind the last head; [`PARTIAL`] in the middle of something.
+    behind: AtomicU64,
+    /// The client did not take all that was written last.
+    is_blocked: AtomicBool,
+}
+
+/// Something began to arrive that has not arrived whole, or it is not known whether it has.
+const PARTIAL: u64 = u64::MAX;
+
+/// A request whose answer is under way, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<Calls>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// No request was handed over since somebody asked.
 const NONE: u64 = u64::MAX;
@@ -41,24 +64,66 @@ const UNKNOWN: u64 = u64::MAX - 1;
 
 impl Calls {
     /// A request was handed over, whose body has so many bytes on the connection. `None`: that many can not be counted.
-    pub fn begins(&self, body: Option<u64>) {
+    pub fn begins(self: &Arc<Self>, body: Option<u64>) -> UnderWay {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.under_way.fetch_add(1, Ordering::AcqRel);
         let length = body.filter(|length| *length < UNKNOWN).unwrap_or(UNKNOWN);
         // A second one before anybody read: it lay behind the first, and was not looked at
-        if self.0.compare_exchange(NONE, length, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            self.0.store(UNKNOWN, Ordering::Release);
+        if self.length.compare_exchange(NONE, length, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            self.length.store(UNKNOWN, Ordering::Release);
         }
+        UnderWay(Arc::clone(self))
+    }
+
+    /// How many requests there were, when every answer has gone out to its last byte and nothing of another request has come in. Only
+    /// true of the moment in which the library has done all that it can, before it is asked to go on.
+    pub fn at_rest(&self) -> Option<u64> {
+        let behind = self.behind.load(Ordering::Acquire);
+        let length = self.length.load(Ordering::Acquire);
+        let is_between = behind != PARTIAL && (behind == length || (behind == 0 && length == NONE));
+        let is_done = self.under_way.load(Ordering::Acquire) == 0 && !self.is_blocked.load(Ordering::Acquire);
+        (is_between && is_done).then(|| self.count.load(Ordering::Relaxed))
     }
 
     fn take(&self) -> Option<u64> {
-        Some(self.0.swap(NONE, Ordering::AcqRel)).filter(|length| *length < UNKNOWN)
+        Some(self.length.swap(NONE, Ordering::AcqRel)).filter(|length| *length < UNKNOWN)
     }
 }
 
 impl<S> RequestLines<S> {
     /// At the start of a connection; and where to tell about its requests.
     pub fn new(stream: S) -> (Self, Arc<Calls>) {
-        let calls = Arc::new(Calls(AtomicU64::new(NONE)));
+        let calls = Arc::new(Calls {
+            length: AtomicU64::new(NONE),
+            under_way: AtomicUsize::new(0),
+            count: AtomicU64::new(0),
+            behind: AtomicU64::new(0),
+            is_blocked: AtomicBool::new(false),
+        });
         (Self { stream, calls: Arc::clone(&calls), place: Place::Start, held: Bytes::new() }, calls)
+    }
+
+    /// Takes back what was read and not used. It was looked at already.
+    pub fn unread(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.held = [bytes, std::mem::take(&mut self.held)].concat().into();
+        }
+    }
+
+    /// Whether everything that was read has been used.
+    pub fn is_used_up(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What the bytes come from.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// Keeps in mind whether the client takes what is written.
+    fn written<T>(&self, outcome: Poll<T>) -> Poll<T> {
+        self.calls.is_blocked.store(outcome.is_pending(), Ordering::Release);
+        outcome
     }
 
     /// Looks at bytes that came; what takes their place, if anything changes.
@@ -70,7 +135,14 @@ impl<S> RequestLines<S> {
                 _ => Place::Lost,
             };
         }
-        self.place.follow(bytes)
+        let changed = self.place.follow(bytes);
+        let behind = match self.place {
+            Place::Start => 0,
+            Place::Behind { more } => more,
+            _ => PARTIAL,
+        };
+        self.calls.behind.store(behind, Ordering::Release);
+        changed
     }
 }
 
@@ -217,7 +289,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.written(outcome)
     }
 
     fn poll_write_vectored(
@@ -225,7 +299,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        this.written(outcome)
     }
 
     fn is_write_vectored(&self) -> bool {

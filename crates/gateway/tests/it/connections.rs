@@ -1,11 +1,17 @@
 //! How connections live and end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::get;
 use portico_gateway::{Access, KeyPolicy, ServeLimits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::{PATIENCE, Server, slow};
 
@@ -149,3 +155,82 @@ async fn a_request_under_way_is_ended_for_nobody() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     assert!(rest(&mut second).await.starts_with(b"HTTP/1.1 404"));
 }
+
+/// Tells when a connection's memory is let go.
+struct Rests(Arc<Notify>);
+
+impl Subscriber for Rests {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("portico_gateway::connection")
+    }
+    fn event(&self, event: &Event<'_>) {
+        if *event.metadata().level() == Level::TRACE {
+            self.0.notify_one();
+        }
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+async fn answer(socket: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"}") {
+        assert_ne!(timeout(PATIENCE, socket.read_buf(&mut text)).await.unwrap().unwrap(), 0);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_that_rested_goes_on_where_it_was() {
+    let rested = Arc::new(Notify::new());
+    // The server runs on this test's thread
+    let _listening = tracing::subscriber::set_default(Rests(Arc::clone(&rested)));
+    let limits = ServeLimits { rest: Duration::from_millis(1), header_timeout: PATIENCE, ..ServeLimits::default() };
+    let mut server = Server::start_with(limits, |gateway| {
+        gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", crate::echo(), Access::open()).mount(
+            "/large/v1",
+            Router::new().route("/", get(async || "x".repeat(LARGE))),
+            Access::open(),
+        )
+    })
+    .await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    for _ in 0..3 {
+        socket.write_all(REQUEST).await.unwrap();
+        assert!(answer(&mut socket).await.starts_with("HTTP/1.1 200"));
+        timeout(PATIENCE, rested.notified()).await.unwrap();
+    }
+    // A request of which a part is there does not rest, and is answered when the other part comes
+    let (start, end) = REQUEST.split_at(20);
+    socket.write_all(start).await.unwrap();
+    let mut other = TcpStream::connect(server.address).await.unwrap();
+    other.write_all(REQUEST).await.unwrap();
+    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200"));
+    timeout(PATIENCE, rested.notified()).await.unwrap();
+    socket.write_all(end).await.unwrap();
+    assert!(answer(&mut socket).await.starts_with("HTTP/1.1 200"));
+
+    // An answer that its client does not take yet is not let go either
+    other.write_all(b"GET /large/v1/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    for _ in 0..3 {
+        timeout(PATIENCE, rested.notified()).await.unwrap();
+        socket.write_all(REQUEST).await.unwrap();
+        assert!(answer(&mut socket).await.starts_with("HTTP/1.1 200"));
+    }
+    timeout(PATIENCE, rested.notified()).await.unwrap();
+    let large = rest(&mut other).await;
+    assert!(large.len() > LARGE && large.ends_with(b"xxx"), "{}", large.len());
+
+    // One that rests does not hold the shutdown up
+    server.stop.take().unwrap().send(()).unwrap();
+    timeout(PATIENCE, server.ended).await.unwrap().unwrap().unwrap();
+    assert!(rest(&mut socket).await.is_empty());
+}
+
+/// More than the system keeps for a client that does not read.
+const LARGE: usize = 16 * 1024 * 1024;
