@@ -25,6 +25,8 @@ const PORT: u16 = 55_341;
 const ROUND: Duration = Duration::from_secs(3);
 const CONNECTIONS: usize = 64;
 const IDLE: usize = 10_000;
+/// After so long connections are idle, and not between two requests.
+const SETTLING: Duration = Duration::from_secs(10);
 /// Large answers under way together.
 const AT_ONCE: usize = 16;
 
@@ -213,6 +215,7 @@ impl Bench {
             connection.succeed(&request).await?;
             open.push(connection);
         }
+        tokio::time::sleep(SETTLING).await;
         let mib = server.resident()? as f64 / MIB;
         let what = format!("{IDLE} idle keep-alive connections: resident memory");
         report.row(&what, format!("{mib:.1} MiB"), String::new(), "bar: ≤ 200 MiB".into());

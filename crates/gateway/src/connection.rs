@@ -216,8 +216,8 @@ impl<S: Serve> Answering<S> {
 
 /// Serves a connection by HTTP/1.1.
 ///
-/// Whenever it has rested for a while, what the HTTP library keeps for it is let go, and only the socket stays: ten times as many
-/// connections fit into the same memory so. The library begins anew when something comes; between two requests that makes no difference.
+/// Whenever it has rested for a while, what the HTTP library keeps for it (two buffers of 8 KiB, room for an answer under way) is let
+/// go, and only the socket stays. The library begins anew when something comes; between two requests that makes no difference.
 async fn http1_connection(
     stream: TcpStream,
     answering: Answering<impl Serve>,
