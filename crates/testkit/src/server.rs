@@ -203,7 +203,7 @@ impl TestServer {
         self.sign_in(email, password).await
     }
 
-    /// A confirmed account; its id.
+    /// A confirmed account; its id. The mail that asked for the confirmation has been delivered.
     ///
     /// # Panics
     /// When it can not be made.
@@ -214,6 +214,7 @@ impl TestServer {
         let rows = self.query_with(confirm, &[&email]).await;
         self.execute(&format!("delete from auth.one_time_tokens where user_id = '{}'", rows[0].get::<_, String>(0)))
             .await;
+        self.mail_is_out().await;
         rows[0].get(0)
     }
 
@@ -256,6 +257,13 @@ impl TestServer {
             Ok(mail) => mail,
             Err(_) => panic!("no such mail to {address} arrived; there are {}", self.outgoing.all().len()),
         }
+    }
+
+    /// Waits until every mail that was to be sent has been delivered and forgotten.
+    async fn mail_is_out(&self) {
+        // Nobody tells when a row is deleted, so it is looked for
+        let gone = async { while self.count("select count(*) from portico.mail_outbox").await > 0 {} };
+        assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "a mail is still waiting to be sent");
     }
 
     /// The mails to `address` that are there now, oldest first.
