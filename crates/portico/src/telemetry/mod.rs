@@ -32,8 +32,11 @@ pub enum LogFormat {
 const SECRETIVE: [&str; 5] =
     ["tokio_postgres=info", "tokio_postgres::query=info", "tokio_postgres::connection=warn", "h2=info", "hyper=info"];
 
+/// A pool that finds a connection closed opens another: nothing that anybody has to know of.
+const CHATTY: [&str; 1] = ["deadpool=error"];
+
 fn discreet(filter: EnvFilter) -> EnvFilter {
-    let directives = SECRETIVE.iter().filter_map(|text| text.parse::<Directive>().ok());
+    let directives = SECRETIVE.iter().chain(&CHATTY).filter_map(|text| text.parse::<Directive>().ok());
     directives.fold(filter, EnvFilter::add_directive)
 }
 
@@ -91,6 +94,7 @@ mod tests {
             let written = written(Style::Json, discreet(EnvFilter::new(asked)), || {
                 tracing::debug!(target: "tokio_postgres::query", "executing statement s1 with parameters: [secret]");
                 tracing::trace!(target: "h2::codec", "authorization: secret");
+                tracing::warn!(target: "deadpool.postgres", "secretly, a connection was closed");
                 tracing::info!(target: "portico", "ours");
             });
             assert!(!written.contains("secret") && written.contains("ours"), "{asked}: {written}");
