@@ -165,13 +165,13 @@ async fn connection(stream: TcpStream, peer: SocketAddr, service: impl Serve, le
         // Nothing was asked yet
         () = &mut told => return,
     };
-    let answering = Answering { service, peer };
+    let service = ConnectionService { service, peer };
     let result = if is_http2 {
         // On the heap, or every connection would have room for one of these
         Box::pin(async {
-            let service = hyper::service::service_fn(move |request| {
-                let answering = answering.clone();
-                async move { Ok::<_, Infallible>(answering.answer(request).await) }
+            let answer = hyper::service::service_fn(move |request| {
+                let service = service.clone();
+                async move { Ok::<_, Infallible>(service.answer(request).await) }
             });
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
@@ -179,7 +179,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, service: impl Serve, le
                 .keep_alive_interval(limits.header_timeout)
                 .max_concurrent_streams(256)
                 .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
-            let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
+            let mut http = pin!(builder.serve_connection(TokioIo::new(stream), answer));
             tokio::select! {
                 result = &mut http => result,
                 () = &mut told => {
@@ -190,7 +190,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, service: impl Serve, le
         })
         .await
     } else {
-        http1_connection(stream, answering, told, limits).await
+        http1_connection(stream, service, told, limits).await
     };
     if let Err(error) = result {
         // The client's doing: cut connections, nonsense, slow heads
@@ -198,14 +198,14 @@ async fn connection(stream: TcpStream, peer: SocketAddr, service: impl Serve, le
     }
 }
 
-/// Who answers the requests of a connection.
+/// A service, told who is at the other end of the connection.
 #[derive(Clone)]
-struct Answering<S> {
+struct ConnectionService<S> {
     service: S,
     peer: SocketAddr,
 }
 
-impl<S: Serve> Answering<S> {
+impl<S: Serve> ConnectionService<S> {
     async fn answer(self, request: hyper::Request<Incoming>) -> Response {
         // Most requests have no body, and need no box for it
         let mut request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
@@ -220,7 +220,7 @@ impl<S: Serve> Answering<S> {
 /// go, and only the socket stays. The library begins anew when something comes; between two requests that makes no difference.
 async fn http1_connection(
     stream: TcpStream,
-    answering: Answering<impl Serve>,
+    service: ConnectionService<impl Serve>,
     mut told: Pin<&mut impl Future<Output = ()>>,
     limits: ServeLimits,
 ) -> hyper::Result<()> {
@@ -228,18 +228,18 @@ async fn http1_connection(
     builder.timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_buf_size(HEAD_BUFFER);
     let (mut stream, calls) = RequestLines::new(stream);
     loop {
-        let service = {
-            let (answering, calls) = (answering.clone(), Arc::clone(&calls));
+        let answer = {
+            let (service, calls) = (service.clone(), Arc::clone(&calls));
             hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
                 let under_way = calls.begins(length_on_wire(&request));
-                let answering = answering.clone();
+                let service = service.clone();
                 async move {
-                    let answer = answering.answer(request).await;
+                    let answer = service.answer(request).await;
                     Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _under_way: under_way }))
                 }
             })
         };
-        let mut http = Box::new(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+        let mut http = Box::new(builder.serve_connection(TokioIo::new(stream), answer).with_upgrades());
         let mut seen = None;
         loop {
             tokio::select! {
