@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::client::{Answer, Calls, Done, End, PATIENCE, load, request};
+use crate::client::{Answer, Calls, Done, End, PATIENCE, request};
 use crate::limits;
 use crate::people::{self, CODE, PASSWORD, Person};
-use crate::processor::Watch;
 use crate::report::Report;
 use crate::rounds::compare;
-use crate::server::{Postgres, Server, folder};
+use crate::server::{Server, Subject, folder};
 
 const PORT: u16 = 55_331;
 /// As many as the widest measurement has connections.
@@ -35,8 +34,8 @@ pub async fn measure(report: &mut Report) -> Result<()> {
 
 async fn measure_on(server: &Server, folder: &Path, report: &mut Report) -> Result<()> {
     let bench = Bench::new(server, folder)?;
-    let callers = people::sign_up(&bench.address, &bench.key, "caller", PEOPLE).await?;
-    people::sign_up(&bench.address, &bench.key, "limit", PEOPLE).await?;
+    let callers = people::sign_up(&bench.subject.address, &bench.subject.key, "caller", PEOPLE).await?;
+    people::sign_up(&bench.subject.address, &bench.subject.key, "limit", PEOPLE).await?;
     bench.settle().await?;
     bench.user(&callers, report).await?;
     bench.refresh(callers, report).await?;
@@ -49,22 +48,15 @@ async fn measure_on(server: &Server, folder: &Path, report: &mut Report) -> Resu
 }
 
 struct Bench {
-    address: String,
-    key: String,
-    postgres: Postgres,
-    watch: Watch,
+    subject: Subject,
     threads: usize,
     run: Cell<u64>,
 }
 
 impl Bench {
     fn new(server: &Server, folder: &Path) -> Result<Self> {
-        let postgres = Server::postgres(folder)?;
         Ok(Self {
-            address: format!("127.0.0.1:{PORT}"),
-            key: server.value("PUBLISHABLE_KEY").to_owned(),
-            watch: server.watch(&postgres)?,
-            postgres,
+            subject: Subject::of(server, folder, PORT)?,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             // With it, numbers have twelve digits from the first
             run: Cell::new(10),
@@ -74,7 +66,7 @@ impl Bench {
     /// Tables as a server has them that ran for a while: without it, plans that PostgreSQL made for tables of a few rows
     /// stay in use until its own upkeep comes by, and that moment decides the result.
     async fn settle(&self) -> Result<()> {
-        let postgres = self.postgres.connect().await?;
+        let postgres = self.subject.postgres.connect().await?;
         let tables = "auth.users, auth.identities, auth.sessions, auth.refresh_tokens, auth.one_time_tokens";
         let vacuum = format!("vacuum analyze {tables}, auth.mfa_amr_claims, auth.mfa_factors");
         Ok(tokio::time::timeout(PATIENCE, postgres.batch_execute(&vacuum)).await??)
@@ -86,11 +78,7 @@ impl Bench {
     }
 
     async fn pgbench(&self, script: &str, clients: usize, end: End) -> Result<Done> {
-        limits::pgbench(&self.postgres, script, clients, end, self.next_run()).await
-    }
-
-    async fn load(&self, connections: usize, end: End, calls: &Arc<impl Calls + 'static>) -> Result<Done> {
-        load(&self.address, connections, end, calls.clone()).await
+        limits::pgbench(&self.subject.postgres, script, clients, end, self.next_run()).await
     }
 
     async fn user(&self, callers: &[Person], report: &mut Report) -> Result<()> {
@@ -98,8 +86,8 @@ impl Bench {
         let end = End::After(ROUND);
         for connections in [4, 16] {
             let found = compare(
-                self.watch,
-                async || self.load(connections, end, &calls).await,
+                self.subject.watch,
+                async || self.subject.load(connections, end, &calls).await,
                 async || self.pgbench(include_str!("scripts/user.sql"), connections, end).await,
             )
             .await?;
@@ -112,18 +100,18 @@ impl Bench {
 
     fn user_request(&self, person: &Person) -> Vec<u8> {
         let bearer = format!("Bearer {}", person.access_token);
-        request("GET", "/auth/v1/user", &[("apikey", &self.key), ("authorization", &bearer)], "")
+        request("GET", "/auth/v1/user", &[("apikey", &self.subject.key), ("authorization", &bearer)], "")
     }
 
     async fn refresh(&self, callers: Vec<Person>, report: &mut Report) -> Result<()> {
         let tokens = callers.into_iter().map(|person| Mutex::new(person.refresh_token)).collect();
-        let calls = Arc::new(Refresh { key: self.key.clone(), tokens });
+        let calls = Arc::new(Refresh { key: self.subject.key.clone(), tokens });
         let end = End::After(ROUND);
         for connections in [2, 16, 64] {
             self.settle().await?;
             let found = compare(
-                self.watch,
-                async || self.load(connections, end, &calls).await,
+                self.subject.watch,
+                async || self.subject.load(connections, end, &calls).await,
                 async || self.pgbench(include_str!("scripts/refresh.sql"), connections, end).await,
             )
             .await?;
@@ -137,19 +125,19 @@ impl Bench {
     async fn verify(&self, report: &mut Report) -> Result<()> {
         const CONNECTIONS: usize = 16;
         const CALLS: u64 = 150;
-        let postgres = self.postgres.connect().await?;
+        let postgres = self.subject.postgres.connect().await?;
         let end = End::Calls(CALLS);
         let found = compare(
-            self.watch,
+            self.subject.watch,
             async || {
                 let run = self.next_run();
                 people::insert(&postgres, run, CONNECTIONS, CALLS).await?;
-                self.load(CONNECTIONS, end, &Arc::new(Verify { key: self.key.clone(), run })).await
+                self.subject.load(CONNECTIONS, end, &Arc::new(Verify { key: self.subject.key.clone(), run })).await
             },
             async || {
                 let run = self.next_run();
                 people::insert(&postgres, run, CONNECTIONS, CALLS).await?;
-                limits::pgbench(&self.postgres, include_str!("scripts/verify.sql"), CONNECTIONS, end, run).await
+                limits::pgbench(&self.subject.postgres, include_str!("scripts/verify.sql"), CONNECTIONS, end, run).await
             },
         )
         .await?;
@@ -159,11 +147,14 @@ impl Bench {
 
     async fn password(&self, report: &mut Report) -> Result<()> {
         const CONNECTIONS: usize = 8;
-        let calls = Arc::new(Password { key: self.key.clone() });
+        let calls = Arc::new(Password { key: self.subject.key.clone() });
         let end = End::After(ROUND);
-        let found =
-            compare(self.watch, async || self.load(CONNECTIONS, end, &calls).await, async || self.bcrypt().await)
-                .await?;
+        let found = compare(
+            self.subject.watch,
+            async || self.subject.load(CONNECTIONS, end, &calls).await,
+            async || self.bcrypt().await,
+        )
+        .await?;
         let what = format!("`grant_type=password`, {CONNECTIONS} connections");
         found.rates(report, &what, &format!("bcrypt on {} threads", self.threads), "0.9");
         Ok(())
@@ -178,11 +169,11 @@ impl Bench {
     async fn sign_up(&self, report: &mut Report) -> Result<()> {
         const CONNECTIONS: usize = 8;
         self.settle().await?;
-        let calls = Arc::new(SignUp { key: self.key.clone(), run: self.next_run(), next: AtomicU64::new(0) });
+        let calls = Arc::new(SignUp { key: self.subject.key.clone(), run: self.next_run(), next: AtomicU64::new(0) });
         let end = End::After(ROUND);
         let found = compare(
-            self.watch,
-            async || self.load(CONNECTIONS, end, &calls).await,
+            self.subject.watch,
+            async || self.subject.load(CONNECTIONS, end, &calls).await,
             async || {
                 let statements = self.pgbench(include_str!("scripts/sign_up.sql"), CONNECTIONS, end).await?;
                 let hashes = self.bcrypt().await?;

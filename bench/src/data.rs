@@ -14,12 +14,11 @@ use portico_rest::query::{Target, parse};
 use portico_rest::schema::{LoadSettings, SchemaCache, load as load_schema};
 use portico_rest::sql::{Count, Param, Sql, read_statement, write};
 
-use crate::client::{Calls, Connection, End, PATIENCE, load, request};
+use crate::client::{Calls, Connection, End, request};
 use crate::limits;
-use crate::processor::Watch;
 use crate::report::Report;
 use crate::rounds::compare;
-use crate::server::{Postgres, Server, folder};
+use crate::server::{Server, Subject, folder};
 
 const PORT: u16 = 55_341;
 const ROUND: Duration = Duration::from_secs(3);
@@ -73,16 +72,10 @@ pub async fn measure(report: &mut Report, wanted: impl Fn(&str) -> bool) -> Resu
 }
 
 async fn measure_on(server: &Server, folder: &Path, report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    let postgres = Server::postgres(folder)?;
+    let subject = Subject::of(server, folder, PORT)?;
     let settings = LoadSettings { schemas: vec!["public".into()], ..LoadSettings::default() };
-    let cache = load_schema(&postgres.connect().await?, &settings).await?;
-    let bench = Bench {
-        address: format!("127.0.0.1:{PORT}"),
-        key: server.value("PUBLISHABLE_KEY").to_owned(),
-        watch: server.watch(&postgres)?,
-        postgres,
-        cache,
-    };
+    let cache = load_schema(&subject.postgres.connect().await?, &settings).await?;
+    let bench = Bench { subject, cache };
     if wanted("data-row") {
         bench.row(report).await?;
     }
@@ -102,10 +95,7 @@ async fn measure_on(server: &Server, folder: &Path, report: &mut Report, wanted:
 }
 
 struct Bench {
-    address: String,
-    key: String,
-    postgres: Postgres,
-    watch: Watch,
+    subject: Subject,
     cache: SchemaCache,
 }
 
@@ -161,15 +151,17 @@ impl Bench {
 
     async fn compare(&self, report: &mut Report, what: &str, bar: &str, asked: Asked) -> Result<()> {
         let what = format!("{what}, {CONNECTIONS} connections");
-        let mut connection = Connection::open(&self.address).await?;
+        let mut connection = Connection::open(&self.subject.address).await?;
         connection.succeed(&asked.request).await?;
         let (script, defines) = self.script(&asked)?;
         let end = End::After(ROUND);
         let calls = Arc::new(Same(asked.request));
         let found = compare(
-            self.watch,
-            async || load(&self.address, CONNECTIONS, end, calls.clone()).await,
-            async || limits::pgbench_as(&self.postgres, "authenticator", &script, &defines, CONNECTIONS, end).await,
+            self.subject.watch,
+            async || self.subject.load(CONNECTIONS, end, &calls).await,
+            async || {
+                limits::pgbench_as(&self.subject.postgres, "authenticator", &script, &defines, CONNECTIONS, end).await
+            },
         )
         .await?;
         found.rates(report, &what, "pgbench", bar);
@@ -180,12 +172,12 @@ impl Bench {
     /// Responses of 10,000 rows, several at a time: how much memory the server takes for each besides the body.
     async fn large(&self, server: &Server, report: &mut Report) -> Result<()> {
         // The largest page is 1000 rows unless the owner of the database says otherwise
-        let database = self.administrator().await?;
+        let database = self.subject.postgres.connect_as("supabase_admin").await?;
         database
             .batch_execute("alter role authenticator set pgrst.db_max_rows = '20000'; notify pgrst, 'reload config'")
             .await?;
         let request = self.request("GET", "/rest/v1/numbers", &[], "");
-        let mut connection = Connection::open(&self.address).await?;
+        let mut connection = Connection::open(&self.subject.address).await?;
         let body = loop {
             let answer = connection.succeed(&request).await?;
             if answer.body.len() > 300_000 {
@@ -195,7 +187,7 @@ impl Bench {
         drop(connection);
         let before = server.resident()? as f64 / MIB;
         server.forget_peak()?;
-        load(&self.address, AT_ONCE, End::Calls(20), Arc::new(Same(request))).await?;
+        self.subject.load(AT_ONCE, End::Calls(20), &Arc::new(Same(request))).await?;
         let each = (server.peak()? as f64 / MIB - before) / AT_ONCE as f64;
         report.row(
             &format!("10,000 rows in one answer, {AT_ONCE} at a time: memory of each besides its body"),
@@ -211,7 +203,7 @@ impl Bench {
         let request = self.request("GET", "/rest/v1/owners?select=id&limit=1", &[], "");
         let mut open = Vec::with_capacity(IDLE);
         for _ in 0..IDLE {
-            let mut connection = Connection::open(&self.address).await?;
+            let mut connection = Connection::open(&self.subject.address).await?;
             connection.succeed(&request).await?;
             open.push(connection);
         }
@@ -223,7 +215,7 @@ impl Bench {
     }
 
     fn request(&self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Vec<u8> {
-        let mut headers = vec![("apikey", self.key.as_str())];
+        let mut headers = vec![("apikey", self.subject.key.as_str())];
         headers.extend_from_slice(more);
         request(method, path, &headers, body)
     }
@@ -267,15 +259,6 @@ impl Bench {
         let main = main.replace('\n', " ");
         let script = format!("\\startpipeline\n{begin};\n{SETTINGS};\n{main};\ncommit;\n\\endpipeline\n");
         Ok((script, defines))
-    }
-
-    async fn administrator(&self) -> Result<tokio_postgres::Client> {
-        let mut config = tokio_postgres::Config::new();
-        let postgres = &self.postgres;
-        config.host_path(&postgres.socket_folder).port(postgres.port).user("supabase_admin").dbname("postgres");
-        let (client, connection) = tokio::time::timeout(PATIENCE, config.connect(tokio_postgres::NoTls)).await??;
-        tokio::spawn(connection);
-        Ok(client)
     }
 }
 

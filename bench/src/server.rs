@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::client::{Calls, Done, End, PATIENCE, load};
 use crate::processor::Watch;
 
 /// The PostgreSQL of a server.
@@ -24,11 +26,46 @@ pub struct Postgres {
 impl Postgres {
     /// A connection as the role that the account service has.
     pub async fn connect(&self) -> Result<tokio_postgres::Client> {
+        self.connect_as("supabase_auth_admin").await
+    }
+
+    /// A connection as `role`.
+    pub async fn connect_as(&self, role: &str) -> Result<tokio_postgres::Client> {
         let mut config = tokio_postgres::Config::new();
-        config.host_path(&self.socket_folder).port(self.port).user("supabase_auth_admin").dbname("postgres");
-        let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
+        config.host_path(&self.socket_folder).port(self.port).user(role).dbname("postgres");
+        let (client, connection) = tokio::time::timeout(PATIENCE, config.connect(tokio_postgres::NoTls)).await??;
         tokio::spawn(connection);
         Ok(client)
+    }
+}
+
+/// What is compared with a limit: a running server, as loads call it and limits find its PostgreSQL.
+pub struct Subject {
+    /// Where it listens (`host:port`).
+    pub address: String,
+    /// Its publishable key.
+    pub key: String,
+    /// Its PostgreSQL.
+    pub postgres: Postgres,
+    /// The processes of both.
+    pub watch: Watch,
+}
+
+impl Subject {
+    /// The server that was started in `folder`, on `port`.
+    pub fn of(server: &Server, folder: &Path, port: u16) -> Result<Self> {
+        let postgres = Server::postgres(folder)?;
+        Ok(Self {
+            address: format!("127.0.0.1:{port}"),
+            key: server.value("PUBLISHABLE_KEY").to_owned(),
+            watch: server.watch(&postgres)?,
+            postgres,
+        })
+    }
+
+    /// Calls over so many connections.
+    pub async fn load(&self, connections: usize, end: End, calls: &Arc<impl Calls + 'static>) -> Result<Done> {
+        load(&self.address, connections, end, calls.clone()).await
     }
 }
 
