@@ -163,3 +163,17 @@ test("a seed that nobody named need not be there", async () => {
   const named = await start({ config: '[db.seed]\nsql_paths = ["./seed.sql", "./mine.sql"]\n' });
   expect(named.log).toContain("no files matched pattern: supabase/mine.sql");
 });
+
+test("colours of the log and of everything else follow one wish", async () => {
+  const wish = (env: Record<string, string>): Parameters<typeof start>[0] => ({
+    env: { PORTICO_LOG_FORMAT: "text", PORTICO_LOG: "info", CLICOLOR_FORCE: "1", ...env },
+  });
+  const coloured = await start(wish({ NO_COLOR: "" }));
+  await fetch(`${coloured.url}/auth/v1/health`);
+  await expect.poll(() => coloured.log).toContain("\u001b[32m INFO\u001b[0m answered");
+  expect(coloured.log).toMatch(/\u001b\[\d+m.*Portico is ready/);
+  const plain = await start(wish({ NO_COLOR: "1" }));
+  await fetch(`${plain.url}/auth/v1/health`);
+  await expect.poll(() => plain.log).toContain(" INFO answered");
+  expect(plain.log).not.toContain("\u001b");
+});

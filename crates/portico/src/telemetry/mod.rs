@@ -1,6 +1,7 @@
 //! Where log lines go and how they look.
 //!
-//! In a terminal: short lines on standard error. Elsewhere (a service manager, a file): one JSON object per line.
+//! In a terminal: short lines on standard error, coloured where everything else that the command line says is (`NO_COLOR`,
+//! `CLICOLOR_FORCE`). Elsewhere (a service manager, a file): one JSON object per line.
 //! `PORTICO_LOG` chooses what is written, in the `tracing` filter syntax (`info`, `portico_auth=debug`), but never a
 //! library's details that hold secrets.
 
@@ -8,6 +9,7 @@ mod line;
 
 use std::io::{IsTerminal, Write};
 
+use anstream::{AutoStream, ColorChoice};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Directive;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
@@ -46,11 +48,12 @@ fn discreet(filter: EnvFilter) -> EnvFilter {
 pub fn install(format: LogFormat, default: &str) {
     let filter = EnvFilter::try_from_env("PORTICO_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let filter = discreet(filter);
-    let terminal = std::io::stderr().is_terminal();
+    let stderr = std::io::stderr();
     let style = match format {
-        LogFormat::Auto if terminal => Style::Text { colours: true },
-        LogFormat::Auto | LogFormat::Json => Style::Json,
-        LogFormat::Text => Style::Text { colours: terminal },
+        LogFormat::Auto if !stderr.is_terminal() => Style::Json,
+        LogFormat::Json => Style::Json,
+        // What decides for all other output
+        LogFormat::Auto | LogFormat::Text => Style::Text { colours: AutoStream::choice(&stderr) != ColorChoice::Never },
     };
     let log = Log { style, write: |line: &[u8]| drop(std::io::stderr().lock().write_all(line)) };
     // An error means that a subscriber is there already, which then stays.
