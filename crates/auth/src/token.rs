@@ -141,6 +141,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
     if body.auth_code.is_empty() || body.code_verifier.is_empty() {
         return Err(AuthError::validation("invalid request: both auth code and code verifier should be non-empty"));
     }
+    oauth::identities::look_up_waiting_domain(auth, &body.auth_code).await?;
     let mut exchanged = exchange(auth, request, &body).await;
     for _ in 1..oauth::ATTEMPTS {
         if !exchanged.as_ref().is_err_and(oauth::is_race) {

@@ -8,7 +8,7 @@ use portico_mail::MailKind;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::account::{Outcome, identity_traits, notify, record_link};
+use super::account::{self, Outcome, identity_traits, notify, record_link};
 use super::authorize;
 use super::profile::Profile;
 use super::redirects;
@@ -87,6 +87,25 @@ pub(crate) async fn keep_link(
 ) -> Result<Uuid, AuthError> {
     let kept = serde_json::to_string(profile).map_err(AuthError::internal)?;
     Ok(flow_state::insert_client_state(tx, provider, &kept, request.now).await?)
+}
+
+/// Asks name servers about the address of the identity that waits for the exchange of `code`, as the callback did: that may be a
+/// while ago, and in another process.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn look_up_waiting_domain(auth: &Auth, code: &str) -> Result<(), AuthError> {
+    // Most exchanges link nothing, and need not pay for the question
+    if !auth.settings().email.extended_validation {
+        return Ok(());
+    }
+    let client = auth.database().auth().await?;
+    let kept = flow_state::kept_for_link(&client, code).await?;
+    drop(client);
+    if let Some(profile) = kept.and_then(|kept| serde_json::from_str::<Profile>(&kept).ok()) {
+        account::look_up_domain(auth, &profile).await;
+    }
+    Ok(())
 }
 
 /// Adds the identity that waits for the exchange of the flow's code to `user`, who is locked and complete.

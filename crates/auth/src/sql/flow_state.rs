@@ -21,6 +21,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("flow_state::DELETE_OLD", DELETE_OLD),
     ("flow_state::INSERT_CLIENT_STATE", INSERT_CLIENT_STATE),
     ("flow_state::TAKE_CLIENT_STATE", TAKE_CLIENT_STATE),
+    ("flow_state::KEPT_FOR_LINK", KEPT_FOR_LINK),
     ("flow_state::DELETE_OLD_CLIENT_STATES", DELETE_OLD_CLIENT_STATES),
 ];
 
@@ -76,6 +77,13 @@ const INSERT_CLIENT_STATE: &str =
     "insert into auth.oauth_client_states (id, provider_type, code_verifier, created_at) values ($1, $2, $3, $4)";
 const TAKE_CLIENT_STATE: &str =
     "delete from auth.oauth_client_states where id = $1 returning provider_type, code_verifier, created_at";
+const KEPT_FOR_LINK: &str = "
+    select kept.code_verifier
+      from auth.flow_state as flow
+      join auth.oauth_client_states as kept on kept.id = flow.oauth_client_state_id
+     where flow.auth_code = $1
+       and flow.auth_code_issued_at is not null
+       and flow.linking_target_id = flow.user_id";
 const DELETE_OLD_CLIENT_STATES: &str = "
     delete from auth.oauth_client_states
      where id in (select old.id
@@ -336,6 +344,11 @@ pub async fn take_client_state(run: &impl Run, id: Uuid) -> Result<Option<Client
         code_verifier: row.get(1),
         created_at: row.get(2),
     }))
+}
+
+/// The identity that waits for the exchange of a code, as [`crate::oauth`] keeps it. Reads only.
+pub async fn kept_for_link(run: &impl Run, code: &str) -> Result<Option<String>, Error> {
+    Ok(run.rows(KEPT_FOR_LINK, &[&code]).await?.first().and_then(|row| row.get(0)))
 }
 
 /// Removes what nobody came back for. Returns how many.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use portico_auth::AuthSettings;
-use portico_testkit::{Answer, GooglePerson, TestServer};
+use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
@@ -19,6 +19,7 @@ type Answers = HashMap<(String, u16), (u8, Vec<(u16, Vec<u8>)>)>;
 /// A name server that knows a few domains. Whatever else it is asked it refuses.
 struct NameServer {
     address: SocketAddr,
+    answers: Arc<Mutex<Answers>>,
     asked: Arc<Mutex<Vec<(String, u16)>>>,
 }
 
@@ -28,13 +29,15 @@ impl NameServer {
         let address = socket.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<_>>> = Arc::default();
         let notes = Arc::clone(&asked);
+        let answers = Arc::new(Mutex::new(answers));
+        let known = Arc::clone(&answers);
         tokio::spawn(async move {
             let mut query = [0; 600];
             while let Ok((length, from)) = socket.recv_from(&mut query).await {
                 let query = &query[..length];
                 let (name, kind) = read_question(query);
                 notes.lock().unwrap().push((name.clone(), kind));
-                let (status, records) = answers.get(&(name, kind)).cloned().unwrap_or((5, Vec::new()));
+                let (status, records) = known.lock().unwrap().get(&(name, kind)).cloned().unwrap_or((5, Vec::new()));
                 // An answer to another question first: it must be passed over
                 let mut other = answer(query, 3, &[]);
                 other[0] ^= 0xff;
@@ -42,7 +45,7 @@ impl NameServer {
                 socket.send_to(&answer(query, status, &records), from).await.unwrap();
             }
         });
-        Self { address, asked }
+        Self { address, answers, asked }
     }
 
     fn asked(&self, name: &str) -> Vec<u16> {
@@ -204,6 +207,30 @@ async fn an_address_that_a_provider_leaves_unconfirmed_is_checked_before_it_gets
     let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
     let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@mail.dev" }).await;
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_identity_that_waits_for_its_code_is_checked_again_when_it_comes() {
+    let (t, server) = asking(|settings| {
+        settings.manual_linking = true;
+        settings.anonymous_users = true;
+    })
+    .await;
+    let session = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
+    let pkce = Pkce::new();
+    let begin = format!(
+        "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true&code_challenge={}&code_challenge_method=s256",
+        pkce.challenge
+    );
+    let begun = t.get(&begin).bearer(session["access_token"].as_str().unwrap()).send().await.expect(200).json();
+    let url = begun["url"].as_str().unwrap().parse().unwrap();
+    // Nobody knows the domain yet, so that nothing is remembered of it
+    let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@late.dev" }).await;
+    let code = answer.location_query("code").unwrap();
+    server.answers.lock().unwrap().insert(("late.dev".to_owned(), MX), (3, Vec::new()));
+    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
+    refused(&t.post("/auth/v1/token?grant_type=pkce").json(&body).send().await, "ada@late.dev");
+    assert_eq!(t.count("select count(*) from auth.identities").await, 0);
 }
 
 #[tokio::test]
