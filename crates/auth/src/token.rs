@@ -1,6 +1,6 @@
 //! `POST /token`: the grants that end in a session (auth-core 5).
 
-use axum::extract::{Request, State};
+use axum::extract::{FromRequest as _, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::Auth;
 use crate::audit::{self, Action, Traits};
 use crate::error::{AuthError, ErrorCode};
-use crate::extract::{Query, RequestInfo, parse_json, read_body};
+use crate::extract::{Query, RequestInfo, TokenBody};
 use crate::ids::{EmailAddress, PhoneNumber};
 use crate::limits::Limiter;
 use crate::model::User;
@@ -16,7 +16,7 @@ use crate::session::{self, Method, TokenResponse};
 use crate::sql::{Tx, flow_state, users};
 use crate::{captcha, oauth, refresh};
 
-/// `POST /token?grant_type=`.
+/// `POST /token?grant_type=`; forms may name the grant themselves.
 pub(crate) async fn token(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -25,14 +25,13 @@ pub(crate) async fn token(
     raw: Request,
 ) -> Result<Response, AuthError> {
     auth.limits().check(Limiter::Token, &request)?;
-    let grant = query.get("grant_type").unwrap_or_default().to_owned();
-    let body = read_body(raw).await?;
-    match grant.as_str() {
-        "password" => password(&auth, &request, parse_json(&body)?).await.map(IntoResponse::into_response),
-        "refresh_token" => refresh::grant(&auth, &request, parse_json(&body)?).await,
-        "pkce" => pkce(&auth, &request, parse_json(&body)?).await.map(IntoResponse::into_response),
+    let body = TokenBody::from_request(raw, &auth).await?;
+    match query.get("grant_type").or(body.grant()).unwrap_or_default() {
+        "password" => password(&auth, &request, body.parse()?).await.map(IntoResponse::into_response),
+        "refresh_token" => refresh::grant(&auth, &request, body.parse()?).await,
+        "pkce" => pkce(&auth, &request, body.parse()?).await.map(IntoResponse::into_response),
         "id_token" => {
-            oauth::id_token::grant(&auth, &request, &headers, parse_json(&body)?).await.map(IntoResponse::into_response)
+            oauth::id_token::grant(&auth, &request, &headers, body.parse()?).await.map(IntoResponse::into_response)
         }
         _ => Err(AuthError::refuse(ErrorCode::InvalidCredentials, "unsupported_grant_type")),
     }

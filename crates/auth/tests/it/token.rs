@@ -102,6 +102,35 @@ async fn unknown_grants_and_bodies_that_are_no_json_are_refused() {
     assert_eq!(server.get("/auth/v1/token").send().await.status, 405);
 }
 
+#[tokio::test]
+async fn a_form_names_its_grant_as_oauth_libraries_write_it() {
+    let server = TestServer::start().await;
+    server.account("ada@example.com", PASSWORD).await;
+    let post = |fields: &'static [(&'static str, &'static str)]| server.post("/auth/v1/token").form(fields).send();
+    let fields = &[("grant_type", "password"), ("email", "ada@example.com"), ("password", PASSWORD)];
+    let session = post(fields).await.expect(200).json();
+    let token = session["refresh_token"].as_str().unwrap();
+    let fields = [("grant_type", "refresh_token"), ("refresh_token", token)];
+    server.post("/auth/v1/token").form(&fields).send().await.expect(200);
+
+    let magic = post(&[("grant_type", "magic"), ("email", "ada@example.com")]).await;
+    assert_eq!(magic.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(magic.json()["msg"], "unsupported_grant_type");
+    let nul = post(&[("grant_type", "password"), ("email", "a\0"), ("password", PASSWORD)]).await;
+    assert_eq!(nul.refusal(), (400, "bad_json".into()));
+    let typed = post(&[("grant_type", "id_token"), ("id_token", "x"), ("link_identity", "true")]).await;
+    assert_eq!(typed.refusal(), (400, "bad_json".into()), "a text is no truth value");
+    // `curl -d` says that JSON is a form
+    let json = json!({"email": "ada@example.com", "password": PASSWORD}).to_string();
+    let answer = server
+        .post("/auth/v1/token?grant_type=password")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(json)
+        .send()
+        .await;
+    answer.expect(200);
+}
+
 /// A finished e-mail flow with a proof key: the code that its redirect brings.
 async fn code_by_mail(server: &TestServer, pkce: &Pkce) -> String {
     server.account("ada@example.com", PASSWORD).await;
