@@ -14,7 +14,7 @@ use crate::plan::{
 use crate::preferences::{Count as CountMode, Resolution, Return};
 use crate::query::{Query, SelectItem};
 use crate::resource::{Action, Resource, allow_function, allow_relation};
-use crate::schema::{QualifiedName, SchemaCache, Volatility, nearest};
+use crate::schema::{QualifiedName, SchemaCache, nearest};
 use crate::sql::{self, Count, Sql};
 use crate::state::Snapshot;
 
@@ -35,7 +35,7 @@ pub(crate) struct Prepared {
     pub agreement: Agreement,
     /// The transaction only reads.
     pub read_only: bool,
-    /// Functions of the database's owner run, which may change settings of the session.
+    /// Functions of the database's owner may run, which may change settings of the session.
     pub may_set: bool,
     /// Settings of the function that hold for the whole transaction.
     pub hoisted: Vec<(String, String)>,
@@ -126,6 +126,7 @@ fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Res
     let estimated = matches!(mode, Some(CountMode::Planned | CountMode::Estimated));
     let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
     let agreement = if body { agreement } else { agreement.without_body() };
+    let may_set = plan.runs_functions(context.cache) || agreement.producer.runs_functions();
     let main = sql::read_statement(&plan, count, &agreement.producer);
     Ok(Planned::Statement(Box::new(Prepared {
         main: explained(main, &agreement),
@@ -133,7 +134,7 @@ fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Res
         kind: Kind::Read { relation: relation.name.clone() },
         agreement,
         read_only: true,
-        may_set: false,
+        may_set,
         hoisted: Vec::new(),
         isolation: None,
         is_single,
@@ -167,6 +168,7 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
         None | Some(CountMode::Planned) => Count::None,
         Some(CountMode::Exact | CountMode::Estimated) => Count::Exact,
     };
+    let may_set = plan.runs_functions(context.cache) || agreement.producer.runs_functions();
     let main = sql::write(&plan, count, &agreement.producer);
     let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);
     Ok(Planned::Statement(Box::new(Prepared {
@@ -181,7 +183,7 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
         },
         agreement,
         read_only: false,
-        may_set: relation.has_triggers,
+        may_set,
         hoisted: Vec::new(),
         isolation: None,
         is_single,
@@ -238,8 +240,8 @@ fn call(
         kind: Kind::Call { void: routine.returns.void },
         agreement,
         read_only,
-        // Nothing keeps a stable one from it
-        may_set: routine.volatility != Volatility::Immutable,
+        // Nothing keeps even an immutable one from it
+        may_set: true,
         hoisted: settings,
         isolation,
         is_single,

@@ -357,7 +357,10 @@ async fn new_tables_are_announced_and_the_services_own_are_not() {
     for (statement, expected) in [
         ("create table public.seen (id int)", true),
         ("create temporary table unseen (id int)", false),
-        ("create policy p on public.seen for select using (true)", false),
+        ("create policy p on public.seen for select using (true)", true),
+        ("alter policy p on public.seen using (false)", true),
+        ("drop policy p on public.seen", false),
+        ("create policy p on auth.users for select using (true)", false),
         ("create index on public.seen (id)", false),
         ("alter table auth.users alter column email set default null", false),
         ("create trigger t after insert on auth.users for each row execute function storage.protect_delete()", false),

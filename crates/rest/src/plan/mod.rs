@@ -3,6 +3,7 @@
 mod call;
 mod embed;
 mod filter;
+mod functions;
 mod negotiate;
 mod node;
 mod overload;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, TypeKind, TypeRow};
+use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, Running, TypeKind, TypeRow};
 use super::model::{ByName, Column, MediaHandler, QualifiedName, Relation, RelationKind, Representation, SchemaCache};
 use super::relationships::{Facts, ForeignKey, MAX_COMBINATIONS, Shown, derive};
 use super::routines::assemble_routine;
@@ -21,6 +21,7 @@ const LENGTH_HEADER: i32 = 4;
 pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
     let Catalog {
         relations,
+        running,
         columns,
         types,
         keys,
@@ -55,7 +56,7 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
         let columns: IndexMap<_, _> =
             columns.map(|row| column(row, &types, &by_domain)).map(|column| (column.name.clone(), column)).collect();
         let primary_key = primary_keys.get(&row.oid).cloned().unwrap_or_default();
-        let relation = relation(row, columns, primary_key);
+        let relation = relation(row, &running, columns, primary_key);
         let QualifiedName { schema, name } = relation.name.clone();
         by_name.entry(schema).or_default().insert(name, Arc::new(relation));
     }
@@ -97,7 +98,12 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
     }
 }
 
-fn relation(row: RelationRow, columns: IndexMap<String, Column>, primary_key: Vec<String>) -> Relation {
+fn relation(
+    row: RelationRow,
+    running: &Running,
+    columns: IndexMap<String, Column>,
+    primary_key: Vec<String>,
+) -> Relation {
     Relation {
         name: row.name,
         comment: row.comment,
@@ -111,7 +117,8 @@ fn relation(row: RelationRow, columns: IndexMap<String, Column>, primary_key: Ve
         insertable: row.writable & 8 != 0,
         updatable: row.writable & 4 != 0,
         deletable: row.writable & 16 != 0,
-        has_triggers: row.has_triggers,
+        runs_functions: running.on_read(row.oid),
+        runs_functions_on_write: running.on_write(row.oid),
         primary_key,
         columns,
     }

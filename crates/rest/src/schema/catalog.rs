@@ -1,6 +1,6 @@
 //! What the catalog of PostgreSQL says, row by row, as the statements of `sql/` ask for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::{Error, Row};
 
@@ -16,7 +16,17 @@ pub(crate) struct RelationRow {
     pub kind: String,
     pub comment: Option<String>,
     pub writable: i32,
-    pub has_triggers: bool,
+}
+
+/// `sql/functions.sql`: which relations run functions of somebody's.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    /// When their rows are read.
+    read: HashSet<u32>,
+    /// When their rows are written.
+    written: HashSet<u32>,
+    /// All of them do.
+    everywhere: bool,
 }
 
 /// `sql/columns.sql`
@@ -114,6 +124,7 @@ pub(crate) struct MediaHandlerRow {
 /// All that was read.
 pub(crate) struct Catalog {
     pub relations: Vec<RelationRow>,
+    pub running: Running,
     pub columns: Vec<ColumnRow>,
     pub types: HashMap<u32, TypeRow>,
     pub keys: Vec<KeyRow>,
@@ -139,8 +150,29 @@ impl RelationRow {
             kind: row.try_get(4)?,
             comment: row.try_get(5)?,
             writable: row.try_get(6)?,
-            has_triggers: row.try_get(7)?,
         })
+    }
+}
+
+impl Running {
+    pub fn collect(rows: &[Row]) -> Result<Self, Error> {
+        let mut running = Self::default();
+        for row in rows {
+            match (row.try_get(0)?, row.try_get(1)?) {
+                (None, _) => running.everywhere = true,
+                (Some(relation), true) => _ = running.read.insert(relation),
+                (Some(relation), false) => _ = running.written.insert(relation),
+            }
+        }
+        Ok(running)
+    }
+
+    pub fn on_read(&self, relation: u32) -> bool {
+        self.everywhere || self.read.contains(&relation)
+    }
+
+    pub fn on_write(&self, relation: u32) -> bool {
+        self.on_read(relation) || self.written.contains(&relation)
     }
 }
 

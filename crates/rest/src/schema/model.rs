@@ -93,8 +93,14 @@ pub struct Relation {
     pub updatable: bool,
     /// Rows can be taken out.
     pub deletable: bool,
-    /// Triggers or rules may run when its rows are written, its own or those of rows that are written with them.
-    pub has_triggers: bool,
+    /// Reading its columns may run functions of the database's owner: in the definition of the view or of views below it, in policies of
+    /// its own or of what it reads, in casts to JSON. Such a function may set something for its session, or say something of the answer
+    /// (`response.headers`). Functions of PostgreSQL's own and `auth.uid()` and its like do neither; a view that calls `set_config` itself
+    /// counts. What is not among [`columns`](Self::columns) may be a function of the row in any case.
+    pub runs_functions: bool,
+    /// The same of writing its rows, for which triggers, rules, defaults and checks count too, its own or those of rows that are written
+    /// with them.
+    pub runs_functions_on_write: bool,
     /// Primary key columns, sorted by name; of a view those of its base table, when it shows them all.
     pub primary_key: Vec<String>,
     /// By name, in the table's order.

@@ -252,7 +252,8 @@ mod tests {
             insertable: true,
             updatable: true,
             deletable: true,
-            has_triggers: false,
+            runs_functions: false,
+            runs_functions_on_write: false,
             primary_key: primary_key.iter().map(|column| (*column).to_owned()).collect(),
             columns: indexmap::IndexMap::new(),
         }

@@ -212,7 +212,8 @@ fn relation(line: &str) -> Relation {
         insertable: writable,
         updatable: writable,
         deletable: writable,
-        has_triggers: false,
+        runs_functions: false,
+        runs_functions_on_write: false,
         primary_key: list(key),
         columns: columns.split("; ").map(column).map(|column| (column.name.clone(), column)).collect(),
     }

@@ -10,5 +10,6 @@ mod random_reads;
 mod reads;
 mod schema;
 mod schema_functions;
+mod schema_running;
 mod steps;
 mod writes;

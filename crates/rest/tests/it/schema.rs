@@ -96,33 +96,6 @@ async fn a_view_over_a_foreign_table_without_a_handler_is_there() {
 }
 
 #[tokio::test]
-async fn triggers_are_known() {
-    let cache = cache().await;
-    let triggered: Vec<_> = ["films", "film_list", "measurements", "trigger_people", "roles"]
-        .into_iter()
-        .filter(|name| relation(cache, name).has_triggers)
-        .collect();
-    // A foreign key is no trigger of anybody's
-    assert_eq!(triggered, ["film_list", "measurements", "trigger_people"]);
-
-    // Who deletes a film deletes its roles; directors have to stay
-    let cinema = Cinema::open().await;
-    let admin = cinema.administrator().await;
-    admin
-        .batch_execute(
-            "create function gone() returns trigger language plpgsql as $$ begin return old; end $$;
-             create trigger gone after delete on roles for each row execute function gone()",
-        )
-        .await
-        .unwrap();
-    let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
-    let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
-    for (name, has_triggers) in [("roles", true), ("films", true), ("actors", true), ("directors", false)] {
-        assert_eq!(relation(&cache, name).has_triggers, has_triggers, "{name}");
-    }
-}
-
-#[tokio::test]
 async fn relations_of_every_kind_are_there_and_partitions_are_not() {
     let cache = cache().await;
     for (name, kind, writable) in [

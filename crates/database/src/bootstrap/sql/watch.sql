@@ -10,14 +10,18 @@ begin
          'CREATE SCHEMA', 'ALTER SCHEMA', 'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'ALTER TABLE',
          'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW',
          'ALTER MATERIALIZED VIEW', 'CREATE FUNCTION', 'ALTER FUNCTION', 'CREATE TRIGGER', 'CREATE TYPE', 'ALTER TYPE',
-         'CREATE RULE', 'COMMENT')
+         'CREATE RULE', 'COMMENT',
+         -- What may make a read run a function: the API then looks after the session.
+         'CREATE POLICY', 'ALTER POLICY', 'CREATE DOMAIN', 'ALTER DOMAIN', 'CREATE CAST', 'CREATE OPERATOR')
        and command.schema_name is distinct from 'pg_temp'
        and coalesce(
-         case when command.object_type in ('trigger', 'rule') then
+         case when command.object_type in ('trigger', 'rule', 'policy') then
            (select c.relnamespace::regnamespace::text
               from (select tgrelid as relid from pg_catalog.pg_trigger where oid = command.objid and command.object_type = 'trigger'
                     union all
-                    select ev_class from pg_catalog.pg_rewrite where oid = command.objid and command.object_type = 'rule') as o
+                    select ev_class from pg_catalog.pg_rewrite where oid = command.objid and command.object_type = 'rule'
+                    union all
+                    select polrelid from pg_catalog.pg_policy where oid = command.objid and command.object_type = 'policy') as o
               join pg_catalog.pg_class as c on c.oid = o.relid)
          end, command.schema_name, '') not in ('auth', 'realtime', '_realtime', 'storage')
     then

@@ -13,14 +13,6 @@ with recursive handlerless as (
       on d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.refobjid = h.oid
      and d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
     join pg_catalog.pg_rewrite as r on r.oid = d.objid
-), triggered as (
-  -- Tables with triggers of somebody's, and those whose foreign keys change rows there.
-  select t.tgrelid as oid from pg_catalog.pg_trigger as t where not t.tgisinternal
-  union
-  select k.confrelid
-    from triggered as t
-    join pg_catalog.pg_constraint as k
-      on k.conrelid = t.oid and k.contype = 'f' and (k.confdeltype in ('c', 'n', 'd') or k.confupdtype in ('c', 'n', 'd'))
 )
 select c.oid,
        c.reltype,
@@ -33,10 +25,7 @@ select c.oid,
          when c.relkind = 'm' then 0
          when c.oid in (select h.oid from handlerless as h) then 0
          else pg_catalog.pg_relation_is_updatable(c.oid, true)
-       end as writable,
-       -- Of what is no plain table, other relations' triggers may run.
-       c.relkind <> 'r' or c.relhasrules or c.relhassubclass
-         or c.oid in (select t.oid from triggered as t) as has_triggers
+       end as writable
   from pg_catalog.pg_class as c
   join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
   left join pg_catalog.pg_description as d

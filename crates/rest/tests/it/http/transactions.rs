@@ -182,7 +182,7 @@ async fn what_functions_and_triggers_set_for_the_session_ends_with_their_request
     assert_eq!(known().await, before);
 }
 
-/// Reads are not expected to set anything. Where one does, the server is told of what matters, and whoever comes next knows nothing of it.
+/// Nor of what a read has set: PostgreSQL does not tell of most settings, least of those with names of somebody's own.
 #[tokio::test]
 async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
     let house = House::open().await;
@@ -190,26 +190,53 @@ async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
         .execute(
             "create function divert() returns int language sql stable as
                $$ select length(set_config('search_path', 'archive', false) || set_config('default_transaction_read_only', 'off', false)
-                  || set_config('response.status', '418', false) || set_config('app.remembered', 'a view', false)) $$;
+                  || set_config('response.status', '418', false) || set_config('app.remembered', 'a view', false)
+                  || set_config('statement_timeout', '1h', false)) $$;
              create view diverted as select public.divert() as length;
+             create view far as select length from diverted;
+             create view unasked as select set_config('app.remembered', 'itself', false) as value;
              create table guarded (id int primary key);
+             create table houses (id int primary key, guard int references guarded, name text);
              insert into guarded values (1);
+             insert into houses values (1, 1, 'a');
              alter table guarded enable row level security;
              create policy diverting on guarded using (public.divert() > 0);
+             create function door(houses) returns int language sql stable as 'select public.divert()';
              create view settings as select current_setting('search_path') as path, current_setting('transaction_read_only') as reads,
-               coalesce(current_setting('app.remembered', true), '') as remembered;
-             grant select on diverted, guarded, settings to anon; notify pgrst",
+               current_setting('statement_timeout') as timeout, coalesce(current_setting('app.remembered', true), '') as remembered;
+             grant select on diverted, far, unasked, guarded, houses, settings to anon; notify pgrst",
         )
         .await;
     let settings = async || house.read("settings").send().await.expect(200).json();
     let begun = settings().await;
     assert_eq!((&begun[0]["reads"], &begun[0]["remembered"]), (&json!("on"), &json!("")));
-    for resource in ["diverted", "guarded"] {
+    let assert_forgotten = async |resource: &str, status: u16| {
         for _ in 0..4 {
-            house.read(resource).send().await.expect(418);
+            house.read(resource).send().await.expect(status);
             assert_eq!(settings().await, begun, "{resource}");
         }
+    };
+    for (resource, status) in [
+        ("diverted", 418),
+        ("far", 418),
+        ("unasked", 200),
+        ("guarded", 418),
+        ("houses?select=name,guarded(id)", 418),
+        ("houses?select=name,door", 418),
+        ("houses?door=gt.0", 418),
+        ("houses?order=door", 418),
+    ] {
+        assert_forgotten(resource, status).await;
     }
+    // The API hears of a new policy
+    assert_forgotten("houses?select=id", 200).await;
+    house
+        .execute("alter table houses enable row level security; create policy none on houses using (name is null)")
+        .await;
+    house.read("not_there").send().await.expect(404);
+    house.execute("create policy diverting on houses using (public.divert() > 0)").await;
+    house.read("not_there").send().await.expect(404);
+    assert_forgotten("houses?select=id", 418).await;
 }
 
 /// A pooler in transaction mode gives each transaction another session: nothing may be left there, nor expected.

@@ -1,0 +1,158 @@
+//! Whether a statement may run functions of the database's owner.
+//!
+//! They may set something for the session that the next request must not see, or say something of the answer. Nothing is known of them but
+//! that they are there: whoever can not tell says that they are.
+
+use super::filter::Condition;
+use super::tree::{Level, OrderBy, Output, ReadPlan, Source};
+use super::write::{Answer, Assigned, Change, WritePlan};
+use crate::schema::{QualifiedName, Relation, RelationshipKind, SchemaCache};
+
+impl ReadPlan {
+    /// Whether reading these rows may run such functions. The function of [`Source::Call`] itself is not meant.
+    pub fn runs_functions(&self, cache: &SchemaCache) -> bool {
+        level_runs(cache, &self.root)
+    }
+}
+
+impl WritePlan {
+    /// Whether this write, and reading what it returns, may run such functions.
+    pub fn runs_functions(&self, cache: &SchemaCache) -> bool {
+        let relation = Some(self.relation.as_ref());
+        let assigns = |columns: &[Assigned]| columns.iter().any(|column| column.from_json.is_some());
+        let changing = match &self.change {
+            Change::Insert { columns, only, .. } => {
+                assigns(columns) || only.iter().any(|key| key.from_text.is_some() || key.column.from_json.is_some())
+            }
+            Change::Update { columns, conditions, .. } => assigns(columns) || conditions_run(relation, conditions),
+            Change::Delete { conditions } => conditions_run(relation, conditions),
+            Change::Nothing => false,
+        };
+        let answering = match &self.answer {
+            Answer::Count => false,
+            Answer::Location(returned) => returned.columns.iter().any(|name| is_unknown(relation, name)),
+            Answer::Rows(read) => read.runs_functions(cache),
+        };
+        self.relation.runs_functions_on_write || changing || answering
+    }
+}
+
+fn level_runs(cache: &SchemaCache, level: &Level) -> bool {
+    let relation = level.relation.as_deref();
+    let source = match &level.source {
+        Source::Relation(_) | Source::Written => relation.is_none_or(|relation| relation.runs_functions),
+        // The columns of an unnamed row can be nothing else
+        Source::Call => false,
+        Source::Computed(_) => true,
+    };
+    let columns = level.columns.iter().any(|output| match output {
+        Output::Star | Output::CountRows { cast: None, .. } => false,
+        Output::CountRows { cast: Some(_), .. } => true,
+        Output::Column { column, representation, cast, aggregate, aggregate_cast: _, key: _ } => {
+            representation.is_some() || cast.is_some() || aggregate.is_some() || is_unknown(relation, &column.name)
+        }
+    });
+    let orders = level.order.iter().any(|order| match &order.by {
+        OrderBy::Column(column) => is_unknown(relation, &column.name),
+        OrderBy::Embed(..) => false,
+    });
+    let embeds = level.embeds.iter().any(|embed| {
+        let below = embed.level.relation.as_deref();
+        let junction = match &embed.relationship.kind {
+            RelationshipKind::ManyToMany(junction) => runs(cache, &junction.relation),
+            RelationshipKind::Computed { .. } => true,
+            _ => false,
+        };
+        junction
+            || embed.ordered_by.iter().any(|column| is_unknown(below, &column.name))
+            || level_runs(cache, &embed.level)
+    });
+    source || columns || orders || embeds || conditions_run(relation, &level.conditions)
+}
+
+fn runs(cache: &SchemaCache, name: &QualifiedName) -> bool {
+    cache.relation(&name.schema, &name.name).is_none_or(|relation| relation.runs_functions)
+}
+
+fn conditions_run(relation: Option<&Relation>, conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| match condition {
+        Condition::Filter { column, from_text, .. } => from_text.is_some() || is_unknown(relation, &column.name),
+        Condition::Exists { .. } => false,
+        Condition::Group { parts, .. } => conditions_run(relation, parts),
+    })
+}
+
+/// A name that is no column may be a function of the row.
+fn is_unknown(relation: Option<&Relation>, column: &str) -> bool {
+    relation.is_some_and(|relation| !relation.columns.contains_key(column))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::plan::{Context, PlanSettings, Root};
+    use crate::query::{self, Target};
+    use crate::schema::testing::cinema;
+
+    /// Whether a read of this runs functions, when only this relation's reads do.
+    fn runs(loud: &str, path: &str) -> bool {
+        let mut cache = cinema();
+        for (name, relation) in cache.relations.get_mut("public").unwrap() {
+            Arc::make_mut(relation).runs_functions = name == loud;
+        }
+        let (name, text) = path.split_once('?').unwrap_or((path, ""));
+        let settings = PlanSettings { aggregates: true, ..PlanSettings::default() };
+        let context = Context { cache: &cache, schema: "public", settings: &settings };
+        let query = query::parse(text, Target::Relation).unwrap();
+        let relation = cache.relation("public", name).unwrap();
+        ReadPlan::new(&context, Root::Relation(relation), &query).unwrap().runs_functions(&cache)
+    }
+
+    #[test]
+    fn plain_columns_of_plain_relations_run_nothing() {
+        for path in [
+            "films",
+            "films?select=id,title,meta->a->>b&year=gt.2000&or=(id.eq.1,not.and(id.eq.2,title.like.a*))&order=meta->a",
+            "films?select=*,directors!inner(*),actors!roles(first_name)&order=directors(last_name)&directors=not.is.null",
+        ] {
+            assert!(!runs("", path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_column_a_cast_and_a_computed_relationship_run_functions() {
+        for path in [
+            "films?select=id,full_title",
+            "films?full_title=eq.a",
+            "films?or=(id.eq.1,and(full_title.eq.a,id.eq.2))",
+            "films?order=full_title",
+            "films?select=id::text",
+            "films?select=year.sum()",
+            "films?select=count()::text",
+            "films?select=id,directors(id,full_name)",
+            "films?select=id,directors(id)&order=directors(full_name)",
+            "films?select=id,directors(id)&directors.full_name=eq.a",
+            "paints?select=id,color",
+            "paints?color=eq.red",
+            "designers?select=name,video_games(name)",
+        ] {
+            assert!(runs("", path), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_relation_that_is_read_counts() {
+        for (loud, path) in [
+            ("films", "films"),
+            ("directors", "films?select=id,directors(id)"),
+            ("directors", "films?select=id,...directors(last_name)"),
+            ("roles", "films?select=id,actors!roles(id)"),
+            ("actors", "films?select=id,directors(films(actors!roles()))"),
+        ] {
+            assert!(runs(loud, path), "{loud} in {path}");
+        }
+        assert!(!runs("roles", "films?select=id,directors(id)"));
+    }
+}
