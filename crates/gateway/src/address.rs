@@ -9,37 +9,45 @@ use ipnet::IpNet;
 use portico_tokens::ClientAddress;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Headers by which proxies say what they know. From anybody else they are lies.
-const PROXY_HEADERS: [HeaderName; 8] = [
+const PROXY_HEADERS: [HeaderName; 9] = [
     FORWARDED_FOR,
+    REAL_IP,
     HeaderName::from_static("x-forwarded-host"),
     HeaderName::from_static("x-forwarded-proto"),
     HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-path"),
     HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-real-ip"),
     HeaderName::from_static("sb-forwarded-for"),
     header::FORWARDED,
 ];
 
-/// Finds the client's address, puts it into the extensions and, as the only entry, into `X-Forwarded-For`;
+/// Finds the client's address, puts it into the extensions and, as the only entry, into `X-Forwarded-For` and `X-Real-IP`;
 /// removes proxy headers that no trusted proxy wrote. `true`: a trusted proxy sent this.
+///
+/// `X-Real-IP` of a trusted proxy stays when the proxy says nothing else of the client: services may go by it.
 pub(crate) fn settle(request: &mut Parts, trusted: &[IpNet]) -> bool {
     let peer = request
         .extensions
         .get::<ConnectInfo<SocketAddr>>()
         .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip().to_canonical());
     let by_proxy = is_trusted(peer, trusted);
-    let client = if by_proxy {
-        client_of(&request.headers, trusted).unwrap_or(peer)
+    let told = if by_proxy {
+        client_of(&request.headers, trusted)
     } else {
         for name in &PROXY_HEADERS {
             request.headers.remove(name);
         }
-        peer
+        None
     };
+    let client = told.unwrap_or(peer);
     request.extensions.insert(ClientAddress(client));
-    if let Ok(value) = HeaderValue::from_str(&client.to_string()) {
+    if let Ok(value) = HeaderValue::try_from(client.to_string()) {
+        if told.is_some() || !request.headers.contains_key(&REAL_IP) {
+            request.headers.insert(REAL_IP, value.clone());
+        }
         request.headers.insert(FORWARDED_FOR, value);
     }
     by_proxy
@@ -122,6 +130,25 @@ mod tests {
         let mut parts = request("10.0.0.1", &[]);
         assert!(settle(&mut parts, &["10.0.0.0/8".parse().unwrap()]));
         assert!(parts.headers.contains_key("x-forwarded-host"));
+    }
+
+    #[test]
+    fn the_real_address_is_the_chain_s_and_without_one_the_proxy_s_word_or_the_peer() {
+        let real = |peer: &str, forwarded: &[&str], said: &[&'static str]| {
+            let mut parts = request(peer, forwarded);
+            for value in said {
+                parts.headers.append(REAL_IP, HeaderValue::from_static(value));
+            }
+            settle(&mut parts, &["10.0.0.0/8".parse().unwrap()]);
+            let values: Vec<_> = parts.headers.get_all(REAL_IP).iter().map(|value| value.to_str().unwrap()).collect();
+            values.join(" ")
+        };
+        assert_eq!(real("192.0.2.1", &[], &[]), "192.0.2.1");
+        assert_eq!(real("192.0.2.1", &["198.51.100.7"], &["198.51.100.7"]), "192.0.2.1", "a stranger's word");
+        assert_eq!(real("10.0.0.1", &["198.51.100.7"], &[]), "198.51.100.7");
+        assert_eq!(real("10.0.0.1", &["198.51.100.7"], &["203.0.113.9"]), "198.51.100.7", "passed through by a proxy");
+        assert_eq!(real("10.0.0.1", &[], &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(real("10.0.0.1", &[], &[]), "10.0.0.1");
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! `X-Forwarded-*` towards services (project, "Headers added by the gateway"): the address under which the client called.
+//! `X-Forwarded-*` towards services (project, "Headers added by the gateway"): the address under which the client called. Who the
+//! client is, [`crate::address`] says.
 //!
 //! What a trusted proxy said stays; from anybody else these headers are gone when this is called, and what the gateway sees
 //! itself takes their place.
@@ -9,14 +10,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const PATH: HeaderName = HeaderName::from_static("x-forwarded-path");
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 /// A proxy's prefix that is longer than this is not carried on.
 const LONGEST_PREFIX: usize = 1024;
 
-/// Says under which address the client called a service that does not see `prefix`.
+/// Says under which address the client called a service that does not see `prefix`. `path` is that of `uri`.
 ///
 /// Precondition: `address::settle` has removed what strangers wrote.
-pub(crate) fn tell(headers: &mut HeaderMap, uri: &Uri, prefix: &HeaderValue) {
+pub(crate) fn tell(headers: &mut HeaderMap, uri: &Uri, path: HeaderValue, prefix: &HeaderValue) {
     if !headers.contains_key(&HOST)
         && let Some(host) = host(headers, uri)
     {
@@ -32,8 +34,13 @@ pub(crate) fn tell(headers: &mut HeaderMap, uri: &Uri, prefix: &HeaderValue) {
         let usual = if is_https { "443" } else { "80" };
         headers.insert(PORT, named.unwrap_or(HeaderValue::from_static(usual)));
     }
-    let whole = headers.get(&PREFIX).and_then(|outer| joined(outer, prefix)).unwrap_or_else(|| prefix.clone());
-    headers.insert(PREFIX, whole);
+    let outer = headers.get(&PREFIX);
+    let whole_prefix = outer.and_then(|outer| joined(outer, prefix)).unwrap_or_else(|| prefix.clone());
+    let whole_path = outer.and_then(|outer| joined(outer, &path)).unwrap_or(path);
+    headers.insert(PREFIX, whole_prefix);
+    if !headers.contains_key(&PATH) {
+        headers.insert(PATH, whole_path);
+    }
 }
 
 /// As the client wrote it, with its port.
@@ -53,38 +60,42 @@ fn port(host: &HeaderValue) -> Option<u16> {
     Authority::try_from(host.as_bytes()).ok()?.port_u16()
 }
 
-/// The proxy's prefix before ours: it took its own away first.
-fn joined(outer: &HeaderValue, prefix: &HeaderValue) -> Option<HeaderValue> {
+/// The proxy's prefix before our prefix or path: it took its own away first.
+fn joined(outer: &HeaderValue, inner: &HeaderValue) -> Option<HeaderValue> {
     let outer = outer.to_str().ok()?.trim_end_matches('/');
     if !outer.starts_with('/') || outer.len() > LONGEST_PREFIX {
         return None;
     }
-    HeaderValue::from_str(&format!("{outer}{}", prefix.to_str().ok()?)).ok()
+    HeaderValue::try_from([outer.as_bytes(), inner.as_bytes()].concat()).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Host, protocol, port and prefix as a service at `/rest/v1` is told them.
-    fn told(given: &[(&'static str, &str)]) -> [String; 4] {
+    const PREFIX_OF_SERVICE: HeaderValue = HeaderValue::from_static("/rest/v1");
+    const CALLED: HeaderValue = HeaderValue::from_static("/rest/v1/notes");
+
+    /// Host, protocol, port, prefix and path as a service at `/rest/v1` is told them.
+    fn told(given: &[(&'static str, &str)]) -> [String; 5] {
         let mut headers = HeaderMap::new();
         for (name, value) in given {
             headers.insert(*name, HeaderValue::from_str(value).expect("a header"));
         }
-        tell(&mut headers, &Uri::from_static("/rest/v1/notes"), &HeaderValue::from_static("/rest/v1"));
-        [HOST, PROTO, PORT, PREFIX]
+        tell(&mut headers, &Uri::from_static("/rest/v1/notes"), CALLED, &PREFIX_OF_SERVICE);
+        [HOST, PROTO, PORT, PREFIX, PATH]
             .map(|name| headers.get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default())
     }
 
     #[test]
     fn without_a_proxy_it_is_what_the_client_called() {
-        assert_eq!(told(&[("host", "127.0.0.1:54321")]), ["127.0.0.1:54321", "http", "54321", "/rest/v1"]);
-        assert_eq!(told(&[("host", "app.example")]), ["app.example", "http", "80", "/rest/v1"]);
-        assert_eq!(told(&[("host", "[::1]:8000")]), ["[::1]:8000", "http", "8000", "/rest/v1"]);
+        let (prefix, path) = ("/rest/v1", "/rest/v1/notes");
+        assert_eq!(told(&[("host", "127.0.0.1:54321")]), ["127.0.0.1:54321", "http", "54321", prefix, path]);
+        assert_eq!(told(&[("host", "app.example")]), ["app.example", "http", "80", prefix, path]);
+        assert_eq!(told(&[("host", "[::1]:8000")]), ["[::1]:8000", "http", "8000", prefix, path]);
         assert_eq!(told(&[("host", "[::1]")])[2], "80");
         assert_eq!(told(&[("host", "app.example:port")])[2], "80");
-        assert_eq!(told(&[]), ["", "http", "80", "/rest/v1"]);
+        assert_eq!(told(&[]), ["", "http", "80", prefix, path]);
     }
 
     #[test]
@@ -95,10 +106,12 @@ mod tests {
             ("x-forwarded-proto", "https"),
             ("x-forwarded-prefix", "/backend/"),
         ];
-        assert_eq!(told(&said), ["app.example", "https", "443", "/backend/rest/v1"]);
+        assert_eq!(told(&said), ["app.example", "https", "443", "/backend/rest/v1", "/backend/rest/v1/notes"]);
+        assert_eq!(told(&[("x-forwarded-path", "/there/notes")])[4], "/there/notes");
         assert_eq!(told(&[("x-forwarded-port", "8443")])[2], "8443");
         for odd in ["backend", "", "https://evil.example"] {
-            assert_eq!(told(&[("x-forwarded-prefix", odd)])[3], "/rest/v1", "{odd}");
+            let [.., prefix, path] = told(&[("x-forwarded-prefix", odd)]);
+            assert_eq!([prefix, path], ["/rest/v1", "/rest/v1/notes"], "{odd}");
         }
     }
 
@@ -106,7 +119,7 @@ mod tests {
     fn a_request_without_host_names_it_in_its_address() {
         let mut headers = HeaderMap::new();
         let uri = Uri::from_static("http://app.example:81/rest/v1/notes");
-        tell(&mut headers, &uri, &HeaderValue::from_static("/rest/v1"));
+        tell(&mut headers, &uri, CALLED, &PREFIX_OF_SERVICE);
         assert_eq!((&headers[HOST], &headers[PORT]), (&"app.example:81".parse().unwrap(), &HeaderValue::from(81)));
     }
 }

@@ -14,6 +14,7 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -264,8 +265,8 @@ impl Door {
             }
             return refusal.answer();
         }
-        forwarding::tell(&mut parts.headers, &parts.uri, &mount.told_prefix);
-        if let Some(uri) = inner_uri(&parts.uri, &mount.prefix) {
+        if let Some((called, uri)) = called_and_inner(&parts.uri, &mount.prefix) {
+            forwarding::tell(&mut parts.headers, &parts.uri, called, &mount.told_prefix);
             parts.uri = uri;
         }
         if body.is_end_stream() {
@@ -334,19 +335,22 @@ fn head_size(parts: &Parts) -> usize {
     line + headers
 }
 
-/// What the service sees: the path without the prefix, the query without the API key.
-fn inner_uri(uri: &Uri, prefix: &str) -> Option<Uri> {
+/// The path that the client called; and what the service sees: the path without the prefix, the query without the API key.
+fn called_and_inner(uri: &Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
     let whole = uri.path_and_query()?;
-    let path = whole.path().get(prefix.len()..)?;
-    let inner = match whole.query().map(|query| (query, keys::query_without_key(query))) {
-        None => PathAndQuery::try_from(path),
-        Some((query, None)) => PathAndQuery::try_from(format!("{path}?{query}")),
-        Some((_, Some(query))) if query.is_empty() => PathAndQuery::try_from(path),
-        Some((_, Some(query))) => PathAndQuery::try_from(format!("{path}?{query}")),
+    let path = whole.path();
+    path.strip_prefix(prefix)?;
+    // Every request passes here: one copy serves for both
+    let text = match whole.query().and_then(keys::query_without_key) {
+        None => Bytes::copy_from_slice(whole.as_str().as_bytes()),
+        Some(query) if query.is_empty() => Bytes::copy_from_slice(path.as_bytes()),
+        Some(query) => Bytes::from(format!("{path}?{query}")),
     };
+    let called = HeaderValue::from_maybe_shared(text.slice(..path.len())).ok()?;
+    let inner = PathAndQuery::from_maybe_shared(text.slice(prefix.len()..)).ok()?;
     let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(inner.ok()?);
-    Uri::from_parts(parts).ok()
+    parts.path_and_query = Some(inner);
+    Some((called, Uri::from_parts(parts).ok()?))
 }
 
 /// Paths that belong to services whether they are there or not (`/rest/v1/...`): a page is no answer to these.
@@ -379,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_service_sees_neither_the_prefix_nor_the_key() {
-        let inner = |uri: &str| inner_uri(&uri.parse().unwrap(), "/auth/v1").unwrap().to_string();
+        let inner = |uri: &str| called_and_inner(&uri.parse().unwrap(), "/auth/v1").unwrap().1.to_string();
         assert_eq!(inner("/auth/v1/user"), "/user");
         assert_eq!(inner("/auth/v1/user?apikey=x"), "/user");
         assert_eq!(inner("/auth/v1/user?a=1&apikey=x&b=%20+"), "/user?a=1&b=%20+");
@@ -400,10 +404,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_and_query_reaches_the_service_without_the_key(path in "[!-~]{0,30}", query in "[!-~]{0,60}") {
-            if let Ok(uri) = format!("/auth/v1/{path}?{query}").parse::<Uri>()
-                && let Some(inner) = inner_uri(&uri, "/auth/v1")
-            {
+        fn any_path_and_query_reaches_the_service_without_the_key(path in "([!-~]|\\PC){0,30}", query in "([!-~]|\\PC){0,60}") {
+            if let Ok(uri) = format!("/auth/v1/{path}?{query}").parse::<Uri>() {
+                let (called, inner) = called_and_inner(&uri, "/auth/v1").unwrap();
+                prop_assert_eq!(called.as_bytes(), uri.path().as_bytes());
                 prop_assert_eq!(inner.path(), &uri.path()["/auth/v1".len()..]);
                 let kept: Vec<_> = form_urlencoded::parse(inner.query().unwrap_or_default().as_bytes()).collect();
                 prop_assert!(kept.iter().all(|(name, _)| name != "apikey"));

@@ -100,7 +100,9 @@ fn echo() -> Router {
             "x-forwarded-host": header("x-forwarded-host"),
             "x-forwarded-proto": header("x-forwarded-proto"),
             "x-forwarded-port": header("x-forwarded-port"),
+            "x-forwarded-path": header("x-forwarded-path"),
             "x-forwarded-prefix": header("x-forwarded-prefix"),
+            "x-real-ip": header("x-real-ip"),
         }))
     }
     Router::new()

@@ -9,8 +9,10 @@ async fn a_stranger_s_forwarding_headers_are_removed() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let told = json_of(
         server
-            .get("/auth/v1/user")
+            .get("/auth/v1/user?apikey=x&a=b")
             .header("x-forwarded-for", "198.51.100.7")
+            .header("x-real-ip", "198.51.100.7")
+            .header("x-forwarded-path", "/evil/user")
             .header("x-forwarded-host", "evil.example")
             .header("x-forwarded-proto", "https")
             .header("x-forwarded-port", "1")
@@ -22,12 +24,14 @@ async fn a_stranger_s_forwarding_headers_are_removed() {
     .await;
     assert_eq!(told["address"], "127.0.0.1");
     assert_eq!(told["x-forwarded-for"], "127.0.0.1");
+    assert_eq!(told["x-real-ip"], "127.0.0.1");
     // In their place stands what the gateway sees
     let host = server.url("").trim_start_matches("http://").to_owned();
     assert_eq!(told["x-forwarded-host"], host);
     assert_eq!(told["x-forwarded-proto"], "http");
     assert!(host.ends_with(&format!(":{}", told["x-forwarded-port"].as_str().unwrap())));
     assert_eq!(told["x-forwarded-prefix"], "/auth/v1");
+    assert_eq!(told["x-forwarded-path"], "/auth/v1/user");
 }
 
 #[tokio::test]
@@ -57,6 +61,8 @@ async fn a_trusted_proxy_is_believed() {
     assert_eq!(told["x-forwarded-proto"], "https");
     assert_eq!(told["x-forwarded-port"], "443");
     assert_eq!(told["x-forwarded-prefix"], "/backend/auth/v1");
+    assert_eq!(told["x-forwarded-path"], "/backend/auth/v1/user");
+    assert_eq!(told["x-real-ip"], "198.51.100.7");
     assert_eq!(told["id"], "from-the-proxy-1");
 }
 

@@ -143,6 +143,8 @@ async fn sql_sees_the_request() {
     assert_eq!(setting("search_path").await, "\"public\", \"extensions\"");
     let headers: Value = serde_json::from_str(setting("request.headers").await.as_str().unwrap()).unwrap();
     assert_eq!((&headers["x-shown"], headers.get("cookie")), (&json!("yes"), None));
+    assert_eq!((&headers["x-real-ip"], &headers["x-forwarded-for"]), (&json!("127.0.0.1"), &json!("127.0.0.1")));
+    assert_eq!(headers["x-forwarded-path"], "/rest/v1/rpc/a_setting");
     let cookies: Value = serde_json::from_str(setting("request.cookies").await.as_str().unwrap()).unwrap();
     assert_eq!(cookies, json!({ "a": "b", "c": "d" }));
 }
