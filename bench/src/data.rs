@@ -13,6 +13,7 @@ use portico_rest::preferences::Return;
 use portico_rest::query::{Target, parse};
 use portico_rest::schema::{LoadSettings, SchemaCache, load as load_schema};
 use portico_rest::sql::{Count, Param, Sql, read_statement, write};
+use serde_json::Value;
 
 use crate::client::{Calls, Connection, End, request};
 use crate::limits;
@@ -51,11 +52,16 @@ const SCHEMA: &str = "
     insert into public.products (id, owner_id, name, price) select n, 1 + n % 200, 'Product ' || n, n from generate_series(1, 20000) as n;
     insert into public.offers select n, 1 + n % 20000, 'Offer ' || n from generate_series(1, 60000) as n;
     insert into public.numbers select n, 'number ' || n, n / 7.0 from generate_series(1, 10000) as n;
+    create function public.told(page text default null, seconds integer default null) returns json language sql stable as
+      $$ select json_build_object('headers', current_setting('request.headers'), 'claims', current_setting('request.jwt.claims')) $$;
     grant select, insert on all tables in schema public to anon, authenticated, service_role;
     grant usage on all sequences in schema public to anon;
     analyze";
 
-/// Settings that each transaction begins with, in the server's order (rest 14). The variables have the server's values.
+/// Says what the server told PostgreSQL of the request.
+const TOLD: &str = "/rpc/told";
+
+/// Settings that each transaction begins with, in the server's order (rest 14).
 const SETTINGS: &str = "select set_config(:n1, :v1, true), set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), \
      set_config('request.method', :method, true), set_config('request.path', :path, true), set_config('request.headers', :headers, true)";
 
@@ -100,18 +106,21 @@ struct Bench {
 }
 
 /// What is asked of both sides.
-struct Asked {
-    request: Vec<u8>,
-    sql: Sql,
+struct Asked<'a> {
     method: &'static str,
+    /// Below the prefix of the service.
     path: &'static str,
+    query: &'a str,
+    /// Besides those of every request.
+    headers: &'a [(&'static str, &'static str)],
+    body: &'static str,
+    /// What the server makes of it.
+    sql: Sql,
 }
 
 impl Bench {
     async fn row(&self, report: &mut Report) -> Result<()> {
-        let sql = self.read("products", "select=id,name,price&id=eq.4711")?;
-        let request = self.request("GET", "/rest/v1/products?select=id,name,price&id=eq.4711", &[], "");
-        let asked = Asked { request, sql, method: "GET", path: "/products" };
+        let asked = self.read("/products", "select=id,name,price&id=eq.4711")?;
         self.compare(report, "One row by key under RLS", "≥ 0.75", asked).await
     }
 
@@ -124,10 +133,7 @@ impl Bench {
             ),
         ];
         for (what, query) in lists {
-            let sql = self.read("products", query)?;
-            let request = self.request("GET", &format!("/rest/v1/products?{query}"), &[], "");
-            let asked = Asked { request, sql, method: "GET", path: "/products" };
-            self.compare(report, what, "≥ 0.9", asked).await?;
+            self.compare(report, what, "≥ 0.9", self.read("/products", query)?).await?;
         }
         Ok(())
     }
@@ -144,18 +150,20 @@ impl Bench {
         };
         let plan = WritePlan::new(&context, relation, WriteAction::Insert, &query, options, Some(&payload))?;
         let sql = write(&plan, Count::None, &JSON);
-        let request = self.request("POST", "/rest/v1/visits?select=*", &[("prefer", "return=representation")], body);
-        let asked = Asked { request, sql, method: "POST", path: "/visits" };
+        let headers = &[("prefer", "return=representation")];
+        let asked = Asked { method: "POST", path: "/visits", query: "select=*", headers, body, sql };
         self.compare(report, "Insert that returns its row", "≥ 0.8", asked).await
     }
 
-    async fn compare(&self, report: &mut Report, what: &str, bar: &str, asked: Asked) -> Result<()> {
+    async fn compare(&self, report: &mut Report, what: &str, bar: &str, asked: Asked<'_>) -> Result<()> {
         let what = format!("{what}, {CONNECTIONS} connections");
         let mut connection = Connection::open(&self.subject.address).await?;
-        connection.succeed(&asked.request).await?;
-        let (script, defines) = self.script(&asked)?;
+        let request = self.request(&asked, &format!("{}?{}", asked.path, asked.query));
+        connection.succeed(&request).await?;
+        let told = connection.succeed(&self.request(&asked, TOLD)).await?;
+        let (script, defines) = script(&asked, &serde_json::from_slice(&told.body)?)?;
         let end = End::After(ROUND);
-        let calls = Arc::new(Same(asked.request));
+        let calls = Arc::new(Same(request));
         let found = compare(
             self.subject.watch,
             async || self.subject.load(CONNECTIONS, end, &calls).await,
@@ -176,7 +184,7 @@ impl Bench {
         database
             .batch_execute("alter role authenticator set pgrst.db_max_rows = '20000'; notify pgrst, 'reload config'")
             .await?;
-        let request = self.request("GET", "/rest/v1/numbers", &[], "");
+        let request = self.get("/numbers");
         let mut connection = Connection::open(&self.subject.address).await?;
         let body = loop {
             let answer = connection.succeed(&request).await?;
@@ -200,7 +208,7 @@ impl Bench {
 
     /// Many connections that wait.
     async fn idle(&self, server: &Server, report: &mut Report) -> Result<()> {
-        let request = self.request("GET", "/rest/v1/owners?select=id&limit=1", &[], "");
+        let request = self.get("/owners?select=id&limit=1");
         let mut open = Vec::with_capacity(IDLE);
         for _ in 0..IDLE {
             let mut connection = Connection::open(&self.subject.address).await?;
@@ -214,52 +222,59 @@ impl Bench {
         Ok(())
     }
 
-    fn request(&self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Vec<u8> {
-        let mut headers = vec![("apikey", self.subject.key.as_str())];
-        headers.extend_from_slice(more);
-        request(method, path, &headers, body)
+    fn get(&self, target: &str) -> Vec<u8> {
+        request("GET", &format!("/rest/v1{target}"), &[("apikey", &self.subject.key)], "")
     }
 
-    fn read(&self, relation: &str, query: &str) -> Result<Sql> {
+    /// What is asked, with another path and query.
+    fn request(&self, asked: &Asked<'_>, target: &str) -> Vec<u8> {
+        let headers = [&[("apikey", self.subject.key.as_str())], asked.headers].concat();
+        request(asked.method, &format!("/rest/v1{target}"), &headers, asked.body)
+    }
+
+    fn read<'a>(&self, path: &'static str, query: &'a str) -> Result<Asked<'a>> {
         let settings = PlanSettings { max_rows: Some(1000), ..PlanSettings::default() };
-        let relation = self.cache.relation("public", relation).context("a table of the shop")?;
+        let relation = self.cache.relation("public", &path[1..]).context("a table of the shop")?;
         let context = Context { cache: &self.cache, schema: "public", settings: &settings };
         let plan = ReadPlan::new(&context, Root::Relation(relation), &parse(query, Target::Relation)?)?;
-        Ok(read_statement(&plan, Count::None, &JSON))
+        let sql = read_statement(&plan, Count::None, &JSON);
+        Ok(Asked { method: "GET", path, query, headers: &[], body: "", sql })
     }
+}
 
-    /// The transaction as a script of `pgbench`, and its variables.
-    fn script(&self, asked: &Asked) -> Result<(String, Vec<(String, String)>)> {
-        let headers = r#"{"host":"bench","user-agent":"bench","content-length":"0","x-request-id":"00000000-0000-4000-8000-000000000000"}"#;
-        let claims = r#"{"iss":"supabase-demo","role":"anon","exp":1983812996}"#;
-        let mut defines: Vec<(String, String)> = [
-            ("n1", "statement_timeout"),
-            ("v1", "3s"),
-            ("role", "anon"),
-            ("claims", claims),
-            ("method", asked.method),
-            ("path", asked.path),
-            ("headers", headers),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-        let mut main = asked.sql.text().to_owned();
-        // From the last, so that $1 does not match within $10
-        for (at, param) in asked.sql.params().iter().enumerate().rev() {
-            main = main.replace(&format!("${}", at + 1), &format!(":main{}", at + 1));
-            let value = match param {
-                Param::Text(text) => text.clone(),
-                other => String::from_utf8(other.as_bytes().to_vec())?,
-            };
-            defines.push((format!("main{}", at + 1), value));
-        }
-        ensure!(!main.contains('$'), "a parameter is left: {main}");
-        let begin = if asked.method == "GET" { "begin read only" } else { "begin" };
-        let main = main.replace('\n', " ");
-        let script = format!("\\startpipeline\n{begin};\n{SETTINGS};\n{main};\ncommit;\n\\endpipeline\n");
-        Ok((script, defines))
+/// The transaction as a script of `pgbench`, and its variables: those of the settings have the values that the server gives them, as it
+/// says in `told`, the answer to the same request at [`TOLD`].
+fn script(asked: &Asked<'_>, told: &Value) -> Result<(String, Vec<(String, String)>)> {
+    let told = |name: &str| told[name].as_str().context("what the server tells PostgreSQL");
+    // The one header that says where the request goes
+    let headers = told("headers")?.replace(TOLD, asked.path);
+    let mut defines: Vec<(String, String)> = [
+        ("n1", "statement_timeout"),
+        ("v1", "3s"),
+        ("role", "anon"),
+        ("claims", told("claims")?),
+        ("method", asked.method),
+        ("path", asked.path),
+        ("headers", &headers),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .collect();
+    let mut main = asked.sql.text().to_owned();
+    // From the last, so that $1 does not match within $10
+    for (at, param) in asked.sql.params().iter().enumerate().rev() {
+        main = main.replace(&format!("${}", at + 1), &format!(":main{}", at + 1));
+        let value = match param {
+            Param::Text(text) => text.clone(),
+            other => String::from_utf8(other.as_bytes().to_vec())?,
+        };
+        defines.push((format!("main{}", at + 1), value));
     }
+    ensure!(!main.contains('$'), "a parameter is left: {main}");
+    let begin = if asked.method == "GET" { "begin read only" } else { "begin" };
+    let main = main.replace('\n', " ");
+    let script = format!("\\startpipeline\n{begin};\n{SETTINGS};\n{main};\ncommit;\n\\endpipeline\n");
+    Ok((script, defines))
 }
 
 const MIB: f64 = 1024.0 * 1024.0;
