@@ -38,19 +38,14 @@ pub(super) async fn apply(client: &Client) -> Result<(), DatabaseError> {
     let rows = client.query("select name, checksum from portico.schema_migrations", &[]).await?;
     let applied: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     if let Some((name, _)) = applied.iter().find(|(name, _)| MIGRATIONS.iter().all(|(known, _)| known != name)) {
-        return Err(DatabaseError::Refused(format!(
-            "the database was used by a newer version of Portico (it has the migration {name} of schema portico): run that version"
-        )));
+        return Err(DatabaseError::Refused(unknown(name)));
     }
     for (name, text) in MIGRATIONS {
         let checksum = digest([text.as_bytes()]);
         match applied.iter().find(|(known, _)| known == name) {
             Some((_, recorded)) if *recorded == checksum => {}
             Some(_) => {
-                return Err(DatabaseError::Refused(format!(
-                    "the migration {name} of schema portico was applied with another content than this program has: \
-                     use the released program that set up this database"
-                )));
+                return Err(DatabaseError::Refused(unreleased(&format!("its migration {name} has another content"))));
             }
             None => {
                 client.batch_execute(text).await.map_err(step(name))?;
@@ -64,4 +59,21 @@ pub(super) async fn apply(client: &Client) -> Result<(), DatabaseError> {
         }
     }
     Ok(())
+}
+
+/// Names are numbered, and releases only add to the end: what they do not know is newer than all that they know.
+fn unknown(name: &str) -> String {
+    if MIGRATIONS.iter().any(|(known, _)| *known > name) {
+        return unreleased(&format!("its migration {name} was never released"));
+    }
+    format!(
+        "the database was used by a newer version of Portico (it has the migration {name} of schema portico): run that version"
+    )
+}
+
+fn unreleased(why: &str) -> String {
+    format!(
+        "the database was set up by an unreleased program (in schema portico, {why}), and can not be brought up to date: run that \
+         program, or begin with an empty database (data of `portico dev` is in the folder .portico)"
+    )
 }
