@@ -26,5 +26,5 @@ pub use connection::connect;
 pub use endpoint::{Endpoint, EndpointError, Host, Password, TlsMode, TlsSettings};
 pub use error::DatabaseError;
 pub use listen::Listener;
-pub use pool::{Client, Database, PoolSettings, PoolStatus};
+pub use pool::{Client, Database, PoolSettings};
 pub use tls::TlsError;

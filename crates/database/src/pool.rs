@@ -17,6 +17,7 @@ use crate::connection::{self, dial_patiently, is_passing};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
+use crate::wire::PoolStatus;
 
 /// A pooled connection; it goes back to its pool when dropped. `prepare_cached` prepares a statement once per connection.
 pub type Client = deadpool_postgres::Object;
@@ -56,17 +57,6 @@ impl Default for PoolSettings {
             idle_in_transaction_timeout: Duration::from_secs(60),
         }
     }
-}
-
-/// How many connections there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolStatus {
-    /// Open connections, in use or not.
-    pub open: usize,
-    /// Open and not in use.
-    pub idle: usize,
-    /// Callers that wait for one.
-    pub waiting: usize,
 }
 
 /// The database: pooled connections in the roles that services act as. Clones share the pools.
