@@ -14,6 +14,7 @@
 
 mod admin;
 mod answer;
+mod array;
 pub mod body;
 mod caller;
 mod claim_path;

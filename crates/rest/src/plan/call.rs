@@ -9,6 +9,7 @@ use regex::Regex;
 use super::overload::{BodyKind, Match, Wanted, choose};
 use super::write::Body;
 use super::{Context, ReadPlan, Root, Rows};
+use crate::array::text_array;
 use crate::error::RestError;
 use crate::query::Query;
 use crate::schema::{Parameter, Routine, SchemaCache, Volatility};
@@ -178,21 +179,8 @@ fn value(parameter: &Parameter, pairs: &[(String, String)]) -> Option<String> {
     if !parameter.variadic {
         return values.next_back().map(str::to_owned);
     }
-    let mut array = String::from("{");
-    let mut empty = true;
-    for value in values {
-        array.push_str(if empty { "\"" } else { ",\"" });
-        empty = false;
-        for c in value.chars() {
-            if matches!(c, '"' | '\\') {
-                array.push('\\');
-            }
-            array.push(c);
-        }
-        array.push('"');
-    }
-    array.push('}');
-    (!empty).then_some(array)
+    let mut values = values.peekable();
+    values.peek().is_some().then(|| text_array(values))
 }
 
 /// `bytea` in its text form.

@@ -157,6 +157,21 @@ impl<'a> Cursor<'a> {
         if self.items > MAX_ITEMS { self.cross("too many items") } else { Ok(()) }
     }
 
+    /// Reads items between which there are commas, with spaces around each. What follows the last is left.
+    pub(super) fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut items = Vec::new();
+        loop {
+            self.count()?;
+            self.spaces();
+            items.push(item(self)?);
+            self.spaces();
+            if !self.take(",") {
+                self.note("\",\"");
+                return Ok(items);
+            }
+        }
+    }
+
     /// Reads something that lies one level deeper.
     pub(super) fn nest<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {

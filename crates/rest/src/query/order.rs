@@ -1,37 +1,22 @@
 //! `order`, and lists of names.
 
+use indexmap::IndexSet;
+
 use super::cursor::{Cursor, Parsed};
 use super::name::{field, json_path, name};
 use super::types::{Direction, Field, Nulls, OrderTerm};
 
 /// `order-value`; nothing may follow.
 pub(super) fn order(cursor: &mut Cursor<'_>) -> Parsed<Vec<OrderTerm>> {
-    let mut terms = Vec::new();
-    loop {
-        cursor.count()?;
-        cursor.spaces();
-        terms.push(term(cursor)?);
-        cursor.spaces();
-        if !cursor.take(",") {
-            cursor.note("\",\"");
-            cursor.expect_end()?;
-            return Ok(terms);
-        }
-    }
+    let terms = cursor.list(term)?;
+    cursor.expect_end()?;
+    Ok(terms)
 }
 
 /// `columns`, `on_conflict`. What follows the last name is passed over. A name that comes again is left out.
 pub(super) fn names(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
-    let mut names = indexmap::IndexSet::new();
-    loop {
-        cursor.count()?;
-        cursor.spaces();
-        names.insert(name(cursor)?);
-        cursor.spaces();
-        if !cursor.take(",") {
-            return Ok(names.into_iter().collect());
-        }
-    }
+    let names: IndexSet<String> = cursor.list(name)?.into_iter().collect();
+    Ok(names.into_iter().collect())
 }
 
 fn term(cursor: &mut Cursor<'_>) -> Parsed<OrderTerm> {

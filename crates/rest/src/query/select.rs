@@ -7,21 +7,7 @@ use super::types::{Aggregate, Field, Join, SelectColumn, SelectItem, SelectRelat
 /// `select`, the whole parameter. What follows the last item is passed over.
 pub(super) fn select(cursor: &mut Cursor<'_>) -> Parsed<Vec<SelectItem>> {
     cursor.spaces();
-    if cursor.rest().is_empty() { Ok(Vec::new()) } else { items(cursor) }
-}
-
-fn items(cursor: &mut Cursor<'_>) -> Parsed<Vec<SelectItem>> {
-    let mut items = Vec::new();
-    loop {
-        cursor.count()?;
-        cursor.spaces();
-        items.push(item(cursor)?);
-        cursor.spaces();
-        if !cursor.take(",") {
-            cursor.note("\",\"");
-            return Ok(items);
-        }
-    }
+    if cursor.rest().is_empty() { Ok(Vec::new()) } else { cursor.list(item) }
 }
 
 fn item(cursor: &mut Cursor<'_>) -> Parsed<SelectItem> {
@@ -72,7 +58,7 @@ fn relation(cursor: &mut Cursor<'_>, spread: bool, alias: Option<String>, name: 
     }
     cursor.expect("(", "\"(\"")?;
     cursor.spaces();
-    let select = if cursor.sees(")") { Vec::new() } else { cursor.nest(items)? };
+    let select = if cursor.sees(")") { Vec::new() } else { cursor.nest(|cursor| cursor.list(item))? };
     cursor.expect(")", "\")\"")?;
     Ok(SelectItem::Relation(SelectRelation { spread, alias, name, hint, join, select }))
 }

@@ -1,6 +1,7 @@
 //! Conditions as SQL.
 
 use super::Sql;
+use crate::array::text_array;
 use crate::plan::{Column, Condition};
 use crate::query::{Arrow, Fts, IsValue, Logic, Operand, Operation, QuantOperator, Quantifier, SimpleOperator};
 use crate::schema::QualifiedName;
@@ -72,7 +73,7 @@ fn filter(
         Operation::In(values) => {
             column(sql, alias, left);
             sql.raw(" = ANY (");
-            values_of(sql, array_literal(values), from_text);
+            values_of(sql, text_array(values.iter().map(String::as_str)), from_text);
             sql.raw(")");
         }
         Operation::Is(value) => {
@@ -157,27 +158,6 @@ fn values_of(sql: &mut Sql, literal: String, from_text: Option<&QualifiedName>) 
             .value(literal)
             .raw("::text[]) AS v)"),
     };
-}
-
-/// `{"a","b"}`, each quoted, so that nothing in a value is read as the array's own grammar.
-pub(crate) fn array_literal(values: &[String]) -> String {
-    let mut literal = String::with_capacity(2 + values.iter().map(|value| value.len() + 3).sum::<usize>());
-    literal.push('{');
-    for (at, value) in values.iter().enumerate() {
-        if at > 0 {
-            literal.push(',');
-        }
-        literal.push('"');
-        for c in value.chars() {
-            if matches!(c, '"' | '\\') {
-                literal.push('\\');
-            }
-            literal.push(c);
-        }
-        literal.push('"');
-    }
-    literal.push('}');
-    literal
 }
 
 fn simple(operator: SimpleOperator) -> &'static str {

@@ -162,14 +162,6 @@ fn types_of_clients_can_be_nothing_but_types() {
     }
 }
 
-#[test]
-fn array_literals_quote_everything() {
-    let of =
-        |values: &[&str]| super::filter::array_literal(&values.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>());
-    assert_eq!(of(&[]), "{}");
-    assert_eq!(of(&["a", "", "b,c", r#"q"u\o"#, "NULL", "{x}"]), r#"{"a","","b,c","q\"u\\o","NULL","{x}"}"#);
-}
-
 /// Texts depend on the shape of a request only, so that prepared statements serve many.
 #[test]
 fn values_do_not_change_the_text() {
