@@ -9,11 +9,19 @@ use tokio::process::Command;
 use crate::client::{Done, End, PATIENCE};
 use crate::server::Postgres;
 
+/// What scripts of the account service share. They include it as psql's scripts do; `pgbench` itself knows no `\ir`.
+const PARTS: [(&str, &str); 3] = [
+    ("\\ir start.sql\n", include_str!("scripts/start.sql")),
+    ("\\ir person.sql\n", include_str!("scripts/person.sql")),
+    ("\\ir issue.sql\n", include_str!("scripts/issue.sql")),
+];
+
 /// Transactions that `pgbench` does with `script` as the account service's role. `run` is a number that no other run has: scripts
 /// number what they insert with it.
 pub async fn pgbench(postgres: &Postgres, script: &str, clients: usize, end: End, run: u64) -> Result<Done> {
     let defines = [("started".to_owned(), "0".to_owned()), ("run".to_owned(), run.to_string())];
-    pgbench_as(postgres, "supabase_auth_admin", script, &defines, clients, end).await
+    let script = PARTS.iter().fold(script.to_owned(), |script, (line, part)| script.replace(line, part));
+    pgbench_as(postgres, "supabase_auth_admin", &script, &defines, clients, end).await
 }
 
 /// Transactions that `pgbench` does with `script`, prepared, over the server's own way to PostgreSQL, with variables.

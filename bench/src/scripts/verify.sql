@@ -1,15 +1,6 @@
 -- POST /verify with a code from a mail: `post` and `find_by_code` of crates/auth/src/verify.rs, `redeem` of redeem.rs and `issue` of
 -- session.rs, their statements in crates/auth/src/sql, in the same round trips. The accounts are numbered; each is used once.
-\if :started
-\else
-select json_build_object('actor_id', users.id, 'actor_via_sso', false, 'actor_username', users.email,
-                         'action', 'login', 'log_type', 'account', 'traits', json_build_object('provider', 'email'))
-           as payload
-  from auth.users
- where users.email = 'limit-' || :client_id || '@example.com' \gset
-\set number :run * 10000000000 + :client_id * 100000000
-\set started 1
-\endif
+\ir start.sql
 \startpipeline
 begin;
 select users.id, users.aud, users.role, users.email, users.encrypted_password,
@@ -44,33 +35,6 @@ update auth.users
  where users.id = ('00000000-0000-4000-8000-' || :number)::uuid
    and linked.providers is not null
    and (users.raw_app_meta_data -> 'providers') is distinct from linked.providers;
-select users.id, users.aud, users.role, users.email, users.encrypted_password,
-       users.email_confirmed_at, users.invited_at, users.confirmation_token, users.confirmation_sent_at,
-       users.recovery_token, users.recovery_sent_at, users.email_change_token_new, users.email_change_token_current,
-       users.email_change, users.email_change_sent_at, users.email_change_confirm_status, users.last_sign_in_at,
-       users.raw_app_meta_data, users.raw_user_meta_data, users.phone, users.phone_confirmed_at, users.phone_change,
-       users.phone_change_token, users.phone_change_sent_at, users.confirmed_at, users.reauthentication_token,
-       users.reauthentication_sent_at, users.banned_until, users.is_sso_user, users.deleted_at, users.is_anonymous,
-       users.created_at, users.updated_at
-  from auth.users where users.id = ('00000000-0000-4000-8000-' || :number)::uuid;
-select identities.id, identities.provider_id, identities.user_id, identities.identity_data,
-       identities.provider, identities.last_sign_in_at, identities.created_at, identities.updated_at,
-       identities.email
-  from auth.identities where identities.user_id = ('00000000-0000-4000-8000-' || :number)::uuid order by identities.created_at, identities.id;
-select factors.id, factors.friendly_name, factors.factor_type::text, factors.status::text,
-       factors.phone, factors.created_at, factors.updated_at, factors.last_challenged_at
-  from auth.mfa_factors as factors where factors.user_id = ('00000000-0000-4000-8000-' || :number)::uuid order by factors.created_at, factors.id;
+\ir person.sql
 \endpipeline
-\startpipeline
-insert into auth.sessions
-    (id, user_id, created_at, updated_at, aal, user_agent, ip, tag, refresh_token_hmac_key, refresh_token_counter)
-values (('00000000-0000-4000-9000-' || :number)::uuid, ('00000000-0000-4000-8000-' || :number)::uuid, now(), now(), 'aal1', 'bench', '127.0.0.1', null, null, null);
-insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
-values (gen_random_uuid(), ('00000000-0000-4000-9000-' || :number)::uuid, now(), now(), 'password');
-update auth.users set last_sign_in_at = now(), updated_at = now() where id = ('00000000-0000-4000-8000-' || :number)::uuid;
-insert into auth.refresh_tokens
-    (instance_id, token, user_id, revoked, created_at, updated_at, parent, session_id)
-values ('00000000-0000-0000-0000-000000000000', :number, ('00000000-0000-4000-8000-' || :number)::uuid::text, false, now(), now(), null, ('00000000-0000-4000-9000-' || :number)::uuid);
-\endpipeline
-commit;
-\set number :number + 1
+\ir issue.sql
