@@ -83,9 +83,10 @@ impl Identity {
 
     fn of_claims(claims: &Claims, config: &Config, login: &str) -> Result<Self, RestError> {
         let role = match config.role_claim.find(claims.values()) {
-            Some(Value::String(role)) => Cow::Borrowed(role.as_str()),
-            Some(Value::Null) | None => Cow::Borrowed(config.anon_role.as_deref().ok_or(RestError::AnonymousDisabled)?),
-            Some(other) => Cow::Owned(other.to_string()),
+            Some(Cow::Borrowed(Value::String(role))) => Cow::Borrowed(role.as_str()),
+            Some(Cow::Owned(Value::String(role))) => Cow::Owned(role),
+            Some(found) if !found.is_null() => Cow::Owned(found.to_string()),
+            _ => Cow::Borrowed(config.anon_role.as_deref().ok_or(RestError::AnonymousDisabled)?),
         };
         // PostgreSQL takes it for the wish to act in no role at all, which would be the one that the server logs in with
         if role == "none" {

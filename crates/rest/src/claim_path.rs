@@ -1,16 +1,49 @@
-//! Where in the claims of a token the role is: `.role`, `$.realm_access.roles[0]`, `."https://example.com/role"`.
+//! Where in the claims of a token the role is: `.role`, `$.realm_access.roles[0]`, `."https://example.com/role"`,
+//! `.roles[?(@ ^== "app-")][4:]`.
 
+use std::borrow::Cow;
+
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-/// A path into the claims: JSONPath's plain steps, and the older dotted form without `$` (contract 15).
+/// A path into the claims: what JSONPath has for finding one value, and the older dotted form without `$` (contract 15).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimPath(Vec<Step>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Key(String),
-    Index(usize),
+    /// From the end, when it is negative.
+    Index(i64),
+    /// `[?(@ == "a")]`: the first text of an array that passes.
+    First(Test),
+    /// `[a:b]`: of a text its characters, of an array the first element.
+    Slice(Option<i64>, Option<i64>),
 }
+
+/// What an element is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Test {
+    Anything,
+    Equals(String),
+    Differs(String),
+    Begins(String),
+    Ends(String),
+    Contains(String),
+    Matches(Pattern),
+}
+
+/// A regular expression, which is equal to another if it is written the same.
+#[derive(Debug, Clone)]
+struct Pattern(Regex);
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Eq for Pattern {}
 
 impl Default for ClaimPath {
     fn default() -> Self {
@@ -26,13 +59,9 @@ impl ClaimPath {
         let mut steps = Vec::new();
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix('[') {
-                let (inner, after) = after.split_once(']')?;
-                let quoted = |mark| inner.strip_prefix(mark).and_then(|inner: &str| inner.strip_suffix(mark));
-                steps.push(match quoted('"').or_else(|| quoted('\'')) {
-                    Some(key) => Step::Key(key.to_owned()),
-                    None => Step::Index(inner.trim().parse().ok()?),
-                });
-                rest = after;
+                let end = closing(after)?;
+                steps.push(bracketed(after.get(..end)?.trim())?);
+                rest = after.get(end + 1..)?;
                 continue;
             }
             rest = rest.strip_prefix('.')?;
@@ -53,15 +82,148 @@ impl ClaimPath {
         (!steps.is_empty()).then_some(Self(steps))
     }
 
-    /// What the path leads to.
-    pub fn find<'a>(&self, claims: &'a Map<String, Value>) -> Option<&'a Value> {
+    /// What the path leads to; of several values the first.
+    pub fn find<'a>(&self, claims: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
         let (first, rest) = self.0.split_first()?;
         let Step::Key(key) = first else { return None };
-        rest.iter().try_fold(claims.get(key)?, |value, step| match step {
-            Step::Key(key) => value.get(key),
-            Step::Index(index) => value.get(index),
+        rest.iter().try_fold(Cow::Borrowed(claims.get(key)?), |value, step| match value {
+            Cow::Borrowed(value) => step.follow(value),
+            Cow::Owned(value) => step.follow(&value).map(|found| Cow::Owned(found.into_owned())),
         })
     }
+}
+
+impl Step {
+    fn follow<'a>(&self, value: &'a Value) -> Option<Cow<'a, Value>> {
+        match (self, value) {
+            (Self::Key(key), value) => value.get(key).map(Cow::Borrowed),
+            (Self::Index(index), Value::Array(elements)) => {
+                elements.get(place(*index, elements.len())?).map(Cow::Borrowed)
+            }
+            (Self::First(test), Value::Array(elements)) => {
+                elements.iter().find(|element| test.passes(element)).map(Cow::Borrowed)
+            }
+            (Self::Slice(from, to), Value::Array(elements)) => {
+                let (from, to) = bounds(*from, *to, elements.len());
+                elements.get(from..to)?.first().map(Cow::Borrowed)
+            }
+            (Self::Slice(from, to), Value::String(text)) => {
+                let (from, to) = bounds(*from, *to, text.chars().count());
+                let part: String = text.chars().skip(from).take(to - from).collect();
+                Some(Cow::Owned(Value::String(part)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Test {
+    fn passes(&self, element: &Value) -> bool {
+        let Value::String(element) = element else { return *self == Self::Anything };
+        match self {
+            Self::Anything => true,
+            Self::Equals(text) => element == text,
+            Self::Differs(text) => element != text,
+            Self::Begins(text) => element.starts_with(text),
+            Self::Ends(text) => element.ends_with(text),
+            Self::Contains(text) => element.contains(text),
+            Self::Matches(pattern) => pattern.0.is_match(element),
+        }
+    }
+}
+
+/// Where the bracket ends whose inside begins here. In quotes it does not.
+fn closing(text: &str) -> Option<usize> {
+    let mut open: Option<char> = None;
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match open {
+            _ if escaped => escaped = false,
+            Some(_) if c == '\\' => escaped = true,
+            Some(mark) if c == mark => open = None,
+            Some(_) => {}
+            None if matches!(c, '"' | '\'') => open = Some(c),
+            None if c == ']' => return Some(at),
+            None => {}
+        }
+    }
+    None
+}
+
+/// What stands between brackets.
+fn bracketed(inner: &str) -> Option<Step> {
+    if let Some(test) = inner.strip_prefix('?') {
+        return Some(Step::First(self::test(test.trim())?));
+    }
+    if inner == "*" {
+        return Some(Step::First(Test::Anything));
+    }
+    if let Some(key) = quoted(inner) {
+        return Some(Step::Key(key));
+    }
+    if let Some((from, to)) = inner.split_once(':') {
+        let bound = |text: &str| match text.trim() {
+            "" => Some(None),
+            number => number.parse().ok().map(Some),
+        };
+        return Some(Step::Slice(bound(from)?, bound(to)?));
+    }
+    Some(Step::Index(inner.parse().ok()?))
+}
+
+/// `(@ == "a")` and its like, `search(@, "^a")`.
+fn test(text: &str) -> Option<Test> {
+    let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text).trim();
+    if let Some(arguments) = text.strip_prefix("search(").and_then(|text| text.strip_suffix(')')) {
+        let pattern = arguments.trim().strip_prefix('@')?.trim().strip_prefix(',')?;
+        let pattern = RegexBuilder::new(&quoted(pattern.trim())?).size_limit(LARGEST_PATTERN).build().ok()?;
+        return Some(Test::Matches(Pattern(pattern)));
+    }
+    let comparison = text.strip_prefix('@')?.trim_start();
+    let (sign, text) = comparison.split_at(comparison.find(['"', '\''])?);
+    let text = quoted(text.trim_end())?;
+    match sign.trim_end() {
+        "==" => Some(Test::Equals(text)),
+        "!=" => Some(Test::Differs(text)),
+        "^==" => Some(Test::Begins(text)),
+        "==^" => Some(Test::Ends(text)),
+        "*==" => Some(Test::Contains(text)),
+        _ => None,
+    }
+}
+
+/// The most memory that a regular expression takes, in bytes.
+const LARGEST_PATTERN: usize = 1 << 20;
+
+/// A text in quotes of either kind; a backslash takes its meaning from what follows it.
+fn quoted(text: &str) -> Option<String> {
+    let mark = text.chars().next().filter(|mark| matches!(mark, '"' | '\''))?;
+    let inner = text.strip_prefix(mark)?.strip_suffix(mark)?;
+    let mut out = String::with_capacity(inner.len());
+    let mut characters = inner.chars();
+    while let Some(c) = characters.next() {
+        match (c, characters.clone().next()) {
+            ('\\', Some(next)) if next == mark || next == '\\' => {
+                out.push(next);
+                characters.next();
+            }
+            (c, _) => out.push(c),
+        }
+    }
+    Some(out)
+}
+
+/// An index, counted from the end when it is negative.
+fn place(index: i64, length: usize) -> Option<usize> {
+    let length = i64::try_from(length).ok()?;
+    usize::try_from(if index < 0 { length.checked_add(index)? } else { index }).ok()
+}
+
+/// Begin and end of a slice; never the one behind the other.
+fn bounds(from: Option<i64>, to: Option<i64>, length: usize) -> (usize, usize) {
+    let bound = |bound: i64| place(bound, length).unwrap_or(0).min(length);
+    let from = from.map_or(0, bound);
+    (from, to.map_or(length, bound).max(from))
 }
 
 #[cfg(test)]
@@ -70,10 +232,14 @@ mod tests {
 
     use super::*;
 
+    fn assert_found(claims: &Value, path: &str, expected: Option<&str>) {
+        let found = ClaimPath::parse(path).unwrap().find(claims.as_object().unwrap()).map(Cow::into_owned);
+        assert_eq!(found.as_ref().and_then(Value::as_str), expected, "{path}");
+    }
+
     #[test]
     fn both_forms_of_paths_lead_to_the_claim() {
         let claims = json!({ "role": "a", "x": { "y-z": ["b", { "c d": "c" }] }, "https://example.com/role": "d" });
-        let claims = claims.as_object().unwrap();
         for (path, found) in [
             (".role", Some("a")),
             ("$.role", Some("a")),
@@ -81,14 +247,61 @@ mod tests {
             ("$.x.y-z[1].\"c d\"", Some("c")),
             ("$['x']['y-z'][0]", Some("b")),
             (".\"https://example.com/role\"", Some("d")),
+            ("$['https://example.com/role']", Some("d")),
+            ("$.x['y-z'][-2]", Some("b")),
+            (".x.y-z[-3]", None),
             (".x.y", None),
             (".x[0]", None),
         ] {
-            let value = ClaimPath::parse(path).unwrap().find(claims).and_then(Value::as_str);
-            assert_eq!(value, found, "{path}");
+            assert_found(&claims, path, found);
         }
-        for path in ["", "role", ".", "..a", ".a[", ".a[x]", "$"] {
+        for path in
+            ["", "role", ".", "..a", ".a[", ".a[x]", "$", ".a[?(@ = 'b')]", ".a[?(@ == b)]", ".a['b]", ".a[1:x]"]
+        {
             assert_eq!(ClaimPath::parse(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn elements_of_arrays_are_found_by_what_they_are() {
+        let claims = json!({ "app": { "roles": ["other", 5, "author", "it's ]"] } });
+        for (filter, found) in [
+            (r#"?(@ == "author")"#, Some("author")),
+            (r#"?(@ != "other")"#, Some("author")),
+            (r#"?(@ ^== "aut")"#, Some("author")),
+            (r#"?(@ ==^ "hor")"#, Some("author")),
+            (r#"?(@ *== "utho")"#, Some("author")),
+            ("?@ == 'author'", Some("author")),
+            (r"?(@ == 'it\'s ]')", Some("it's ]")),
+            ("?search(@, '^au')", Some("author")),
+            ("?search(@, 'x|ther$')", Some("other")),
+            ("*", Some("other")),
+            ("?(@ == '5')", None),
+            ("2:", Some("author")),
+            (":-2", Some("other")),
+            ("9:", None),
+        ] {
+            assert_found(&claims, &format!("$.app.roles[{filter}]"), found);
+            assert_found(&claims, &format!(".app[\"roles\"][{filter}]"), found);
+        }
+        assert_found(&claims, ".app[?(@ == 'author')]", None);
+        assert_eq!(ClaimPath::parse("$.a[?search(@, '(')]"), None);
+    }
+
+    #[test]
+    fn of_a_text_a_part_may_be_taken() {
+        let claims = json!({ "role": "äpp-author", "roles": ["x", "app-author"] });
+        for (path, found) in [
+            (".role[4:]", Some("author")),
+            (".role[:3]", Some("äpp")),
+            (".role[4:-3]", Some("aut")),
+            (".role[-6:]", Some("author")),
+            (".role[5:2]", Some("")),
+            (".role[0:99]", Some("äpp-author")),
+            (r#".roles[?(@ ^== "app-")][4:]"#, Some("author")),
+            (r#".roles[?(@ ^== "app-")][4:][1:]"#, Some("uthor")),
+        ] {
+            assert_found(&claims, path, found);
         }
     }
 }

@@ -125,8 +125,12 @@ fn check(prepared: &Prepared, reply: &Reply) -> Result<(), RestError> {
     if prepared.is_single && reply.rows != 1 {
         return Err(RestError::NotSingular(reply.rows));
     }
+    let affected = match prepared.kind {
+        Kind::Write { .. } => reply.total.unwrap_or(reply.rows),
+        Kind::Read { .. } | Kind::Call { .. } => reply.rows,
+    };
     match prepared.max_affected {
-        Some(most) if reply.rows > most => Err(RestError::MaxAffected(reply.rows)),
+        Some(most) if affected > most => Err(RestError::MaxAffected(affected)),
         _ => Ok(()),
     }
 }

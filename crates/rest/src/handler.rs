@@ -87,19 +87,18 @@ async fn respond(
     let cache = snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
     let resource = Resource::of(parts.uri.path(), &config)?;
     let profile = Profile::of(&parts.headers, &parts.method, &config)?;
-    let action = Action::of(&resource, &parts.method)?;
-    if resource == Resource::Root {
-        if action == Action::Options {
-            return Ok(answer::allow("OPTIONS,GET,HEAD"));
-        }
-        if config.openapi_secret_key_only && !openapi::holds_secret_key(caller) {
-            return Ok(openapi::refuse());
-        }
-    }
     let (resource, is_root_call) = match (resource, &config.root_spec) {
         (Resource::Root, Some(function)) => (Resource::Function(function.name.clone()), true),
         (resource, _) => (resource, false),
     };
+    let action = Action::of(&resource, &parts.method)?;
+    if resource == Resource::Root && action == Action::Options {
+        return Ok(answer::allow("OPTIONS,GET,HEAD"));
+    }
+    let is_root = is_root_call || resource == Resource::Root;
+    if is_root && action != Action::Options && config.openapi_secret_key_only && !openapi::holds_secret_key(caller) {
+        return Ok(openapi::refuse());
+    }
     let target = match &resource {
         Resource::Function(_) => Target::Function { read: action != Action::Call },
         Resource::Relation(_) | Resource::Root => Target::Relation,

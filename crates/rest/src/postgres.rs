@@ -120,6 +120,14 @@ fn raised(error: &PostgresError) -> Result<RestError, Unreadable> {
     let said: Map<String, Value> = serde_json::from_str(&error.message).map_err(|_| message())?;
     let text = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);
     let (code, text_message) = (text("code").ok_or_else(message)?, text("message").ok_or_else(message)?);
+    // What is optional may be null, but nothing that is no text
+    let optional = |of: &Map<String, Value>, key: &str| match of.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(()),
+    };
+    let details = optional(&said, "details").map_err(|()| message())?;
+    let hint = optional(&said, "hint").map_err(|()| message())?;
 
     let missing = || Unreadable { details: "DETAIL is missing in the RAISE statement".into(), hint: DETAIL_HINT };
     let detail = error.detail.as_deref().ok_or_else(missing)?;
@@ -138,10 +146,10 @@ fn raised(error: &PostgresError) -> Result<RestError, Unreadable> {
     Ok(RestError::Postgres(Box::new(PostgresRefusal {
         code,
         message: text_message,
-        details: text("details"),
-        hint: text("hint"),
+        details,
+        hint,
         status,
-        reason: response.get("status_text").and_then(Value::as_str).map(str::to_owned),
+        reason: optional(&response, "status_text").map_err(|()| wrong())?,
         headers,
     })))
 }
@@ -216,6 +224,16 @@ mod tests {
             ("x", Some(detail), "Invalid JSON value for MESSAGE: 'x'"),
             (message, None, "DETAIL is missing in the RAISE statement"),
             (message, Some("{}"), "Invalid JSON value for DETAIL: '{}'"),
+            (
+                r#"{"code":"1","message":"m","hint":5}"#,
+                Some(detail),
+                r#"Invalid JSON value for MESSAGE: '{"code":"1","message":"m","hint":5}'"#,
+            ),
+            (
+                message,
+                Some(r#"{"status":402,"status_text":5,"headers":{}}"#),
+                r#"Invalid JSON value for DETAIL: '{"status":402,"status_text":5,"headers":{}}'"#,
+            ),
         ] {
             let refusal = of_postgres(&error("PGRST", message, detail), false);
             assert_eq!((refusal.code(), refusal.status().as_u16()), ("PGRST121", 500));

@@ -164,13 +164,15 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
         && action != WriteAction::Put;
     let agreement = if options.returns == Return::Representation { agreement } else { agreement.without_body() };
     let mode = preferences.count;
+    let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);
+    let max_affected = max_affected(asked).filter(|_| limits_rows);
+    // Embeds may leave rows out of the answer that were written all the same
     let count = match mode {
-        None | Some(CountMode::Planned) => Count::None,
-        Some(CountMode::Exact | CountMode::Estimated) => Count::Exact,
+        None | Some(CountMode::Planned) if max_affected.is_none() => Count::None,
+        _ => Count::Exact,
     };
     let may_set = plan.runs_functions(context.cache) || agreement.producer.runs_functions();
     let main = sql::write(&plan, count, &agreement.producer);
-    let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);
     Ok(Planned::Statement(Box::new(Prepared {
         main: explained(main, &agreement),
         estimate: None,
@@ -187,7 +189,7 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
         hoisted: Vec::new(),
         isolation: None,
         is_single,
-        max_affected: max_affected(asked).filter(|_| limits_rows),
+        max_affected,
         first: 0,
         count: mode,
         legacy_names: Vec::new(),

@@ -191,6 +191,13 @@ async fn a_function_can_stand_for_it() {
     let wanted = server.secret("/?since=2021&select=id").header("accept", "application/openapi+json");
     assert_eq!(wanted.send().await.expect(200).json(), json!([{ "id": 5 }]));
     server.public("/").send().await.expect(401);
+    // Every method means what it means for a function
+    let request = |method| server.request(method, "/rest/v1/?select=id").key(server.api_keys().secret());
+    let called = request(Method::POST).json(&json!({ "since": 2021 })).send().await.expect(200);
+    assert_eq!(called.json(), json!([{ "id": 5 }]));
+    assert_eq!(request(Method::PATCH).send().await.refusal(), (405, "PGRST101".into()));
+    let options = server.request(Method::OPTIONS, "/rest/v1/?since=2021").key(server.api_keys().secret());
+    assert_eq!(options.send().await.expect(200).header("allow"), Some("OPTIONS,GET,HEAD,POST"));
 }
 
 #[tokio::test]

@@ -51,6 +51,18 @@ async fn no_more_rows_than_wished_are_affected() {
     let done = remove("handling=strict, max-affected=3").send().await.expect(204);
     assert_eq!(done.header("preference-applied"), Some("handling=strict, max-affected=3"));
     assert_eq!(house.count("select count(*) from items").await, 12);
+    // What an embed leaves out of the answer is affected all the same
+    let films = "films?id=in.(1,3)&select=id,directors!inner(id)&directors.id=eq.1";
+    let one = house
+        .write("PATCH", films, &json!({ "year": 1900 }))
+        .header("prefer", "return=representation, handling=strict, max-affected=1");
+    let refused = one.send().await.expect(400);
+    assert_eq!(refused.json()["details"], "The query affects 2 rows");
+    assert_eq!(house.count("select count(*) from films where year = 1900").await, 0);
+    let two = house
+        .write("PATCH", films, &json!({ "year": 1900 }))
+        .header("prefer", "return=representation, handling=strict, max-affected=2");
+    assert_eq!(two.send().await.expect(200).json().as_array().unwrap().len(), 1);
     let unknown = house.read("items").header("prefer", "handling=strict, anything").send().await.expect(400);
     assert_eq!(unknown.json()["details"], "Invalid preferences: anything");
     let scalar = house.call("hello", &json!({})).header("prefer", "handling=strict, max-affected=1").send().await;
