@@ -33,6 +33,8 @@ pub const RAISE_EXCEPTION: SqlState = SqlState::RAISE_EXCEPTION;
 pub const CHARACTER_NOT_IN_REPERTOIRE: SqlState = SqlState::CHARACTER_NOT_IN_REPERTOIRE;
 /// A value can not be read as its type (`22P02`).
 pub const INVALID_TEXT_REPRESENTATION: SqlState = SqlState::INVALID_TEXT_REPRESENTATION;
+/// A setting or an argument can not have this value (`22023`).
+pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::INVALID_PARAMETER_VALUE;
 /// The object is in use, such as a template database that has a connection (`55006`).
 pub const OBJECT_IN_USE: SqlState = SqlState::OBJECT_IN_USE;
 /// A prepared statement no longer fits its tables (`0A000`, "cached plan must not change result type").

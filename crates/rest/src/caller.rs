@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, StatusCode, header};
+use portico_database::sqlstate::{INSUFFICIENT_PRIVILEGE, INVALID_PARAMETER_VALUE};
 use portico_tokens::{Caller, Claims, TokenError, bearer, looks_opaque};
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
@@ -90,12 +91,16 @@ impl Identity {
         };
         // PostgreSQL takes it for the wish to act in no role at all, which would be the one that the server logs in with
         if role == "none" {
-            return Err(refused_role("22023", "role \"none\" does not exist".into(), StatusCode::UNAUTHORIZED));
+            return Err(refused_role(
+                INVALID_PARAMETER_VALUE.code(),
+                "role \"none\" does not exist".into(),
+                StatusCode::UNAUTHORIZED,
+            ));
         }
         // Every role may take on itself, and whatever the login may do that roles of requests may not would be open to a token
         if role == LOGIN || role == login {
             let message = format!("permission denied to set role \"{role}\"");
-            return Err(refused_role("42501", message, StatusCode::FORBIDDEN));
+            return Err(refused_role(INSUFFICIENT_PRIVILEGE.code(), message, StatusCode::FORBIDDEN));
         }
         // What was signed is passed on byte for byte, unless its role is not the one that was found
         let claims = if claims.role() == Some(&*role) {

@@ -262,10 +262,15 @@ fn boolean(value: &str) -> Option<bool> {
 }
 
 fn list(value: &str) -> Vec<String> {
-    let unquote = |name: &str| {
-        name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name).replace("\"\"", "\"")
-    };
     value.split(',').map(|name| unquote(name.trim())).filter(|name| !name.is_empty()).collect()
+}
+
+/// A name as SQL writes it, quoted where it has to be. A doubled quote means one only within quotes.
+fn unquote(name: &str) -> String {
+    match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => name.to_owned(),
+    }
 }
 
 fn patterns(value: &str) -> Result<Vec<Regex>, String> {
@@ -276,10 +281,6 @@ fn patterns(value: &str) -> Result<Vec<Regex>, String> {
 
 /// `schema.name`, each possibly quoted; without a schema it is one on the search path.
 pub(crate) fn qualified(text: &str) -> QualifiedName {
-    let unquote = |part: &str| match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\""),
-        None => part.to_owned(),
-    };
     let mut quoted = false;
     let dot = text.char_indices().find(|(_, c)| {
         quoted ^= *c == '"';

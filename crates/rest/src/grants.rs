@@ -1,5 +1,7 @@
 //! The hint that a refusal for want of a privilege carries: the GRANT that is missing (contract 16.3).
 
+use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
+
 use crate::error::PostgresRefusal;
 use crate::handler::Asked;
 use crate::plan::WriteAction;
@@ -10,7 +12,7 @@ use crate::sql::Sql;
 
 /// Adds the hint to a `permission denied for table x` that has none.
 pub(crate) fn add_hint(refusal: &mut PostgresRefusal, cache: &SchemaCache, schema: &str, asked: &Asked<'_>) {
-    if refusal.code != "42501" || refusal.hint.is_some() {
+    if refusal.code != INSUFFICIENT_PRIVILEGE.code() || refusal.hint.is_some() {
         return;
     }
     let denied = ["table ", "view ", "materialized view ", "foreign table "]

@@ -19,9 +19,10 @@ pub struct RoleSettings {
 
 /// Isolation levels that are not the usual one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Isolation {
+    /// `repeatable read`
     RepeatableRead,
+    /// `serializable`
     Serializable,
 }
 

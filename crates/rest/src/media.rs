@@ -56,20 +56,25 @@ pub struct Plan {
 
 /// How a plan is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum PlanFormat {
+    /// As `psql` shows it.
     Text,
+    /// As programs read it.
     Json,
 }
 
 /// What else a plan tells: options of PostgreSQL's EXPLAIN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum PlanOption {
+    /// The statement is carried out, and times are told.
     Analyze,
+    /// What each step yields.
     Verbose,
+    /// Settings of the planner that differ from the usual.
     Settings,
+    /// Blocks that were read and written.
     Buffers,
+    /// What was written to the log.
     Wal,
 }
 

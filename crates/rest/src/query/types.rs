@@ -103,12 +103,16 @@ pub enum Join {
 
 /// What is computed of many values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Aggregate {
+    /// `sum()`
     Sum,
+    /// `avg()`
     Avg,
+    /// `count()`
     Count,
+    /// `max()`
     Max,
+    /// `min()`
     Min,
 }
 
@@ -185,12 +189,16 @@ pub enum Operation {
 
 /// The right side of `is`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum IsValue {
+    /// `null`
     Null,
+    /// `not_null`
     NotNull,
+    /// `true`
     True,
+    /// `false`
     False,
+    /// `unknown`: a truth value that is null.
     Unknown,
 }
 
@@ -209,39 +217,56 @@ pub enum Fts {
 
 /// Operators that compare with one value only (contract 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum SimpleOperator {
+    /// `neq`: `<>`
     NotEqual,
+    /// `cs`: `@>`
     Contains,
+    /// `cd`: `<@`
     ContainedBy,
+    /// `ov`: `&&`
     Overlaps,
+    /// `sl`: `<<`
     StrictlyLeft,
+    /// `sr`: `>>`
     StrictlyRight,
+    /// `nxr`: `&<`
     NotExtendsRight,
+    /// `nxl`: `&>`
     NotExtendsLeft,
+    /// `adj`: `-|-`
     Adjacent,
 }
 
 /// Operators that may compare with any or all of several values (contract 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum QuantOperator {
+    /// `eq`: `=`
     Equal,
+    /// `gte`: `>=`
     GreaterOrEqual,
+    /// `gt`: `>`
     Greater,
+    /// `lte`: `<=`
     LessOrEqual,
+    /// `lt`: `<`
     Less,
+    /// `like`, with `*` for `%`
     Like,
+    /// `ilike`, with `*` for `%`
     ILike,
+    /// `match`: `~`
     Match,
+    /// `imatch`: `~*`
     IMatch,
 }
 
 /// Whether one or all of several values must fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Quantifier {
+    /// `(any)`
     Any,
+    /// `(all)`
     All,
 }
 
@@ -263,9 +288,10 @@ pub enum LogicTree {
 
 /// How conditions are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Logic {
+    /// `and`
     And,
+    /// `or`
     Or,
 }
 
@@ -284,16 +310,18 @@ pub struct OrderTerm {
 
 /// Up or down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Direction {
+    /// `.asc`
     Ascending,
+    /// `.desc`
     Descending,
 }
 
 /// Where rows without a value go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Nulls {
+    /// `.nullsfirst`
     First,
+    /// `.nullslast`
     Last,
 }

@@ -69,12 +69,16 @@ impl SchemaCache {
 
 /// What kind of relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum RelationKind {
+    /// `create table`
     Table,
+    /// `create table … partition by`
     PartitionedTable,
+    /// `create view`
     View,
+    /// `create materialized view`
     MaterializedView,
+    /// `create foreign table`
     ForeignTable,
 }
 
@@ -274,10 +278,12 @@ pub struct ReturnType {
 
 /// What a function may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Volatility {
+    /// Anything.
     Volatile,
+    /// Read.
     Stable,
+    /// Compute.
     Immutable,
 }
 
