@@ -5,7 +5,7 @@ use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
 use crate::error::PostgresRefusal;
 use crate::handler::Asked;
 use crate::plan::WriteAction;
-use crate::preferences::Return;
+use crate::preferences::{Resolution, Return};
 use crate::resource::{Action, Resource};
 use crate::schema::{QualifiedName, SchemaCache};
 use crate::sql::Sql;
@@ -20,23 +20,31 @@ pub(crate) fn add_hint(refusal: &mut PostgresRefusal, cache: &SchemaCache, schem
         .find_map(|kind| refusal.message.strip_prefix("permission denied for ")?.strip_prefix(kind));
     let Some(relation) = denied.and_then(|name| cache.relation(schema, name)) else { return };
     let is_target = matches!(&asked.resource, Resource::Relation(name) if *name == relation.name.name);
-    let privileges = match asked.action {
+    let (preferences, query) = (&asked.preferences, &asked.query);
+    let changes = match asked.action {
         Action::Write(action) if is_target => match action {
-            WriteAction::Insert if asked.preferences.resolution.is_none() => "INSERT",
-            WriteAction::Insert | WriteAction::Put => "INSERT, UPDATE",
+            WriteAction::Insert if preferences.resolution == Some(Resolution::MergeDuplicates) => "INSERT, UPDATE",
+            WriteAction::Insert => "INSERT",
+            WriteAction::Put => "INSERT, UPDATE",
             WriteAction::Update => "UPDATE",
             WriteAction::Delete => "DELETE",
         },
-        _ => "SELECT",
+        _ => "",
     };
     // Rows that are returned or compared are read, too
-    let reads = is_target
-        && matches!(asked.action, Action::Write(_))
-        && (asked.preferences.returned.is_some_and(|returned| returned != Return::Minimal)
-            || !asked.query.filters.is_empty());
-    let select = if reads { "SELECT, " } else { "" };
+    let reads = changes.is_empty()
+        || preferences.returned.is_some_and(|returned| returned != Return::Minimal)
+        || preferences.resolution.is_some()
+        || asked.action == Action::Write(WriteAction::Put)
+        || !query.filters.is_empty()
+        || !query.logic.is_empty();
+    let select = match (reads, changes) {
+        (true, "") => "SELECT",
+        (true, _) => "SELECT, ",
+        (false, _) => "",
+    };
     let mut grant = Sql::new();
-    grant.raw(select).raw(privileges).raw(" ON ");
+    grant.raw(select).raw(changes).raw(" ON ");
     plain(&mut grant, &relation.name);
     grant.raw(" TO ");
     identifier(&mut grant, &asked.identity.role);

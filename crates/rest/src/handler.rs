@@ -126,7 +126,8 @@ async fn respond(
     let mut accepted = media::accepted(&parts.headers);
     if is_root_call {
         // Whoever wants the document takes what the function makes of it
-        accepted.iter_mut().filter(|accepted| **accepted == MediaType::OpenApi).for_each(|it| *it = MediaType::Json);
+        let json = |media| if media == MediaType::OpenApi { vec![media, MediaType::Json] } else { vec![media] };
+        accepted = accepted.into_iter().flat_map(json).collect();
     }
     timing.parse = begun.elapsed();
 

@@ -48,7 +48,7 @@ impl Subject<'_> {
             // Nobody can override these.
             MediaType::StrippedArray => built_in(Producer::Json { of, strip_nulls: true }),
             MediaType::Object { stripped } => built_in(Producer::Object { of, strip_nulls: *stripped }),
-            MediaType::Plan(_) | MediaType::OpenApi => None,
+            MediaType::Plan(_) => None,
             _ => self.handler(cache, media).or_else(|| match media {
                 MediaType::Any | MediaType::Json => {
                     Some((Producer::Json { of, strip_nulls: false }, MediaType::Json.content_type()))
@@ -241,6 +241,26 @@ mod tests {
         assert_eq!(made("logo()", true, "*/*").0, scalar);
         assert_eq!(made("logo()", true, "application/json").0, scalar);
         assert!(agree("logo()", true, &["text/html"], false).is_err());
+    }
+
+    #[test]
+    fn a_function_may_make_a_description_of_its_own() {
+        let openapi = "application/openapi+json";
+        let accepted = [MediaType::parse(openapi)];
+        let mut cache = cinema();
+        let agree = |cache: &SchemaCache| {
+            let hello = cache.routines_named("public", "hello")[0].clone();
+            let subject = Subject { relation: None, routine: Some(&hello), whole_rows: true };
+            negotiate(cache, &accepted, subject, false).map(|agreed| (agreed.producer, agreed.content_type))
+        };
+        assert!(agree(&cache).is_err());
+        cache.media_handlers.push(MediaHandler {
+            media_type: openapi.into(),
+            function: QualifiedName { schema: "public".into(), name: "hello".into() },
+            relation: None,
+            is_function: true,
+        });
+        assert_eq!(agree(&cache).unwrap(), (Producer::Value, format!("{openapi}; charset=utf-8")));
     }
 
     #[test]

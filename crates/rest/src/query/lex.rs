@@ -16,7 +16,7 @@ const MAX_PAIRS: usize = 4096;
 /// A key and its value, decoded.
 pub(super) type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// The pairs of a query string. Pairs without `=` are dropped.
+/// The pairs of a query string. Pairs without `=` or without a key are dropped.
 pub(super) fn pairs(raw: &str) -> Result<Vec<Pair<'_>>, RestError> {
     if raw.len() > MAX_LENGTH {
         return Err(refusal(format!("the query string is longer than {MAX_LENGTH} bytes")));
@@ -84,8 +84,9 @@ pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(decoded).ok().map(Cow::Owned)
 }
 
+/// Pairs without `=` are no pairs; those without a key the platform's gateway takes away (contract 15).
 fn split(raw: &str) -> impl Iterator<Item = (&str, &str)> {
-    raw.split(['&', ';']).filter_map(|pair| pair.split_once('='))
+    raw.split(['&', ';']).filter_map(|pair| pair.split_once('=')).filter(|(key, _)| !key.is_empty())
 }
 
 fn hex(digit: u8) -> Option<u8> {

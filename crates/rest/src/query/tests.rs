@@ -77,7 +77,7 @@ fn names(items: &[SelectItem]) -> Vec<&str> {
 
 #[test]
 fn pairs_are_separated_by_ampersands_and_semicolons_and_need_an_equals_sign() {
-    let query = relation("dropped&a=eq.1;b=eq.2&&;c=eq.=3");
+    let query = relation("dropped&=dropped&a=eq.1;b=eq.2&&;c=eq.=3");
     let values: Vec<_> =
         query.filters.iter().map(|filter| (&*filter.value.field.name, &filter.value.operation)).collect();
     let equal = |text: &str| Operation::Quantified(QuantOperator::Equal, None, text.into());
@@ -517,6 +517,6 @@ fn the_work_grows_as_the_text_does() {
 #[test]
 fn the_canonical_query_is_sorted_merged_and_encoded_anew() {
     assert_eq!(canonical("select=id,name&order=id&limit=2&offset=2"), "limit=2&offset=2&order=id&select=id%2Cname");
-    assert_eq!(canonical("b=eq.2&a=gt.1+x;a=lt.%C3%A9&dropped&c="), "a=gt.1%20x,lt.%C3%A9&b=eq.2&c=");
+    assert_eq!(canonical("b=eq.2&=x&a=gt.1+x;a=lt.%C3%A9&dropped&c="), "a=gt.1%20x,lt.%C3%A9&b=eq.2&c=");
     assert_eq!(canonical(""), "");
 }

@@ -174,6 +174,42 @@ async fn missing_rights_are_401_for_nobody_and_403_for_somebody_with_the_grant_a
 }
 
 #[tokio::test]
+async fn the_grant_of_the_hint_is_the_one_that_is_missing() {
+    let house = House::open().await;
+    for (method, query, prefer, granted) in [
+        ("GET", "", "", "SELECT"),
+        ("POST", "", "return=minimal", "INSERT"),
+        ("POST", "", "return=representation", "SELECT, INSERT"),
+        ("POST", "", "resolution=ignore-duplicates", "SELECT, INSERT"),
+        ("POST", "", "resolution=merge-duplicates", "SELECT, INSERT, UPDATE"),
+        ("PUT", "?id=eq.1", "", "SELECT, INSERT, UPDATE"),
+        ("PATCH", "?id=eq.1", "", "SELECT, UPDATE"),
+        ("PATCH", "?or=(id.eq.1)", "", "SELECT, UPDATE"),
+        ("DELETE", "?and=(id.eq.1)", "", "SELECT, DELETE"),
+    ] {
+        house
+            .execute(
+                "drop table if exists wanted; create table wanted (id int primary key);
+                 revoke all on wanted from anon, authenticated, service_role; notify pgrst",
+            )
+            .await;
+        house.read("not_there").send().await.expect(404);
+        let send = async || {
+            let request = house.request(method.parse().unwrap(), &format!("/rest/v1/wanted{query}"));
+            let request = request.bearer(&house.token("authenticated", FIRST)).header("prefer", prefer);
+            if method == "GET" { request.send().await } else { request.json(&json!({ "id": 1 })).send().await }
+        };
+        let refused = send().await.expect(403).json();
+        let hint = refused["hint"].as_str().unwrap();
+        let (_, grant) = hint.split_once("with: ").unwrap();
+        assert_eq!(grant, format!("GRANT {granted} ON public.wanted TO authenticated;"), "{method} {query} {prefer}");
+        house.execute(grant).await;
+        let done = send().await;
+        assert!((200..300).contains(&done.status), "{method} {query} {prefer}: {}", done.text());
+    }
+}
+
+#[tokio::test]
 async fn no_row_is_shown_or_touched_that_a_policy_hides() {
     let house = House::open().await;
     let owner = house.token("authenticated", FIRST);
