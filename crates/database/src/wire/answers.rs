@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::gathered::Gathered;
 use super::reader::Malformed;
 
 /// The answers to the statements of a batch, in the batch's order.
@@ -13,6 +14,8 @@ pub struct Answers {
     statements: Vec<Answer>,
     /// Where the rows of the statement under way begin.
     begun: usize,
+    /// What a statement's rows were joined to.
+    pub(super) gathered: Option<Gathered>,
     pub(super) notices: usize,
     pub(super) in_transaction: bool,
 }
@@ -36,6 +39,19 @@ impl Answers {
     pub(super) fn complete(&mut self, tag: &[u8]) {
         self.statements.push(Answer { rows: self.begun..self.rows.len(), tag: Tag::new(tag) });
         self.begun = self.rows.len();
+    }
+
+    /// Leaves out statements that the batch's maker knows nothing of.
+    pub(super) fn forget(&mut self, statements: Range<usize>) {
+        if let Some(statements) = self.statements.get(statements.clone()).map(|_| statements) {
+            self.statements.drain(statements);
+        }
+    }
+
+    /// What the rows of the batch's [gathered](super::Statement::gathered) statement were joined to; they are not among its
+    /// [`rows`](Self::rows).
+    pub fn gathered(&mut self) -> Option<Gathered> {
+        self.gathered.take()
     }
 
     /// How many statements were answered.
@@ -107,6 +123,13 @@ impl Tag {
 pub struct Row {
     /// The body of a `DataRow`, known to be well-formed.
     body: Bytes,
+}
+
+/// The value of the first column in the body of a `DataRow`.
+pub(super) fn first_value(body: &[u8]) -> Result<Option<&[u8]>, Malformed> {
+    const CUT: Malformed = Malformed("a row without a first column");
+    let (_, rest) = body.split_first_chunk::<2>().ok_or(CUT)?;
+    value(rest).map(|(value, _)| value).ok_or(CUT)
 }
 
 impl Row {

@@ -1,5 +1,8 @@
 //! What is asked: statements that go out together.
 
+use super::gathered::Joining;
+use super::held::Within;
+
 /// A value for a `$n` of a statement, as PostgreSQL's text form of it; `None` is null. The server infers its type.
 pub type Param<'a> = Option<&'a [u8]>;
 
@@ -11,12 +14,15 @@ pub type Param<'a> = Option<&'a [u8]>;
 pub struct Batch<'a> {
     pub(super) statements: Vec<Statement<'a>>,
     pub(super) restores: bool,
+    pub(super) within: Within<'a>,
+    /// How many statements stand in front of the settings.
+    pub(super) place: usize,
 }
 
 impl<'a> Batch<'a> {
     /// A batch without statements.
     pub fn new() -> Self {
-        Self { statements: Vec::with_capacity(3), restores: false }
+        Self { statements: Vec::with_capacity(3), ..Self::default() }
     }
 
     /// Adds a statement behind the others.
@@ -39,6 +45,16 @@ impl<'a> Batch<'a> {
         Self { restores: true, ..self }
     }
 
+    /// The statements that are added from here on see these settings; in front of it nothing but a `begin` makes sense. In a transaction
+    /// that another batch has begun its settings hold, and these are passed over.
+    ///
+    /// What the session does not have yet is set in the same write; what it has from an earlier batch, and what nothing in this one sees,
+    /// is not. A batch that says nothing sees what the connection began with.
+    #[must_use]
+    pub fn within(self, within: Within<'a>) -> Self {
+        Self { place: self.statements.len(), within, ..self }
+    }
+
     /// How many statements it has.
     pub fn len(&self) -> usize {
         self.statements.len()
@@ -58,6 +74,7 @@ pub struct Statement<'a> {
     pub(super) params: &'a [Param<'a>],
     pub(super) kind: Kind,
     pub(super) binary: bool,
+    pub(super) gathered: Option<Joining>,
 }
 
 /// Whether the server keeps the parsed statement.
@@ -71,18 +88,25 @@ impl<'a> Statement<'a> {
     /// A statement that comes again: parsed the first time that a connection sees it, and only bound and executed from then
     /// on. With a pool that does not prepare it is parsed each time.
     pub fn named(text: &'a str, params: &'a [Param<'a>]) -> Self {
-        Self { text, scope: "", params, kind: Kind::Named, binary: false }
+        Self { text, scope: "", params, kind: Kind::Named, binary: false, gathered: None }
     }
 
     /// A statement that hardly comes again: parsed each time, and not kept.
     pub fn unnamed(text: &'a str, params: &'a [Param<'a>]) -> Self {
-        Self { text, scope: "", params, kind: Kind::Unnamed, binary: false }
+        Self { text, scope: "", params, kind: Kind::Unnamed, binary: false, gathered: None }
     }
 
     /// Asks for results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a `bigint` as eight of them.
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }
+    }
+
+    /// Joins the first columns of all its rows as they come in, for [`Answers::gathered`](super::Answers::gathered). One statement of a
+    /// batch may be so; of several the last is.
+    #[must_use]
+    pub fn gathered(self, joining: Joining) -> Self {
+        Self { gathered: Some(joining), ..self }
     }
 
     /// Keeps the parsed statement apart from the same text in another scope. The scope of a table under row level security

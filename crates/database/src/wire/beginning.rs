@@ -19,7 +19,12 @@ pub(super) enum Role {
     #[default]
     Login,
     /// By `set role`.
-    Taken(String),
+    Taken {
+        /// The role.
+        role: String,
+        /// What takes it on.
+        statement: String,
+    },
     /// By `set session authorization`: the login role is a superuser.
     Session(String),
 }
@@ -29,14 +34,14 @@ impl Role {
     pub fn take(&self) -> Option<&str> {
         match self {
             Self::Login => None,
-            Self::Taken(statement) | Self::Session(statement) => Some(statement),
+            Self::Taken { statement, .. } | Self::Session(statement) => Some(statement),
         }
     }
 
     /// The statement that makes the session the login role's again, which may do what the settings need.
     fn leave(&self) -> &'static str {
         match self {
-            Self::Login | Self::Taken(_) => "reset role",
+            Self::Login | Self::Taken { .. } => "reset role",
             Self::Session(_) => "reset session authorization",
         }
     }
@@ -50,6 +55,27 @@ impl Beginning {
             .collect::<Vec<_>>();
         let set = if calls.is_empty() { String::new() } else { format!("select {}", calls.join(", ")) };
         Self { role, settings, set }
+    }
+
+    /// What a setting was in the beginning, if that was our doing.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.settings.iter().rev().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The setting `role` of the beginning.
+    pub fn login_role(&self) -> &str {
+        match &self.role {
+            Role::Login | Role::Session(_) => "none",
+            Role::Taken { role, .. } => role,
+        }
+    }
+
+    /// The statement that goes back to the role of the beginning from one that was set over it.
+    pub fn role_again(&self) -> &str {
+        match &self.role {
+            Role::Login | Role::Session(_) => "reset role",
+            Role::Taken { statement, .. } => statement,
+        }
     }
 
     /// The values that [`behind`](Self::behind) and [`set`](Self::set) send.

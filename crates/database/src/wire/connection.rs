@@ -1,5 +1,6 @@
 //! One connection: a batch goes out, its answers come in.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::Arc;
@@ -8,12 +9,14 @@ use std::time::Instant;
 use bytes::{BufMut, BytesMut};
 use postgres_protocol::message::frontend;
 
-use super::answers::{Answers, Row};
+use super::answers::{Answers, Row, first_value};
 use super::authentication::SessionKey;
 use super::batch::{Batch, Kind, Statement};
 use super::beginning::Beginning;
 use super::channel::{Aside, Channel};
 use super::error::{PostgresError, WireError};
+use super::gathered::{Gathering, Joining};
+use super::held::{Change, Held};
 use super::reported::Reported;
 use super::statements::{Plan, Statements};
 
@@ -38,6 +41,9 @@ pub(super) struct Connection {
     key: SessionKey,
     made: Instant,
     beginning: Arc<Beginning>,
+    held: Held,
+    /// How many statements of the last batch that failed were done before.
+    failed: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +78,8 @@ impl Connection {
             key,
             made: Instant::now(),
             beginning: Arc::default(),
+            held: Held::default(),
+            failed: 0,
         }
     }
 
@@ -86,9 +94,14 @@ impl Connection {
         self.channel.reported.begin();
     }
 
-    /// Whether the session's settings are known to differ from those it began with.
+    /// Whether the session's settings are known to differ from those that it should have.
     pub fn has_changed(&self) -> bool {
         self.channel.reported.has_changed()
+    }
+
+    /// The session has what it began with.
+    pub fn begins_anew(&mut self) {
+        self.held.clear();
     }
 
     /// What the server said of the session's settings.
@@ -153,22 +166,83 @@ impl Connection {
         }
         self.channel.out.clear();
         frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
-        match self.converse(&[], 1).await?.error {
+        let tally = self.converse(&[], 1, None).await?;
+        // Nobody asks for more than the end of a transaction that came to nothing
+        self.held.undone();
+        match tally.error {
             None => Ok(()),
             Some(error) => Err(WireError::Postgres(error)),
         }
     }
 
-    /// Runs a batch, and behind it what brings back the beginning; see [`Batch::restoring`].
-    pub async fn run_restoring(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
+    /// Runs a batch in its settings; see [`Lease::run`](super::Lease::run).
+    pub async fn run(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
+        if self.in_transaction {
+            return self.run_around(batch, &Change::default(), prepared).await;
+        }
         let beginning = self.beginning();
-        let settings = beginning.params();
-        self.run_wanting(&beginning.behind(batch, &settings), batch.len(), prepared).await
+        if !prepared {
+            return self.run_around(batch, &Change::local(batch.within), prepared).await;
+        }
+        let change = self.held.change(batch.within, &beginning);
+        match self.run_around(batch, &change, prepared).await {
+            // Somebody took the right to set anything from the roles: the one that the connection began with has it
+            Err(error)
+                if error.sqlstate() == Some("42501")
+                    && (batch.place..batch.place + change.len()).contains(&self.failed)
+                    && self.held.rises() =>
+            {
+                if self.in_transaction {
+                    self.execute("rollback").await?;
+                }
+                let change = self.held.change(batch.within, &beginning);
+                self.run_around(batch, &change, prepared).await
+            }
+            outcome => outcome,
+        }
     }
 
-    /// Runs a batch; see [`Lease::run`](super::Lease::run).
-    pub async fn run(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
+    /// Runs a batch as it is, in whatever settings the session has.
+    pub async fn run_plain(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
         self.run_wanting(batch, batch.len(), prepared).await
+    }
+
+    /// Runs a batch with what has to be set before it, and what brings back the beginning behind it.
+    async fn run_around(
+        &mut self,
+        batch: &Batch<'_>,
+        change: &Change<'_>,
+        prepared: bool,
+    ) -> Result<Answers, WireError> {
+        let beginning = self.beginning();
+        let (params, settings) = (change.params(), beginning.params());
+        let mut whole = Cow::Borrowed(batch);
+        let set = change.len();
+        if set > 0 {
+            whole.to_mut().statements.splice(batch.place..batch.place, change.statements(&params));
+        }
+        let wanted = whole.len();
+        if batch.restores {
+            whole = Cow::Owned(beginning.behind(&whole, &settings));
+        }
+        let outcome = self.run_wanting(&whole, wanted, prepared).await;
+        match outcome {
+            Ok(mut answers) => {
+                let rolled_back = (0..answers.len()).any(|statement| answers.tag(statement) == "ROLLBACK");
+                if batch.restores {
+                    self.held.clear();
+                } else if prepared {
+                    self.held.done(change, self.in_transaction, rolled_back);
+                    self.channel.reported.accept(change.names());
+                }
+                answers.forget(batch.place..batch.place + set);
+                Ok(answers)
+            }
+            Err(error) => {
+                self.held.undone();
+                Err(error)
+            }
+        }
     }
 
     /// Runs a batch whose first statements are the `wanted` ones; what stands behind them is for the session.
@@ -212,8 +286,11 @@ impl Connection {
             return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
         }
         let aside = self.encode(batch, prepared);
-        let tally = self.converse(&aside, batch.len()).await?;
+        let gathers = batch.statements.iter().rposition(|statement| statement.gathered.is_some());
+        let gathers = gathers.and_then(|at| Some((at, batch.statements.get(at)?.gathered?)));
+        let tally = self.converse(&aside, batch.len(), gathers).await?;
         if tally.error.is_some() {
+            self.failed = tally.answers.len();
             // What was behind the failed message was not parsed.
             let sent = self.plans.iter().filter(|plan| !matches!(plan, Plan::Known { .. }));
             for plan in sent.skip(tally.parsed) {
@@ -265,7 +342,12 @@ impl Connection {
     }
 
     /// Sends what was collected and reads everything up to `ReadyForQuery`.
-    async fn converse(&mut self, aside: &[Aside<'_>], statements: usize) -> Result<Tally, WireError> {
+    async fn converse(
+        &mut self,
+        aside: &[Aside<'_>],
+        statements: usize,
+        gathers: Option<(usize, Joining)>,
+    ) -> Result<Tally, WireError> {
         if self.state != State::Ready {
             return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
         }
@@ -273,7 +355,7 @@ impl Connection {
         self.state = State::Busy;
         // A server that hangs up has often said why, which is still there to be read.
         let sent = self.channel.send(aside).await;
-        let outcome = self.listen(statements).await;
+        let outcome = self.listen(statements, gathers).await;
         match (&outcome, sent) {
             (Ok(_), Ok(())) => {
                 self.state = State::Ready;
@@ -293,12 +375,18 @@ impl Connection {
         }
     }
 
-    async fn listen(&mut self, statements: usize) -> Result<Tally, WireError> {
+    async fn listen(&mut self, statements: usize, gathers: Option<(usize, Joining)>) -> Result<Tally, WireError> {
         let mut tally = Tally { answers: Answers::with_capacity(statements), ..Tally::default() };
+        let mut gathering = gathers.map(|(at, joining)| (at, Gathering::new(joining)));
         loop {
             let message = self.channel.message().await?;
             let reader = &mut self.channel.reader;
             match message.tag {
+                b'D' if gathering.as_ref().is_some_and(|(at, _)| *at == tally.answers.len()) => {
+                    if let Some((_, gathering)) = &mut gathering {
+                        gathering.add(first_value(reader.body(message))?);
+                    }
+                }
                 b'D' => {
                     tally.answers.add_row(Row::new(reader.take(message))?);
                     continue;
@@ -320,6 +408,7 @@ impl Connection {
                 b'Z' => {
                     self.in_transaction = reader.body(message) != b"I";
                     reader.skip(message);
+                    tally.answers.gathered = gathering.map(|(_, gathering)| gathering.finish());
                     return Ok(tally);
                 }
                 b'N' => tally.answers.notices += 1,

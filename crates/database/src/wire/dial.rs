@@ -192,7 +192,7 @@ impl Dialer {
         let quoted = format!("\"{}\"", self.role.replace('"', "\"\""));
         let become_role = match is_superuser {
             true => Role::Session(format!("set session authorization {quoted}")),
-            false => Role::Taken(format!("set role {quoted}")),
+            false => Role::Taken { role: self.role.clone(), statement: format!("set role {quoted}") },
         };
         let take = become_role.take().unwrap_or_default();
         connection.execute(take).await.map_err(|error| self.explain_refused_role(error))?;

@@ -3,21 +3,21 @@
 //!
 //! ```no_run
 //! # async fn example(endpoint: portico_database::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
-//! use portico_database::wire::{Batch, Pool, PoolSettings, Statement};
+//! use portico_database::wire::{Batch, Pool, PoolSettings, Statement, Within};
 //!
 //! let pool = Pool::open(&endpoint, "authenticator", PoolSettings::default())?;
 //! let mut lease = pool.take().await?;
 //! let batch = Batch::new()
-//!     .statement(Statement::named("select set_config('role', $1, true)", &[Some(b"anon")]))
+//!     .within(Within { settings: &[("role", "anon")], unseen: &[] })
 //!     .statement(Statement::named("select name from items where id = $1", &[Some(b"1")]).scope("anon"));
 //! let answers = lease.run(&batch).await?;
-//! let name = answers.row(1).and_then(|row| row.get(0));
+//! let name = answers.row(0).and_then(|row| row.get(0));
 //! # let _ = name;
 //! # Ok(()) }
 //! ```
 //!
-//! What makes it fast: a statement is parsed once per connection, within the same write as its first use; a batch is one
-//! implicit transaction and one `Sync`; rows are slices of the read buffer. Values are in PostgreSQL's
+//! What makes it fast: a statement is parsed once per connection, within the same write as its first use; settings that the session has
+//! from an earlier batch are not set again; a batch is one implicit transaction and one `Sync`; rows are slices of the read buffer. Values are in PostgreSQL's
 //! text form, and results too unless a statement asks for the binary one.
 //!
 //! Invariant: between two batches a connection has read everything up to `ReadyForQuery`. One that has not (the caller went
@@ -31,6 +31,8 @@ mod channel;
 mod connection;
 mod dial;
 mod error;
+mod gathered;
+mod held;
 mod pool;
 mod reader;
 mod reported;
@@ -40,4 +42,6 @@ mod stream;
 pub use answers::{Answers, Row};
 pub use batch::{Batch, Param, Statement};
 pub use error::{PostgresError, WireError};
+pub use gathered::{Gathered, Joining};
+pub use held::Within;
 pub use pool::{Lease, Pool, PoolSettings, PoolStatus};

@@ -394,11 +394,7 @@ impl Lease {
     pub async fn run(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
         let prepared = self.inner.prepared.load(Ordering::Relaxed);
         let connection = self.connection.as_mut().ok_or(WireError::Closed)?;
-        let outcome = if batch.restores {
-            connection.run_restoring(batch, prepared).await
-        } else {
-            connection.run(batch, prepared).await
-        };
+        let outcome = connection.run(batch, prepared).await;
         if connection.is_broken() {
             self.inner.drop_dead();
         }

@@ -49,6 +49,19 @@ impl Reported {
         self.has_changed = false;
     }
 
+    /// What is told of these names is as it should be.
+    pub fn accept<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        if !self.has_changed {
+            return;
+        }
+        for name in names {
+            for setting in self.settings.iter_mut().filter(|it| it.name.eq_ignore_ascii_case(name.as_bytes())) {
+                setting.begun = Some(setting.value.clone());
+            }
+        }
+        self.has_changed = self.settings.iter().any(|setting| setting.begun.as_ref() != Some(&setting.value));
+    }
+
     /// Whether something is not as it was in the beginning.
     pub fn has_changed(&self) -> bool {
         self.has_changed
@@ -66,10 +79,13 @@ impl Connection {
         }
         let beginning = self.beginning();
         let settings = beginning.params();
-        let outcome = self.run(&beginning.behind(&Batch::new(), &settings), prepared).await;
+        let outcome = self.run_plain(&beginning.behind(&Batch::new(), &settings), prepared).await;
         match &outcome {
-            // What is still different is the server's own doing: that it is no longer a standby
-            Ok(_) => self.reported().begin(),
+            Ok(_) => {
+                self.begins_anew();
+                // What is still different is the server's own doing: that it is no longer a standby
+                self.reported().begin();
+            }
             Err(_) => self.say_goodbye(),
         }
         outcome.map(drop)

@@ -14,3 +14,4 @@ mod tls;
 mod wire;
 mod wire_login;
 mod wire_pool;
+mod wire_within;
