@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::RestError;
 use crate::handler::Asked;
+use crate::pieces::Pieces;
 use crate::plan::WriteAction;
 use crate::preferences::{Honoured, Resolution, Return};
 use crate::prepare::{Kind, Prepared};
@@ -44,10 +45,11 @@ pub(crate) struct Answered<'a> {
 ///
 /// # Errors
 /// PGRST103 when the rows lie behind the last one; PGRST111 and 112, after the commit.
-pub(crate) fn make(answered: &Answered<'_>) -> Result<Response, RestError> {
-    let Answered { asked, prepared, reply, profile, .. } = answered;
+pub(crate) fn make(mut answered: Answered<'_>) -> Result<Response, RestError> {
+    let body = answered.reply.body.take();
+    let Answered { asked, prepared, reply, profile, .. } = &answered;
     let mut headers = HeaderMap::with_capacity(24);
-    if let Some(applied) = asked.preferences.applied(honoured(answered)) {
+    if let Some(applied) = asked.preferences.applied(honoured(&answered)) {
         headers.insert(PREFERENCE_APPLIED, applied);
     }
     let is_plan = prepared.agreement.explain.is_some();
@@ -98,8 +100,8 @@ pub(crate) fn make(answered: &Answered<'_>) -> Result<Response, RestError> {
     }
 
     let is_head = asked.action == (Action::Read { body: false });
-    let body = match &reply.body {
-        Some(body) if has_body && !is_head => Body::from(body.clone()),
+    let body = match body {
+        Some(pieces) if has_body && !is_head => Pieces::body(pieces),
         _ => Body::empty(),
     };
     let mut response = Response::new(body);

@@ -12,8 +12,9 @@ use crate::preferences::{Count as CountMode, TransactionEnd};
 use crate::prepare::{Kind, Prepared};
 use crate::reply::Reply;
 use crate::service::Rest;
+use crate::settings::Setting;
 use crate::state::Snapshot;
-use crate::transaction::{self, End, Setting, Work};
+use crate::transaction::{self, End, Work};
 
 /// For whom something is done, and with what.
 pub(crate) struct Doing<'a> {
@@ -35,6 +36,7 @@ impl Doing<'_> {
             hoisted: &prepared.hoisted,
             isolation: prepared.isolation.or(role.and_then(|role| role.isolation)),
             read_only: prepared.read_only,
+            sees: prepared.sees,
             may_set: prepared.may_set,
             schema: self.schema,
             method: &asked.parts.method,
@@ -81,17 +83,17 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
         (false, true) => End::Later,
         (false, false) => End::Commit,
     };
-    let work = Work { main: &prepared.main, then: prepared.estimate.as_ref() };
+    let work = Work { main: &prepared.main, yields: prepared.yields, then: prepared.estimate.as_ref() };
     let setting = doing.setting(prepared);
     let outcome = transaction::run(&mut lease, &setting, work, end).await;
-    let outcome = outcome.map_err(|error| doing.refusal(&error))?;
+    let mut outcome = outcome.map_err(|error| doing.refusal(&error))?;
     if prepared.agreement.explain.is_some() {
         if end == End::Later {
             transaction::finish(&mut lease, &setting, true).await.map_err(|error| doing.refusal(&error))?;
         }
         return Ok(Reply::of_plan(explain::body(outcome.main())));
     }
-    let mut reply = Reply::read(outcome.main())?;
+    let mut reply = Reply::read(&mut outcome, prepared.yields)?;
     let verdict = check(prepared, &reply);
     if end == End::Later {
         // Deferred constraints speak at the commit; a refusal of ours comes before them

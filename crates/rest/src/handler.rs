@@ -1,7 +1,6 @@
 //! One request, from its head to its answer: the steps of contract 3 in their order.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -27,7 +26,7 @@ use crate::range::Window;
 use crate::resource::{Action, Profile, Resource};
 use crate::service::Rest;
 use crate::state::Snapshot;
-use crate::timing::Timing;
+use crate::timing::{Timing, since};
 
 /// Answers a request; never fails.
 pub(crate) async fn answer(rest: Rest, request: Request) -> Response {
@@ -76,14 +75,14 @@ async fn respond(
     body: Body,
     timing: &mut Timing,
 ) -> Result<Response, RestError> {
-    let begun = Instant::now();
+    let begun = timing.begin();
     let config = Arc::clone(&snapshot.config);
     let nobody = Caller::anonymous();
     let caller = parts.extensions.get::<Caller>().unwrap_or(&nobody);
     let identity = Identity::of(caller, &parts.headers, &config, &rest.inner.login, rest.inner.clock.now())?;
-    timing.jwt = begun.elapsed();
+    timing.jwt = since(begun);
 
-    let begun = Instant::now();
+    let begun = timing.begin();
     let cache = snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
     let resource = Resource::of(parts.uri.path(), &config)?;
     let profile = Profile::of(&parts.headers, &parts.method, &config)?;
@@ -129,14 +128,14 @@ async fn respond(
         let json = |media| if media == MediaType::OpenApi { vec![media, MediaType::Json] } else { vec![media] };
         accepted = accepted.into_iter().flat_map(json).collect();
     }
-    timing.parse = begun.elapsed();
+    timing.parse = since(begun);
 
     let asked = Asked { parts, identity, resource, action, preferences, query, payload, content_type, accepted };
     if asked.resource == Resource::Root {
-        let begun = Instant::now();
+        let begun = timing.begin();
         let doing = Doing { rest, snapshot: &snapshot, schema: profile.schema, asked: &asked };
         let response = openapi::answer(&doing, profile).await;
-        timing.transaction = begun.elapsed();
+        timing.transaction = since(begun);
         return response;
     }
     let schema = match (&config.root_spec, is_root_call) {
@@ -144,7 +143,7 @@ async fn respond(
         _ => profile.schema.to_owned(),
     };
 
-    let begun = Instant::now();
+    let begun = timing.begin();
     let mut planned = prepare::plan(&snapshot, &schema, &asked);
     if planned.as_ref().is_err_and(is_about_the_schema)
         && let Some(newer) = rest.inner.state.newer_than(&snapshot).await
@@ -152,13 +151,13 @@ async fn respond(
         snapshot = newer;
         planned = prepare::plan(&snapshot, &schema, &asked);
     }
-    timing.plan = begun.elapsed();
+    timing.plan = since(begun);
     let mut prepared = match planned? {
         prepare::Planned::Allow(methods) => return Ok(answer::allow(&methods)),
         prepare::Planned::Statement(prepared) => *prepared,
     };
 
-    let begun = Instant::now();
+    let begun = timing.begin();
     let doing = Doing { rest, snapshot: &snapshot, schema: &schema, asked: &asked };
     let mut reply = execute::run(&doing, &prepared).await;
     if reply.as_ref().is_err_and(does_not_fit_the_schema)
@@ -173,12 +172,12 @@ async fn respond(
         }
     }
     let reply = reply?;
-    timing.transaction = begun.elapsed();
+    timing.transaction = since(begun);
 
-    let begun = Instant::now();
+    let begun = timing.begin();
     let may_choose_end = config.tx_end.may_override;
-    let response = answer::make(&Answered { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
-    timing.response = begun.elapsed();
+    let response = answer::make(Answered { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
+    timing.response = since(begun);
     response
 }
 

@@ -15,7 +15,8 @@ use crate::preferences::{Count as CountMode, Resolution, Return};
 use crate::query::{Query, SelectItem};
 use crate::resource::{Action, Resource, allow_function, allow_relation};
 use crate::schema::{QualifiedName, SchemaCache, nearest};
-use crate::sql::{self, Count, Sql};
+use crate::settings::Sees;
+use crate::sql::{self, Count, Sql, Yields};
 use crate::state::Snapshot;
 
 /// What a request comes to.
@@ -29,12 +30,15 @@ pub(crate) enum Planned {
 /// A statement, and what has to be known around it.
 pub(crate) struct Prepared {
     pub main: Sql,
+    pub yields: Yields,
     /// `EXPLAIN` of the count.
     pub estimate: Option<Sql>,
     pub kind: Kind,
     pub agreement: Agreement,
     /// The transaction only reads.
     pub read_only: bool,
+    /// What can be seen of the request's settings.
+    pub sees: Sees,
     /// Functions of the database's owner may run, which may change settings of the session.
     pub may_set: bool,
     /// Settings of the function that hold for the whole transaction.
@@ -83,8 +87,8 @@ pub(crate) fn plan(snapshot: &Snapshot, schema: &str, asked: &Asked<'_>) -> Resu
             let target = plan::find(cache, schema, name, Given::Pairs(&asked.query.arguments))?;
             Ok(Planned::Allow(allow_function(&target.routine).to_owned()))
         }
-        (Resource::Relation(name), Action::Read { body }) => read(&context, name, asked, body),
-        (Resource::Relation(name), Action::Write(action)) => write(&context, name, asked, action),
+        (Resource::Relation(name), Action::Read { body }) => read(&context, snapshot, name, asked, body),
+        (Resource::Relation(name), Action::Write(action)) => write(&context, snapshot, name, asked, action),
         (Resource::Relation(name), Action::Call) => Err(RestError::Method(format!("{} on {name}", Method::POST))),
         (Resource::Function(name), action) => call(&context, snapshot, name, asked, action),
     }
@@ -110,7 +114,13 @@ fn relation<'a>(
     })
 }
 
-fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Result<Planned, RestError> {
+fn read(
+    context: &Context<'_>,
+    snapshot: &Snapshot,
+    name: &str,
+    asked: &Asked<'_>,
+    body: bool,
+) -> Result<Planned, RestError> {
     let relation = relation(context.cache, context.schema, name)?;
     let plan = ReadPlan::new(context, Root::Relation(relation), &asked.query)?;
     let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
@@ -126,14 +136,20 @@ fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Res
     let estimated = matches!(mode, Some(CountMode::Planned | CountMode::Estimated));
     let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
     let agreement = if body { agreement } else { agreement.without_body() };
-    let may_set = plan.runs_functions(context.cache) || agreement.producer.runs_functions();
-    let main = sql::read_statement(&plan, count, &agreement.producer);
+    let may_set = calls_first(snapshot) || plan.runs_functions(context.cache) || agreement.producer.runs_functions();
+    let sees = plan.sees_transaction(context.cache);
+    let is_plain = body && !may_set && count == Count::None && agreement.explain.is_none();
+    let plain = is_plain.then(|| sql::plain_read(&plan, &agreement.producer)).flatten();
+    let (main, yields) =
+        plain.unwrap_or_else(|| (sql::read_statement(&plan, count, &agreement.producer), Yields::Envelope));
     Ok(Planned::Statement(Box::new(Prepared {
         main: explained(main, &agreement),
         estimate: estimated.then(|| explain::of_count(sql::matching(&plan))),
         kind: Kind::Read { relation: relation.name.clone() },
         agreement,
+        yields,
         read_only: true,
+        sees: Sees::of(may_set || sees),
         may_set,
         hoisted: Vec::new(),
         isolation: None,
@@ -145,7 +161,13 @@ fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Res
     })))
 }
 
-fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteAction) -> Result<Planned, RestError> {
+fn write(
+    context: &Context<'_>,
+    snapshot: &Snapshot,
+    name: &str,
+    asked: &Asked<'_>,
+    action: WriteAction,
+) -> Result<Planned, RestError> {
     let relation = relation(context.cache, context.schema, name)?;
     let preferences = &asked.preferences;
     let options = WriteOptions::from(preferences);
@@ -162,7 +184,8 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
     let is_single = matches!(agreement.producer, Producer::Object { .. })
         && agreement.explain.is_none()
         && action != WriteAction::Put;
-    let agreement = if options.returns == Return::Representation { agreement } else { agreement.without_body() };
+    let returns_rows = options.returns == Return::Representation;
+    let agreement = if returns_rows { agreement } else { agreement.without_body() };
     let mode = preferences.count;
     let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);
     let max_affected = max_affected(asked).filter(|_| limits_rows);
@@ -171,8 +194,11 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
         None | Some(CountMode::Planned) if max_affected.is_none() => Count::None,
         _ => Count::Exact,
     };
-    let may_set = plan.runs_functions(context.cache) || agreement.producer.runs_functions();
-    let main = sql::write(&plan, count, &agreement.producer);
+    let may_set = calls_first(snapshot) || plan.runs_functions(context.cache) || agreement.producer.runs_functions();
+    let sees = plan.sees_transaction(context.cache);
+    let is_plain = !may_set && agreement.explain.is_none() && (count == Count::None || !returns_rows);
+    let plain = is_plain.then(|| sql::plain_write(&plan, &agreement.producer)).flatten();
+    let (main, yields) = plain.unwrap_or_else(|| (sql::write(&plan, count, &agreement.producer), Yields::Envelope));
     Ok(Planned::Statement(Box::new(Prepared {
         main: explained(main, &agreement),
         estimate: None,
@@ -184,7 +210,9 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
             resolvable: !relation.primary_key.is_empty() || asked.query.on_conflict.is_some(),
         },
         agreement,
+        yields,
         read_only: false,
+        sees: Sees::of(may_set || sees),
         may_set,
         hoisted: Vec::new(),
         isolation: None,
@@ -241,7 +269,9 @@ fn call(
         estimate: None,
         kind: Kind::Call { void: routine.returns.void },
         agreement,
+        yields: Yields::Envelope,
         read_only,
+        sees: Sees::Everything,
         // Nothing keeps even an immutable one from it
         may_set: true,
         hoisted: settings,
@@ -252,6 +282,11 @@ fn call(
         count: mode,
         legacy_names: plan.read.legacy_names,
     })))
+}
+
+/// Whether a function stands in front of each request.
+fn calls_first(snapshot: &Snapshot) -> bool {
+    snapshot.config.pre_request.is_some()
 }
 
 fn explained(main: Sql, agreement: &Agreement) -> Sql {

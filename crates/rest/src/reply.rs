@@ -6,7 +6,8 @@ use portico_database::wire::Row;
 use serde_json::{Map, Value};
 
 use crate::error::RestError;
-use crate::sql::Column;
+use crate::sql::{Column, Yields};
+use crate::transaction::Outcome;
 
 /// The row of a main statement, read.
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub(crate) struct Reply {
     pub total: Option<u64>,
     /// Rows that the answer is about.
     pub rows: u64,
-    /// The body.
-    pub body: Option<Bytes>,
+    /// The body, in pieces.
+    pub body: Option<Vec<Bytes>>,
     /// Of a merge upsert: rows that are new.
     pub inserted: Option<u64>,
     /// The primary key of the one row that was written.
@@ -26,8 +27,23 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads the statement's one row.
-    pub fn read(rows: &[Row]) -> Result<Self, RestError> {
+    /// Reads what a main statement yielded.
+    pub fn read(outcome: &mut Outcome, yields: Yields) -> Result<Self, RestError> {
+        match yields {
+            Yields::Envelope => Self::of_row(outcome.main()),
+            Yields::Rows(_) => {
+                let gathered = outcome.gathered().ok_or(RestError::Internal)?;
+                Ok(Self { rows: gathered.rows, body: Some(gathered.pieces), ..Self::default() })
+            }
+            Yields::Count => {
+                let rows = outcome.affected();
+                Ok(Self { rows, total: Some(rows), ..Self::default() })
+            }
+        }
+    }
+
+    /// Reads the one row of an envelope.
+    fn of_row(rows: &[Row]) -> Result<Self, RestError> {
         let row = rows.first().ok_or(RestError::Internal)?;
         let number = |column: Column| match row.bytes(column as usize) {
             None => Ok(None),
@@ -41,7 +57,7 @@ impl Reply {
         Ok(Self {
             total: number(Column::Total)?,
             rows: number(Column::Rows)?.unwrap_or_default(),
-            body: row.get(Column::Body as usize),
+            body: row.get(Column::Body as usize).map(|body| vec![body]),
             inserted: number(Column::Inserted)?,
             location: text(Column::Location),
             headers: text(Column::Headers),
@@ -51,7 +67,7 @@ impl Reply {
 
     /// A plan as the body.
     pub fn of_plan(plan: Vec<u8>) -> Self {
-        Self { body: Some(plan.into()), ..Self::default() }
+        Self { body: Some(vec![plan.into()]), ..Self::default() }
     }
 
     /// Puts what SQL wants of the answer (`response.headers`, `response.status`) over what it would be.

@@ -12,7 +12,7 @@ use portico_tokens::{Clock, KeyRing};
 
 use crate::config::Config;
 use crate::state::{Keeper, LOGIN, State};
-use crate::{admin, handler, transaction};
+use crate::{admin, handler};
 
 /// What the operator decides about the service itself; what the database may override is in [`Config`].
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl Rest {
         keys: Arc<KeyRing>,
         clock: Clock,
     ) -> Result<Self, DatabaseError> {
-        let session = transaction::session(&settings.config);
+        let session = crate::settings::session(&settings.config);
         let usual_path = session.iter().find(|(name, _)| name == "search_path").map(|(_, path)| path.clone());
         let pool_settings = PoolSettings {
             connections: settings.connections,

@@ -1,6 +1,6 @@
 //! `Server-Timing`: how long each stage took (contract 21.2).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -23,6 +23,11 @@ impl Timing {
         Self { told, ..Self::default() }
     }
 
+    /// When a stage begins, for [`since`]: the clock is read for those only who want to know.
+    pub fn begin(&self) -> Option<Instant> {
+        self.told.then(Instant::now)
+    }
+
     /// Writes the header, if it is wanted.
     pub fn tell(&self, headers: &mut HeaderMap) {
         if !self.told {
@@ -41,4 +46,9 @@ impl Timing {
             headers.insert(SERVER_TIMING, value);
         }
     }
+}
+
+/// How long a stage took.
+pub(crate) fn since(begun: Option<Instant>) -> Duration {
+    begun.map(|begun| begun.elapsed()).unwrap_or_default()
 }

@@ -15,7 +15,9 @@ use crate::error::RestError;
 use crate::execute::Doing;
 use crate::media::MediaType;
 use crate::resource::Profile;
-use crate::transaction::{self, End, Setting, Work};
+use crate::settings::{Sees, Setting};
+use crate::sql::Yields;
+use crate::transaction::{self, End, Work};
 
 const TYPE: HeaderValue = HeaderValue::from_static("application/openapi+json; charset=utf-8");
 
@@ -90,6 +92,7 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         hoisted: &[],
         isolation: role.and_then(|role| role.isolation),
         read_only: true,
+        sees: Sees::Claims,
         may_set: false,
         schema: doing.schema,
         method: &asked.parts.method,
@@ -100,7 +103,7 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
     };
     let main = facts(doing.schema);
     let mut lease = doing.lease().await?;
-    let work = Work { main: &main, then: None };
+    let work = Work { main: &main, yields: Yields::Envelope, then: None };
     let outcome = transaction::run(&mut lease, &setting, work, End::Commit).await;
     let outcome = outcome.map_err(|error| doing.refusal(&error))?;
     let row = outcome.main().first().ok_or(RestError::Internal)?;

@@ -1,10 +1,10 @@
-//! Whether a statement may run functions of the database's owner.
+//! Whether a statement may run functions of the database's owner, or without them be another in another transaction.
 //!
-//! They may set something for the session that the next request must not see, or say something of the answer. Nothing is known of them but
+//! Functions may set something for the session that the next request must not see, or say something of the answer. Nothing is known of them but
 //! that they are there: whoever can not tell says that they are.
 
 use super::filter::Condition;
-use super::tree::{Level, OrderBy, Output, ReadPlan, Source};
+use super::tree::{Embed, Level, OrderBy, Output, ReadPlan, Source};
 use super::write::{Answer, Assigned, Change, WritePlan};
 use crate::schema::{QualifiedName, Relation, RelationshipKind, SchemaCache};
 
@@ -12,6 +12,11 @@ impl ReadPlan {
     /// Whether reading these rows may run such functions. The function of [`Source::Call`] itself is not meant.
     pub fn runs_functions(&self, cache: &SchemaCache) -> bool {
         level_runs(cache, &self.root)
+    }
+
+    /// See [`Relation::sees_transaction`]: that of any relation which is read here.
+    pub fn sees_transaction(&self, cache: &SchemaCache) -> bool {
+        level_sees(cache, &self.root)
     }
 }
 
@@ -35,6 +40,27 @@ impl WritePlan {
         };
         self.relation.runs_functions_on_write || changing || answering
     }
+
+    /// See [`Relation::sees_transaction`]: that of any relation which is written or read here.
+    pub fn sees_transaction(&self, cache: &SchemaCache) -> bool {
+        let answering = matches!(&self.answer, Answer::Rows(read) if read.sees_transaction(cache));
+        self.relation.sees_transaction || answering
+    }
+}
+
+fn level_sees(cache: &SchemaCache, level: &Level) -> bool {
+    let source = level.relation.as_deref().is_none_or(|relation| relation.sees_transaction);
+    let below = |embed: &Embed| {
+        let junction = match &embed.relationship.kind {
+            RelationshipKind::ManyToMany(junction) => {
+                let QualifiedName { schema, name } = &junction.relation;
+                cache.relation(schema, name).is_none_or(|relation| relation.sees_transaction)
+            }
+            _ => false,
+        };
+        junction || level_sees(cache, &embed.level)
+    };
+    source || level.embeds.iter().any(below)
 }
 
 fn level_runs(cache: &SchemaCache, level: &Level) -> bool {

@@ -119,6 +119,7 @@ fn relation(
         deletable: row.writable & 16 != 0,
         runs_functions: running.on_read(row.oid),
         runs_functions_on_write: running.on_write(row.oid),
+        sees_transaction: running.sees_transaction(row.oid),
         primary_key,
         columns,
     }

@@ -25,6 +25,8 @@ pub(crate) struct Running {
     read: HashSet<u32>,
     /// When their rows are written.
     written: HashSet<u32>,
+    /// Those to which their transaction matters, without a function of somebody's.
+    seeing: HashSet<u32>,
     /// All of them do.
     everywhere: bool,
 }
@@ -160,8 +162,9 @@ impl Running {
         for row in rows {
             match (row.try_get(0)?, row.try_get(1)?) {
                 (None, _) => running.everywhere = true,
-                (Some(relation), true) => _ = running.read.insert(relation),
-                (Some(relation), false) => _ = running.written.insert(relation),
+                (Some(relation), "read") => _ = running.read.insert(relation),
+                (Some(relation), "seeing") => _ = running.seeing.insert(relation),
+                (Some(relation), _) => _ = running.written.insert(relation),
             }
         }
         Ok(running)
@@ -169,6 +172,10 @@ impl Running {
 
     pub fn on_read(&self, relation: u32) -> bool {
         self.everywhere || self.read.contains(&relation)
+    }
+
+    pub fn sees_transaction(&self, relation: u32) -> bool {
+        self.seeing.contains(&relation)
     }
 
     pub fn on_write(&self, relation: u32) -> bool {

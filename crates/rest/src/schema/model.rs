@@ -105,6 +105,9 @@ pub struct Relation {
     /// The same of writing its rows, for which triggers, rules, defaults and checks count too, its own or those of rows that are written
     /// with them.
     pub runs_functions_on_write: bool,
+    /// To reading or writing its rows it matters in which transaction that happens, though nothing of the owner's runs: a view, policy,
+    /// default or check calls `current_setting`, or a view or policy `nextval` and the like, which must fail where a request only reads.
+    pub sees_transaction: bool,
     /// Primary key columns, sorted by name; of a view those of its base table, when it shows them all.
     pub primary_key: Vec<String>,
     /// By name, in the table's order.

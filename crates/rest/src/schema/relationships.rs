@@ -254,6 +254,7 @@ mod tests {
             deletable: true,
             runs_functions: false,
             runs_functions_on_write: false,
+            sees_transaction: false,
             primary_key: primary_key.iter().map(|column| (*column).to_owned()).collect(),
             columns: indexmap::IndexMap::new(),
         }

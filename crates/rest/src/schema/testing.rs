@@ -214,6 +214,7 @@ fn relation(line: &str) -> Relation {
         deletable: writable,
         runs_functions: false,
         runs_functions_on_write: false,
+        sees_transaction: false,
         primary_key: list(key),
         columns: columns.split("; ").map(column).map(|column| (column.name.clone(), column)).collect(),
     }

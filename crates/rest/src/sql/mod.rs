@@ -1,7 +1,8 @@
 //! A plan to one statement and its parameters. Pure.
 //!
-//! Every main statement yields exactly one row with the columns of [`Column`], so that nobody has to ask the database what
-//! a statement yields, and its text depends on the request's shape only, never on its values.
+//! What a main statement yields is known beforehand ([`Yields`]): mostly one row with the columns of [`Column`]; where nobody counts
+//! and nothing but PostgreSQL's own functions can run, simply the rows, which costs PostgreSQL half as much. Its text depends on the
+//! request's shape only, never on its values.
 
 mod builder;
 mod call;
@@ -9,18 +10,33 @@ mod envelope;
 mod filter;
 mod page;
 mod payload;
+mod plain;
 pub mod read;
 #[cfg(test)]
 mod tests;
 mod write;
 
+use portico_database::wire::Joining;
+
 pub use builder::{Param, Sql};
 pub use call::call;
 pub use envelope::{Count, Envelope, Total, envelope, matching, read as read_statement};
 pub use filter::conditions;
+pub use plain::{read as plain_read, write as plain_write};
 pub use write::write;
 
-/// The columns of every main statement, in their order.
+/// What a main statement yields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Yields {
+    /// One row with the columns of [`Column`].
+    Envelope,
+    /// The rows of the answer, each as its JSON, which so joined are the body.
+    Rows(Joining),
+    /// No rows: the number of those that were written.
+    Count,
+}
+
+/// The columns of the one row, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Column {

@@ -1,6 +1,6 @@
 //! The SQL of every case in `tests/it/reads.txt`, which the integration tests run on a database.
 
-use super::{Count, read, read_statement};
+use super::{Count, plain_read, read, read_statement};
 use crate::plan::{CALL, Context, PlanSettings, Producer, ReadPlan, Root, Rows};
 use crate::query::{Target, parse};
 use crate::schema::testing::cinema;
@@ -115,6 +115,23 @@ fn bodies() {
     ];
     let all: Vec<_> = producers.iter().map(|producer| format!("{producer:?}\n{}\n", of(producer))).collect();
     insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn rows_without_an_envelope() {
+    let settings = settings();
+    let plain = |resource: &str, producer: &Producer| {
+        let (sql, yields) = plain_read(&plan(&settings, resource).unwrap(), producer)?;
+        Some(format!("{}\n  {yields:?}", shown(&sql)))
+    };
+    let object = Producer::Object { of: Rows::Set, strip_nulls: false };
+    let stripped = |of| Producer::Json { of, strip_nulls: true };
+    insta::assert_snapshot!(plain("films?select=id,directors(name)&order=id&limit=3", &JSON).unwrap());
+    insta::assert_snapshot!(plain("films?id=eq.1", &object).unwrap());
+    insta::assert_snapshot!(plain("films?select=id", &stripped(Rows::Set)).unwrap());
+    for other in [Producer::Csv, Producer::Nothing, Producer::GeoJson, stripped(Rows::ScalarSet)] {
+        assert_eq!(plain("films?select=id", &other), None, "{other:?}");
+    }
 }
 
 #[test]

@@ -43,7 +43,15 @@ pub fn write(plan: &WritePlan, count: Count, producer: &Producer) -> Sql {
 }
 
 /// Appends the statement of `pgrst_source`.
-fn source(sql: &mut Sql, plan: &WritePlan) {
+pub(super) fn source(sql: &mut Sql, plan: &WritePlan) {
+    change(sql, plan);
+    if !matches!(plan.change, Change::Nothing) {
+        returning(sql, plan);
+    }
+}
+
+/// Appends what is done, without saying what comes back.
+pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
     let relation = &plan.relation;
     match &plan.change {
         Change::Insert { body, columns, defaults, conflict, only } => {
@@ -52,7 +60,6 @@ fn source(sql: &mut Sql, plan: &WritePlan) {
             if let Some(conflict) = conflict {
                 on_conflict(sql, conflict, columns);
             }
-            returning(sql, plan);
         }
         Change::Update { body, columns, defaults, conditions } => {
             sql.raw("UPDATE ").qualified(&relation.name.schema, &relation.name.name).raw(" SET ");
@@ -63,12 +70,10 @@ fn source(sql: &mut Sql, plan: &WritePlan) {
             sql.raw(" FROM ");
             payload::from_item(sql, body, columns, *defaults);
             where_clause(sql, relation, conditions);
-            returning(sql, plan);
         }
         Change::Delete { conditions } => {
             sql.raw("DELETE FROM ").qualified(&relation.name.schema, &relation.name.name);
             where_clause(sql, relation, conditions);
-            returning(sql, plan);
         }
         Change::Nothing => {
             sql.raw("SELECT ");

@@ -106,6 +106,31 @@ async fn writes_run_triggers_defaults_and_checks_as_well() {
     assert_eq!(those(&cache, |relation| relation.runs_functions), BTreeSet::from(["r_guarded"]));
 }
 
+/// They run nothing of anybody's, and yet see what the request says of itself, or write.
+#[tokio::test]
+async fn what_matters_is_the_transaction_of_views_policies_defaults_and_checks() {
+    let cache = cache_after(&format!(
+        "{BASE}
+         create view r_looking as select current_setting('request.path', true) as path;
+         create view r_above as select path from r_looking;
+         create table r_policy (id int primary key);
+         create policy looking on r_policy using (current_setting('app.a') = 'x');
+         create table r_default (id int primary key, path text default current_setting('request.path', true));
+         create table r_checked (id int primary key check (id::text <> current_setting('request.path', true)));
+         create table r_parent (id int primary key);
+         alter table r_policy add column parent int references r_parent on delete cascade;
+         create table r_counted (id bigserial primary key);
+         create view r_counting as select nextval('r_counted_id_seq') as number;
+         create view r_shown as select id from r_plain;"
+    ))
+    .await;
+    assert_eq!(
+        those(&cache, |relation| relation.sees_transaction),
+        BTreeSet::from(["r_above", "r_checked", "r_counting", "r_default", "r_looking", "r_parent", "r_policy"])
+    );
+    assert!(those(&cache, |relation| relation.runs_functions).is_empty());
+}
+
 /// Comparisons are made with any operator that fits, and JSON with any cast.
 #[tokio::test]
 async fn operators_and_casts_to_json_of_somebody_s_make_every_read_suspect() {

@@ -1,4 +1,5 @@
--- Which relations run functions of somebody's when their rows are read (`on_read`) or only when they are written. Somebody's are all but
+-- Which relations run functions of somebody's when their rows are read (`read`) or only when they are written (`written`), and to which the
+-- transaction that they run in matters all the same (`seeing`). Somebody's are all but
 -- those of pg_catalog and those that tell of the caller (`auth.uid()`); of pg_catalog those count that set something or run SQL that
 -- they are given. A relation without a number means all of them: then plain comparisons, or JSON, may run such a function.
 with recursive foreign_functions as materialized (
@@ -16,6 +17,12 @@ with recursive foreign_functions as materialized (
      and p.proname = any ('{set_config, ts_stat, ts_rewrite, query_to_xml, query_to_xmlschema, query_to_xml_and_xmlschema,
            cursor_to_xml, cursor_to_xmlschema, table_to_xml, table_to_xmlschema, table_to_xml_and_xmlschema, schema_to_xml,
            schema_to_xmlschema, schema_to_xml_and_xmlschema, database_to_xml, database_to_xmlschema, database_to_xml_and_xmlschema}')
+), writes as materialized (
+  select ':funcid (' || pg_catalog.string_agg(p.oid::text, '|') || ') ' as pattern
+    from pg_catalog.pg_proc as p
+   where p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace
+     and p.proname = any ('{nextval, setval, lo_open, lo_creat, lo_create, lo_unlink, lowrite, lo_put, lo_truncate, lo_truncate64,
+           lo_from_bytea, lo_import}')
 ), trees as (
   select 'pg_catalog.pg_rewrite'::pg_catalog.regclass as classid, r.oid as objid, r.ev_action::text as tree
     from pg_catalog.pg_rewrite as r
@@ -120,12 +127,37 @@ with recursive foreign_functions as materialized (
     from written as w
     join pg_catalog.pg_constraint as k
       on k.conrelid = w.oid and k.contype = 'f' and (k.confdeltype in ('c', 'n', 'd') or k.confupdtype in ('c', 'n', 'd'))
+), seeing as (
+  -- Views, policies, defaults and checks that call `current_setting`, views and policies that write numbers of sequences or large objects,
+  -- and what reads or changes these in its turn.
+  select coalesce(r.ev_class, p.polrelid, e.adrelid, k.conrelid) as oid
+    from trees as t
+    left join pg_catalog.pg_rewrite as r on t.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass and r.oid = t.objid
+    left join pg_catalog.pg_policy as p on t.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass and p.oid = t.objid
+    left join pg_catalog.pg_attrdef as e on t.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass and e.oid = t.objid
+    left join pg_catalog.pg_constraint as k on t.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass and k.oid = t.objid
+   cross join writes
+   where pg_catalog.strpos(t.tree, ':funcid 2077 ') > 0
+      or pg_catalog.strpos(t.tree, ':funcid 3294 ') > 0
+      or (t.classid in ('pg_catalog.pg_rewrite'::pg_catalog.regclass, 'pg_catalog.pg_policy'::pg_catalog.regclass)
+          and t.tree ~ writes.pattern)
+   union
+  select e.above
+    from seeing
+    join (select below, above from edges
+           union all
+          select k.conrelid, k.confrelid
+            from pg_catalog.pg_constraint as k
+           where k.contype = 'f' and (k.confdeltype in ('c', 'n', 'd') or k.confupdtype in ('c', 'n', 'd'))) as e
+      on e.below = seeing.oid
 )
-select r.oid, true as on_read from read as r
+select r.oid, 'read' as what from read as r
  union all
-select w.oid, false from written as w
+select w.oid, 'written' from written as w
  union all
-select null, true
+select l.oid, 'seeing' from seeing as l
+ union all
+select null, 'read'
  where exists (
          select
            from dependents as d

@@ -10,11 +10,13 @@ use crate::plan::write_tests::{Request, request};
 use crate::preferences::{Resolution, Return};
 use crate::schema::testing::cinema;
 
+const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+
 /// The statement of a request, and its parameters.
 fn shown(request: Request<'_>, count: Count) -> String {
     let cache = cinema();
     let plan = request.plan(&cache).unwrap();
-    let sql = write(&plan, count, &Producer::Json { of: Rows::Set, strip_nulls: false });
+    let sql = write(&plan, count, &JSON);
     let mut text = format!("{:?} {} {}\n{}\n", request.action, request.url, request.body, sql.text());
     for (at, param) in sql.params().iter().enumerate() {
         let _ = writeln!(text, "  ${} = {}", at + 1, String::from_utf8_lossy(param.as_bytes()));
@@ -103,6 +105,27 @@ fn representations_and_names_that_need_quotes() {
         request(Insert, "Odd Table?columns=\"dot.ted\",\"quo\\\"ted\"", "[]"),
         request(Update, "Odd Table?\"quo\\\"ted\"=eq.\"", r#"{"quo\"ted":1}"#),
     ]));
+}
+
+/// Without an envelope, where the answer can do without.
+#[test]
+fn writes_without_an_envelope() {
+    let plain = |request: Request<'_>| {
+        let (sql, yields) = crate::sql::plain_write(&request.plan(&cinema()).unwrap(), &JSON)?;
+        Some(format!("{:?} {} {}\n{}\n  {yields:?}\n", request.action, request.url, request.body, sql.text()))
+    };
+    let requests = [
+        request(Insert, "films", r#"{"year":1}"#),
+        request(Insert, "films?select=title,directors(last_name)&order=year", r#"{"year":1}"#)
+            .returning(Return::Representation),
+        request(Insert, "films", "[]"),
+        request(Update, "films?id=eq.1", r#"{"year":1}"#),
+        request(Delete, "films?id=eq.1", "").returning(Return::Representation),
+    ];
+    insta::assert_snapshot!(requests.map(|request| plain(request).unwrap()).join("\n"));
+    let counting = request(Insert, "films", r#"{"id":1,"year":1}"#).resolving(Resolution::MergeDuplicates);
+    let located = request(Insert, "films", r#"{"year":1}"#).returning(Return::HeadersOnly);
+    assert_eq!([plain(counting), plain(located)], [None, None]);
 }
 
 #[test]

@@ -24,8 +24,10 @@ impl Deref for House {
     }
 }
 
-/// Ada's id in `schema.sql`, and Ben's.
+/// Ada's id in `schema.sql`.
 pub const FIRST: &str = "00000000-0000-4000-8000-00000000000a";
+/// Ben's.
+pub const SECOND: &str = "00000000-0000-4000-8000-00000000000b";
 
 impl House {
     pub async fn open() -> Self {

@@ -251,6 +251,69 @@ async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
     assert_forgotten("houses?select=id", 418).await;
 }
 
+/// A connection keeps what the last request set as long as it is wanted again: nobody may notice.
+#[tokio::test]
+async fn each_request_sees_its_own_caller_whoever_came_before() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create table own (id int primary key, owner uuid not null default auth.uid());
+             alter table own enable row level security;
+             create policy own on own to authenticated using (owner = (select auth.uid())) with check (owner = auth.uid());
+             create table asked (id int primary key, path text default current_setting('request.path', true));
+             create view seen as select current_user as who, current_setting('statement_timeout') as patience,
+               current_setting('request.jwt.claims', true)::json ->> 'sub' as sub, current_setting('request.method', true) as method,
+               current_setting('request.path', true) as path, current_setting('request.headers', true)::json ->> 'x-a' as header,
+               current_setting('request.cookies', true)::json ->> 'c' as cookie;
+             create function seen_by_function() returns json language sql stable as 'select to_json(seen) from seen';
+             grant select, insert on own, asked to authenticated;
+             grant select on seen to anon, authenticated, service_role; notify pgrst",
+        )
+        .await;
+    let people = [(super::FIRST, 1), (super::SECOND, 2)];
+    for (person, id) in people {
+        let insert = house.write("POST", "own", &json!({ "id": id })).bearer(&house.token("authenticated", person));
+        insert.send().await.expect(201);
+    }
+    let patience = ["3s", "8s"];
+    for round in 0..24_usize {
+        let (person, id) = people[round % 2];
+        let token = house.token("authenticated", person);
+        // A plain table shows what is the caller's own, and nothing to strangers
+        assert_eq!(house.read("own?select=id").bearer(&token).send().await.expect(200).json(), json!([{ "id": id }]));
+        assert_eq!(house.read("own").send().await.expect(200).json(), json!([]));
+        // A view and a function see everything
+        let header = format!("h{round}");
+        let is_person = round % 3 > 0;
+        let expected = json!({
+            "who": if is_person { "authenticated" } else { "anon" },
+            "patience": patience[usize::from(is_person)],
+            "sub": is_person.then_some(person),
+            "method": "GET",
+            "path": "/seen",
+            "header": header,
+            "cookie": (round % 4 == 0).then_some("x"),
+        });
+        let as_caller = |request: portico_testkit::Request| {
+            let request = request.header("x-a", &header);
+            let request = if is_person { request.bearer(&token) } else { request };
+            if round % 4 == 0 { request.header("cookie", "c=x") } else { request }
+        };
+        assert_eq!(as_caller(house.read("seen")).send().await.expect(200).json(), json!([expected]));
+        let mut by_function = expected.clone();
+        by_function["method"] = json!("POST");
+        by_function["path"] = json!("/rpc/seen_by_function");
+        let called = as_caller(house.call("seen_by_function", &json!({}))).send().await.expect(200);
+        assert_eq!(called.json(), by_function);
+        let insert = house.write("POST", "asked?select=path", &json!({ "id": round })).bearer(&token);
+        let insert = insert.header("prefer", "return=representation").send().await.expect(201);
+        assert_eq!(insert.json(), json!([{ "path": "/asked" }]));
+        // A refusal in between changes nothing
+        house.write("POST", "own", &json!({ "id": id })).bearer(&token).send().await.expect(409);
+        house.read("own?id=eq.x").bearer(&token).send().await.expect(400);
+    }
+}
+
 /// A pooler in transaction mode gives each transaction another session: nothing may be left there, nor expected.
 #[tokio::test]
 async fn without_prepared_statements_a_transaction_brings_all_it_needs() {
@@ -264,7 +327,7 @@ async fn without_prepared_statements_a_transaction_brings_all_it_needs() {
         .await;
     let settings = async || house.read("settings").send().await.expect(200).json();
     let begun = settings().await;
-    assert_eq!((&begun[0]["reads"], &begun[0]["usually_reads"]), (&json!("on"), &json!("on")));
+    assert_eq!((&begun[0]["reads"], &begun[0]["usually_reads"]), (&json!("on"), &json!("off")));
     house.configure(&[("db_prepared_statements", "false")]).await;
     for _ in 0..8 {
         let now = settings().await;
