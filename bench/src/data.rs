@@ -1,4 +1,4 @@
-//! The data API, each call against `pgbench` with the same transaction: the same settings, the same statement, on the same PostgreSQL.
+//! The data API, each call against `pgbench` with the same transaction: role and claims, the same statement, on the same PostgreSQL.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,7 +12,7 @@ use portico_rest::plan::{Context, PlanSettings, Producer, ReadPlan, Root, Rows, 
 use portico_rest::preferences::Return;
 use portico_rest::query::{Target, parse};
 use portico_rest::schema::{LoadSettings, SchemaCache, load as load_schema};
-use portico_rest::sql::{Count, Param, Sql, read_statement, write};
+use portico_rest::sql::{Param, Sql, plain_read, plain_write};
 use serde_json::Value;
 
 use crate::client::{Calls, Connection, End, request};
@@ -53,7 +53,7 @@ const SCHEMA: &str = "
     insert into public.offers select n, 1 + n % 20000, 'Offer ' || n from generate_series(1, 60000) as n;
     insert into public.numbers select n, 'number ' || n, n / 7.0 from generate_series(1, 10000) as n;
     create function public.told(page text default null, seconds integer default null) returns json language sql stable as
-      $$ select json_build_object('headers', current_setting('request.headers'), 'claims', current_setting('request.jwt.claims')) $$;
+      $$ select json_build_object('claims', current_setting('request.jwt.claims')) $$;
     grant select, insert on all tables in schema public to anon, authenticated, service_role;
     grant usage on all sequences in schema public to anon;
     analyze";
@@ -61,9 +61,8 @@ const SCHEMA: &str = "
 /// Says what the server told PostgreSQL of the request.
 const TOLD: &str = "/rpc/told";
 
-/// Settings that each transaction begins with, in the server's order (rest 14).
-const SETTINGS: &str = "select set_config(:n1, :v1, true), set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), \
-     set_config('request.method', :method, true), set_config('request.path', :path, true), set_config('request.headers', :headers, true)";
+/// What each transaction begins with, whoever makes it: role and claims (rest 14).
+const SETTINGS: &str = "select set_config('role', :role, true), set_config('request.jwt.claims', :claims, true)";
 
 /// One row, a list, an insert; a large answer; many idle connections: those that are wanted.
 pub async fn measure(report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
@@ -149,7 +148,7 @@ impl Bench {
             bail!("an object is rows");
         };
         let plan = WritePlan::new(&context, relation, WriteAction::Insert, &query, options, Some(&payload))?;
-        let sql = write(&plan, Count::None, &JSON);
+        let (sql, _) = plain_write(&plan, &JSON).context("its row is JSON")?;
         let headers = &[("prefer", "return=representation")];
         let asked = Asked { method: "POST", path: "/visits", query: "select=*", headers, body, sql };
         self.compare(report, "Insert that returns its row", "≥ 0.8", asked).await
@@ -237,29 +236,16 @@ impl Bench {
         let relation = self.cache.relation("public", &path[1..]).context("a table of the shop")?;
         let context = Context { cache: &self.cache, schema: "public", settings: &settings };
         let plan = ReadPlan::new(&context, Root::Relation(relation), &parse(query, Target::Relation)?)?;
-        let sql = read_statement(&plan, Count::None, &JSON);
+        let (sql, _) = plain_read(&plan, &JSON).context("a list is JSON")?;
         Ok(Asked { method: "GET", path, query, headers: &[], body: "", sql })
     }
 }
 
-/// The transaction as a script of `pgbench`, and its variables: those of the settings have the values that the server gives them, as it
-/// says in `told`, the answer to the same request at [`TOLD`].
+/// The transaction as a script of `pgbench`, and its variables: the claims are those that the server gives the request, as it says in
+/// `told`, the answer to the same request at [`TOLD`].
 fn script(asked: &Asked<'_>, told: &Value) -> Result<(String, Vec<(String, String)>)> {
-    let told = |name: &str| told[name].as_str().context("what the server tells PostgreSQL");
-    // The one header that says where the request goes
-    let headers = told("headers")?.replace(TOLD, asked.path);
-    let mut defines: Vec<(String, String)> = [
-        ("n1", "statement_timeout"),
-        ("v1", "3s"),
-        ("role", "anon"),
-        ("claims", told("claims")?),
-        ("method", asked.method),
-        ("path", asked.path),
-        ("headers", &headers),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .collect();
+    let claims = told["claims"].as_str().context("what the server tells PostgreSQL")?;
+    let mut defines = vec![("role".to_owned(), "anon".to_owned()), ("claims".to_owned(), claims.to_owned())];
     let mut main = asked.sql.text().to_owned();
     // From the last, so that $1 does not match within $10
     for (at, param) in asked.sql.params().iter().enumerate().rev() {

@@ -4,6 +4,8 @@
 //! same cores. Each measurement runs limit and subject in turns, several rounds, and reports the median of the ratios, so that a
 //! machine that slows down for a while spoils one round and not the result.
 //!
+//! With `--practice` there is no limit and nothing to compare: the subject works once, for whoever looks at it meanwhile (`scripts/release`).
+//!
 //! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `data`, or a part of the last: see [`DATA`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
@@ -32,7 +34,12 @@ fn main() -> Result<()> {
 }
 
 async fn run() -> Result<()> {
-    let only: Vec<String> = std::env::args().skip(1).collect();
+    let (options, only): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|text| text.starts_with("--"));
+    match options.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {}
+        ["--practice"] => rounds::only_practise(),
+        _ => anyhow::bail!("{options:?}: there is only --practice"),
+    }
     let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
     let mut report = report::Report::default();
     if wanted("starts") {
@@ -51,6 +58,8 @@ async fn run() -> Result<()> {
     if DATA.iter().any(|part| of_data(part)) {
         data::measure(&mut report, of_data).await?;
     }
-    println!("{}", report.render());
+    if !rounds::practises() {
+        println!("{}", report.render());
+    }
     Ok(())
 }

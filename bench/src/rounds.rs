@@ -1,5 +1,7 @@
 //! Subject and limit in turns.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::Result;
 
 use crate::client::Done;
@@ -28,13 +30,37 @@ pub struct Compared {
     limit_usage: Usage,
 }
 
+static PRACTICE: AtomicBool = AtomicBool::new(false);
+
+/// From now on comparisons run the subject once, and nothing else.
+pub fn only_practise() {
+    PRACTICE.store(true, Ordering::Relaxed);
+}
+
+/// Whether nothing is compared.
+pub fn practises() -> bool {
+    PRACTICE.load(Ordering::Relaxed)
+}
+
 /// Runs both once to warm them up, and then in turns.
 pub async fn compare(
     watch: Watch,
     mut subject: impl AsyncFnMut() -> Result<Done>,
     mut limit: impl AsyncFnMut() -> Result<Done>,
 ) -> Result<Compared> {
-    subject().await?;
+    let warm = subject().await?;
+    if practises() {
+        let (calls, usage) = (warm.calls, Usage::default());
+        return Ok(Compared {
+            subject: warm.per_second,
+            limit: 0.0,
+            ratio: 0.0,
+            calls,
+            usage,
+            limit_calls: 0,
+            limit_usage: usage,
+        });
+    }
     limit().await?;
     let (mut subjects, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let (mut calls, mut usage) = (0, Usage::default());
