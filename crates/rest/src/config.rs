@@ -192,7 +192,7 @@ impl Config {
             "db_extra_search_path" => self.extra_search_path = list(value),
             "db_max_rows" => {
                 self.plan.max_rows = match value.trim() {
-                    "" => None,
+                    "" | "0" => None,
                     number => Some(number.parse().map_err(|_| "it must be a whole number")?),
                 }
             }
@@ -374,7 +374,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_limit_is_none() {
+    fn an_empty_limit_is_none_and_so_is_zero() {
         assert_eq!(applied(&[("db_max_rows", "")]).0.plan.max_rows, None);
+        assert_eq!(applied(&[("db_max_rows", "0")]).0.plan.max_rows, None);
     }
 }

@@ -71,10 +71,13 @@ fn similar(context: &Context<'_>, origin: &str, known: &[Arc<Relationship>], tar
         let origins = context.cache.relationships.get(context.schema)?;
         (origin, nearest(origin, origins.keys().map(String::as_str), LIKENESS)?)
     } else {
-        let targets = known.iter().map(|relationship| match &relationship.kind {
-            RelationshipKind::Computed { function, .. } => function.name.as_str(),
-            _ => relationship.target.name.as_str(),
-        });
+        let targets =
+            known.iter().filter(|relationship| relationship.target.schema == context.schema).map(|relationship| {
+                match &relationship.kind {
+                    RelationshipKind::Computed { function, .. } => function.name.as_str(),
+                    _ => relationship.target.name.as_str(),
+                }
+            });
         (target, nearest(target, targets, LIKENESS)?)
     };
     (asked != meant).then(|| format!("Perhaps you meant '{meant}' instead of '{asked}'."))

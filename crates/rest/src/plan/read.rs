@@ -398,6 +398,8 @@ impl Builder<'_> {
             details: "Limit should be greater than or equal to zero.".to_owned(),
             content_range: None,
         })?;
+        // One row is all there is, and what is below a view may be more.
+        let asked = asked.filter(|asked| *asked == 0 || !to_one);
         let offset = node.range.offset.and_then(|offset| u64::try_from(offset).ok()).filter(|offset| *offset > 0);
         let most = self.context.settings.max_rows.filter(|_| !self.written);
         let single = to_one || relation.is_some_and(|relation| finds_one_row(node, relation));

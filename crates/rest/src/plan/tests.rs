@@ -1,9 +1,12 @@
 //! What reads are planned to, and in which order they are refused.
 
+use std::sync::Arc;
+
 use super::{Context, PlanSettings, ReadPlan, Returned, Root};
 use crate::RestError;
 use crate::query::{Target, parse};
 use crate::schema::testing::cinema;
+use crate::schema::{QualifiedName, Relationship};
 
 fn plan_with(settings: &PlanSettings, resource: &str) -> Result<ReadPlan, RestError> {
     let cache = cinema();
@@ -35,6 +38,25 @@ fn refusals_come_in_the_contracts_order() {
     let enabled = PlanSettings { aggregates: true, ..PlanSettings::default() };
     assert_eq!(plan_with(&enabled, "films?select=...roles(film_id.max())").unwrap_err().code(), "PGRST127");
     assert_eq!(plan_with(&enabled, "films?select=...roles(...actors(count()))").unwrap_err().code(), "PGRST127");
+}
+
+#[test]
+fn only_targets_of_the_requests_schema_are_meant() {
+    let mut cache = cinema();
+    let of_orders = cache.relationships.get_mut("public").unwrap().get_mut("orders").unwrap();
+    of_orders.truncate(1);
+    let mut elsewhere = Relationship::clone(&of_orders[0]);
+    elsewhere.target = QualifiedName { schema: "archive".into(), name: "receipts".into() };
+    of_orders.push(Arc::new(elsewhere));
+    let settings = PlanSettings::default();
+    let context = Context { cache: &cache, schema: "public", settings: &settings };
+    let hint = |raw: &str| {
+        let query = parse(raw, Target::Relation).unwrap();
+        let refusal = ReadPlan::new(&context, Root::Relation(cache.relation("public", "orders").unwrap()), &query);
+        refusal.unwrap_err().hint()
+    };
+    assert_eq!(hint("select=receipt(id)"), None);
+    assert_eq!(hint("select=address(id)").unwrap(), "Perhaps you meant 'addresses' instead of 'address'.");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::RestError;
 
-/// How long a query string may be, in bytes.
-const MAX_LENGTH: usize = 256 * 1024;
+/// How long a query string may be, in bytes. HTTP libraries let no longer ones pass.
+const MAX_LENGTH: usize = 64 * 1024;
 
 /// How many pairs it may have.
 const MAX_PAIRS: usize = 4096;

@@ -120,6 +120,7 @@ fn relation(
         runs_functions: running.on_read(row.oid),
         runs_functions_on_write: running.on_write(row.oid),
         sees_transaction: running.sees_transaction(row.oid),
+        repeats_keys: row.repeats_keys,
         primary_key,
         columns,
     }

@@ -16,6 +16,7 @@ pub(crate) struct RelationRow {
     pub kind: String,
     pub comment: Option<String>,
     pub writable: i32,
+    pub repeats_keys: bool,
 }
 
 /// `sql/functions.sql`: which relations run functions of somebody's.
@@ -152,6 +153,7 @@ impl RelationRow {
             kind: row.try_get(4)?,
             comment: row.try_get(5)?,
             writable: row.try_get(6)?,
+            repeats_keys: row.try_get(7)?,
         })
     }
 }

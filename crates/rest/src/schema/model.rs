@@ -108,6 +108,9 @@ pub struct Relation {
     /// To reading or writing its rows it matters in which transaction that happens, though nothing of the owner's runs: a view, policy,
     /// default or check calls `current_setting`, or a view or policy `nextval` and the like, which must fail where a request only reads.
     pub sees_transaction: bool,
+    /// Several of its rows may have the same key, though the key is one of the tables below it: a view that joins or groups, a materialized
+    /// view without a unique index.
+    pub repeats_keys: bool,
     /// Primary key columns, sorted by name; of a view those of its base table, when it shows them all.
     pub primary_key: Vec<String>,
     /// By name, in the table's order.

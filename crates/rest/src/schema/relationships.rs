@@ -255,6 +255,7 @@ mod tests {
             runs_functions: false,
             runs_functions_on_write: false,
             sees_transaction: false,
+            repeats_keys: false,
             primary_key: primary_key.iter().map(|column| (*column).to_owned()).collect(),
             columns: indexmap::IndexMap::new(),
         }

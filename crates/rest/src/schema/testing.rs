@@ -44,6 +44,7 @@ view film_list (id): id integer; title text; year integer; director_id integer
 view director_list (id): id integer; name text
 view role_list (actor_id, film_id): film_id integer; actor_id integer; character text
 view double_films (id): id integer; title text; maker integer; author integer
+view showings (id): id integer; hall text
 view anybody (): first_name text; last_name text; id integer
 matview film_stats (director_id): director_id integer; films bigint; latest integer
 table archive.films (id): id integer not null; title text; director_id integer
@@ -85,6 +86,9 @@ film_list < screenings_film_id_fkey screenings: id
 film_list < technical_details_film_id_fkey technical_details: id
 film_list < posters_film_id_fkey posters: id
 film_list < reviews_film_id_fkey reviews: id
+showings < roles_film_id_fkey roles: id
+showings < technical_details_film_id_fkey technical_details: id
+showings < posters_film_id_fkey posters: id
 director_list < films_director_id_fkey films: id
 role_list > roles_film_id_fkey roles: film_id
 role_list > roles_actor_id_fkey roles: actor_id
@@ -99,6 +103,7 @@ predecessor: presidents -> presidents
 recent_films_of: directors -> films *
 maker: films -> directors
 maker_of: films -> directors
+neighbour: addresses -> addresses
 children_of: people -> people *
 designers: video_games -> designers
 video_games: designers -> video_games *
@@ -202,7 +207,7 @@ fn relation(line: &str) -> Relation {
     let (name, key) = head.strip_suffix(')').unwrap().split_once(" (").unwrap();
     let (kind, writable) = match kind {
         "table" => (RelationKind::Table, true),
-        "view" => (RelationKind::View, name != "anybody"),
+        "view" => (RelationKind::View, !matches!(name, "anybody" | "showings")),
         _ => (RelationKind::MaterializedView, false),
     };
     Relation {
@@ -215,6 +220,7 @@ fn relation(line: &str) -> Relation {
         runs_functions: false,
         runs_functions_on_write: false,
         sees_transaction: false,
+        repeats_keys: kind == RelationKind::MaterializedView || (kind == RelationKind::View && !writable),
         primary_key: list(key),
         columns: columns.split("; ").map(column).map(|column| (column.name.clone(), column)).collect(),
     }

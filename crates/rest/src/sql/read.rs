@@ -11,8 +11,6 @@
 //! - Conditions on embeds, `!inner` and null filters, are `EXISTS`: a semi-join or an anti-join, which need no aggregation.
 //! - Embeds are built as `jsonb` directly, never by way of `json` and its text.
 
-use std::fmt::Write as _;
-
 use super::Sql;
 use super::filter::{column, conditions, json_path};
 use super::page::Page;
@@ -83,8 +81,9 @@ fn select(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_
     joins(sql, level, parent);
     where_of(sql, level, parent, false);
     if level.aggregated && !grouped_by.is_empty() {
-        sql.raw(" GROUP BY ").list(", ", &grouped_by, |sql, at| {
-            sql.raw(&at.to_string());
+        sql.raw(" GROUP BY ").list(", ", &grouped_by, |sql, group| match group {
+            Group::Output(at) => drop(sql.raw(&at.to_string())),
+            Group::Column(name) => drop(sql.qualified(&level.alias, name)),
         });
     }
     order(sql, level);
@@ -104,11 +103,25 @@ fn joins(sql: &mut Sql, level: &Level, parent: Parent<'_>) {
     level.embeds.iter().for_each(|embed| join(sql, level, embed, parent.is_none()));
 }
 
-/// Appends what is selected; yields the places of what rows are grouped by.
-fn outputs(sql: &mut Sql, level: &Level, parent: Parent<'_>) -> Vec<usize> {
+/// What rows are grouped by.
+enum Group<'a> {
+    /// The output at this place.
+    Output(usize),
+    /// A column: what its domain makes of it is JSON, which has no equality.
+    Column(&'a str),
+}
+
+/// Appends what is selected; yields what rows are grouped by.
+fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group<'a>> {
     let mut list = List { written: 0, grouped_by: Vec::new() };
     for output in &level.columns {
-        list.next(sql, !is_aggregate(output));
+        match output {
+            Output::Column { column, representation: Some(_), .. } => {
+                list.next(sql, false);
+                list.grouped_by.push(Group::Column(&column.name));
+            }
+            output => list.next(sql, !is_aggregate(output)),
+        }
         self::output(sql, &level.alias, output);
     }
     for embed in &level.embeds {
@@ -118,6 +131,9 @@ fn outputs(sql: &mut Sql, level: &Level, parent: Parent<'_>) -> Vec<usize> {
                 list.next(sql, true);
                 sql.raw("(SELECT to_jsonb(").name(&embed.alias).raw(") FROM (");
                 select(sql, &embed.level, Some((level, embed)), None);
+                if embed.level.limit.is_none() && may_yield_more(embed) {
+                    sql.raw(" LIMIT 1");
+                }
                 sql.raw(") AS ").name(&embed.alias).raw(") AS ").name(&embed.key);
             }
             Shape::Object => {
@@ -153,19 +169,19 @@ fn outputs(sql: &mut Sql, level: &Level, parent: Parent<'_>) -> Vec<usize> {
 }
 
 /// A select list under construction.
-struct List {
+struct List<'a> {
     written: usize,
-    grouped_by: Vec<usize>,
+    grouped_by: Vec<Group<'a>>,
 }
 
-impl List {
+impl List<'_> {
     fn next(&mut self, sql: &mut Sql, groups: bool) {
         if self.written > 0 {
             sql.raw(", ");
         }
         self.written += 1;
         if groups {
-            self.grouped_by.push(self.written);
+            self.grouped_by.push(Group::Output(self.written));
         }
     }
 }
@@ -206,7 +222,7 @@ fn output(sql: &mut Sql, alias: &str, output: &Output) {
     }
 }
 
-fn lifted(sql: &mut Sql, list: &mut List, embed: &Embed, lifted: &Lifted) {
+fn lifted(sql: &mut Sql, list: &mut List<'_>, embed: &Embed, lifted: &Lifted) {
     match lifted {
         Lifted::Nothing => {}
         Lifted::Star => {
@@ -343,8 +359,9 @@ fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
         }
         _ => {
             select(sql, &embed.level, Some((level, embed)), None);
-            if !is_root && embed.join == Join::Left && embed.level.limit.is_none() && is_found_by_key(embed) {
-                // Else it might be hashed for each parent, as above.
+            // Else it might be hashed for each parent, as above.
+            let is_looked_up = !is_root && embed.join == Join::Left && is_found_by_key(embed);
+            if embed.level.limit.is_none() && (is_looked_up || repeats_keys(embed)) {
                 sql.raw(" LIMIT 1");
             }
         }
@@ -370,8 +387,21 @@ fn joins_inner(embed: &Embed) -> bool {
 
 /// Whether an index finds its row: foreign keys lead to unique keys. Functions look for themselves.
 fn is_found_by_key(embed: &Embed) -> bool {
+    is_computed(embed) || embed.level.relation.as_ref().is_some_and(|relation| !relation.is_view())
+}
+
+/// Whether more than one of its rows may fit a parent's key: then the first is taken, or the parent would be there several times.
+fn repeats_keys(embed: &Embed) -> bool {
+    !is_computed(embed) && embed.level.relation.as_ref().is_some_and(|relation| relation.repeats_keys)
+}
+
+/// Whether a subquery for one row may yield several: a function's owner may have promised too much.
+fn may_yield_more(embed: &Embed) -> bool {
+    is_computed(embed) || embed.level.embeds.iter().any(|below| is_computed(below) && is_joined(below))
+}
+
+fn is_computed(embed: &Embed) -> bool {
     matches!(embed.relationship.kind, RelationshipKind::Computed { .. })
-        || embed.level.relation.as_ref().is_some_and(|relation| !relation.is_view())
 }
 
 /// WHERE: how it belongs to its parent, its own conditions, and that there are rows of its inner embeds. `alone`: no embed is joined.
@@ -468,6 +498,21 @@ fn is_one_group(level: &Level) -> bool {
         })
 }
 
+/// The column of a spread that holds what groups are ordered by: a second one of the same value would be in no group.
+fn grouped_column<'a>(level: &Level, embed: &'a Embed, at: usize) -> Option<&'a str> {
+    let (true, Shape::Spread(lifted)) = (level.aggregated, &embed.shape) else { return None };
+    let wanted = embed.ordered_by.get(at)?;
+    embed.level.columns.iter().find_map(|output| match output {
+        Output::Column { column, representation: None, cast: None, aggregate: None, key, .. } if column == wanted => {
+            lifted
+                .iter()
+                .any(|each| matches!(each, Lifted::Key { column, .. } if column == key))
+                .then_some(key.as_str())
+        }
+        _ => None,
+    })
+}
+
 fn order(sql: &mut Sql, level: &Level) {
     if level.order.is_empty() {
         return;
@@ -476,11 +521,11 @@ fn order(sql: &mut Sql, level: &Level) {
         match &order.by {
             OrderBy::Column(by) => column(sql, &level.alias, by),
             OrderBy::Embed(embed, at) => {
-                if let Some(embed) = level.embeds.get(*embed) {
-                    let mut name = String::from("pgrst_order_");
-                    let _ = write!(name, "{at}");
-                    sql.qualified(&embed.alias, &name);
-                }
+                let Some(embed) = level.embeds.get(*embed) else { return };
+                match grouped_column(level, embed, *at) {
+                    Some(name) => sql.qualified(&embed.alias, name),
+                    None => sql.qualified(&embed.alias, &format!("pgrst_order_{at}")),
+                };
             }
         }
         sql.raw(match order.direction {

@@ -123,6 +123,28 @@ async fn relations_of_every_kind_are_there_and_partitions_are_not() {
 }
 
 #[tokio::test]
+async fn views_that_join_or_group_may_repeat_a_key() {
+    let cinema = Cinema::open().await;
+    let client = cinema.administrator().await;
+    client.batch_execute("create unique index on film_stats (director_id)").await.unwrap();
+    let cache = load(&cinema.authenticator().await, &settings()).await.unwrap();
+    for (name, repeats) in [
+        ("films", false),
+        ("measurements", false),
+        ("film_list", false),
+        ("recent_films", false),
+        ("measurement_list", false),
+        ("showings", true),
+        ("grouped_films", true),
+        ("trigger_people", true),
+        ("film_stats", false),
+        ("film_snapshot", true),
+    ] {
+        assert_eq!(relation(&cache, name).repeats_keys, repeats, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn primary_keys_are_sorted_and_views_show_their_table_s() {
     let cache = cache().await;
     for (name, key) in [

@@ -216,6 +216,8 @@ create view grouped_films as
   select d.id as director, d.last_name, c.director_id, c.films from directors d join counted c on c.director_id = d.id;
 create view orders_with_address as
   select o.id, o.name, o.billing_address_id, o.shipping_address_id, a.city from orders o join addresses a on a.id = o.billing_address_id;
+-- A film for each of its showings
+create view showings as select f.id, s.hall from films f join screenings s on s.film_id = f.id;
 create view stock_list as select id, article, warehouse_code, warehouse_region from stocks;
 create view half_stock_list as select id, article, warehouse_code from stocks;
 create view measurement_list as select id, day, station_id from measurements;
@@ -242,6 +244,9 @@ create function maker(films) returns directors language sql stable as
   $$ select * from public.directors where id = $1.director_id $$;
 create function maker_of(films) returns setof directors rows 1 language sql stable as
   $$ select * from public.directors where id = $1.director_id $$;
+-- It promises one row, and yields two.
+create function neighbour(addresses) returns setof addresses rows 1 language sql stable as
+  $$ select * from public.addresses order by id limit 2 $$;
 create function children_of(people) returns setof people language sql stable as
   $$ select * from public.people where manager_id = $1.id $$;
 

@@ -25,7 +25,14 @@ select c.oid,
          when c.relkind = 'm' then 0
          when c.oid in (select h.oid from handlerless as h) then 0
          else pg_catalog.pg_relation_is_updatable(c.oid, true)
-       end as writable
+       end as writable,
+       -- PostgreSQL writes through views of one relation's rows, each once at most. What a materialized view holds, a unique index tells.
+       case c.relkind
+         when 'v' then c.oid in (select h.oid from handlerless as h) or pg_catalog.pg_relation_is_updatable(c.oid, false) & 16 = 0
+         when 'm' then not exists (
+           select from pg_catalog.pg_index as i where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indpred is null)
+         else false
+       end as repeats_keys
   from pg_catalog.pg_class as c
   join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
   left join pg_catalog.pg_description as d
