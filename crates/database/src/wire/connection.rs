@@ -177,26 +177,27 @@ impl Connection {
 
     /// Runs a batch in its settings; see [`Lease::run`](super::Lease::run).
     pub async fn run(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
+        let now = Instant::now();
         if self.in_transaction {
-            return self.run_around(batch, &Change::default(), prepared).await;
+            return self.run_around(batch, &Change::default(), prepared, now).await;
         }
         let beginning = self.beginning();
         if !prepared {
-            return self.run_around(batch, &Change::local(batch.within), prepared).await;
+            return self.run_around(batch, &Change::local(batch.within), prepared, now).await;
         }
-        let change = self.held.change(batch.within, &beginning);
-        match self.run_around(batch, &change, prepared).await {
+        let change = self.held.change(batch.within, &beginning, now);
+        match self.run_around(batch, &change, prepared, now).await {
             // Somebody took the right to set anything from the roles: the one that the connection began with has it
             Err(error)
-                if error.sqlstate() == Some("42501")
-                    && (batch.place..batch.place + change.len()).contains(&self.failed)
+                if (batch.place..batch.place + change.len()).contains(&self.failed)
+                    && is_about_set_config(&error)
                     && self.held.rises() =>
             {
                 if self.in_transaction {
                     self.execute("rollback").await?;
                 }
-                let change = self.held.change(batch.within, &beginning);
-                self.run_around(batch, &change, prepared).await
+                let change = self.held.change(batch.within, &beginning, now);
+                self.run_around(batch, &change, prepared, now).await
             }
             outcome => outcome,
         }
@@ -213,6 +214,7 @@ impl Connection {
         batch: &Batch<'_>,
         change: &Change<'_>,
         prepared: bool,
+        now: Instant,
     ) -> Result<Answers, WireError> {
         let beginning = self.beginning();
         let (params, settings) = (change.params(), beginning.params());
@@ -232,7 +234,7 @@ impl Connection {
                 if batch.restores {
                     self.held.clear();
                 } else if prepared {
-                    self.held.done(change, self.in_transaction, rolled_back);
+                    self.held.done(change, self.in_transaction, rolled_back, now);
                     self.channel.reported.accept(change.names());
                 }
                 answers.forget(batch.place..batch.place + set);
@@ -464,6 +466,11 @@ fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
         "22P02" | "22003" | "22007" | "22008" => while_binding,
         code => code.starts_with("42"),
     }
+}
+
+/// Whether the right to call `set_config` is what is missing, and not the right to take on a role.
+fn is_about_set_config(error: &WireError) -> bool {
+    matches!(error, WireError::Postgres(error) if error.code == "42501" && error.message.contains("set_config"))
 }
 
 /// Whether something of the batch remains in spite of its error.

@@ -5,6 +5,7 @@
 //! statements may have set without our knowledge is for [`Batch::restoring`].
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use super::batch::{Param, Statement};
 use super::beginning::Beginning;
@@ -19,10 +20,16 @@ pub struct Within<'a> {
     pub unseen: &'a [&'a str],
 }
 
+/// After so long a role is set again although it is held: whether it may still be taken on, and which role has the name, is looked up
+/// only then.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// The settings that a session has from earlier batches.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     settings: Settings,
+    /// When the role was set.
+    role_set: Option<Instant>,
     /// What will be held if the open transaction commits.
     pending: Option<Settings>,
     /// The roles of the batches may not set anything, so the role of the beginning does it.
@@ -47,9 +54,11 @@ const ROLE: &str = "role";
 
 impl Held {
     /// What has to be set for a batch.
-    pub fn change<'a>(&self, within: Within<'a>, beginning: &'a Beginning) -> Change<'a> {
+    pub fn change<'a>(&self, within: Within<'a>, beginning: &'a Beginning, now: Instant) -> Change<'a> {
+        let is_old = self.role_set.is_none_or(|set| now.saturating_duration_since(set) >= FRESH);
         let is_held = |(name, value): &(&str, &str)| {
-            self.settings.iter().any(|(held, current)| **held == **name && **current == **value)
+            !(is_old && *name == ROLE)
+                && self.settings.iter().any(|(held, current)| **held == **name && **current == **value)
         };
         let is_settled =
             |name: &str| within.unseen.contains(&name) || within.settings.iter().any(|(it, _)| *it == name);
@@ -97,7 +106,10 @@ impl Held {
     }
 
     /// A batch went well.
-    pub fn done(&mut self, change: &Change<'_>, in_transaction: bool, rolled_back: bool) {
+    pub fn done(&mut self, change: &Change<'_>, in_transaction: bool, rolled_back: bool, now: Instant) {
+        if !rolled_back && change.names().any(|name| name == ROLE) {
+            self.role_set = Some(now);
+        }
         if rolled_back {
             self.pending = None;
             return;
@@ -193,12 +205,27 @@ mod tests {
 
     /// What a batch would send, and that it went well.
     fn next(held: &mut Held, settings: &[(&str, &str)], unseen: &[&str]) -> Vec<String> {
+        next_at(held, settings, unseen, held.role_set.unwrap_or_else(Instant::now))
+    }
+
+    fn next_at(held: &mut Held, settings: &[(&str, &str)], unseen: &[&str], now: Instant) -> Vec<String> {
         let beginning = beginning();
-        let change = held.change(Within { settings, unseen }, &beginning);
+        let change = held.change(Within { settings, unseen }, &beginning, now);
         let mut sent: Vec<_> = change.first.iter().map(ToString::to_string).collect();
         sent.extend(change.values.iter().map(|(name, value)| format!("{name}={value}")));
-        held.done(&change, false, false);
+        held.done(&change, false, false, now);
         sent
+    }
+
+    #[test]
+    fn a_role_is_asked_for_again_after_a_while() {
+        let mut held = Held::default();
+        let wanted = [("statement_timeout", "3s"), ("role", "anon"), ("request.path", "/a")];
+        let begun = Instant::now();
+        assert_eq!(next_at(&mut held, &wanted, &[], begun).len(), 3);
+        assert!(next_at(&mut held, &wanted, &[], begun + FRESH / 2).is_empty());
+        assert_eq!(next_at(&mut held, &wanted, &[], begun + FRESH), ["role=anon"]);
+        assert!(next_at(&mut held, &wanted, &[], begun + FRESH + FRESH / 2).is_empty());
     }
 
     #[test]
@@ -239,24 +266,25 @@ mod tests {
         let beginning = beginning();
         let within = |value| [("role", value)];
         let mut held = Held::default();
+        let now = Instant::now();
         next(&mut held, &within("anon"), &[]);
         let wanted = within("authenticated");
         let change = || held_change(&wanted, &beginning);
         fn held_change<'a>(wanted: &'a [(&'a str, &'a str)], beginning: &'a Beginning) -> Change<'a> {
-            Held::default().change(Within { settings: wanted, unseen: &[] }, beginning)
+            Held::default().change(Within { settings: wanted, unseen: &[] }, beginning, Instant::now())
         }
         // Rolled back in one batch, and in two
-        held.done(&change(), false, true);
+        held.done(&change(), false, true, now);
         assert!(next(&mut held, &within("anon"), &[]).is_empty());
-        held.done(&change(), true, false);
-        held.done(&Change::default(), false, true);
+        held.done(&change(), true, false, now);
+        held.done(&Change::default(), false, true, now);
         assert!(next(&mut held, &within("anon"), &[]).is_empty());
-        held.done(&change(), true, false);
+        held.done(&change(), true, false, now);
         held.undone();
         assert!(next(&mut held, &within("anon"), &[]).is_empty());
         // Committed by a second batch
-        held.done(&change(), true, false);
-        held.done(&Change::default(), false, false);
+        held.done(&change(), true, false, now);
+        held.done(&Change::default(), false, false, now);
         assert!(next(&mut held, &wanted, &[]).is_empty());
         held.clear();
         assert_eq!(next(&mut held, &wanted, &[]), ["role=authenticated"]);

@@ -144,6 +144,30 @@ async fn roles_need_no_right_to_set_anything() {
     scratch.drop().await;
 }
 
+/// A role that was taken away is not kept for long, nor is one of the same name that is no more.
+#[tokio::test]
+async fn a_role_that_is_no_longer_allowed_is_left() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(one_connection());
+    let mut lease = pool.take().await.unwrap();
+    let name = portico_database::scratch::fresh_name();
+    one(&mut lease, &format!("create role {name}")).await.unwrap();
+    let wanted = [("role", name.as_str())];
+    assert_eq!(show(&mut lease, &wanted).await, format!("{name} 9s  begun"));
+    one(&mut lease, &format!("drop role {name}")).await.unwrap();
+    let begun = std::time::Instant::now();
+    // From the connection's clock: no event tells of it
+    while let Ok(answers) = lease.run(&shown(&wanted)).await {
+        drop(answers);
+        assert!(begun.elapsed().as_secs() < 60, "it is never asked for again");
+    }
+    one(&mut lease, &format!("create role {name}")).await.unwrap();
+    assert_eq!(show(&mut lease, &wanted).await, format!("{name} 9s  begun"));
+    one(&mut lease, &format!("drop role {name}")).await.unwrap();
+    drop((lease, pool));
+    scratch.drop().await;
+}
+
 /// Behind a pooler that shares sessions, nothing may stay in one.
 #[tokio::test]
 async fn without_a_session_settings_last_for_the_batch() {
