@@ -20,9 +20,10 @@ use crate::media::{self, MediaType};
 use crate::openapi;
 use crate::plan::WriteAction;
 use crate::preferences::{self, Preferences};
-use crate::prepare;
+use crate::prepare::{self, Planned, Prepared};
 use crate::query::{self, At, Query, Range, Target};
 use crate::range::Window;
+use crate::reply::Reply;
 use crate::resource::{Action, Profile, Resource};
 use crate::service::Rest;
 use crate::state::Snapshot;
@@ -109,19 +110,7 @@ async fn respond(
     let knows_zone = |zone: &str| cache.time_zones.contains(zone) || preferences::is_offset(zone);
     let preferences = Preferences::parse(&parts.headers, knows_zone);
     let content_type = media::content_type(&parts.headers);
-    let purpose = match action {
-        Action::Call => Some(Purpose::Arguments),
-        Action::Write(WriteAction::Insert | WriteAction::Update | WriteAction::Put) => Some(Purpose::Rows),
-        _ => None,
-    };
-    let payload = match purpose {
-        Some(purpose) => {
-            // A PUT has no say in its columns
-            let has_columns = query.columns.is_some() && action != Action::Write(WriteAction::Put);
-            Some(body::parse(purpose, &content_type, has_columns, read(body).await?)?)
-        }
-        None => None,
-    };
+    let payload = payload(action, &query, &content_type, body).await?;
     let mut accepted = media::accepted(&parts.headers);
     if is_root_call {
         // Whoever wants the document takes what the function makes of it
@@ -144,34 +133,15 @@ async fn respond(
     };
 
     let begun = timing.begin();
-    let mut planned = prepare::plan(&snapshot, &schema, &asked);
-    if planned.as_ref().is_err_and(is_about_the_schema)
-        && let Some(newer) = rest.inner.state.newer_than(&snapshot).await
-    {
-        snapshot = newer;
-        planned = prepare::plan(&snapshot, &schema, &asked);
-    }
+    let planned = plan(rest, &mut snapshot, &schema, &asked).await?;
     timing.plan = since(begun);
-    let mut prepared = match planned? {
-        prepare::Planned::Allow(methods) => return Ok(answer::allow(&methods)),
-        prepare::Planned::Statement(prepared) => *prepared,
+    let mut prepared = match planned {
+        Planned::Allow(methods) => return Ok(answer::allow(&methods)),
+        Planned::Statement(prepared) => *prepared,
     };
 
     let begun = timing.begin();
-    let doing = Doing { rest, snapshot: &snapshot, schema: &schema, asked: &asked };
-    let mut reply = execute::run(&doing, &prepared).await;
-    if reply.as_ref().is_err_and(does_not_fit_the_schema)
-        && let Some(newer) = rest.inner.state.newer_than(&snapshot).await
-    {
-        // Made for a schema that is gone, it was taken back without a trace
-        snapshot = newer;
-        if let prepare::Planned::Statement(again) = prepare::plan(&snapshot, &schema, &asked)? {
-            prepared = *again;
-            let doing = Doing { rest, snapshot: &snapshot, schema: &schema, asked: &asked };
-            reply = execute::run(&doing, &prepared).await;
-        }
-    }
-    let reply = reply?;
+    let reply = run(rest, &mut snapshot, &schema, &asked, &mut prepared).await?;
     timing.transaction = since(begun);
 
     let begun = timing.begin();
@@ -179,6 +149,62 @@ async fn respond(
     let response = answer::make(Answered { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
     timing.response = since(begun);
     response
+}
+
+/// The body, if the action has a use for it.
+async fn payload(
+    action: Action,
+    query: &Query,
+    content_type: &MediaType,
+    body: Body,
+) -> Result<Option<Payload>, RestError> {
+    let purpose = match action {
+        Action::Call => Purpose::Arguments,
+        Action::Write(WriteAction::Insert | WriteAction::Update | WriteAction::Put) => Purpose::Rows,
+        _ => return Ok(None),
+    };
+    // A PUT has no say in its columns
+    let has_columns = query.columns.is_some() && action != Action::Write(WriteAction::Put);
+    body::parse(purpose, content_type, has_columns, read(body).await?).map(Some)
+}
+
+/// Plans by the snapshot; by a newer one, which takes its place, where the refusal may be due to its age.
+async fn plan(
+    rest: &Rest,
+    snapshot: &mut Arc<Snapshot>,
+    schema: &str,
+    asked: &Asked<'_>,
+) -> Result<Planned, RestError> {
+    let planned = prepare::plan(snapshot, schema, asked);
+    if planned.as_ref().is_err_and(is_about_the_schema)
+        && let Some(newer) = rest.inner.state.newer_than(snapshot).await
+    {
+        *snapshot = newer;
+        return prepare::plan(snapshot, schema, asked);
+    }
+    planned
+}
+
+/// Runs the statement; and one planned anew, which takes its place, where it was made for a schema that is gone.
+async fn run(
+    rest: &Rest,
+    snapshot: &mut Arc<Snapshot>,
+    schema: &str,
+    asked: &Asked<'_>,
+    prepared: &mut Prepared,
+) -> Result<Reply, RestError> {
+    let reply = execute::run(&Doing { rest, snapshot, schema, asked }, prepared).await;
+    if reply.as_ref().is_err_and(does_not_fit_the_schema)
+        && let Some(newer) = rest.inner.state.newer_than(snapshot).await
+    {
+        // PostgreSQL took it back without a trace
+        *snapshot = newer;
+        if let Planned::Statement(again) = prepare::plan(snapshot, schema, asked)? {
+            *prepared = *again;
+            return execute::run(&Doing { rest, snapshot, schema, asked }, prepared).await;
+        }
+    }
+    reply
 }
 
 /// Refusals that a newer schema may lift.
