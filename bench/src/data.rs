@@ -1,4 +1,4 @@
-//! The data API, each call against `pgbench` with the same transaction: role and claims, the same statement, on the same PostgreSQL.
+//! The data API, each call against `pgbench` with the same transaction: the settings, the same statement, on the same PostgreSQL.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -53,7 +53,7 @@ const SCHEMA: &str = "
     insert into public.offers select n, 1 + n % 20000, 'Offer ' || n from generate_series(1, 60000) as n;
     insert into public.numbers select n, 'number ' || n, n / 7.0 from generate_series(1, 10000) as n;
     create function public.told(page text default null, seconds integer default null) returns json language sql stable as
-      $$ select json_build_object('claims', current_setting('request.jwt.claims')) $$;
+      $$ select json_build_object('headers', current_setting('request.headers'), 'claims', current_setting('request.jwt.claims')) $$;
     grant select, insert on all tables in schema public to anon, authenticated, service_role;
     grant usage on all sequences in schema public to anon;
     analyze";
@@ -61,8 +61,36 @@ const SCHEMA: &str = "
 /// Says what the server told PostgreSQL of the request.
 const TOLD: &str = "/rpc/told";
 
-/// What each transaction begins with, whoever makes it: role and claims (rest 14).
-const SETTINGS: &str = "select set_config('role', :role, true), set_config('request.jwt.claims', :claims, true)";
+/// Whose transaction `pgbench` does.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// The one of the contract (rest 14): whoever follows it to the letter sets all this each time.
+    Contract,
+    /// The least that somebody would write by hand: role and claims.
+    ByHand,
+}
+
+impl Limit {
+    const ALL: [Self; 2] = [Self::Contract, Self::ByHand];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Contract => "pgbench, the contract's transaction",
+            Self::ByHand => "pgbench, role and claims only",
+        }
+    }
+
+    fn settings(self) -> &'static str {
+        match self {
+            Self::Contract => {
+                "select set_config(:n1, :v1, true), set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), \
+                 set_config('request.method', :method, true), set_config('request.path', :path, true), \
+                 set_config('request.headers', :headers, true)"
+            }
+            Self::ByHand => "select set_config('role', :role, true), set_config('request.jwt.claims', :claims, true)",
+        }
+    }
+}
 
 /// One row, a list, an insert; a large answer; many idle connections: those that are wanted.
 pub async fn measure(report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
@@ -160,19 +188,23 @@ impl Bench {
         let request = self.request(&asked, &format!("{}?{}", asked.path, asked.query));
         connection.succeed(&request).await?;
         let told = connection.succeed(&self.request(&asked, TOLD)).await?;
-        let (script, defines) = script(&asked, &serde_json::from_slice(&told.body)?)?;
+        let told = serde_json::from_slice(&told.body)?;
         let end = End::After(ROUND);
         let calls = Arc::new(Same(request));
-        let found = compare(
-            self.subject.watch,
-            async || self.subject.load(CONNECTIONS, end, &calls).await,
-            async || {
-                limits::pgbench_as(&self.subject.postgres, "authenticator", &script, &defines, CONNECTIONS, end).await
-            },
-        )
-        .await?;
-        found.rates(report, &what, "pgbench", bar);
-        found.processor(report, &what);
+        for limit in Limit::ALL {
+            let (script, defines) = script(&asked, &told, limit)?;
+            let found = compare(
+                self.subject.watch,
+                async || self.subject.load(CONNECTIONS, end, &calls).await,
+                async || {
+                    limits::pgbench_as(&self.subject.postgres, "authenticator", &script, &defines, CONNECTIONS, end)
+                        .await
+                },
+            )
+            .await?;
+            found.rates(report, &what, limit.name(), bar);
+            found.processor(report, &format!("{what}; {}", limit.name()));
+        }
         Ok(())
     }
 
@@ -241,11 +273,24 @@ impl Bench {
     }
 }
 
-/// The transaction as a script of `pgbench`, and its variables: the claims are those that the server gives the request, as it says in
-/// `told`, the answer to the same request at [`TOLD`].
-fn script(asked: &Asked<'_>, told: &Value) -> Result<(String, Vec<(String, String)>)> {
-    let claims = told["claims"].as_str().context("what the server tells PostgreSQL")?;
-    let mut defines = vec![("role".to_owned(), "anon".to_owned()), ("claims".to_owned(), claims.to_owned())];
+/// The transaction as a script of `pgbench`, and its variables: those of the settings have the values that the server gives them, as it
+/// says in `told`, the answer to the same request at [`TOLD`].
+fn script(asked: &Asked<'_>, told: &Value, limit: Limit) -> Result<(String, Vec<(String, String)>)> {
+    let told = |name: &str| told[name].as_str().context("what the server tells PostgreSQL");
+    // The one header that says where the request goes
+    let headers = told("headers")?.replace(TOLD, asked.path);
+    let mut defines: Vec<(String, String)> = [
+        ("n1", "statement_timeout"),
+        ("v1", "3s"),
+        ("role", "anon"),
+        ("claims", told("claims")?),
+        ("method", asked.method),
+        ("path", asked.path),
+        ("headers", &headers),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .collect();
     let mut main = asked.sql.text().to_owned();
     // From the last, so that $1 does not match within $10
     for (at, param) in asked.sql.params().iter().enumerate().rev() {
@@ -259,7 +304,7 @@ fn script(asked: &Asked<'_>, told: &Value) -> Result<(String, Vec<(String, Strin
     ensure!(!main.contains('$'), "a parameter is left: {main}");
     let begin = if asked.method == "GET" { "begin read only" } else { "begin" };
     let main = main.replace('\n', " ");
-    let script = format!("\\startpipeline\n{begin};\n{SETTINGS};\n{main};\ncommit;\n\\endpipeline\n");
+    let script = format!("\\startpipeline\n{begin};\n{};\n{main};\ncommit;\n\\endpipeline\n", limit.settings());
     Ok((script, defines))
 }
 
