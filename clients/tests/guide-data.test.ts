@@ -20,7 +20,7 @@ const FILMS = `
   create table actors (id bigint primary key, first_name text);
   create table films (
     id bigint primary key, title text, year int, rating numeric, price numeric, heading text, data jsonb, tags text[],
-    director_id bigint references directors
+    director_id bigint references directors, "weird,name" text
   );
   create table roles (film_id bigint references films, actor_id bigint references actors, character text, primary key (film_id, actor_id));
   create table technical_details (id bigint primary key, film_id bigint unique references films, runtime interval);
