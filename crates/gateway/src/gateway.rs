@@ -58,7 +58,7 @@ impl Gateway {
     pub fn builder(keys: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> GatewayBuilder {
         GatewayBuilder {
             door: Door {
-                keys: Keys { ring: keys, api_keys, clock, policy: KeyPolicy::Hosted },
+                keys: Keys::new(keys, api_keys, clock),
                 mounts: Vec::new(),
                 web_app: None,
                 trusted_proxies: Vec::new(),

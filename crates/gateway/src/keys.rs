@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::{HeaderMap, Uri, header};
-use portico_tokens::{ApiKeys, ApiRole, Caller, Clock, KeyRing, bearer, looks_opaque};
+use portico_tokens::{ApiKeys, ApiRole, Caller, Clock, KeyRing, Secret, bearer, looks_opaque};
 
 use crate::access::KeyPolicy;
 use crate::refusal::Refusal;
@@ -15,9 +15,18 @@ pub(crate) struct Keys {
     pub(crate) api_keys: Arc<ApiKeys>,
     pub(crate) clock: Clock,
     pub(crate) policy: KeyPolicy,
+    /// What opaque keys stand for, as `Authorization` says it: made once, for every request has one.
+    anon: Secret,
+    service_role: Secret,
 }
 
 impl Keys {
+    pub(crate) fn new(ring: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> Self {
+        let authorization = |role| Secret::new(format!("Bearer {}", api_keys.jwt_of(role)));
+        let (anon, service_role) = (authorization(ApiRole::Anon), authorization(ApiRole::ServiceRole));
+        Self { ring, api_keys, clock, policy: KeyPolicy::Hosted, anon, service_role }
+    }
+
     /// The caller of a request; a refusal when the policy does not let it pass. `open`: the path needs no key.
     pub(crate) fn caller(&self, headers: &HeaderMap, uri: &Uri, open: bool) -> Result<Caller, Refusal> {
         let key = api_key(headers, uri);
@@ -26,23 +35,33 @@ impl Keys {
             self.admit(key.as_deref(), role, headers)?;
         }
         let mut caller = Caller { api_key: role, ..Caller::default() };
-        match headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes())) {
+        let authorization = headers.get(header::AUTHORIZATION);
+        match authorization.and_then(|value| bearer(value.as_bytes())) {
             Some(token) if !looks_opaque(token) => caller.present(token, &self.ring, self.clock.now()),
             // Another scheme is the service's business, and hides the key as it does in the reference
-            None if headers.get(header::AUTHORIZATION).is_some_and(|value| !value.is_empty()) => {}
+            None if authorization.is_some_and(|value| !value.is_empty()) => {}
             // No token: an opaque key stands for the legacy token of its role. A legacy key stays a key, since without the
             // word `Bearer` not every service takes it for a token.
-            _ => {
-                if let (Some(key), Some(role)) = (key.as_deref(), role) {
-                    if looks_opaque(key) {
-                        caller.present(self.api_keys.jwt_of(role), &self.ring, self.clock.now());
-                    } else {
-                        caller.key_claims = self.ring.verify(key, self.clock.now()).ok();
-                    }
+            _ => match (key, role) {
+                (Some(key), Some(role)) if looks_opaque(&key) => {
+                    caller.present(self.api_keys.jwt_of(role), &self.ring, self.clock.now());
+                    caller.authorization = Some(self.authorization_of(role).clone());
                 }
-            }
+                (Some(key), role) => {
+                    caller.key_claims = role.and_then(|_| self.ring.verify(&key, self.clock.now()).ok());
+                    caller.authorization = Some(Secret::new(key));
+                }
+                (None, _) => caller.authorization = authorization.map(|_| Secret::new("")),
+            },
         }
         Ok(caller)
+    }
+
+    fn authorization_of(&self, role: ApiRole) -> &Secret {
+        match role {
+            ApiRole::Anon => &self.anon,
+            ApiRole::ServiceRole => &self.service_role,
+        }
     }
 
     fn admit(&self, key: Option<&str>, role: Option<ApiRole>, headers: &HeaderMap) -> Result<(), Refusal> {

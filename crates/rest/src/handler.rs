@@ -57,6 +57,7 @@ pub(crate) async fn answer(rest: Rest, request: Request) -> Response {
 /// What is known of a request before it is looked up in the schema.
 pub(crate) struct Asked<'a> {
     pub parts: &'a Parts,
+    pub caller: &'a Caller,
     pub identity: Identity,
     pub resource: Resource,
     pub action: Action,
@@ -119,7 +120,8 @@ async fn respond(
     }
     timing.parse = since(begun);
 
-    let asked = Asked { parts, identity, resource, action, preferences, query, payload, content_type, accepted };
+    let asked =
+        Asked { parts, caller, identity, resource, action, preferences, query, payload, content_type, accepted };
     if asked.resource == Resource::Root {
         let begun = timing.begin();
         let doing = Doing { rest, snapshot: &snapshot, schema: profile.schema, asked: &asked };

@@ -3,7 +3,8 @@
 //! A setting that nothing in the statement can read is not set: plain tables and policies over `auth.uid()` have no use for the
 //! request's headers, which hardly ever are the same twice.
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, HeaderName, Method, header};
+use portico_tokens::Secret;
 use serde_json::{Map, Value};
 
 use crate::caller::Identity;
@@ -46,6 +47,8 @@ pub(crate) struct Setting<'a> {
     /// The raw path, without the service's prefix.
     pub path: &'a str,
     pub headers: &'a HeaderMap,
+    /// What is shown instead of the `authorization` among them.
+    pub authorization: Option<&'a Secret>,
     pub time_zone: Option<&'a str>,
     /// The search path that connections have anyway.
     pub usual_path: &'a str,
@@ -95,7 +98,7 @@ impl<'a> Settings<'a> {
         let (mut headers, mut cookies) = (String::new(), None);
         if setting.sees == Sees::Everything {
             headers.reserve(64 * setting.headers.len());
-            put_headers(&mut headers, setting.headers);
+            put_headers(&mut headers, setting.headers, setting.authorization);
             cookies = setting.headers.contains_key(header::COOKIE).then(|| self::cookies(setting.headers));
         }
         Self { setting, search_path: search_path(setting.config, setting.schema), headers, cookies }
@@ -160,20 +163,26 @@ impl<'a> Settings<'a> {
 const NO_COOKIES: &str = "{}";
 
 /// What SQL sees of the request's headers: names in lower case, of several with one name the last.
-fn put_headers(out: &mut String, headers: &HeaderMap) {
-    out.push('{');
-    let mut is_first = true;
-    for name in headers.keys().filter(|name| *name != header::COOKIE && *name != "apikey") {
-        let Some(value) = headers.get_all(name).iter().next_back() else { continue };
-        if !std::mem::take(&mut is_first) {
-            out.push(',');
-        }
-        put_json(out, name.as_str());
+fn put_headers(out: &mut String, headers: &HeaderMap, authorization: Option<&Secret>) {
+    let mut put = |name: &str, value: &str| {
+        out.push(if out.is_empty() { '{' } else { ',' });
+        put_json(out, name);
         out.push(':');
-        // PostgreSQL's settings can not hold a zero byte; neither can a header
-        put_json(out, &String::from_utf8_lossy(value.as_bytes()));
+        put_json(out, value);
+    };
+    if let Some(authorization) = authorization {
+        put(header::AUTHORIZATION.as_str(), authorization.expose());
     }
-    out.push('}');
+    let is_hidden = |name: &HeaderName| {
+        *name == header::COOKIE || *name == "apikey" || (authorization.is_some() && *name == header::AUTHORIZATION)
+    };
+    for name in headers.keys().filter(|name| !is_hidden(name)) {
+        if let Some(value) = headers.get_all(name).iter().next_back() {
+            // PostgreSQL's settings can not hold a zero byte; neither can a header
+            put(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
+        }
+    }
+    out.push_str(if out.is_empty() { "{}" } else { "}" });
 }
 
 /// The cookies, by name.
@@ -216,6 +225,7 @@ mod tests {
             method: &Method::GET,
             path: "/a%20b",
             headers,
+            authorization: None,
             time_zone: None,
             usual_path: r#""public", "extensions""#,
         }

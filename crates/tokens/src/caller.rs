@@ -8,6 +8,7 @@ use time::{Duration, OffsetDateTime};
 use crate::api_key::ApiRole;
 use crate::claims::Claims;
 use crate::ring::KeyRing;
+use crate::secret::Secret;
 use crate::token::TokenError;
 
 /// Who makes a request, as the front door found out. In the extensions of every request of a service.
@@ -21,6 +22,8 @@ use crate::token::TokenError;
 /// - `api_key`: the role of the API key that came with the request, if it came.
 /// - `key_claims`: what a legacy API key says that came without any token beside it. Such a key is no token: only who takes a key
 ///   for one looks here.
+/// - `authorization`: what services of the reference get as `Authorization`, where its gateway puts something in the place of what
+///   the client sent. Here the header stays as it was: only who shows headers to somebody looks here.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The role of the API key in the `apikey` header or query parameter.
@@ -33,6 +36,8 @@ pub struct Caller {
     pub refused: Option<TokenError>,
     /// What the refused token says, when nothing but its times is against it. Never to be acted on as it is.
     pub untimely: Option<Arc<Claims>>,
+    /// What stands in the place of the client's `Authorization`; empty where nothing is left of it.
+    pub authorization: Option<Secret>,
 }
 
 impl Caller {
@@ -130,7 +135,7 @@ mod tests {
     fn a_service_with_a_leeway_takes_a_token_that_just_ended_and_no_other() {
         let at = |seconds| OffsetDateTime::from_unix_timestamp(seconds).unwrap();
         let leeway = Duration::seconds(30);
-        let keys = KeyRing::hs256(&crate::Secret::new(crate::development::JWT_SECRET));
+        let keys = KeyRing::hs256(&Secret::new(crate::development::JWT_SECRET));
         let token = keys.sign(&serde_json::json!({ "sub": "u", "role": "authenticated", "exp": 100 })).unwrap();
 
         let mut caller = Caller { api_key: Some(ApiRole::Anon), ..Caller::default() };

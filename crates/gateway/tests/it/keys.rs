@@ -55,6 +55,31 @@ async fn every_form_of_key_says_its_role_under_both_policies() {
     }
 }
 
+/// The decision table of contract 7.2 (`project`).
+#[tokio::test]
+async fn an_authorization_that_is_missing_or_opaque_is_told_as_the_reference_s_gateway_replaces_it() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let token = server.token(json!({ "sub": "u", "role": "authenticated" }));
+    let [opaque, another] = [PUBLISHABLE_KEY, SECRET_KEY].map(|key| format!("Bearer {key}"));
+    let [anon, service] = [ANON_KEY, SERVICE_ROLE_KEY].map(|jwt| format!("Bearer {jwt}"));
+    for (key, authorization, told) in [
+        (Some(PUBLISHABLE_KEY), Some(token.as_str()), None),
+        (Some(SECRET_KEY), Some("Basic eDp5"), None),
+        (None, None, None),
+        (Some(PUBLISHABLE_KEY), None, Some(anon.as_str())),
+        (Some(PUBLISHABLE_KEY), Some(&opaque), Some(&anon)),
+        (Some(SECRET_KEY), None, Some(&service)),
+        (Some(SECRET_KEY), Some(&another), Some(&service)),
+        (Some(ANON_KEY), None, Some(ANON_KEY)),
+        (Some(SERVICE_ROLE_KEY), Some(&opaque), Some(SERVICE_ROLE_KEY)),
+        (Some("something"), None, Some("something")),
+        (None, Some(&opaque), Some("")),
+    ] {
+        let (status, answer) = ask(&server, Given { key, authorization }).await;
+        assert_eq!((status, answer["authorization"].as_str()), (200, told), "{key:?} {authorization:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_user_s_token_beats_the_key() {
     for policy in [KeyPolicy::Development, KeyPolicy::Hosted] {

@@ -150,6 +150,36 @@ async fn sql_sees_the_request() {
 }
 
 #[tokio::test]
+async fn sql_sees_the_token_that_an_opaque_key_stands_for_and_never_the_key() {
+    let house = House::open().await;
+    let keys = house.api_keys();
+    let seen = |key: Option<&str>, token: Option<&str>| {
+        let mut request = house.call("a_setting", &json!({ "name": "request.headers" }));
+        request = key.into_iter().fold(request, |request, key| request.key(key));
+        request = token.into_iter().fold(request, |request, token| request.bearer(token));
+        async move {
+            let answer = request.send().await.expect(200).json();
+            let headers: Value = serde_json::from_str(answer.as_str().unwrap()).unwrap();
+            assert_eq!(headers.get("apikey"), None);
+            assert!(!answer.as_str().unwrap().contains("sb_"), "{headers}");
+            headers["authorization"].as_str().map(str::to_owned)
+        }
+    };
+    for (key, jwt) in [(keys.publishable(), keys.anon_jwt()), (keys.secret(), keys.service_role_jwt())] {
+        let bearer = Some(format!("Bearer {jwt}"));
+        assert_eq!(seen(Some(key), None).await, bearer);
+        assert_eq!(seen(Some(key), Some(key)).await, bearer);
+        assert_eq!(seen(None, Some(key)).await.as_deref(), Some(""));
+        // A legacy key is handed on as it is
+        assert_eq!(seen(Some(jwt), None).await.as_deref(), Some(jwt));
+        assert_eq!(seen(None, Some(jwt)).await, bearer);
+    }
+    let person = house.token("authenticated", FIRST);
+    assert_eq!(seen(Some(keys.publishable()), Some(&person)).await, Some(format!("Bearer {person}")));
+    assert_eq!(seen(None, None).await, None);
+}
+
+#[tokio::test]
 async fn missing_rights_are_401_for_nobody_and_403_for_somebody_with_the_grant_as_a_hint() {
     let house = House::open().await;
     let nobody = house.read("secrets").send().await;
