@@ -158,7 +158,8 @@ fn on_conflict(sql: &mut Sql, conflict: &Conflict, columns: &[Assigned]) {
     }
 }
 
-/// Appends how many rows of a merge upsert are new: those of the body without those that were changed.
+/// Appends how many rows of a merge upsert are new: those of the body without those that were changed. Triggers may have kept rows out:
+/// there are never more new ones than came out.
 fn inserted(sql: &mut Sql, plan: &WritePlan) {
     let Change::Insert { body, columns, .. } = &plan.change else { return };
     if columns.is_empty() {
@@ -166,12 +167,14 @@ fn inserted(sql: &mut Sql, plan: &WritePlan) {
         sql.raw("(SELECT count(*) FROM pgrst_source)");
         return;
     }
+    let may_be_kept_out = plan.relation.runs_functions_on_write;
+    sql.raw(if may_be_kept_out { "least((SELECT count(*) FROM pgrst_source), " } else { "" });
     if body.is_object {
         sql.raw("1");
     } else {
         sql.raw("json_array_length(").body(&body.json).raw("::json)");
     }
-    sql.raw(" - ").raw(UPDATED);
+    sql.raw(" - ").raw(UPDATED).raw(if may_be_kept_out { ")" } else { "" });
 }
 
 /// Appends the primary key of the only row that was written, as a JSON object of texts: the values read like those in bodies do.

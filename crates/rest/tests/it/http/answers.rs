@@ -1,6 +1,6 @@
 //! Status, headers and bodies (contract 2, 9, 10, 11, 12.6, 16).
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::House;
 
@@ -160,6 +160,34 @@ async fn writes_answer_as_the_table_of_the_contract() {
     assert_eq!(house.count("select count(*) from stations where id in (22, 23)").await, 0);
     let removed = house.write("DELETE", "stations?id=gte.10", &json!({})).header("prefer", "count=exact").send().await;
     assert_eq!(shape(&removed), (204, String::new(), Some("*/5".into())));
+}
+
+#[tokio::test]
+async fn an_upsert_creates_what_triggers_let_in() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create table guarded (id integer primary key, body text);
+             create function skip() returns trigger language plpgsql as
+               $$ begin return case when new.body = 'skipped' then null else new end; end $$;
+             create trigger skip before insert on guarded for each row execute function skip();
+             create trigger unchanged before update on guarded for each row
+               execute function suppress_redundant_updates_trigger();
+             grant all on guarded to service_role; notify pgrst",
+        )
+        .await;
+    let merge = |rows: Value| {
+        let request = house.write("POST", "guarded", &rows).header("prefer", "resolution=merge-duplicates");
+        async move { request.send().await.status }
+    };
+    let skipped = json!({ "id": 1, "body": "skipped" });
+    assert_eq!(merge(skipped.clone()).await, 200);
+    assert_eq!(merge(json!([skipped, { "id": 3, "body": "skipped" }])).await, 200);
+    assert_eq!(merge(json!([skipped, { "id": 2, "body": "a" }])).await, 201);
+    assert_eq!(merge(json!([{ "id": 2, "body": "a" }])).await, 200);
+    assert_eq!(merge(json!([{ "id": 2, "body": "a" }, { "id": 4, "body": "b" }])).await, 201);
+    assert_eq!(merge(json!([{ "id": 2, "body": "b" }, { "id": 4, "body": "c" }])).await, 200);
+    assert_eq!(house.count("select count(*) from guarded").await, 2);
 }
 
 #[tokio::test]
