@@ -183,6 +183,11 @@ impl<'a> Cursor<'a> {
         read
     }
 
+    /// Whether reading failed where it began.
+    pub(super) fn came_no_further_than(&self, place: usize) -> bool {
+        self.failed_at <= place && !self.crossed()
+    }
+
     /// Whether a bound was crossed: no other way of reading helps then.
     pub(super) fn crossed(&self) -> bool {
         self.bound.is_some()

@@ -4,10 +4,14 @@ use super::cursor::{Cursor, Parsed};
 use super::name::{ident, json_path, name, named};
 use super::types::{Aggregate, Field, Join, SelectColumn, SelectItem, SelectRelation};
 
-/// `select`, the whole parameter. What follows the last item is passed over.
+/// `select`, the whole parameter. What follows the last item is passed over, also where there is no item at all.
 pub(super) fn select(cursor: &mut Cursor<'_>) -> Parsed<Vec<SelectItem>> {
     cursor.spaces();
-    if cursor.rest().is_empty() { Ok(Vec::new()) } else { cursor.list(item) }
+    let begin = cursor.place();
+    match cursor.list(item) {
+        Err(_) if cursor.came_no_further_than(begin) => Ok(Vec::new()),
+        read => read,
+    }
 }
 
 fn item(cursor: &mut Cursor<'_>) -> Parsed<SelectItem> {

@@ -150,6 +150,16 @@ fn select_reads_names_in_every_form() {
 }
 
 #[test]
+fn select_without_any_item_is_empty_whatever_stands_there() {
+    for text in [",", " ,a", "(id)", ")", "!inner", "|"] {
+        assert_eq!(select(text), [], "{text}");
+    }
+    for text in ["a,", "a,,b", "rel(,)", "rel(a,)", "...", "x:", "%22a"] {
+        assert!(refusal(&format!("select={text}")).0.contains("select parameter"), "{text}");
+    }
+}
+
+#[test]
 fn select_passes_over_what_follows_the_last_item() {
     assert_eq!(names(&select("rel(*)junk,x")), ["rel"]);
     assert_eq!(names(&select("id::numeric(10,2),x")), ["id"]);
@@ -434,7 +444,7 @@ fn refusals_read_as_the_contract_shows() {
 
 #[test]
 fn the_first_refusal_is_in_the_contract_s_order_of_parameters() {
-    let wrong = ["on_conflict=(", "a=b", "select=(", "columns=(", "or=x", "order=("];
+    let wrong = ["on_conflict=(", "a=b", "select=a(", "columns=(", "or=x", "order=("];
     let words = ["on_conflict", "filter", "select", "columns", "logic tree", "order"];
     for upto in 0..wrong.len() {
         let raw = wrong[..=upto].join("&");
