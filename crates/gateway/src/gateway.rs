@@ -29,6 +29,7 @@ use crate::body::{self, RequestBody};
 use crate::context::{self, CurrentRequest};
 use crate::keys::{self, Keys};
 use crate::refusal::Refusal;
+use crate::request_line::LONGEST_TARGET;
 use crate::web_app::WebApp;
 use crate::{address, cors, forwarding};
 
@@ -211,8 +212,8 @@ fn tenths(number: f64) -> f64 {
 impl Door {
     /// Finds who answers; the prefix is for the log.
     async fn route(&self, parts: Parts, body: Body) -> (Response, &str) {
-        if head_size(&parts) > HEADER_LIMIT {
-            let mut answer = Refusal::HeadersTooLarge.answer();
+        if let Some(refusal) = too_large(&parts) {
+            let mut answer = refusal.answer();
             cors::open_to_pages(answer.headers_mut());
             return (answer, "");
         }
@@ -328,11 +329,14 @@ fn request_id(headers: &HeaderMap, by_proxy: bool) -> RequestId {
         .unwrap_or_else(RequestId::generate)
 }
 
-fn head_size(parts: &Parts) -> usize {
-    let line = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+fn too_large(parts: &Parts) -> Option<Refusal> {
+    let target = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if target > LONGEST_TARGET {
+        return Some(Refusal::TargetTooLong);
+    }
     // Name, colon, space, line end
     let headers: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    line + headers
+    (target + headers > HEADER_LIMIT).then_some(Refusal::HeadersTooLarge)
 }
 
 /// The path that the client called; and what the service sees: the path without the prefix, the query without the API key.

@@ -14,6 +14,7 @@ pub(crate) enum Refusal {
     NoKey,
     WrongKey,
     SecretKeyInBrowser,
+    TargetTooLong,
     HeadersTooLarge,
     BodyTooLarge { limit: usize },
     MethodNotAllowed,
@@ -43,6 +44,7 @@ impl Refusal {
                      browser. Delete this secret API key immediately.",
                 ),
             ),
+            Self::TargetTooLong => (StatusCode::URI_TOO_LONG, "Request URL too long (max 65000 bytes)", None),
             Self::HeadersTooLarge => {
                 (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "Request headers too large (max 65536 bytes)", None)
             }

@@ -1,8 +1,9 @@
-//! Requests whose target holds characters that belong percent-encoded: `?select=data->>name`.
+//! Requests whose target holds characters that belong percent-encoded, `?select=data->>name`, or is too long.
 //!
 //! Command line tools and some HTTP libraries send `"`, `<`, `>` and the backtick as they were typed, and servers take them; the HTTP
 //! library refuses the request before anybody else sees it. So a connection's bytes pass through here on their way to it, and these four
-//! are encoded where they stand in a request's target.
+//! are encoded where they stand in a request's target. Of a target that is longer than the gateway allows only so much is passed on that the
+//! gateway sees it: the library would answer with a status and nothing else.
 //!
 //! What must never happen is that another byte changes: then the end of a request would no longer be where the client put it. A target is
 //! looked for only where the HTTP library, too, sees a request begin: at the connection's start, and behind a request whose length the
@@ -17,6 +18,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The longest target that the gateway takes, in bytes. The HTTP library takes a little more.
+pub(crate) const LONGEST_TARGET: usize = 65_000;
 
 /// A connection, with its requests' targets made acceptable.
 #[derive(Debug)]
@@ -154,8 +158,10 @@ enum Place {
     Method,
     /// The target's first byte.
     Target,
-    /// Inside a target that is a path.
-    Path,
+    /// Inside a target that is a path, behind so many bytes of it as were passed on.
+    Path {
+        length: usize,
+    },
     /// In the rest of the request's line.
     Line,
     /// In the headers.
@@ -198,16 +204,22 @@ impl Place {
                 }
                 Self::Method => *self = Self::Lost,
                 // `*`, hosts and whole addresses stay as they are
-                Self::Target => *self = if byte == b'/' { Self::Path } else { Self::Line },
-                Self::Path if is_refused(byte) => {
+                Self::Target => *self = if byte == b'/' { Self::Path { length: 0 } } else { Self::Line },
+                Self::Path { .. } if byte <= b' ' => *self = Self::Line,
+                Self::Path { length } if is_refused(byte) || *length > LONGEST_TARGET => {
                     let changed = changed.get_or_insert_with(|| Vec::with_capacity(bytes.len() + 64));
                     changed.extend_from_slice(&bytes[copied..at]);
-                    changed.extend_from_slice(encoded(byte));
+                    if *length <= LONGEST_TARGET {
+                        changed.extend_from_slice(encoded(byte));
+                        *length += encoded(byte).len();
+                    }
                     at += 1;
                     copied = at;
                 }
-                Self::Path if byte > b' ' => at += 1,
-                Self::Path => *self = Self::Line,
+                Self::Path { length } => {
+                    *length += 1;
+                    at += 1;
+                }
                 Self::Line | Self::Headers(Header::Within) => match memchr::memchr(b'\n', &bytes[at..]) {
                     Some(end) => {
                         *self = Self::Headers(Header::Begin);
@@ -269,7 +281,8 @@ fn encoded(byte: u8) -> &'static [u8] {
 impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.held.is_empty() {
+        // Of a long target there may be nothing to pass on, which would look like the end of the connection
+        while this.held.is_empty() {
             let before = buf.filled().len();
             ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
             let new = &buf.filled()[before..];

@@ -36,6 +36,21 @@ fn only_the_target_changes() {
 }
 
 #[test]
+fn of_a_target_beyond_the_limit_as_much_is_passed_on_as_shows_it() {
+    let rest = " HTTP/1.1\r\nx: y\r\n\r\n";
+    let fits = format!("GET /{}{rest}", "x".repeat(LONGEST_TARGET - 1));
+    assert_eq!(through(&[fits.as_bytes()], &[]), fits);
+    for (character, encoded) in [("x", "x"), ("<", "%3C")] {
+        let long = format!("GET /{}{rest}", character.repeat(300_000));
+        let (head, tail) = long.as_bytes().split_at(200_000);
+        let passed = through(&[head, &tail[..50_000], &tail[50_000..]], &[]);
+        let target = passed.strip_prefix("GET ").and_then(|passed| passed.strip_suffix(rest)).unwrap();
+        assert!((LONGEST_TARGET + 1..LONGEST_TARGET + 4).contains(&target.len()), "{}", target.len());
+        assert_eq!(target, &format!("/{}", encoded.repeat(30_000 * 3))[..target.len()]);
+    }
+}
+
+#[test]
 fn the_next_request_begins_where_the_library_says_the_last_one_ends() {
     assert_eq!(through(&[RAW, RAW], &[None, Some(Some(0))]), format!("{DONE}{DONE}"));
     let post = [&b"POST /> HTTP/1.1\r\ncontent-length: 6\r\n\r\n\">"[..], b"GET ", b"/>", RAW];

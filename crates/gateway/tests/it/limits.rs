@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::request_line::ask;
 use crate::{Server, json_of, slow};
 
 #[tokio::test]
@@ -69,8 +70,30 @@ async fn headers_beyond_the_limit_are_answered_with_431() {
     let answer = server.get("/auth/v1/user").header("x-long", "x".repeat(66_000)).send().await.unwrap();
     assert_eq!(answer.status(), 431);
     assert_eq!(json_of(answer).await["message"], "Request headers too large (max 65536 bytes)");
-    let answer = server.get(&format!("/auth/v1/user?{}", "x".repeat(65_600))).send().await;
-    assert!(answer.is_err() || answer.is_ok_and(|answer| matches!(answer.status().as_u16(), 414 | 431)));
+}
+
+#[tokio::test]
+async fn a_url_beyond_the_limit_is_answered_with_414_and_the_connection_goes_on() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    for length in [65_001, 65_600, 200_000, 3_000_000] {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        for (length, status) in [(length, 414), (100, 200)] {
+            let target = format!("/auth/v1/user?{}", "x".repeat(length - "/auth/v1/user?".len()));
+            let (head, body) =
+                ask(&mut socket, &[format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()]).await;
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{length}: {head}");
+            if status == 414 {
+                assert!(head.contains("access-control-allow-origin: *"), "{head}");
+                assert_eq!(body, br#"{"message":"Request URL too long (max 65000 bytes)"}"#);
+            }
+        }
+    }
+    let fits = format!("/auth/v1/user?{}", "x".repeat(65_000 - "/auth/v1/user?".len()));
+    assert_eq!(server.get(&fits).send().await.unwrap().status(), 200);
+    // What is encoded counts as it is then
+    let quotes = format!("GET /auth/v1/user?{} HTTP/1.1\r\nhost: x\r\n\r\n", "\"".repeat(30_000));
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    assert!(ask(&mut socket, &[quotes.as_bytes()]).await.0.starts_with("HTTP/1.1 414 "));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ const RAW: &str = "GET /auth/v1/user?a=b->>c&d=\"<`{}|\\^é HTTP/1.1\r\nhost: x\
 const QUERY: &str = "a=b-%3E%3Ec&d=%22%3C%60{}|\\^é";
 
 /// Sends the pieces one after the other, and reads one answer: its head, and its body as far as its length says.
-async fn ask(socket: &mut TcpStream, pieces: &[&[u8]]) -> (String, Vec<u8>) {
+pub async fn ask(socket: &mut TcpStream, pieces: &[&[u8]]) -> (String, Vec<u8>) {
     socket.set_nodelay(true).unwrap();
     for piece in pieces {
         socket.write_all(piece).await.unwrap();
