@@ -83,6 +83,7 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
         relations: by_name,
         relationships,
         routines: routines_by_name,
+        plain_casts: !running.by_casts(),
         representations: by_domain,
         media_handlers: media_handlers
             .into_iter()

@@ -30,6 +30,8 @@ pub(crate) struct Running {
     seeing: HashSet<u32>,
     /// All of them do.
     everywhere: bool,
+    /// Casts between types of PostgreSQL's own may do.
+    by_casts: bool,
 }
 
 /// `sql/columns.sql`
@@ -163,6 +165,7 @@ impl Running {
         let mut running = Self::default();
         for row in rows {
             match (row.try_get(0)?, row.try_get(1)?) {
+                (None, "cast") => running.by_casts = true,
                 (None, _) => running.everywhere = true,
                 (Some(relation), "read") => _ = running.read.insert(relation),
                 (Some(relation), "seeing") => _ = running.seeing.insert(relation),
@@ -174,6 +177,10 @@ impl Running {
 
     pub fn on_read(&self, relation: u32) -> bool {
         self.everywhere || self.read.contains(&relation)
+    }
+
+    pub fn by_casts(&self) -> bool {
+        self.by_casts
     }
 
     pub fn sees_transaction(&self, relation: u32) -> bool {

@@ -68,6 +68,9 @@ pub async fn load(client: &Client, settings: &LoadSettings) -> Result<SchemaCach
     };
     client.batch_execute("commit").await?;
     let mut cache = assemble(catalog);
+    // Otherwise it is searched before all others
+    cache.plain_casts &=
+        !settings.schemas.iter().chain(&settings.extra_search_path).any(|schema| schema == "pg_catalog");
     cache.time_zones = time_zones;
     Ok(cache)
 }

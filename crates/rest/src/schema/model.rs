@@ -26,6 +26,9 @@ pub struct SchemaCache {
     pub relationships: ByName<Vec<Arc<Relationship>>>,
     /// Overloads by name, those with fewer parameters first.
     pub routines: ByName<Vec<Arc<Routine>>>,
+    /// A cast from one of PostgreSQL's own types to another runs nothing but PostgreSQL's own functions: nobody has made such a cast, and
+    /// requests find its types before all others of their names.
+    pub plain_casts: bool,
     /// Casts of domains, by the domain's formatted name (19.3).
     pub representations: HashMap<String, Representation>,
     /// Custom media type handlers (10.5).
@@ -146,6 +149,13 @@ pub struct Column {
     pub enum_labels: Vec<String>,
     /// The formatted name of its domain when a [`Representation`] may apply.
     pub domain: Option<String>,
+}
+
+impl Column {
+    /// Whether its values are of one of PostgreSQL's own types, or of a domain over one. The names of others have a schema.
+    pub fn is_of_own_type(&self) -> bool {
+        !self.base_type.contains('.')
+    }
 }
 
 /// How two relations belong together, seen from one of them.

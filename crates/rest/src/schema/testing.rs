@@ -162,6 +162,7 @@ pub(crate) fn cinema() -> SchemaCache {
         names.entry(routine.name.name.clone()).or_default().push(Arc::new(routine));
     }
     let name = |name: &str| Some(qualified(name));
+    cache.plain_casts = true;
     cache.representations = HashMap::from([(
         "public.color".to_owned(),
         Representation {

@@ -131,6 +131,33 @@ async fn what_matters_is_the_transaction_of_views_policies_defaults_and_checks()
     assert!(those(&cache, |relation| relation.runs_functions).is_empty());
 }
 
+#[tokio::test]
+async fn casts_between_types_of_postgresql_s_own_are_its_own_until_somebody_makes_one() {
+    let plain = cache_after(&format!(
+        "{BASE}
+         create type hidden.shade as enum ('dark');
+         create function hidden.shown(hidden.shade) returns text language sql as $$ select 'a' $$;
+         create cast (hidden.shade as text) with function hidden.shown(hidden.shade)"
+    ))
+    .await;
+    assert!(plain.plain_casts);
+    let cast = cache_after(&format!(
+        "{BASE}
+         create function hidden.squared(point) returns integer language sql as $$ select 1 $$;
+         create cast (point as integer) with function hidden.squared(point)"
+    ))
+    .await;
+    assert!(!cast.plain_casts);
+    // Where `pg_catalog` is named it comes when it is its turn
+    let cinema = Cinema::open().await;
+    let settings = LoadSettings {
+        schemas: vec!["public".to_owned()],
+        extra_search_path: vec!["pg_catalog".to_owned()],
+        ..LoadSettings::default()
+    };
+    assert!(!load(&cinema.authenticator().await, &settings).await.unwrap().plain_casts);
+}
+
 /// Comparisons are made with any operator that fits, and JSON with any cast.
 #[tokio::test]
 async fn operators_and_casts_to_json_of_somebody_s_make_every_read_suspect() {

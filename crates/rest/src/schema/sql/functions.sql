@@ -1,7 +1,8 @@
 -- Which relations run functions of somebody's when their rows are read (`read`) or only when they are written (`written`), and to which the
 -- transaction that they run in matters all the same (`seeing`). Somebody's are all but
 -- those of pg_catalog and those that tell of the caller (`auth.uid()`); of pg_catalog those count that set something or run SQL that
--- they are given. A relation without a number means all of them: then plain comparisons, or JSON, may run such a function.
+-- they are given. A relation without a number means all of them: then plain comparisons, or JSON, may run such a function; or, as `cast`,
+-- that somebody has made casts between types of PostgreSQL's own.
 with recursive foreign_functions as materialized (
   select p.oid,
          p.prolang not in (12, 13) as is_interpreted
@@ -168,3 +169,13 @@ select null, 'read'
                  -- Of domains JSON takes what they are made of.
                  or (source.typtype <> 'd'
                      and c.casttarget in ('pg_catalog.json'::pg_catalog.regtype, 'pg_catalog.jsonb'::pg_catalog.regtype))))
+ union all
+select null, 'cast'
+ where exists (
+         select
+           from pg_catalog.pg_cast as c
+           join pg_catalog.pg_type as source on source.oid = c.castsource
+           join pg_catalog.pg_type as target on target.oid = c.casttarget
+          where c.oid >= 16384
+            and source.typnamespace = 'pg_catalog'::pg_catalog.regnamespace
+            and target.typnamespace = 'pg_catalog'::pg_catalog.regnamespace)
