@@ -128,22 +128,17 @@ fn read(
     asked.preferences.refuse_unknown()?;
 
     let mode = asked.preferences.count;
-    let count = match (mode, context.settings.max_rows) {
-        (None | Some(CountMode::Planned), _) => Count::None,
-        (Some(CountMode::Estimated), Some(most)) => Count::UpTo(most.saturating_add(1)),
-        (Some(CountMode::Exact | CountMode::Estimated), _) => Count::Exact,
-    };
+    let count = count(mode, context.settings.max_rows);
     let estimated = matches!(mode, Some(CountMode::Planned | CountMode::Estimated));
     let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
     let agreement = if body { agreement } else { agreement.without_body() };
     let may_set = calls_first(snapshot) || plan.runs_functions(context.cache) || agreement.producer.runs_functions();
     let sees = plan.sees_transaction(context.cache);
-    let is_plain = body && !may_set && count == Count::None && agreement.explain.is_none();
+    let is_plain = body && !may_set && count == Count::None;
     let plain = is_plain.then(|| sql::plain_read(&plan, &agreement.producer)).flatten();
-    let (main, yields) =
-        plain.unwrap_or_else(|| (sql::read_statement(&plan, count, &agreement.producer), Yields::Envelope));
+    let (main, yields) = main(plain, &agreement, || sql::read_statement(&plan, count, &agreement.producer));
     Ok(Planned::Statement(Box::new(Prepared {
-        main: explained(main, &agreement),
+        main,
         estimate: estimated.then(|| explain::of_count(sql::matching(&plan))),
         kind: Kind::Read { relation: relation.name.clone() },
         agreement,
@@ -190,17 +185,14 @@ fn write(
     let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);
     let max_affected = max_affected(asked).filter(|_| limits_rows);
     // Embeds may leave rows out of the answer that were written all the same
-    let count = match mode {
-        None | Some(CountMode::Planned) if max_affected.is_none() => Count::None,
-        _ => Count::Exact,
-    };
+    let count = if max_affected.is_some() { Count::Exact } else { count(mode, None) };
     let may_set = calls_first(snapshot) || plan.runs_functions(context.cache) || agreement.producer.runs_functions();
     let sees = plan.sees_transaction(context.cache);
-    let is_plain = !may_set && agreement.explain.is_none() && (count == Count::None || !returns_rows);
+    let is_plain = !may_set && (count == Count::None || !returns_rows);
     let plain = is_plain.then(|| sql::plain_write(&plan, &agreement.producer)).flatten();
-    let (main, yields) = plain.unwrap_or_else(|| (sql::write(&plan, count, &agreement.producer), Yields::Envelope));
+    let (main, yields) = main(plain, &agreement, || sql::write(&plan, count, &agreement.producer));
     Ok(Planned::Statement(Box::new(Prepared {
-        main: explained(main, &agreement),
+        main,
         estimate: None,
         kind: Kind::Write {
             relation: relation.name.clone(),
@@ -246,10 +238,7 @@ fn call(
     }
 
     let mode = asked.preferences.count;
-    let count = match mode {
-        None | Some(CountMode::Planned) => Count::None,
-        Some(CountMode::Exact | CountMode::Estimated) => Count::Exact,
-    };
+    let count = count(mode, None);
     let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
     let has_body = action != (Action::Read { body: false }) && !routine.returns.void;
     let agreement = if has_body { agreement } else { agreement.without_body() };
@@ -262,14 +251,14 @@ fn call(
             settings.push((name.to_owned(), value.to_owned()));
         }
     }
-    let main = sql::call(&plan, count, &agreement.producer);
+    let (main, yields) = main(None, &agreement, || sql::call(&plan, count, &agreement.producer));
     let read_only = plan::is_read_only(&routine, action == Action::Call);
     Ok(Planned::Statement(Box::new(Prepared {
-        main: explained(main, &agreement),
+        main,
         estimate: None,
         kind: Kind::Call { void: routine.returns.void },
         agreement,
-        yields: Yields::Envelope,
+        yields,
         read_only,
         sees: Sees::Everything,
         // Nothing keeps even an immutable one from it
@@ -289,10 +278,21 @@ fn calls_first(snapshot: &Snapshot) -> bool {
     snapshot.config.pre_request.is_some()
 }
 
-fn explained(main: Sql, agreement: &Agreement) -> Sql {
-    match &agreement.explain {
-        Some(wanted) => explain::of_main(main, wanted),
-        None => main,
+/// The main statement, and what it yields: the plain one, where it does, else the one with everything around it, or the plan of that.
+fn main(plain: Option<(Sql, Yields)>, agreement: &Agreement, enveloped: impl FnOnce() -> Sql) -> (Sql, Yields) {
+    match (plain, &agreement.explain) {
+        (Some(plain), None) => plain,
+        (_, Some(wanted)) => (explain::of_main(enveloped(), wanted), Yields::Envelope),
+        (None, None) => (enveloped(), Yields::Envelope),
+    }
+}
+
+/// How rows are counted for a preference (9.3). An estimate counts no further than `most` says that a page can have.
+fn count(mode: Option<CountMode>, most: Option<u64>) -> Count {
+    match (mode, most) {
+        (None | Some(CountMode::Planned), _) => Count::None,
+        (Some(CountMode::Estimated), Some(most)) => Count::UpTo(most.saturating_add(1)),
+        (Some(CountMode::Exact | CountMode::Estimated), _) => Count::Exact,
     }
 }
 
