@@ -40,7 +40,8 @@ fn item(cursor: &mut Cursor<'_>) -> Parsed<SelectItem> {
     let field = Field { name: target.text, json_path: json_path(cursor)? };
     let cast_before = cast(cursor)?;
     let aggregate = aggregate(cursor);
-    let aggregate_cast = if aggregate.is_some() { cast(cursor)? } else { None };
+    // Without an aggregate a second type may follow all the same, and nothing is cast to it
+    let aggregate_cast = cast(cursor)?.filter(|_| aggregate.is_some());
     Ok(SelectItem::Column(SelectColumn { alias, field, cast: cast_before, aggregate, aggregate_cast }))
 }
 

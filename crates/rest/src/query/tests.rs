@@ -164,6 +164,8 @@ fn select_passes_over_what_follows_the_last_item() {
     assert_eq!(names(&select("rel(*)junk,x")), ["rel"]);
     assert_eq!(names(&select("id::numeric(10,2),x")), ["id"]);
     assert_eq!(names(&select("a::text[],x")), ["a"]);
+    // By the grammar a second type may follow, though without an aggregate it is of nothing
+    assert_eq!(select("a::int::text,x"), select("a::int,x"));
     assert_eq!(names(&select("count(id)")), ["count"]);
     assert_eq!(filter("id::text=eq.1").field.name, "id");
     assert_eq!(operation("in.(1,2)junk"), Operation::In(vec!["1".into(), "2".into()]));
