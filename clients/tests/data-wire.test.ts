@@ -2,6 +2,7 @@
 import { request } from "node:http";
 import { connect } from "node:net";
 
+import type { SupabaseClient } from "@supabase/supabase-js";
 import { describe, expect, test } from "vitest";
 
 import { club } from "../harness/club.ts";
@@ -174,6 +175,33 @@ test("a body beyond the limit is refused, also when nobody said how long it is",
   });
   expect(said).toBe("HTTP/1.1 413 Payload Too Large");
   expect(await call("GET", "/uploads?select=id")).toMatchObject({ status: 200, body: "[]" });
+});
+
+test("a long answer is compressed for whoever takes it so, and one with a session never", async () => {
+  const encodings: (string | null)[] = [];
+  const taking = (accepted: string): SupabaseClient => {
+    const fetcher: typeof fetch = async (input, init) => {
+      const headers = new Headers(init?.headers);
+      headers.set("Accept-Encoding", accepted);
+      const answer = await fetch(input, { ...init, headers });
+      encodings.push(answer.headers.get("content-encoding"));
+      return answer;
+    };
+    return portico.client({ global: { fetch: fetcher } }, portico.status.SECRET_KEY);
+  };
+  const letters = Array.from({ length: 2000 }, (_, n) => ({ text: `letter ${n}` }));
+  expect((await call("POST", "/letters", { body: JSON.stringify(letters) })).status).toBe(201);
+  for (const accepted of ["br", "gzip", "identity"]) {
+    const { data } = await taking(accepted).from("letters").select("text").order("id").limit(1000);
+    expect(data).toEqual(letters.slice(0, 1000));
+  }
+  expect(encodings.splice(0)).toEqual(["br", "gzip", null]);
+  // Without the header, as the answer is; caches learn that there are others
+  const plain = await call("GET", "/letters?select=text&limit=1000");
+  expect(plain.headers).toMatchObject({ "content-length": `${plain.body.length}`, vary: "Accept, Prefer, Range, Accept-Encoding" });
+  const { data } = await taking("br, gzip").auth.signInAnonymously();
+  expect(JSON.stringify(data.session).length).toBeGreaterThan(1024);
+  expect(encodings).toEqual([null]);
 });
 
 describe("browsers", () => {

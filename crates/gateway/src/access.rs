@@ -22,6 +22,7 @@ pub struct Access {
     pub(crate) body_limit: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cors: Cors,
+    pub(crate) compressed: bool,
 }
 
 /// Bodies of a mount without a limit of its own.
@@ -39,6 +40,7 @@ impl Access {
             body_limit: DEFAULT_BODY_LIMIT,
             timeout: Some(DEFAULT_TIMEOUT),
             cors: Cors::default(),
+            compressed: false,
         }
     }
 
@@ -73,6 +75,16 @@ impl Access {
     #[must_use]
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
+        self
+    }
+
+    /// Compresses answers for clients that take them so. Default: they go out as they are.
+    ///
+    /// Who sees the length of a compressed answer, and chooses a part of it, can guess what else is in it (BREACH): not for a service
+    /// whose answers hold a secret beside what somebody else wrote.
+    #[must_use]
+    pub fn compressed(mut self) -> Self {
+        self.compressed = true;
         self
     }
 

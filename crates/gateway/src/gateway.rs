@@ -26,6 +26,7 @@ use tower::Service;
 
 use crate::access::{Access, KeyPolicy};
 use crate::body::{self, RequestBody};
+use crate::compression::Wish;
 use crate::context::{self, CurrentRequest};
 use crate::keys::{self, Keys};
 use crate::refusal::Refusal;
@@ -240,7 +241,11 @@ impl Door {
             return cors.preflight(&parts.headers);
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
+        let wish = mount.access.compressed.then(|| Wish::of(&parts));
         let mut answer = self.admit(mount, parts, body).await;
+        if let Some(wish) = wish {
+            answer = wish.grant(answer);
+        }
         cors.open(origin.as_ref(), answer.headers_mut());
         answer
     }

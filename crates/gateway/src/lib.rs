@@ -13,9 +13,11 @@
 mod access;
 mod address;
 mod body;
+mod compression;
 mod connection;
 mod context;
 mod cors;
+mod encoding;
 mod forwarding;
 mod gateway;
 mod keys;

@@ -5,7 +5,6 @@
 //! application, which decides itself what it shows there.
 
 mod asset;
-mod encoding;
 mod policy;
 
 use std::path::{Path, PathBuf};
@@ -17,10 +16,10 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
+use crate::encoding::{self, Encoding};
 use crate::gateway::is_read;
 use crate::refusal::Refusal;
 use asset::{Asset, Content, Document, Source};
-use encoding::Encoding;
 
 /// Where the page finds its configuration.
 const CONFIG_PATH: &str = "portico/config.json";
@@ -141,7 +140,7 @@ impl WebApp {
             });
         }
         let path = if path.is_empty() { INDEX.to_owned() } else { path };
-        let accepted = encoding::accepted(headers);
+        let accepted = encoding::accepted(headers.get_all(header::ACCEPT_ENCODING));
         if let Some(found) = self.load(&path, &accepted).await {
             return Some(found);
         }

@@ -104,7 +104,7 @@ impl Server {
             let service = rest.clone();
             gateway = gateway
                 .mount_service("/rest/v1", move |request| Box::pin(service.clone().answer(request)), rest_access(rest))
-                .mount("/rest-admin/v1", rest.admin_router(), Access::open());
+                .mount("/rest-admin/v1", rest.admin_router(), Access::open().compressed());
         }
         for Mount { prefix, router } in mounts {
             gateway = gateway.mount(&prefix, router, Access::open());
@@ -158,10 +158,11 @@ fn rest_access(rest: &Rest) -> Access {
         .max_age(Duration::from_secs(24 * 60 * 60))
         .exposing("Server, Transfer-Encoding, Range-Unit")
         .origins(move |origin| rest.admits_page(origin));
-    Access::keyed().body_limit(LARGEST_WRITE).timeout(Some(LONGEST_READ)).cors(cors)
+    Access::keyed().body_limit(LARGEST_WRITE).timeout(Some(LONGEST_READ)).cors(cors).compressed()
 }
 
-/// Links in mails and redirects of providers arrive without an API key. The service has a limit of its own for bodies.
+/// Links in mails and redirects of providers arrive without an API key. The service has a limit of its own for bodies. Answers are
+/// never compressed: many hold tokens, beside what people wrote of themselves.
 fn auth_access() -> Access {
     Access::keyed().body_limit(usize::MAX).except([
         "/verify",

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use portico_tokens::hash;
 
-use super::encoding::Encoding;
+use crate::encoding::Encoding;
 
 /// All files of the web app.
 #[derive(Debug)]

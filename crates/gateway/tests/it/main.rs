@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod compression;
 mod connections;
 mod cors;
 mod keys;

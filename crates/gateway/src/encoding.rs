@@ -1,10 +1,10 @@
 //! Which compressed form a client takes (RFC 9110, 12.5.3).
 
-use http::{HeaderMap, header};
+use http::HeaderValue;
 
-/// The forms that a file may exist in.
+/// The forms that an answer's body may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     Brotli,
     Gzip,
     Identity,
@@ -12,7 +12,7 @@ pub(super) enum Encoding {
 
 impl Encoding {
     /// What the form's file name ends with.
-    pub(super) fn suffix(self) -> &'static str {
+    pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
             Self::Gzip => ".gz",
@@ -21,7 +21,7 @@ impl Encoding {
     }
 
     /// The value of `Content-Encoding`.
-    pub(super) fn name(self) -> Option<&'static str> {
+    pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::Brotli => Some("br"),
             Self::Gzip => Some("gzip"),
@@ -30,7 +30,7 @@ impl Encoding {
     }
 
     /// The form that a file name says.
-    pub(super) fn of_path(path: &str) -> Self {
+    pub(crate) fn of_path(path: &str) -> Self {
         if path.ends_with(".br") {
             Self::Brotli
         } else if path.ends_with(".gz") {
@@ -41,12 +41,12 @@ impl Encoding {
     }
 }
 
-/// The compressed forms that a client accepts, the best first.
-pub(super) fn accepted(headers: &HeaderMap) -> Vec<Encoding> {
+/// The compressed forms that a client accepts, the best first. `wishes`: the values of its `Accept-Encoding`.
+pub(crate) fn accepted<'a>(wishes: impl IntoIterator<Item = &'a HeaderValue>) -> Vec<Encoding> {
     let (mut brotli, mut gzip, mut any) = (None, None, None);
     // Only an explicit wish for the plain form can outweigh a compressed one
     let mut identity = 0;
-    for value in headers.get_all(header::ACCEPT_ENCODING) {
+    for value in wishes {
         for entry in value.to_str().unwrap_or_default().split(',') {
             let mut parameters = entry.split(';');
             let name = parameters.next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -88,9 +88,7 @@ mod tests {
     use super::*;
 
     fn of(text: &'static str) -> Vec<Encoding> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT_ENCODING, text.parse().unwrap());
-        accepted(&headers)
+        accepted([&HeaderValue::from_static(text)])
     }
 
     #[test]
@@ -105,15 +103,16 @@ mod tests {
         assert_eq!(of("BR ; Q=0.3 , GZIP;q=0.2"), [Brotli, Gzip]);
         assert_eq!(of("br;q=nonsense"), []);
         assert_eq!(of(""), []);
-        assert_eq!(accepted(&HeaderMap::new()), []);
+        assert_eq!(of("gzip, identity;q=0"), [Gzip]);
+        assert_eq!(of("*;q=0"), []);
+        assert_eq!(accepted([]), []);
+        assert_eq!(accepted(&["gzip", "br"].map(HeaderValue::from_static)), [Brotli, Gzip]);
     }
 
     proptest! {
         #[test]
         fn any_header_gives_each_form_at_most_once(text in "[ -~]{0,60}") {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT_ENCODING, text.parse().unwrap());
-            let forms = accepted(&headers);
+            let forms = accepted([&text.parse().unwrap()]);
             prop_assert!(forms.len() <= 2 && !forms.contains(&Encoding::Identity));
             prop_assert!(forms.len() < 2 || forms[0] != forms[1]);
         }
