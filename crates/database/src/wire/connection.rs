@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bytes::{BufMut, BytesMut};
 use postgres_protocol::message::frontend;
+use tokio::runtime::{self, Handle};
 
 use super::answers::{Answers, Row, first_value};
 use super::authentication::SessionKey;
@@ -40,6 +41,7 @@ pub(super) struct Connection {
     in_transaction: bool,
     key: SessionKey,
     made: Instant,
+    home: runtime::Id,
     beginning: Arc<Beginning>,
     held: Held,
     /// How many statements of the last batch that failed were done before.
@@ -77,6 +79,7 @@ impl Connection {
             in_transaction: false,
             key,
             made: Instant::now(),
+            home: Handle::current().id(),
             beginning: Arc::default(),
             held: Held::default(),
             failed: 0,
@@ -112,6 +115,29 @@ impl Connection {
     /// When it was opened.
     pub fn made(&self) -> Instant {
         self.made
+    }
+
+    /// The runtime that it wakes.
+    pub fn home(&self) -> runtime::Id {
+        self.home
+    }
+
+    /// Moves it to the runtime of the caller, `home`, as far as it can be moved. `false`: it is of no use any more, perhaps because the
+    /// server has hung up.
+    pub fn settle(&mut self, home: runtime::Id) -> bool {
+        if self.home == home {
+            return true;
+        }
+        let Channel { stream, reader, .. } = &mut self.channel;
+        match stream.register_here(&mut reader.space()) {
+            Ok(true) => self.home = home,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be moved to another runtime");
+                self.state = State::Broken;
+            }
+        }
+        !self.is_broken()
     }
 
     /// Whether it waits for a batch.

@@ -36,6 +36,7 @@ mod held;
 mod pool;
 mod reader;
 mod reported;
+mod shelf;
 mod statements;
 mod stream;
 

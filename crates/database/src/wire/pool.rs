@@ -1,12 +1,11 @@
 //! The connections: few, shared fairly, the last used first.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::answers::Answers;
@@ -14,6 +13,7 @@ use super::batch::Batch;
 use super::connection::Connection;
 use super::dial::Dialer;
 use super::error::WireError;
+use super::shelf::{Asked, Given, Granted, Idle, Shelf, Ticket};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
@@ -57,7 +57,7 @@ impl Default for PoolSettings {
 /// How many connections there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// Open connections, in use or not.
+    /// Open connections, in use or not, with those that are being made.
     pub open: usize,
     /// Open and not in use.
     pub idle: usize,
@@ -76,30 +76,12 @@ struct Inner {
     dialer: Dialer,
     settings: PoolSettings,
     prepared: AtomicBool,
-    /// One permit for each connection that may be open; it hands them out in the order they were asked for.
-    permits: Semaphore,
     shelf: Mutex<Shelf>,
     /// Connections that were made before the last [`Pool::renew`] are of an older generation.
     generation: AtomicU64,
-    waiting: AtomicUsize,
     timeouts: AtomicU64,
     /// Whether a task looks after the idle connections.
     swept: AtomicBool,
-}
-
-/// Counted together, so that no connection is seen twice or not at all on its way from one to the other.
-#[derive(Debug, Default)]
-struct Shelf {
-    /// The last used at the back.
-    idle: VecDeque<Idle>,
-    in_use: usize,
-}
-
-#[derive(Debug)]
-struct Idle {
-    connection: Box<Connection>,
-    since: Instant,
-    generation: u64,
 }
 
 impl Pool {
@@ -116,10 +98,8 @@ impl Pool {
             inner: Arc::new(Inner {
                 dialer: Dialer::new(endpoint, role, &settings)?,
                 prepared: AtomicBool::new(settings.prepared),
-                permits: Semaphore::new(settings.connections.clamp(1, Semaphore::MAX_PERMITS)),
-                shelf: Mutex::default(),
+                shelf: Mutex::new(Shelf::new(settings.connections)),
                 generation: AtomicU64::new(0),
-                waiting: AtomicUsize::new(0),
                 timeouts: AtomicU64::new(0),
                 swept: AtomicBool::new(false),
                 settings,
@@ -128,7 +108,8 @@ impl Pool {
     }
 
     /// A connection for the caller alone, until the lease is dropped: the one used last, or a new one. Callers that have to
-    /// wait are served in their order.
+    /// wait are served in their order, but for moments: of callers on several runtimes those come first whose own runtime the
+    /// connection wakes.
     ///
     /// # Errors
     /// [`WireError::Busy`] when none becomes free in time; [`WireError::Unreachable`] when the server does not answer,
@@ -155,13 +136,14 @@ impl Pool {
     /// As [`take`](Self::take), whatever the connection's last user left in the session.
     async fn take_any(&self) -> Result<Lease, WireError> {
         let inner = &self.inner;
-        let permit = match inner.permits.try_acquire() {
-            Ok(permit) => permit,
-            Err(_) => {
-                let _waiting = Count::up(&inner.waiting);
-                match tokio::time::timeout(inner.settings.wait, inner.permits.acquire()).await {
-                    Ok(Ok(permit)) => permit,
-                    Ok(Err(_)) => return Err(WireError::Closed),
+        let home = Handle::current().id();
+        let asked = inner.shelf().ask(home).ok_or(WireError::Closed)?;
+        let mut found = match asked {
+            Asked::Granted(found) => found,
+            Asked::Queued(ticket, answer) => {
+                let mut waiting = Waiting { pool: inner, ticket, answer: Some(answer) };
+                match tokio::time::timeout(inner.settings.wait, waiting.granted()).await {
+                    Ok(granted) => granted?,
                     Err(_) => {
                         inner.timeouts.fetch_add(1, Ordering::Relaxed);
                         return Err(WireError::Busy(inner.settings.wait));
@@ -169,20 +151,26 @@ impl Pool {
                 }
             }
         };
-        let (connection, generation) = match inner.reuse() {
-            Some(found) => found,
-            None => {
-                // Read before the connection is made: what is renewed meanwhile may be older than this connection's role.
-                let generation = inner.generation.load(Ordering::Acquire);
-                let keeps = inner.prepared.load(Ordering::Acquire);
-                let connection = Box::new(inner.dialer.dial(keeps).await?);
-                inner.shelf().in_use += 1;
-                (connection, generation)
+        // From here on the place is given back by itself
+        let mut lease = Lease { inner: inner.clone(), connection: None, generation: 0 };
+        while let Some(mut idle) = found {
+            let current = idle.generation == inner.generation.load(Ordering::Acquire);
+            if current
+                && !inner.has_aged(&idle.connection)
+                && idle.connection.settle(home)
+                && idle.connection.is_alive()
+            {
+                (lease.connection, lease.generation) = (Some(idle.connection), idle.generation);
+                return Ok(lease);
             }
-        };
-        // From here on the lease gives the permit back.
-        permit.forget();
-        Ok(Lease { inner: inner.clone(), connection: Some(connection), generation })
+            idle.connection.say_goodbye();
+            found = inner.shelf().reuse(home);
+        }
+        // Read before the connection is made: what is renewed meanwhile may be older than this connection's role.
+        lease.generation = inner.generation.load(Ordering::Acquire);
+        let keeps = inner.prepared.load(Ordering::Acquire);
+        lease.connection = Some(Box::new(inner.dialer.dial(keeps).await?));
+        Ok(lease)
     }
 
     /// From now on only connections made from now on are used: idle ones are closed, those in use when they are given back.
@@ -194,11 +182,7 @@ impl Pool {
 
     /// How many connections there are.
     pub fn status(&self) -> PoolStatus {
-        let (idle, in_use) = {
-            let shelf = self.inner.shelf();
-            (shelf.idle.len(), shelf.in_use)
-        };
-        PoolStatus { open: idle + in_use, idle, waiting: self.inner.waiting.load(Ordering::Relaxed) }
+        self.inner.shelf().status()
     }
 
     /// How often a caller waited in vain since the pool was made.
@@ -215,7 +199,7 @@ impl Pool {
 
     /// Closes the pool: nobody gets a connection any more, and those in use close when they are given back.
     pub fn close(&self) {
-        self.inner.permits.close();
+        self.inner.shelf().close();
         self.inner.drop_idle();
     }
 }
@@ -226,30 +210,12 @@ impl Inner {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The idle connection that was used last, of those that still live; it counts as in use from here on.
-    fn reuse(&self) -> Option<(Box<Connection>, u64)> {
-        loop {
-            let mut idle = {
-                let mut shelf = self.shelf();
-                let idle = shelf.idle.pop_back()?;
-                shelf.in_use += 1;
-                idle
-            };
-            let current = idle.generation == self.generation.load(Ordering::Acquire);
-            if current && !self.has_aged(&idle.connection) && idle.connection.is_alive() {
-                return Some((idle.connection, idle.generation));
-            }
-            self.shelf().in_use -= 1;
-            idle.connection.say_goodbye();
-        }
-    }
-
     fn has_aged(&self, connection: &Connection) -> bool {
         connection.made().elapsed() > self.settings.max_lifetime
     }
 
     fn drop_idle(&self) {
-        let idle = std::mem::take(&mut self.shelf().idle);
+        let idle = self.shelf().clear();
         for mut idle in idle {
             idle.connection.say_goodbye();
         }
@@ -257,37 +223,40 @@ impl Inner {
 
     /// After one connection broke, its neighbours are often dead too: the server restarted.
     fn drop_dead(&self) {
-        self.shelf().idle.retain_mut(|idle| idle.connection.is_alive());
+        self.shelf().retain(|idle| idle.connection.is_alive());
     }
 
-    /// Takes back a connection between two batches, outside a transaction.
-    fn give_back(self: &Arc<Self>, mut connection: Box<Connection>, generation: u64) {
-        if self.has_aged(&connection) {
-            connection.say_goodbye();
-            return self.let_go();
-        }
-        let refused = {
-            let mut shelf = self.shelf();
-            shelf.in_use -= 1;
-            // Looked at under the lock: whoever closes or renews the pool empties the list after saying so.
-            if self.permits.is_closed() || generation != self.generation.load(Ordering::Acquire) {
-                Some(connection)
-            } else {
-                shelf.idle.push_back(Idle { connection, since: Instant::now(), generation });
+    /// Takes back a place, with the connection that stands there, if it can be used again: between two batches, outside a transaction.
+    fn take_back(self: &Arc<Self>, connection: Option<Box<Connection>>, generation: u64) {
+        let mut kept = match connection {
+            Some(mut connection) if self.has_aged(&connection) => {
+                connection.say_goodbye();
                 None
             }
+            connection => connection.map(|connection| Idle { connection, since: Instant::now(), generation }),
         };
-        match refused {
-            Some(mut connection) => connection.say_goodbye(),
-            None => self.sweep_later(),
+        loop {
+            let step = {
+                let mut shelf = self.shelf();
+                // Looked at under the lock: whoever closes or renews the pool empties the list after saying so.
+                let is_stale = shelf.is_closed() || generation != self.generation.load(Ordering::Acquire);
+                let stale = kept.take_if(|_| is_stale);
+                (shelf.give(kept), stale)
+            };
+            let (given, stale) = step;
+            if let Some(mut stale) = stale {
+                stale.connection.say_goodbye();
+            }
+            match given {
+                Given::Kept => return self.sweep_later(),
+                Given::Free => return,
+                Given::To(waiter, granted) => match waiter.send(granted) {
+                    Ok(()) => return,
+                    // Gone just now
+                    Err(granted) => kept = granted,
+                },
+            }
         }
-        self.permits.add_permits(1);
-    }
-
-    /// Counts a connection that is no more, and lets the next caller come.
-    fn let_go(&self) {
-        self.shelf().in_use -= 1;
-        self.permits.add_permits(1);
     }
 
     /// Makes sure that somebody closes the connections that nobody needs: one task for the pool, for as long as there are
@@ -304,14 +273,12 @@ impl Inner {
 
     /// Closes what has been idle for too long; how long until the next one will have been, if there is one.
     fn sweep(&self) -> Option<Duration> {
-        let idle = &mut self.shelf().idle;
-        while idle.front().is_some_and(|oldest| oldest.since.elapsed() >= self.settings.max_idle) {
-            if let Some(mut oldest) = idle.pop_front() {
-                oldest.connection.say_goodbye();
-            }
+        let mut shelf = self.shelf();
+        while let Some(mut oldest) = shelf.pop_idle_for(self.settings.max_idle) {
+            oldest.connection.say_goodbye();
         }
-        match idle.front() {
-            Some(oldest) => Some(self.settings.max_idle.saturating_sub(oldest.since.elapsed())),
+        match shelf.oldest() {
+            Some(since) => Some(self.settings.max_idle.saturating_sub(since.elapsed())),
             None => {
                 // Under the lock, so that whoever pushes next starts a new task.
                 self.swept.store(false, Ordering::Release);
@@ -356,19 +323,35 @@ impl Drop for Sweeper {
     }
 }
 
-/// Counts while it lives.
-struct Count<'a>(&'a AtomicUsize);
+/// A caller that waits. When it goes away, so does its place in the queue.
+struct Waiting<'a> {
+    pool: &'a Arc<Inner>,
+    ticket: Ticket,
+    /// `None` once it came.
+    answer: Option<oneshot::Receiver<Granted>>,
+}
 
-impl<'a> Count<'a> {
-    fn up(counter: &'a AtomicUsize) -> Self {
-        counter.fetch_add(1, Ordering::Relaxed);
-        Self(counter)
+impl Waiting<'_> {
+    async fn granted(&mut self) -> Result<Granted, WireError> {
+        let Some(answer) = &mut self.answer else { return Err(WireError::Closed) };
+        let granted = answer.await.map_err(|_| WireError::Closed);
+        self.answer = None;
+        granted
     }
 }
 
-impl Drop for Count<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let Some(mut answer) = self.answer.take() else { return };
+        self.pool.shelf().leave(self.ticket);
+        answer.close();
+        // It came when nobody looked any more
+        if let Ok(granted) = answer.try_recv() {
+            match granted {
+                Some(Idle { connection, generation, .. }) => self.pool.take_back(Some(connection), generation),
+                None => self.pool.take_back(None, 0),
+            }
+        }
     }
 }
 
@@ -377,7 +360,7 @@ impl Drop for Count<'_> {
 #[derive(Debug)]
 pub struct Lease {
     inner: Arc<Inner>,
-    /// `None` only while it is dropped.
+    /// `None` until there is one, and when it is of no use any more: then the lease is no more than a place for one.
     connection: Option<Box<Connection>>,
     generation: u64,
 }
@@ -392,11 +375,12 @@ impl Lease {
     /// [`WireError::Postgres`] with the first error; then nothing of the batch took effect, and a transaction that it began or
     /// ran in can only be rolled back. [`WireError::Lost`] when the connection broke, which the next lease knows nothing of.
     pub async fn run(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
-        let prepared = self.inner.prepared.load(Ordering::Relaxed);
-        let connection = self.connection.as_mut().ok_or(WireError::Closed)?;
+        let Self { inner, connection, .. } = self;
+        let prepared = inner.prepared.load(Ordering::Relaxed);
+        let connection = connection.as_mut().ok_or(WireError::Closed)?;
         let outcome = connection.run(batch, prepared).await;
         if connection.is_broken() {
-            self.inner.drop_dead();
+            inner.drop_dead();
         }
         outcome
     }
@@ -419,27 +403,28 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        if connection.is_ready() && !connection.in_transaction() {
-            self.inner.give_back(connection, self.generation);
-            return;
-        }
-        // The permit stays with the aftermath, so that there are never more connections than agreed.
-        let aftermath =
-            Aftermath { inner: self.inner.clone(), connection: Some(connection), generation: self.generation };
-        if let Ok(runtime) = Handle::try_current()
-            && !aftermath.is_over()
+        let rest = self.connection.take_if(|connection| !is_reusable(connection));
+        let Some(rest) = rest else { return self.inner.take_back(self.connection.take(), self.generation) };
+        // The place stays with the aftermath, so that there are never more connections than agreed.
+        let place = Self { inner: self.inner.clone(), connection: None, generation: self.generation };
+        let aftermath = Aftermath { place, connection: Some(rest) };
+        if !aftermath.is_over()
+            && let Ok(runtime) = Handle::try_current()
         {
             runtime.spawn(aftermath.finish());
         }
     }
 }
 
+/// Whether somebody else may have it: it is between two batches, and outside a transaction.
+fn is_reusable(connection: &mut Box<Connection>) -> bool {
+    connection.is_ready() && !connection.in_transaction()
+}
+
 /// A connection whose caller is gone and which is not ready for another.
 struct Aftermath {
-    inner: Arc<Inner>,
+    place: Lease,
     connection: Option<Box<Connection>>,
-    generation: u64,
 }
 
 impl Aftermath {
@@ -452,14 +437,15 @@ impl Aftermath {
         let Some(connection) = self.connection.as_mut() else { return };
         if connection.is_ready() {
             if let Ok(Ok(())) = tokio::time::timeout(AFTERMATH, connection.execute("rollback")).await
-                && !connection.in_transaction()
-                && let Some(connection) = self.connection.take()
+                && is_reusable(connection)
             {
-                self.inner.give_back(connection, self.generation);
+                self.place.connection = self.connection.take();
             }
-        } else if let Ok(Err(error)) = tokio::time::timeout(AFTERMATH, self.inner.dialer.cancel(connection.key())).await
-        {
-            tracing::debug!(%error, "an abandoned statement could not be cancelled");
+        } else {
+            let cancelled = tokio::time::timeout(AFTERMATH, self.place.inner.dialer.cancel(connection.key()));
+            if let Ok(Err(error)) = cancelled.await {
+                tracing::debug!(%error, "an abandoned statement could not be cancelled");
+            }
         }
     }
 }
@@ -468,7 +454,6 @@ impl Drop for Aftermath {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.say_goodbye();
-            self.inner.let_go();
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The bytes' way to the server: a socket, TCP, or TLS over it.
 
 use std::io;
+use std::os::unix::net;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -51,8 +53,28 @@ impl Stream {
         }
     }
 
+    /// Lets the current runtime wake whoever waits for the stream, and no other. What is there already goes into `buffer`, since this runtime
+    /// learns of it only when it looks next; an error when the stream has ended. `false`: it stays where it is, since what encrypts it can not
+    /// be taken apart.
+    pub fn register_here(&mut self, buffer: &mut impl BufMut) -> io::Result<bool> {
+        match self {
+            Self::Socket(stream) => {
+                let mut same = net::UnixStream::from(rustix::io::fcntl_dupfd_cloexec(&*stream, 0)?);
+                take_in(&mut same, buffer)?;
+                *stream = UnixStream::from_std(same)?;
+            }
+            Self::Tcp(stream) => {
+                let mut same = std::net::TcpStream::from(rustix::io::fcntl_dupfd_cloexec(&*stream, 0)?);
+                take_in(&mut same, buffer)?;
+                *stream = TcpStream::from_std(same)?;
+            }
+            Self::Tls(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Reads what is there already; `None` when nothing is. Nobody is woken when more comes.
-    pub fn read_now(&mut self, buffer: &mut impl bytes::BufMut) -> Option<io::Result<usize>> {
+    pub fn read_now(&mut self, buffer: &mut impl BufMut) -> Option<io::Result<usize>> {
         let mut read = std::pin::pin!(tokio::io::AsyncReadExt::read_buf(self, buffer));
         match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Some(outcome),
@@ -65,6 +87,21 @@ impl Stream {
         let mut context = Context::from_waker(Waker::noop());
         if let Poll::Ready(Ok(_)) = Pin::new(&mut *self).poll_write(&mut context, bytes) {
             let _ = Pin::new(self).poll_flush(&mut context);
+        }
+    }
+}
+
+/// Reads what is there already from a stream that does not block, as far as there is room.
+fn take_in(stream: &mut impl io::Read, buffer: &mut impl BufMut) -> io::Result<()> {
+    let mut bytes = [0; 512];
+    loop {
+        let room = buffer.remaining_mut().min(bytes.len());
+        let Some(room) = bytes.get_mut(..room).filter(|room| !room.is_empty()) else { return Ok(()) };
+        match stream.read(room) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => buffer.put_slice(room.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
 }

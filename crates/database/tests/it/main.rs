@@ -12,6 +12,7 @@ mod pool;
 mod scratch;
 mod tls;
 mod wire;
+mod wire_homes;
 mod wire_login;
 mod wire_pool;
 mod wire_within;

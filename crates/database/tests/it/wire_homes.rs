@@ -1,0 +1,161 @@
+//! The lean client's pool, shared by callers on several runtimes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use portico_database::connect;
+use portico_database::wire::{Pool, PoolSettings, PoolStatus, WireError};
+
+use crate::cluster::within;
+use crate::wire::{Scratch, value};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs `work` on a thread with a runtime of its own.
+fn elsewhere<F: Future<Output: Send> + 'static>(work: impl FnOnce() -> F + Send + 'static) -> JoinHandle<F::Output> {
+    std::thread::spawn(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work()))
+}
+
+async fn ended<T: Send + 'static>(thread: JoinHandle<T>) -> T {
+    tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap()
+}
+
+async fn process(pool: &Pool) -> (i32, String) {
+    let mut lease = pool.take().await.unwrap();
+    (lease.process(), value(&mut lease, "select pg_backend_pid()").await)
+}
+
+#[tokio::test]
+async fn callers_of_four_runtimes_share_three_connections() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 3, wait: PATIENCE, ..PoolSettings::default() });
+    let threads = (0..4_u32).map(|runtime| {
+        let pool = pool.clone();
+        elsewhere(move || async move {
+            let callers = (0..5_u32).map(|caller| {
+                let pool = pool.clone();
+                tokio::spawn(async move {
+                    for round in 0..40 {
+                        let sent = format!("{runtime}-{caller}-{round}");
+                        let mut lease = pool.take().await.unwrap();
+                        assert_eq!(value(&mut lease, &format!("select '{sent}'")).await, sent);
+                        assert!(pool.status().open <= 3);
+                    }
+                })
+            });
+            for caller in futures_util::future::join_all(callers).await {
+                caller.unwrap();
+            }
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        ended(thread).await;
+    }
+    let PoolStatus { open, idle, waiting } = pool.status();
+    assert!(open == idle && idle <= 3 && waiting == 0, "{open} {idle} {waiting}");
+    assert_eq!(pool.timeouts(), 0);
+    // Nor were they lost with the runtimes that they were made on
+    let (pid, told) = process(&pool).await;
+    assert_eq!(told, pid.to_string());
+    drop(pool);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_connection_moves_to_whoever_uses_it() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let there = pool.clone();
+    let (pid, _) = ended(elsewhere(move || async move { process(&there).await })).await;
+    // Its runtime is gone, and with it whoever would have woken us
+    assert_eq!(process(&pool).await, (pid, pid.to_string()));
+    let there = pool.clone();
+    let same = ended(elsewhere(move || async move { process(&there).await })).await;
+    assert_eq!(same.0, pid);
+    drop(pool);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_ended_does_not_move() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let admin = connect(&scratch.endpoint).await.unwrap();
+    let there = pool.clone();
+    let (pid, _) = ended(elsewhere(move || async move { process(&there).await })).await;
+    admin.execute("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
+    within(PATIENCE, async || {
+        let gone = "select not exists (select from pg_stat_activity where pid = $1)";
+        admin.query_one(gone, &[&pid]).await.unwrap().get::<_, bool>(0).then_some(())
+    })
+    .await;
+    let (other, told) = process(&pool).await;
+    assert_ne!(other, pid);
+    assert_eq!(told, other.to_string());
+    drop((pool, admin));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever_because_he_is_at_home_elsewhere() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let (busy, over) = (pool.clone(), Arc::new(AtomicBool::new(false)));
+    let is_over = over.clone();
+    let thread = elsewhere(move || async move {
+        // Whenever one gives the connection back, the other waits for it
+        let caller = || {
+            let (pool, over) = (busy.clone(), is_over.clone());
+            tokio::spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    let mut lease = pool.take().await.unwrap();
+                    value(&mut lease, "select 1").await;
+                }
+            })
+        };
+        let (one, other) = (caller(), caller());
+        one.await.unwrap();
+        other.await.unwrap();
+    });
+    within(PATIENCE, async || (pool.status().waiting > 0).then_some(())).await;
+    for _ in 0..20 {
+        process(&pool).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    ended(thread).await;
+    assert_eq!(pool.timeouts(), 0);
+    drop(pool);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn what_comes_for_a_caller_that_is_gone_comes_back() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let held = pool.take().await.unwrap();
+    let pid = held.process();
+    let mut first = Box::pin(pool.take());
+    let mut second = Box::pin(pool.take());
+    assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+    assert_eq!(pool.status().waiting, 2);
+    drop(second);
+    assert_eq!(pool.status().waiting, 1);
+    // It is the first one's from here on, who does not look any more
+    drop(held);
+    assert_eq!(pool.status(), PoolStatus { open: 1, idle: 0, waiting: 0 });
+    drop(first);
+    assert_eq!(pool.status(), PoolStatus { open: 1, idle: 1, waiting: 0 });
+    assert_eq!(process(&pool).await.0, pid);
+
+    let held = pool.take().await.unwrap();
+    let mut waiting = Box::pin(pool.take());
+    assert!(waiting.as_mut().now_or_never().is_none());
+    pool.close();
+    assert!(matches!(waiting.await, Err(WireError::Closed)));
+    drop(held);
+    assert_eq!(pool.status().open, 0);
+    scratch.drop().await;
+}
