@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use tower::Service;
 
 use crate::gateway::{Gateway, infallible};
+use crate::lanes::Lanes;
 use crate::places::{Leaving, Places};
 use crate::request_line::{RequestLines, UnderWay};
 
@@ -76,8 +77,8 @@ impl Serve for Router {
     }
 }
 
-/// Serves `service` on `listener` until `shutdown` resolves; then accepts nothing more, lets the requests in
-/// flight end, and cuts off what is left after [`ServeLimits::drain`].
+/// Serves `service` on `listener`, each connection on one of the `lanes`, until `shutdown` resolves; then accepts nothing more, lets
+/// the requests in flight end, and cuts off what is left after [`ServeLimits::drain`].
 ///
 /// An error only when the listener itself is broken.
 pub async fn serve(
@@ -85,6 +86,7 @@ pub async fn serve(
     service: impl Serve,
     shutdown: impl Future<Output = ()> + Send,
     limits: ServeLimits,
+    lanes: Lanes,
 ) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
     let mut places = Places::new(limits.max_connections);
@@ -106,7 +108,7 @@ pub async fn serve(
                 let service = service.clone();
                 let leaving = places.leaving();
                 let limits = limits.clone();
-                connections.spawn(async move {
+                lanes.serve(&mut connections, stream, peer, move |stream, peer| async move {
                     connection(stream, peer, service, &leaving, limits).await;
                     drop(place);
                 });

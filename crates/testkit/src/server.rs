@@ -8,7 +8,7 @@ use portico::{Server, ServerSettings};
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
 use portico_database::{Database, Endpoint, PoolSettings, scratch};
 use portico_emulators::Development;
-use portico_gateway::{KeyPolicy, ServeLimits};
+use portico_gateway::{KeyPolicy, Lanes, ServeLimits};
 use portico_mail::{Email, Transport};
 use portico_rest::RestSettings;
 use portico_tokens::{ApiKeys, Clock};
@@ -412,7 +412,13 @@ impl Drop for TestServer {
 fn serve(listener: tokio::net::TcpListener, server: &Server) -> CancellationToken {
     let ending = CancellationToken::new();
     let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
-    tokio::spawn(portico_gateway::serve(listener, server.gateway(), ending.clone().cancelled_owned(), limits));
+    tokio::spawn(portico_gateway::serve(
+        listener,
+        server.gateway(),
+        ending.clone().cancelled_owned(),
+        limits,
+        Lanes::here(),
+    ));
     ending
 }
 

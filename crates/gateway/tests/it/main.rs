@@ -20,7 +20,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::routing::{any, get, post};
-use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, ServeLimits, serve};
+use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, Lanes, ServeLimits, serve};
 use portico_tokens::{ApiKeys, Caller, ClientAddress, Clock, KeyRing, RequestId, Secret, development};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -45,6 +45,14 @@ impl Server {
     }
 
     async fn start_with(limits: ServeLimits, settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Self {
+        Self::start_on(Lanes::start(2, || ()).unwrap(), limits, settle).await
+    }
+
+    async fn start_on(
+        lanes: Lanes,
+        limits: ServeLimits,
+        settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder,
+    ) -> Self {
         // Another test may have installed it
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
@@ -55,7 +63,7 @@ impl Server {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let ended = tokio::spawn(serve(listener, settle(builder).build(), shutdown, limits));
+        let ended = tokio::spawn(serve(listener, settle(builder).build(), shutdown, limits, lanes));
         let client =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE).build().unwrap();
         Self { address, client, ring, stop: Some(stop), ended }
@@ -105,6 +113,7 @@ fn echo() -> Router {
             "x-forwarded-path": header("x-forwarded-path"),
             "x-forwarded-prefix": header("x-forwarded-prefix"),
             "x-real-ip": header("x-real-ip"),
+            "x-request-id": header("x-request-id"),
         }))
     }
     Router::new()

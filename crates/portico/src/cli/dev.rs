@@ -123,10 +123,12 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let max_connections = open_files::max_connections(settings.server.max_connections);
         let limits = || ServeLimits { drain: DRAIN, max_connections, ..ServeLimits::default() };
         let mut serving = tokio::task::JoinSet::new();
-        serving.spawn(portico_gateway::serve(api.0, server.gateway(), ending.clone().cancelled_owned(), limits()));
+        let lanes = super::lanes()?;
+        let ended = || ending.clone().cancelled_owned();
+        serving.spawn(portico_gateway::serve(api.0, server.gateway(), ended(), limits(), lanes.clone()));
         if let Some((listener, _)) = mailbox_listener {
             let router = mailbox_router(&mailbox, &origin, &project.config().auth.site_url);
-            serving.spawn(portico_gateway::serve(listener, router, ending.clone().cancelled_owned(), limits()));
+            serving.spawn(portico_gateway::serve(listener, router, ended(), limits(), lanes.clone()));
         }
         let _smtp = listen_for_mail(&project, &mailbox).await?;
 

@@ -11,14 +11,17 @@ mod serve;
 mod signals;
 mod status;
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use portico_database::PoolSettings;
+use portico_gateway::Lanes;
 use portico_project::portico_toml::Settings;
 
-use crate::telemetry::LogFormat;
+use crate::telemetry::{self, LogFormat};
 
 /// Accounts, the pages around them, and your data as an API, on a real PostgreSQL: one program
 #[derive(Debug, Parser)]
@@ -76,7 +79,7 @@ pub fn main() -> ExitCode {
         Command::Serve(_) => "info",
         _ => "warn",
     };
-    crate::telemetry::install(cli.global.log_format, default);
+    telemetry::install(cli.global.log_format, default);
     crate::install_cryptography();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -112,6 +115,12 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 /// The pools' sizes as `[database] pool_size` wants them.
 fn pool_settings(settings: &Settings) -> PoolSettings {
     PoolSettings { auth_connections: settings.database.pool_size as usize, ..PoolSettings::default() }
+}
+
+/// The threads that serve connections. They have to live for as long as anything uses the connections to the database that began there.
+fn lanes() -> anyhow::Result<Lanes> {
+    let count = std::thread::available_parallelism().map_or(1, NonZero::get);
+    Lanes::start(count, telemetry::write_held).context("the threads that serve connections")
 }
 
 /// The error and what lies behind it, in words. A cause that the text above it quotes already is left out.

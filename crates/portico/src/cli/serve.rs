@@ -144,8 +144,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             max_connections: open_files::max_connections(settings.server.max_connections),
             ..ServeLimits::default()
         };
+        let (ended, lanes) = (ending.clone().cancelled_owned(), super::lanes()?);
         let mut serving =
-            tokio::spawn(portico_gateway::serve(listener, server.gateway(), ending.clone().cancelled_owned(), limits));
+            tokio::spawn(portico_gateway::serve(listener, server.gateway(), ended, limits, lanes.clone()));
         let rows: Vec<Row> = vec![
             ("Web app", public_url.clone()),
             ("Listens on", format!("http://{address}")),

@@ -5,12 +5,13 @@
 //! `PORTICO_LOG` chooses what is written, in the `tracing` filter syntax (`info`, `portico_auth=debug`), but never a
 //! library's details that hold secrets.
 
+mod held;
 mod line;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use anstream::{AutoStream, ColorChoice};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Directive;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -55,20 +56,22 @@ pub fn install(format: LogFormat, default: &str) {
         // What decides for all other output
         LogFormat::Auto | LogFormat::Text => Style::Text { colours: AutoStream::choice(&stderr) != ColorChoice::Never },
     };
-    let log = Log { style, write: |line: &[u8]| drop(std::io::stderr().lock().write_all(line)) };
+    let log = Log { style, write: held::write };
     // An error means that a subscriber is there already, which then stays.
     let _ = Registry::default().with(filter).with(log).try_init();
 }
 
-/// Writes each event as one line, in one write.
+pub use held::write_held;
+
+/// Writes each event as one line.
 struct Log<W> {
     style: Style,
     write: W,
 }
 
-impl<S: Subscriber, W: Fn(&[u8]) + 'static> Layer<S> for Log<W> {
+impl<S: Subscriber, W: Fn(&Level, &[u8]) + 'static> Layer<S> for Log<W> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        line::with(self.style, event, &self.write);
+        line::with(self.style, event, |line| (self.write)(event.metadata().level(), line));
     }
 }
 
@@ -85,7 +88,7 @@ mod tests {
         let lines = Lines::default();
         let log = {
             let lines = lines.clone();
-            Log { style, write: move |line: &[u8]| lines.lock().unwrap().extend_from_slice(line) }
+            Log { style, write: move |_: &Level, line: &[u8]| lines.lock().unwrap().extend_from_slice(line) }
         };
         tracing::subscriber::with_default(Registry::default().with(filter).with(log), events);
         String::from_utf8(lines.lock().unwrap().clone()).unwrap()

@@ -1,0 +1,154 @@
+//! Threads that serve connections: one for each processor, each with a runtime of its own.
+//!
+//! Everything that happens for a connection happens on its lane, so nothing that one request does wakes another thread: neither its socket,
+//! nor those of the database, which are registered where they are used. A runtime that moves tasks between threads pays for that with every
+//! request, in wake-ups that the system has to carry out (`bench/README.md`).
+//!
+//! The price: what keeps a thread busy keeps the lane's other connections waiting. Whatever takes longer than a millisecond or so belongs
+//! into `spawn_blocking`.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Where connections are served. Clones share the threads, which end with the last.
+#[derive(Debug, Clone)]
+pub struct Lanes {
+    lanes: Arc<[Arc<Lane>]>,
+    _ending: Option<Arc<DropGuard>>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    runtime: Handle,
+    /// How many are served there.
+    connections: AtomicUsize,
+}
+
+impl Lanes {
+    /// Everything on the runtime of the caller.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    #[must_use]
+    pub fn here() -> Self {
+        let lane = Lane { runtime: Handle::current(), connections: AtomicUsize::new(0) };
+        Self { lanes: Arc::new([Arc::new(lane)]), _ending: None }
+    }
+
+    /// So many threads (one at least). `at_rest` is called on each of them whenever it has nothing to do, before it waits.
+    ///
+    /// # Errors
+    /// When the system gives no threads or no files for them.
+    pub fn start(count: usize, at_rest: impl Fn() + Clone + Send + Sync + 'static) -> io::Result<Self> {
+        let ending = CancellationToken::new();
+        let guard = ending.clone().drop_guard();
+        let start = |number: usize| -> io::Result<Arc<Lane>> {
+            let runtime = Builder::new_current_thread().enable_all().on_thread_park(at_rest.clone()).build()?;
+            let lane = Lane { runtime: runtime.handle().clone(), connections: AtomicUsize::new(0) };
+            let (ended, at_rest) = (ending.clone(), at_rest.clone());
+            std::thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
+                runtime.block_on(ended.cancelled());
+                at_rest();
+                // What still runs (a blocked hash) must keep nobody waiting
+                runtime.shutdown_background();
+            })?;
+            Ok(Arc::new(lane))
+        };
+        let lanes = (0..count.max(1)).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { lanes, _ending: Some(Arc::new(guard)) })
+    }
+
+    /// Serves a connection on the lane that has the fewest, as one of `connections`.
+    pub(crate) fn serve<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        connections: &mut JoinSet<()>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        serve: impl FnOnce(TcpStream, SocketAddr) -> F + Send + 'static,
+    ) {
+        let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed)) else { return };
+        let counted = Counted::new(lane);
+        // Taken from the listener's runtime, to be registered with the lane's
+        let Ok(stream) = stream.into_std() else { return };
+        connections.spawn_on(
+            async move {
+                let _counted = counted;
+                match TcpStream::from_std(stream) {
+                    Ok(stream) => serve(stream, peer).await,
+                    Err(error) => tracing::error!(%error, "a connection could not be served"),
+                }
+            },
+            &lane.runtime,
+        );
+    }
+}
+
+/// A connection among those of its lane.
+struct Counted(Arc<Lane>);
+
+impl Counted {
+    fn new(lane: &Arc<Lane>) -> Self {
+        lane.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(lane))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::thread::ThreadId;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_are_spread_and_stay_where_they_are() {
+        let rests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&rests);
+        let lanes = Lanes::start(2, move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let seen = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
+        let mut connections = JoinSet::new();
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+            let (stream, peer) = listener.accept().await.unwrap();
+            let seen = Arc::clone(&seen);
+            lanes.serve(&mut connections, stream, peer, |stream, _| async move {
+                let begun = std::thread::current().id();
+                let _ = stream.readable().await;
+                assert_eq!(begun, std::thread::current().id());
+                seen.lock().unwrap().push(begun);
+            });
+        }
+        drop(clients);
+        while let Some(ended) = connections.join_next().await {
+            ended.unwrap();
+        }
+        let mut seen = seen.lock().unwrap().clone();
+        assert_eq!(seen.len(), 4);
+        seen.sort_by_key(|id| format!("{id:?}"));
+        assert!(seen[0] == seen[1] && seen[1] != seen[2] && seen[2] == seen[3], "two on each: {seen:?}");
+        assert!(!seen.contains(&std::thread::current().id()));
+        assert!(rests.load(Ordering::Relaxed) > 0);
+        assert!(lanes.lanes.iter().all(|lane| lane.connections.load(Ordering::Relaxed) == 0));
+    }
+}
