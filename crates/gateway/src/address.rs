@@ -1,12 +1,9 @@
 //! Where a request comes from, and which `X-Forwarded-*` headers are believed.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
-use axum::extract::ConnectInfo;
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use ipnet::IpNet;
-use portico_tokens::ClientAddress;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
@@ -24,33 +21,46 @@ const PROXY_HEADERS: [HeaderName; 9] = [
     header::FORWARDED,
 ];
 
-/// Finds the client's address, puts it into the extensions and, as the only entry, into `X-Forwarded-For` and `X-Real-IP`;
-/// removes proxy headers that no trusted proxy wrote. `true`: a trusted proxy sent this.
-///
-/// `X-Real-IP` of a trusted proxy stays when the proxy says nothing else of the client: services may go by it.
-pub(crate) fn settle(request: &mut Parts, trusted: &[IpNet]) -> bool {
-    let peer = request
-        .extensions
-        .get::<ConnectInfo<SocketAddr>>()
-        .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip().to_canonical());
-    let by_proxy = is_trusted(peer, trusted);
-    let told = if by_proxy {
-        client_of(&request.headers, trusted)
-    } else {
-        for name in &PROXY_HEADERS {
-            request.headers.remove(name);
-        }
-        None
-    };
-    let client = told.unwrap_or(peer);
-    request.extensions.insert(ClientAddress(client));
-    if let Ok(value) = HeaderValue::try_from(client.to_string()) {
-        if told.is_some() || !request.headers.contains_key(&REAL_IP) {
-            request.headers.insert(REAL_IP, value.clone());
-        }
-        request.headers.insert(FORWARDED_FOR, value);
+/// Who the client is, as far as can be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// Where it is.
+    pub address: IpAddr,
+    /// A trusted proxy said so; else it is who we talk to.
+    is_told: bool,
+    /// Whom we talk to is a trusted proxy.
+    pub by_proxy: bool,
+}
+
+impl Client {
+    /// Finds the client of a request that came from `peer`, and removes proxy headers that no trusted proxy wrote.
+    pub fn of(headers: &mut HeaderMap, peer: SocketAddr, trusted: &[IpNet]) -> Self {
+        let peer = peer.ip().to_canonical();
+        let by_proxy = is_trusted(peer, trusted);
+        let told = if by_proxy {
+            client_of(headers, trusted)
+        } else {
+            // Most have none of them
+            if headers.keys().any(|name| PROXY_HEADERS.contains(name)) {
+                for name in &PROXY_HEADERS {
+                    headers.remove(name);
+                }
+            }
+            None
+        };
+        Self { address: told.unwrap_or(peer), is_told: told.is_some(), by_proxy }
     }
-    by_proxy
+
+    /// Puts the address, as the only entry, into `X-Forwarded-For` and `X-Real-IP`.
+    ///
+    /// `X-Real-IP` of a trusted proxy stays when the proxy says nothing else of the client: services may go by it.
+    pub fn tell(self, headers: &mut HeaderMap) {
+        let Ok(value) = HeaderValue::try_from(self.address.to_string()) else { return };
+        if self.is_told || !headers.contains_key(&REAL_IP) {
+            headers.insert(REAL_IP, value.clone());
+        }
+        headers.insert(FORWARDED_FOR, value);
+    }
 }
 
 /// The last address of the chain that is not one of our proxies: what stands before it, its owner may have made up.
@@ -86,24 +96,27 @@ mod tests {
 
     use super::*;
 
-    fn request(peer: &str, forwarded: &[&str]) -> Parts {
-        let (mut parts, ()) = http::Request::new(()).into_parts();
-        parts.extensions.insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
+    fn headers(forwarded: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
         for value in forwarded {
-            parts.headers.append(FORWARDED_FOR, HeaderValue::from_str(value).unwrap());
+            headers.append(FORWARDED_FOR, HeaderValue::from_str(value).unwrap());
         }
-        parts.headers.insert("x-forwarded-host", HeaderValue::from_static("evil.example"));
-        parts
+        headers.insert("x-forwarded-host", HeaderValue::from_static("evil.example"));
+        headers
+    }
+
+    fn of(headers: &mut HeaderMap, peer: &str, trusted: &[&str]) -> Client {
+        let trusted: Vec<_> = trusted.iter().map(|network| network.parse().unwrap()).collect();
+        Client::of(headers, SocketAddr::new(peer.parse().unwrap(), 1), &trusted)
     }
 
     fn client(peer: &str, forwarded: &[&str]) -> String {
-        let trusted = ["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
-        let mut parts = request(peer, forwarded);
-        settle(&mut parts, &trusted);
-        let client = parts.extensions.get::<ClientAddress>().unwrap().0.to_string();
-        assert_eq!(parts.headers[FORWARDED_FOR], client);
-        assert_eq!(parts.headers.get_all(FORWARDED_FOR).iter().count(), 1);
-        client
+        let mut headers = headers(forwarded);
+        let client = of(&mut headers, peer, &["10.0.0.0/8", "::1/128"]);
+        client.tell(&mut headers);
+        assert_eq!(headers[FORWARDED_FOR], client.address.to_string());
+        assert_eq!(headers.get_all(FORWARDED_FOR).iter().count(), 1);
+        client.address.to_string()
     }
 
     #[test]
@@ -124,23 +137,26 @@ mod tests {
 
     #[test]
     fn headers_of_strangers_are_removed() {
-        let mut parts = request("192.0.2.1", &[]);
-        assert!(!settle(&mut parts, &[]));
-        assert!(!parts.headers.contains_key("x-forwarded-host"));
-        let mut parts = request("10.0.0.1", &[]);
-        assert!(settle(&mut parts, &["10.0.0.0/8".parse().unwrap()]));
-        assert!(parts.headers.contains_key("x-forwarded-host"));
+        let mut all = headers(&["198.51.100.7"]);
+        for name in &PROXY_HEADERS {
+            all.append(name, HeaderValue::from_static("a lie"));
+        }
+        assert!(!of(&mut all, "192.0.2.1", &[]).by_proxy);
+        assert!(all.is_empty());
+        let mut all = headers(&[]);
+        assert!(of(&mut all, "10.0.0.1", &["10.0.0.0/8"]).by_proxy);
+        assert!(all.contains_key("x-forwarded-host"));
     }
 
     #[test]
     fn the_real_address_is_the_chain_s_and_without_one_the_proxy_s_word_or_the_peer() {
         let real = |peer: &str, forwarded: &[&str], said: &[&'static str]| {
-            let mut parts = request(peer, forwarded);
+            let mut headers = headers(forwarded);
             for value in said {
-                parts.headers.append(REAL_IP, HeaderValue::from_static(value));
+                headers.append(REAL_IP, HeaderValue::from_static(value));
             }
-            settle(&mut parts, &["10.0.0.0/8".parse().unwrap()]);
-            let values: Vec<_> = parts.headers.get_all(REAL_IP).iter().map(|value| value.to_str().unwrap()).collect();
+            of(&mut headers, peer, &["10.0.0.0/8"]).tell(&mut headers);
+            let values: Vec<_> = headers.get_all(REAL_IP).iter().map(|value| value.to_str().unwrap()).collect();
             values.join(" ")
         };
         assert_eq!(real("192.0.2.1", &[], &[]), "192.0.2.1");

@@ -61,18 +61,19 @@ impl Default for ServeLimits {
 
 /// What can be served.
 pub trait Serve: Clone + Send + Sync + 'static {
-    /// Answers a request.
-    fn answer(&self, request: Request) -> impl Future<Output = Response> + Send;
+    /// Answers a request that came from `peer`.
+    fn answer(&self, request: Request, peer: SocketAddr) -> impl Future<Output = Response> + Send;
 }
 
 impl Serve for Gateway {
-    fn answer(&self, request: Request) -> impl Future<Output = Response> + Send {
-        Gateway::answer(self, request)
+    fn answer(&self, request: Request, peer: SocketAddr) -> impl Future<Output = Response> + Send {
+        Gateway::answer(self, request, peer)
     }
 }
 
 impl Serve for Router {
-    async fn answer(&self, request: Request) -> Response {
+    async fn answer(&self, mut request: Request, peer: SocketAddr) -> Response {
+        request.extensions_mut().insert(ConnectInfo(peer));
         infallible(Service::call(&mut self.clone(), request).await)
     }
 }
@@ -210,9 +211,8 @@ struct ConnectionService<S> {
 impl<S: Serve> ConnectionService<S> {
     async fn answer(self, request: hyper::Request<Incoming>) -> Response {
         // Most requests have no body, and need no box for it
-        let mut request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
-        request.extensions_mut().insert(ConnectInfo(self.peer));
-        self.service.answer(request).await
+        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        self.service.answer(request, self.peer).await
     }
 }
 

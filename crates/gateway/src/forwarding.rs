@@ -1,11 +1,15 @@
 //! `X-Forwarded-*` towards services (project, "Headers added by the gateway"): the address under which the client called. Who the
-//! client is, [`crate::address`] says.
+//! client is, `address` says.
 //!
 //! What a trusted proxy said stays; from anybody else these headers are gone when this is called, and what the gateway sees
 //! itself takes their place.
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use portico_tokens::RequestId;
+
+use crate::address::Client;
+use crate::gateway::REQUEST_ID;
 
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -15,40 +19,75 @@ const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 /// A proxy's prefix that is longer than this is not carried on.
 const LONGEST_PREFIX: usize = 1024;
 
-/// Says under which address the client called a service that does not see `prefix`. `path` is that of `uri`.
-///
-/// Precondition: `address::settle` has removed what strangers wrote.
-pub(crate) fn tell(headers: &mut HeaderMap, uri: &Uri, path: HeaderValue, prefix: &HeaderValue) {
-    if !headers.contains_key(&HOST)
-        && let Some(host) = host(headers, uri)
-    {
-        headers.insert(HOST, host);
+/// What a service can be told of a request besides the request itself. As headers ([`Outside::tell`]) that costs more than most services
+/// would make of them, so each decides whether it wants them.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    pub(crate) client: Client,
+    pub(crate) id: RequestId,
+    pub(crate) called: Called,
+}
+
+/// How a service was called.
+#[derive(Debug, Clone)]
+pub(crate) struct Called {
+    /// The path as the client called it.
+    pub path: HeaderValue,
+    /// What of it the service does not see.
+    pub prefix: HeaderValue,
+    /// The host, where the request's line names it.
+    pub authority: Option<Authority>,
+}
+
+impl Outside {
+    /// Puts `X-Request-Id`, `X-Real-IP` and `X-Forwarded-*` into the request's headers.
+    pub fn tell(&self, headers: &mut HeaderMap) {
+        headers.reserve(8);
+        self.client.tell(headers);
+        if let Ok(id) = HeaderValue::from_str(self.id.as_str()) {
+            headers.insert(REQUEST_ID, id);
+        }
+        self.called.tell(headers);
     }
-    // Connections of our own are never encrypted: that is a proxy's work
-    let is_https = headers.get(&PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
-    if !headers.contains_key(&PROTO) {
-        headers.insert(PROTO, HeaderValue::from_static("http"));
-    }
-    if !headers.contains_key(&PORT) {
-        let named = headers.get(&HOST).and_then(port).map(HeaderValue::from);
-        let usual = if is_https { "443" } else { "80" };
-        headers.insert(PORT, named.unwrap_or(HeaderValue::from_static(usual)));
-    }
-    let outer = headers.get(&PREFIX);
-    let whole_prefix = outer.and_then(|outer| joined(outer, prefix)).unwrap_or_else(|| prefix.clone());
-    let whole_path = outer.and_then(|outer| joined(outer, &path)).unwrap_or(path);
-    headers.insert(PREFIX, whole_prefix);
-    if !headers.contains_key(&PATH) {
-        headers.insert(PATH, whole_path);
+}
+
+impl Called {
+    /// Says under which address the client called.
+    ///
+    /// Precondition: what strangers wrote is gone ([`Client::of`]).
+    fn tell(&self, headers: &mut HeaderMap) {
+        let Self { path, prefix, authority } = self;
+        if !headers.contains_key(&HOST)
+            && let Some(host) = host(headers, authority.as_ref())
+        {
+            headers.insert(HOST, host);
+        }
+        // Connections of our own are never encrypted: that is a proxy's work
+        let is_https = headers.get(&PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
+        if !headers.contains_key(&PROTO) {
+            headers.insert(PROTO, HeaderValue::from_static("http"));
+        }
+        if !headers.contains_key(&PORT) {
+            let named = headers.get(&HOST).and_then(port).map(HeaderValue::from);
+            let usual = if is_https { "443" } else { "80" };
+            headers.insert(PORT, named.unwrap_or(HeaderValue::from_static(usual)));
+        }
+        let outer = headers.get(&PREFIX);
+        let whole_prefix = outer.and_then(|outer| joined(outer, prefix)).unwrap_or_else(|| prefix.clone());
+        let whole_path = outer.and_then(|outer| joined(outer, path)).unwrap_or_else(|| path.clone());
+        headers.insert(PREFIX, whole_prefix);
+        if !headers.contains_key(&PATH) {
+            headers.insert(PATH, whole_path);
+        }
     }
 }
 
 /// As the client wrote it, with its port.
-fn host(headers: &HeaderMap, uri: &Uri) -> Option<HeaderValue> {
+fn host(headers: &HeaderMap, authority: Option<&Authority>) -> Option<HeaderValue> {
     match headers.get(header::HOST) {
         Some(host) => Some(host.clone()),
         // HTTP/2 has it here
-        None => HeaderValue::from_str(uri.authority()?.as_str()).ok(),
+        None => HeaderValue::from_str(authority?.as_str()).ok(),
     }
 }
 
@@ -82,7 +121,7 @@ mod tests {
         for (name, value) in given {
             headers.insert(*name, HeaderValue::from_str(value).expect("a header"));
         }
-        tell(&mut headers, &Uri::from_static("/rest/v1/notes"), CALLED, &PREFIX_OF_SERVICE);
+        Called { path: CALLED, prefix: PREFIX_OF_SERVICE, authority: None }.tell(&mut headers);
         [HOST, PROTO, PORT, PREFIX, PATH]
             .map(|name| headers.get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default())
     }
@@ -118,8 +157,8 @@ mod tests {
     #[test]
     fn a_request_without_host_names_it_in_its_address() {
         let mut headers = HeaderMap::new();
-        let uri = Uri::from_static("http://app.example:81/rest/v1/notes");
-        tell(&mut headers, &uri, CALLED, &PREFIX_OF_SERVICE);
+        let authority = Some(Authority::from_static("app.example:81"));
+        Called { path: CALLED, prefix: PREFIX_OF_SERVICE, authority }.tell(&mut headers);
         assert_eq!((&headers[HOST], &headers[PORT]), (&"app.example:81".parse().unwrap(), &HeaderValue::from(81)));
     }
 }

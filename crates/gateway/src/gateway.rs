@@ -4,6 +4,7 @@
 //! are moved to the heap once instead of being copied from wrapper to wrapper.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,27 +22,29 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
-use portico_tokens::{ApiKeys, Clock, KeyRing, RequestId};
+use portico_tokens::{ApiKeys, ClientAddress, Clock, KeyRing, RequestId};
 use tower::Service;
 
 use crate::access::{Access, KeyPolicy};
+use crate::address::Client;
 use crate::body::{self, RequestBody};
 use crate::compression::Wish;
 use crate::context::{self, CurrentRequest};
+use crate::cors;
+use crate::forwarding::{Called, Outside};
 use crate::keys::{self, Keys};
 use crate::refusal::Refusal;
 use crate::request_line::LONGEST_TARGET;
 use crate::web_app::WebApp;
-use crate::{address, cors, forwarding};
 
 /// The most bytes that a request's line and headers may have together.
 const HEADER_LIMIT: usize = 64 * 1024;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SB_REQUEST_ID: HeaderName = HeaderName::from_static("sb-request-id");
 
 /// What answers below a prefix.
-type Answering = Arc<dyn Fn(Request) -> BoxedAnswer + Send + Sync>;
+type Answering = Arc<dyn Fn(Request, Outside) -> BoxedAnswer + Send + Sync>;
 
 /// An answer under way.
 pub type BoxedAnswer = Pin<Box<dyn Future<Output = Response> + Send>>;
@@ -83,19 +86,23 @@ impl GatewayBuilder {
     #[must_use]
     pub fn mount(self, prefix: &str, router: Router, access: Access) -> Self {
         let router = router.layer(middleware::from_fn(tell_route));
-        let answer = move |request| -> BoxedAnswer {
+        let answer = move |mut request: Request, outside: Outside| -> BoxedAnswer {
+            outside.tell(request.headers_mut());
+            request.extensions_mut().insert(ClientAddress(outside.client.address));
+            request.extensions_mut().insert(outside.id);
             let mut router = router.clone();
             Box::pin(async move { infallible(Service::call(&mut router, request).await) })
         };
         self.mount_service(prefix, answer, access)
     }
 
-    /// As [`mount`](Self::mount), for a service that has no routes to choose from.
+    /// As [`mount`](Self::mount), for a service that has no routes to choose from. Of what the front door knows it finds only the
+    /// [`Caller`](portico_tokens::Caller) in the request; the rest is beside it.
     #[must_use]
     pub fn mount_service(
         mut self,
         prefix: &str,
-        answer: impl Fn(Request) -> BoxedAnswer + Send + Sync + 'static,
+        answer: impl Fn(Request, Outside) -> BoxedAnswer + Send + Sync + 'static,
         access: Access,
     ) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
@@ -168,23 +175,19 @@ async fn tell_route(request: Request, next: Next) -> Response {
 
 impl Gateway {
     /// Everything that holds for every request: its id, where it comes from, the log, the last headers.
-    pub async fn answer(&self, request: Request) -> Response {
+    /// `peer`: who is at the other end of the connection.
+    pub async fn answer(&self, request: Request, peer: SocketAddr) -> Response {
         let begun = Instant::now();
         let door = &*self.0;
         let (mut parts, body) = request.into_parts();
-        let by_proxy = address::settle(&mut parts, &door.trusted_proxies);
-        let id = request_id(&parts.headers, by_proxy);
-        let id_header = HeaderValue::from_str(id.as_str()).ok();
-        if let Some(value) = &id_header {
-            parts.headers.insert(REQUEST_ID, value.clone());
-        }
-        parts.extensions.insert(id.clone());
-        let current = CurrentRequest { id, method: parts.method.clone() };
+        let client = Client::of(&mut parts.headers, peer, &door.trusted_proxies);
+        let id = request_id(&parts.headers, client.by_proxy);
+        let current = CurrentRequest { id: id.clone(), method: parts.method.clone() };
 
-        let (current, (mut answer, prefix)) = context::during(current, door.route(parts, body)).await;
+        let (current, (mut answer, prefix)) = context::during(current, door.route(parts, body, client, id)).await;
 
         let headers = answer.headers_mut();
-        if let Some(value) = id_header {
+        if let Ok(value) = HeaderValue::from_str(current.id.as_str()) {
             headers.insert(SB_REQUEST_ID, value.clone());
             headers.insert(REQUEST_ID, value);
         }
@@ -212,14 +215,14 @@ fn tenths(number: f64) -> f64 {
 
 impl Door {
     /// Finds who answers; the prefix is for the log.
-    async fn route(&self, parts: Parts, body: Body) -> (Response, &str) {
+    async fn route(&self, parts: Parts, body: Body, client: Client, id: RequestId) -> (Response, &str) {
         if let Some(refusal) = too_large(&parts) {
             let mut answer = refusal.answer();
             cors::open_to_pages(answer.headers_mut());
             return (answer, "");
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.holds(parts.uri.path())) {
-            return (self.enter(mount, parts, body).await, &mount.prefix);
+            return (self.enter(mount, parts, body, client, id).await, &mount.prefix);
         }
         match &self.web_app {
             Some(app) if !is_service_path(parts.uri.path()) => {
@@ -235,14 +238,14 @@ impl Door {
     }
 
     /// The rules of one mount.
-    async fn enter(&self, mount: &Mount, parts: Parts, body: Body) -> Response {
+    async fn enter(&self, mount: &Mount, parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
         let cors = &mount.access.cors;
         if cors::is_preflight(&parts.method, &parts.headers) {
             return cors.preflight(&parts.headers);
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let wish = mount.access.compressed.then(|| Wish::of(&parts));
-        let mut answer = self.admit(mount, parts, body).await;
+        let mut answer = self.admit(mount, parts, body, client, id).await;
         if let Some(wish) = wish {
             answer = wish.grant(answer);
         }
@@ -250,7 +253,7 @@ impl Door {
         answer
     }
 
-    async fn admit(&self, mount: &Mount, mut parts: Parts, body: Body) -> Response {
+    async fn admit(&self, mount: &Mount, mut parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
         let access = &mount.access;
         let path = parts.uri.path().get(mount.prefix.len()..).unwrap_or("/");
         let open = access.is_open(path);
@@ -271,15 +274,17 @@ impl Door {
             }
             return refusal.answer();
         }
-        if let Some((called, uri)) = called_and_inner(&parts.uri, &mount.prefix) {
-            forwarding::tell(&mut parts.headers, &parts.uri, called, &mount.told_prefix);
-            parts.uri = uri;
-        }
+        let Some((path, uri)) = called_and_inner(std::mem::take(&mut parts.uri), &mount.prefix) else {
+            return Refusal::NoRoute.answer();
+        };
+        let called = Called { path, prefix: mount.told_prefix.clone(), authority: uri.authority().cloned() };
+        let outside = Outside { client, id, called };
+        parts.uri = uri;
         if body.is_end_stream() {
-            return mount.call(Request::from_parts(parts, body)).await;
+            return mount.call(Request::from_parts(parts, body), outside).await;
         }
         let (body, mut rest) = RequestBody::new(body, limit);
-        let answer = mount.call(Request::from_parts(parts, Body::new(body))).await;
+        let answer = mount.call(Request::from_parts(parts, Body::new(body)), outside).await;
         match rest.try_recv() {
             Ok(rest) => {
                 if !waits {
@@ -303,8 +308,8 @@ impl Mount {
         path.strip_prefix(self.prefix.as_str()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    async fn call(&self, request: Request) -> Response {
-        let called = guarded((self.answer)(request));
+    async fn call(&self, request: Request, outside: Outside) -> Response {
+        let called = guarded((self.answer)(request, outside));
         let outcome = match self.access.timeout {
             Some(limit) => tokio::time::timeout(limit, called).await.unwrap_or(Err(Refusal::TooSlow)),
             None => called.await,
@@ -345,7 +350,7 @@ fn too_large(parts: &Parts) -> Option<Refusal> {
 }
 
 /// The path that the client called; and what the service sees: the path without the prefix, the query without the API key.
-fn called_and_inner(uri: &Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
+fn called_and_inner(uri: Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
     let whole = uri.path_and_query()?;
     let path = whole.path();
     path.strip_prefix(prefix)?;
@@ -357,7 +362,7 @@ fn called_and_inner(uri: &Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
     };
     let called = HeaderValue::from_maybe_shared(text.slice(..path.len())).ok()?;
     let inner = PathAndQuery::from_maybe_shared(text.slice(prefix.len()..)).ok()?;
-    let mut parts = uri.clone().into_parts();
+    let mut parts = uri.into_parts();
     parts.path_and_query = Some(inner);
     Some((called, Uri::from_parts(parts).ok()?))
 }
@@ -392,7 +397,7 @@ mod tests {
 
     #[test]
     fn the_service_sees_neither_the_prefix_nor_the_key() {
-        let inner = |uri: &str| called_and_inner(&uri.parse().unwrap(), "/auth/v1").unwrap().1.to_string();
+        let inner = |uri: &str| called_and_inner(uri.parse().unwrap(), "/auth/v1").unwrap().1.to_string();
         assert_eq!(inner("/auth/v1/user"), "/user");
         assert_eq!(inner("/auth/v1/user?apikey=x"), "/user");
         assert_eq!(inner("/auth/v1/user?a=1&apikey=x&b=%20+"), "/user?a=1&b=%20+");
@@ -415,7 +420,7 @@ mod tests {
         #[test]
         fn any_path_and_query_reaches_the_service_without_the_key(path in "([!-~]|\\PC){0,30}", query in "([!-~]|\\PC){0,60}") {
             if let Ok(uri) = format!("/auth/v1/{path}?{query}").parse::<Uri>() {
-                let (called, inner) = called_and_inner(&uri, "/auth/v1").unwrap();
+                let (called, inner) = called_and_inner(uri.clone(), "/auth/v1").unwrap();
                 prop_assert_eq!(called.as_bytes(), uri.path().as_bytes());
                 prop_assert_eq!(inner.path(), &uri.path()["/auth/v1".len()..]);
                 let kept: Vec<_> = form_urlencoded::parse(inner.query().unwrap_or_default().as_bytes()).collect();

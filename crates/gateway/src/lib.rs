@@ -2,7 +2,7 @@
 //!
 //! Contract: the gateway rules of the wire protocol (who needs a key, in which form a refusal comes, CORS).
 //!
-//! Promises: a service behind it finds a [`portico_tokens::Caller`], a [`portico_tokens::RequestId`] and a
+//! Promises: a router behind it finds a [`portico_tokens::Caller`], a [`portico_tokens::RequestId`] and a
 //! [`portico_tokens::ClientAddress`] in the extensions of every request; no request is larger or slower than its
 //! mount allows; a panic in a service is a 500 for one client and nothing for the others.
 //!
@@ -31,6 +31,7 @@ pub use access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
 pub use connection::{Serve, ServeLimits, serve};
 pub use context::{CurrentRequest, with_current_request};
 pub use cors::Cors;
+pub use forwarding::Outside;
 pub use gateway::{BoxedAnswer, Gateway, GatewayBuilder};
 pub use lanes::Lanes;
 pub use web_app::{WebApp, WebAppError};

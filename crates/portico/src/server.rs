@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use portico_analytics::Analytics;
 use portico_auth::{Auth, AuthSettings, TextTransport};
 use portico_database::Database;
-use portico_gateway::{Access, Cors, Gateway, KeyPolicy, WebApp};
+use portico_gateway::{Access, BoxedAnswer, Cors, Gateway, KeyPolicy, Outside, WebApp};
 use portico_mail::Transport;
 use portico_rest::{Rest, RestSettings};
 use portico_tokens::Clock;
@@ -102,9 +102,15 @@ impl Server {
             .mount("/portico/v1", analytics.router(), Access::open());
         if let Some(rest) = &rest {
             let service = rest.clone();
-            gateway = gateway
-                .mount_service("/rest/v1", move |request| Box::pin(service.clone().answer(request)), rest_access(rest))
-                .mount("/rest-admin/v1", rest.admin_router(), Access::open().compressed());
+            let answer = move |request, outside: Outside| -> BoxedAnswer {
+                let service = service.clone();
+                Box::pin(async move { service.answer(request, |headers| outside.tell(headers)).await })
+            };
+            gateway = gateway.mount_service("/rest/v1", answer, rest_access(rest)).mount(
+                "/rest-admin/v1",
+                rest.admin_router(),
+                Access::open().compressed(),
+            );
         }
         for Mount { prefix, router } in mounts {
             gateway = gateway.mount(&prefix, router, Access::open());

@@ -42,6 +42,7 @@ impl Doing<'_> {
             method: &asked.parts.method,
             path: asked.parts.uri.path(),
             headers: &asked.parts.headers,
+            outside: asked.outside,
             authorization: asked.caller.authorization.as_ref(),
             time_zone: asked.preferences.timezone.as_deref(),
             usual_path: &self.rest.inner.usual_path,

@@ -26,16 +26,17 @@ use crate::range::Window;
 use crate::reply::Reply;
 use crate::resource::{Action, Profile, Resource};
 use crate::service::Rest;
+use crate::settings::Outside;
 use crate::state::Snapshot;
 use crate::timing::{Timing, since};
 
 /// Answers a request; never fails.
-pub(crate) async fn answer(rest: Rest, request: Request) -> Response {
+pub(crate) async fn answer(rest: Rest, request: Request, outside: Outside<'_>) -> Response {
     let (parts, body) = request.into_parts();
     let snapshot = rest.inner.state.current().await;
     let config = Arc::clone(&snapshot.config);
     let mut timing = Timing::new(config.server_timing);
-    let outcome = respond(&rest, snapshot, &parts, body, &mut timing).await;
+    let outcome = respond(&rest, snapshot, &parts, body, outside, &mut timing).await;
     let mut response = match outcome {
         Ok(response) => response,
         Err(error) => answer::refuse(&error, config.terse_errors),
@@ -57,6 +58,7 @@ pub(crate) async fn answer(rest: Rest, request: Request) -> Response {
 /// What is known of a request before it is looked up in the schema.
 pub(crate) struct Asked<'a> {
     pub parts: &'a Parts,
+    pub outside: Outside<'a>,
     pub caller: &'a Caller,
     pub identity: Identity,
     pub resource: Resource,
@@ -75,6 +77,7 @@ async fn respond(
     mut snapshot: Arc<Snapshot>,
     parts: &Parts,
     body: Body,
+    outside: Outside<'_>,
     timing: &mut Timing,
 ) -> Result<Response, RestError> {
     let begun = timing.begin();
@@ -120,8 +123,19 @@ async fn respond(
     }
     timing.parse = since(begun);
 
-    let asked =
-        Asked { parts, caller, identity, resource, action, preferences, query, payload, content_type, accepted };
+    let asked = Asked {
+        parts,
+        outside,
+        caller,
+        identity,
+        resource,
+        action,
+        preferences,
+        query,
+        payload,
+        content_type,
+        accepted,
+    };
     if asked.resource == Resource::Root {
         let begun = timing.begin();
         let doing = Doing { rest, snapshot: &snapshot, schema: profile.schema, asked: &asked };
@@ -153,6 +167,9 @@ async fn respond(
     response
 }
 
+/// A body from so many bytes on takes milliseconds to read.
+const LONG_BODY: usize = 512 * 1024;
+
 /// The body, if the action has a use for it.
 async fn payload(
     action: Action,
@@ -167,7 +184,14 @@ async fn payload(
     };
     // A PUT has no say in its columns
     let has_columns = query.columns.is_some() && action != Action::Write(WriteAction::Put);
-    body::parse(purpose, content_type, has_columns, read(body).await?).map(Some)
+    let body = read(body).await?;
+    if body.len() < LONG_BODY {
+        return body::parse(purpose, content_type, has_columns, body).map(Some);
+    }
+    // Nobody else may have to wait for it
+    let content_type = content_type.clone();
+    let parsing = tokio::task::spawn_blocking(move || body::parse(purpose, &content_type, has_columns, body));
+    parsing.await.map_err(|_| RestError::Internal)?.map(Some)
 }
 
 /// Plans by the snapshot; by a newer one, which takes its place, where the refusal may be due to its age.

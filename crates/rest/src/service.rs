@@ -6,11 +6,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
+use http::HeaderMap;
 use portico_database::wire::{Pool, PoolSettings};
 use portico_database::{Database, DatabaseError};
 use portico_tokens::{Clock, KeyRing};
 
 use crate::config::Config;
+use crate::settings::UsualPath;
 use crate::state::{Keeper, LOGIN, State};
 use crate::{admin, handler};
 
@@ -53,7 +55,7 @@ pub(crate) struct Inner {
     /// The role that logs in, before it takes on that of requests.
     pub login: String,
     /// The search path that connections begin with.
-    pub usual_path: String,
+    pub usual_path: UsualPath,
     /// Connections at most.
     pub connections: usize,
     /// Ends with the service.
@@ -72,7 +74,7 @@ impl Rest {
         clock: Clock,
     ) -> Result<Self, DatabaseError> {
         let session = crate::settings::session(&settings.config);
-        let usual_path = session.iter().find(|(name, _)| name == "search_path").map(|(_, path)| path.clone());
+        let usual_path = UsualPath::of(&settings.config);
         let pool_settings = PoolSettings {
             connections: settings.connections,
             wait: settings.wait,
@@ -83,15 +85,15 @@ impl Rest {
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
         let login = database.endpoint().user().to_owned();
         let (state, keeper) = State::keep(database, pool.clone(), settings.config.clone());
-        let usual_path = usual_path.unwrap_or_default();
         let RestSettings { public_url, connections, .. } = settings;
         let inner = Inner { keys, clock, pool, state, public_url, login, usual_path, connections, _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Answers a request below `/rest/v1`, whose path comes without that prefix.
-    pub async fn answer(self, request: Request) -> Response {
-        handler::answer(self, request).await
+    /// Answers a request below `/rest/v1`, whose path comes without that prefix. `outside` adds to its headers what SQL is to see besides:
+    /// where the request came from and what was called.
+    pub async fn answer(self, request: Request, outside: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
+        handler::answer(self, request, &outside).await
     }
 
     /// Everything below `/rest-admin/v1`, without that prefix: whether the service is alive and ready, and its figures.

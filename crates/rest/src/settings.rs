@@ -28,6 +28,9 @@ impl Sees {
     }
 }
 
+/// Adds to a request's headers what the front door says of it. Most requests do without, so it is not done beforehand.
+pub(crate) type Outside<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
+
 /// What a transaction begins with.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting<'a> {
@@ -47,11 +50,32 @@ pub(crate) struct Setting<'a> {
     /// The raw path, without the service's prefix.
     pub path: &'a str,
     pub headers: &'a HeaderMap,
+    /// Puts beside them what the front door says of the request.
+    pub outside: Outside<'a>,
     /// What is shown instead of the `authorization` among them.
     pub authorization: Option<&'a Secret>,
     pub time_zone: Option<&'a str>,
     /// The search path that connections have anyway.
-    pub usual_path: &'a str,
+    pub usual_path: &'a UsualPath,
+}
+
+/// The search path that connections begin with, as what it is made of.
+#[derive(Debug)]
+pub(crate) struct UsualPath {
+    schema: String,
+    extra: Vec<String>,
+}
+
+impl UsualPath {
+    /// That of the first schema.
+    pub fn of(config: &Config) -> Self {
+        Self { schema: config.schemas.first().cloned().unwrap_or_default(), extra: config.extra_search_path.clone() }
+    }
+
+    /// Whether requests for a schema have the same. The database may have changed the settings meanwhile.
+    fn is_that_of(&self, config: &Config, schema: &str) -> bool {
+        self.schema == schema && self.extra == config.extra_search_path
+    }
 }
 
 /// What connections have from the beginning, so that transactions need not set what is nearly always the same: times go out in UTC; the
@@ -87,7 +111,8 @@ impl Setting<'_> {
 /// What of a request is the same for everybody who asks alike, so that a connection may keep it, and what holds for its transaction alone.
 pub(crate) struct Settings<'a> {
     setting: &'a Setting<'a>,
-    search_path: String,
+    /// Where connections have another, or none.
+    search_path: Option<String>,
     headers: String,
     cookies: Option<String>,
 }
@@ -97,11 +122,15 @@ impl<'a> Settings<'a> {
     pub fn of(setting: &'a Setting<'a>) -> Self {
         let (mut headers, mut cookies) = (String::new(), None);
         if setting.sees == Sees::Everything {
-            headers.reserve(64 * setting.headers.len());
-            put_headers(&mut headers, setting.headers, setting.authorization);
-            cookies = setting.headers.contains_key(header::COOKIE).then(|| self::cookies(setting.headers));
+            let mut told = setting.headers.clone();
+            (setting.outside)(&mut told);
+            headers.reserve(64 * told.len());
+            put_headers(&mut headers, &told, setting.authorization);
+            cookies = told.contains_key(header::COOKIE).then(|| self::cookies(&told));
         }
-        Self { setting, search_path: search_path(setting.config, setting.schema), headers, cookies }
+        let has_path = setting.has_session() && setting.usual_path.is_that_of(setting.config, setting.schema);
+        let search_path = (!has_path).then(|| search_path(setting.config, setting.schema));
+        Self { setting, search_path, headers, cookies }
     }
 
     /// What the connection may keep, in the contract's order. Without a session to keep anything in, everything.
@@ -110,7 +139,7 @@ impl<'a> Settings<'a> {
         let mut kept = Vec::with_capacity(16);
         if !setting.has_session() {
             kept.extend([
-                ("search_path", self.search_path.as_str()),
+                ("search_path", self.search_path.as_deref().unwrap_or_default()),
                 ("timezone", setting.time_zone.unwrap_or("UTC")),
                 ("response.headers", ""),
                 ("response.status", ""),
@@ -153,7 +182,7 @@ impl<'a> Settings<'a> {
         if !setting.has_session() {
             return Vec::new();
         }
-        let path = (self.search_path != setting.usual_path).then_some(("search_path", self.search_path.as_str()));
+        let path = self.search_path.as_deref().map(|path| ("search_path", path));
         let zone = setting.time_zone.map(|zone| ("timezone", zone));
         let hoisted = setting.hoisted.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         path.into_iter().chain(zone).chain(hoisted).collect()
@@ -211,7 +240,12 @@ fn put_json(out: &mut String, text: &str) {
 mod tests {
     use super::*;
 
-    fn setting<'a>(config: &'a Config, identity: &'a Identity, headers: &'a HeaderMap) -> Setting<'a> {
+    fn setting<'a>(
+        config: &'a Config,
+        identity: &'a Identity,
+        headers: &'a HeaderMap,
+        usual_path: &'a UsualPath,
+    ) -> Setting<'a> {
         Setting {
             config,
             identity,
@@ -225,9 +259,10 @@ mod tests {
             method: &Method::GET,
             path: "/a%20b",
             headers,
+            outside: &|_| {},
             authorization: None,
             time_zone: None,
-            usual_path: r#""public", "extensions""#,
+            usual_path,
         }
     }
 
@@ -238,7 +273,7 @@ mod tests {
     #[test]
     fn settings_come_in_the_contract_s_order() {
         let config = Config { app_settings: vec![("app.settings.x".into(), "'; y".into())], ..Config::default() };
-        let identity = anon();
+        let (identity, usual_path) = (anon(), UsualPath::of(&config));
         let role = RoleSettings { settings: vec![("statement_timeout".into(), "3s".into())], isolation: None };
         let mut headers = HeaderMap::new();
         headers.append("x-a", "1".parse().unwrap());
@@ -250,7 +285,7 @@ mod tests {
             hoisted: &hoisted,
             schema: "api",
             time_zone: Some("Europe/Vienna"),
-            ..setting(&config, &identity, &headers)
+            ..setting(&config, &identity, &headers, &usual_path)
         };
         let settings = Settings::of(&setting);
         let kept = [
@@ -280,10 +315,9 @@ mod tests {
     #[test]
     fn what_nobody_can_see_is_not_set() {
         let (config, identity, mut headers) = (Config::default(), anon(), HeaderMap::new());
-        let session = session(&config);
-        let usual_path = &session.iter().find(|(name, _)| name == "search_path").unwrap().1;
+        let usual_path = UsualPath::of(&config);
         headers.append("cookie", "a=b".parse().unwrap());
-        let blind = Setting { sees: Sees::Claims, usual_path, ..setting(&config, &identity, &headers) };
+        let blind = Setting { sees: Sees::Claims, ..setting(&config, &identity, &headers, &usual_path) };
         let settings = Settings::of(&blind);
         assert_eq!(settings.kept(), [("role", "anon"), ("request.jwt.claims", r#"{"role":"anon"}"#)]);
         assert_eq!(settings.unseen().len(), 4);
@@ -294,7 +328,8 @@ mod tests {
         assert!(settings.unseen().is_empty());
         // Without a session even empty cookies are said
         let (config, headers) = (Config { prepared_statements: false, ..Config::default() }, HeaderMap::new());
-        let setting = setting(&config, &identity, &headers);
+        let usual_path = UsualPath::of(&config);
+        let setting = setting(&config, &identity, &headers, &usual_path);
         assert!(Settings::of(&setting).kept().contains(&("request.cookies", "{}")));
     }
 }

@@ -75,7 +75,7 @@ pub(crate) async fn run(
     let (kept, passing) = (settings.kept(), settings.passing());
     let passing_params: Vec<Param<'_>> =
         passing.iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect();
-    let set_passing = set_passing(passing.len());
+    let set_passing = (!passing.is_empty()).then(|| set_passing(passing.len()));
     let pre_request = setting.config.pre_request.as_ref().map(|function| {
         let mut call = Sql::new();
         call.raw("select ");
@@ -98,8 +98,8 @@ pub(crate) async fn run(
         batch.push(Statement::named(begin(setting.isolation, setting.read_only), &[]));
     }
     batch = batch.within(Within { settings: &kept, unseen: settings.unseen() });
-    if !passing.is_empty() {
-        batch.push(Statement::named(&set_passing, &passing_params));
+    if let Some(set) = &set_passing {
+        batch.push(Statement::named(set, &passing_params));
     }
     if let Some(call) = &pre_request {
         batch.push(Statement::named(call.text(), &[]).scope(scope));

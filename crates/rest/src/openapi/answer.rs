@@ -98,6 +98,7 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         method: &asked.parts.method,
         path: asked.parts.uri.path(),
         headers: &asked.parts.headers,
+        outside: asked.outside,
         authorization: asked.caller.authorization.as_ref(),
         time_zone: None,
         usual_path: &doing.rest.inner.usual_path,

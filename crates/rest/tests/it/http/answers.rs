@@ -288,6 +288,18 @@ async fn media_types_of_every_kind() {
 }
 
 #[tokio::test]
+async fn a_body_that_takes_long_to_read_is_read_like_any_other() {
+    let house = House::open().await;
+    let text = "ä".repeat(400_000);
+    let call =
+        |body: String| house.post("/rest/v1/rpc/whole_json").header("content-type", "application/json").body(body);
+    let rows = json!([{ "text": text }]);
+    assert_eq!(call(rows.to_string()).send().await.expect(200).json(), rows);
+    let refused = call(format!("[{{\"text\":\"{text}\"")).send().await.expect(400);
+    assert_eq!(refused.json()["code"], "PGRST102", "{}", refused.text());
+}
+
+#[tokio::test]
 async fn wrong_ways_are_told_in_the_order_of_the_contract() {
     let house = House::open().await;
     for (method, path, status, code) in [

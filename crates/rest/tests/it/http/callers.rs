@@ -1,5 +1,6 @@
 //! Tokens, roles and what SQL sees of a caller (contract 4 of `database`, 14, 15).
 
+use portico_testkit::Answer;
 use serde_json::{Value, json};
 
 use super::{FIRST, House};
@@ -144,9 +145,40 @@ async fn sql_sees_the_request() {
     let headers: Value = serde_json::from_str(setting("request.headers").await.as_str().unwrap()).unwrap();
     assert_eq!((&headers["x-shown"], headers.get("cookie")), (&json!("yes"), None));
     assert_eq!((&headers["x-real-ip"], &headers["x-forwarded-for"]), (&json!("127.0.0.1"), &json!("127.0.0.1")));
-    assert_eq!(headers["x-forwarded-path"], "/rest/v1/rpc/a_setting");
+    assert_eq!(
+        (&headers["x-forwarded-path"], &headers["x-forwarded-prefix"]),
+        (&json!("/rest/v1/rpc/a_setting"), &json!("/rest/v1"))
+    );
     let cookies: Value = serde_json::from_str(setting("request.cookies").await.as_str().unwrap()).unwrap();
     assert_eq!(cookies, json!({ "a": "b", "c": "d" }));
+}
+
+#[tokio::test]
+async fn sql_sees_the_id_in_the_log_and_what_a_trusted_proxy_says() {
+    let house = House::open().await;
+    let ask = || house.read("rpc/a_setting?name=request.headers");
+    let seen = |answer: &Answer| -> Value { serde_json::from_str(answer.json().as_str().unwrap()).unwrap() };
+    let answer = ask().send().await.expect(200);
+    let id = answer.header("x-request-id").unwrap();
+    assert_eq!((id.len(), &seen(&answer)["x-request-id"]), (36, &json!(id)));
+
+    let said = [
+        ("x-request-id", "from-the-proxy-1"),
+        ("x-forwarded-for", "1.2.3.4, 198.51.100.7"),
+        ("x-forwarded-host", "app.example"),
+        ("x-forwarded-prefix", "/backend"),
+    ];
+    let answer = said.iter().fold(ask(), |request, (name, value)| request.header(name, value));
+    let headers = seen(&answer.send().await.expect(200));
+    for (name, value) in [
+        ("x-request-id", "from-the-proxy-1"),
+        ("x-real-ip", "198.51.100.7"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("x-forwarded-host", "app.example"),
+        ("x-forwarded-prefix", "/backend/rest/v1"),
+    ] {
+        assert_eq!(headers[name], value, "{name}");
+    }
 }
 
 #[tokio::test]
