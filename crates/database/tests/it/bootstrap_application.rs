@@ -97,7 +97,7 @@ const APPLICATION: &[&str] = &[
     "create view public.members_view with (security_invoker = true) as select * from public.members; create view public.users_view as select id, email from auth.users",
     "create schema api; grant usage on schema api to anon, authenticated; alter default privileges in schema api grant all on tables to anon",
     "alter default privileges in schema public revoke execute on functions from public, anon",
-    "do $$ begin create role app_role; exception when duplicate_object then null; end $$",
+    "do $$ begin create role app_role; exception when duplicate_object or unique_violation then null; end $$",
     "grant app_role to authenticator; grant anon to app_role; grant select on public.items to app_role",
     "alter role authenticated set statement_timeout = '15s'; notify pgrst, 'reload config'",
     "alter role authenticator set pgrst.db_schemas = 'public, api'",
