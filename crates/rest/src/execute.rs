@@ -1,6 +1,6 @@
 //! The transaction of a request (steps 11 to 13 of contract 3).
 
-use portico_database::wire::{Lease, WireError};
+use portico_database::wire::{Joining, Lease, WireError};
 
 use crate::error::RestError;
 use crate::explain;
@@ -13,8 +13,9 @@ use crate::prepare::{Kind, Prepared};
 use crate::reply::Reply;
 use crate::service::Rest;
 use crate::settings::Setting;
+use crate::sql::Yields;
 use crate::state::Snapshot;
-use crate::transaction::{self, End, Work};
+use crate::transaction::{self, End, Failure, Work};
 
 /// For whom something is done, and with what.
 pub(crate) struct Doing<'a> {
@@ -61,14 +62,19 @@ impl Doing<'_> {
 
     /// A connection.
     pub async fn lease(&self) -> Result<Lease, RestError> {
-        self.rest.inner.pool.take().await.map_err(|error| match error {
+        self.rest.inner.pool.take().await.map_err(|error| self.no_connection(error))
+    }
+
+    /// Why there is no connection.
+    fn no_connection(&self, error: WireError) -> RestError {
+        match error {
             // Not about the request: PostgreSQL starts, ends, is full or closed to us
             WireError::Postgres(why) => {
                 tracing::error!(%why, "The database takes no connection of the data API");
                 RestError::NoConnection("the database does not accept the server's connections".into())
             }
             other => self.refusal(&other),
-        })
+        }
     }
 }
 
@@ -77,7 +83,6 @@ impl Doing<'_> {
 /// # Errors
 /// What PostgreSQL refuses; PGRST115, 116 and 124, after which nothing was written.
 pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply, RestError> {
-    let mut lease = doing.lease().await?;
     let rolls_back = rolls_back(doing);
     let is_checked = !prepared.read_only && is_checked(prepared);
     let end = match (rolls_back, is_checked) {
@@ -87,6 +92,13 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
     };
     let work = Work { main: &prepared.main, yields: prepared.yields, then: prepared.estimate.as_ref() };
     let setting = doing.setting(prepared);
+    if let (Yields::Rows(joining), End::Commit) = (prepared.yields, end)
+        && prepared.estimate.is_none()
+        && transaction::may_travel(&setting)
+    {
+        return read(doing, prepared, &setting, joining).await;
+    }
+    let mut lease = doing.lease().await?;
     let outcome = transaction::run(&mut lease, &setting, work, end).await;
     let mut outcome = outcome.map_err(|error| doing.refusal(&error))?;
     if prepared.agreement.explain.is_some() {
@@ -106,6 +118,24 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
         verdict?;
     }
     reply.total = total(doing, prepared, &reply, explain::estimate(outcome.then()));
+    Ok(reply)
+}
+
+/// Runs a read that others may run for us.
+async fn read(
+    doing: &Doing<'_>,
+    prepared: &Prepared,
+    setting: &Setting<'_>,
+    joining: Joining,
+) -> Result<Reply, RestError> {
+    let outcome = transaction::read(&doing.rest.inner.pool, setting, &prepared.main, joining).await;
+    let mut outcome = outcome.map_err(|failure| match failure {
+        Failure::Connection(error) => doing.no_connection(error),
+        Failure::Statement(error) => doing.refusal(&error),
+    })?;
+    let mut reply = Reply::read(&mut outcome, prepared.yields)?;
+    check(prepared, &reply)?;
+    reply.total = total(doing, prepared, &reply, None);
     Ok(reply)
 }
 

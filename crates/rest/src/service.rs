@@ -1,5 +1,6 @@
 //! The service: what it is made of, and its face.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use crate::config::Config;
 use crate::settings::UsualPath;
 use crate::state::{Keeper, LOGIN, State};
 use crate::{admin, handler};
+
+/// For each processor: with fewer connections PostgreSQL would wait for us, with more its processes would for each other (`bench/README.md`).
+const QUICK_CONNECTIONS: usize = 4;
 
 /// What the operator decides about the service itself; what the database may override is in [`Config`].
 #[derive(Debug, Clone)]
@@ -79,6 +83,7 @@ impl Rest {
             connections: settings.connections,
             wait: settings.wait,
             prepared: settings.config.prepared_statements,
+            quick_connections: QUICK_CONNECTIONS * std::thread::available_parallelism().map_or(1, NonZero::get),
             session,
             ..PoolSettings::default()
         };

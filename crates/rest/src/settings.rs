@@ -106,6 +106,11 @@ impl Setting<'_> {
     pub fn has_session(&self) -> bool {
         self.config.prepared_statements
     }
+
+    /// Whether the search path is the one that connections begin with.
+    pub fn has_usual_path(&self) -> bool {
+        self.usual_path.is_that_of(self.config, self.schema)
+    }
 }
 
 /// What of a request is the same for everybody who asks alike, so that a connection may keep it, and what holds for its transaction alone.
@@ -128,7 +133,7 @@ impl<'a> Settings<'a> {
             put_headers(&mut headers, &told, setting.authorization);
             cookies = told.contains_key(header::COOKIE).then(|| self::cookies(&told));
         }
-        let has_path = setting.has_session() && setting.usual_path.is_that_of(setting.config, setting.schema);
+        let has_path = setting.has_session() && setting.has_usual_path();
         let search_path = (!has_path).then(|| search_path(setting.config, setting.schema));
         Self { setting, search_path, headers, cookies }
     }

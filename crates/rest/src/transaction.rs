@@ -3,7 +3,9 @@
 //! Where nothing has to be looked at before the commit, everything travels in one write; mostly it is one implicit transaction even, which
 //! needs neither BEGIN nor COMMIT. Otherwise a second write ends it. Settings that the connection has from an earlier request are not set again.
 
-use portico_database::wire::{Answers, Batch, Gathered, Lease, Param, Statement, WireError, Within};
+use portico_database::wire::{
+    Answers, Batch, Gathered, Joining, Lease, Param, Pool, Statement, Taken, WireError, Within,
+};
 
 use crate::in_database::Isolation;
 use crate::settings::{Sees, Setting, Settings};
@@ -128,6 +130,41 @@ pub(crate) async fn run(
         }
     }
     Ok(Outcome { answers: lease.run(&batch).await?, main })
+}
+
+/// Runs a read on a connection of the pool, or has it taken along by somebody who has one.
+///
+/// Precondition: [`may_travel`].
+///
+/// # Errors
+/// No connection, or what the statement failed with.
+pub(crate) async fn read(pool: &Pool, setting: &Setting<'_>, main: &Sql, joining: Joining) -> Result<Outcome, Failure> {
+    let settings = Settings::of(setting);
+    let (kept, params) = (settings.kept(), params(main));
+    let within = Within { settings: &kept, unseen: settings.unseen() };
+    let statement = Statement::named(main.text(), &params).scope(setting.identity.role.as_str()).binary();
+    let batch = Batch::new().within(within).statement(statement.gathered(joining));
+    let answers = match pool.take_for_read(&batch).await.map_err(Failure::Connection)? {
+        Taken::Answers(answers) => answers,
+        Taken::Lease(lease) => lease.read(&batch).await.map_err(Failure::Statement)?,
+    };
+    Ok(Outcome { answers, main: 0 })
+}
+
+/// What a read fails with.
+pub(crate) enum Failure {
+    /// There was no connection to be had.
+    Connection(WireError),
+    /// It was refused, or the connection broke.
+    Statement(WireError),
+}
+
+/// Whether a read needs nothing but settings and one statement, so that others may run it along with theirs, twice if need be: it runs
+/// nobody's functions and sees nothing but claims.
+pub(crate) fn may_travel(setting: &Setting<'_>) -> bool {
+    let sees_little = setting.sees == Sees::Claims && !setting.may_set && setting.config.pre_request.is_none();
+    let is_usual = setting.isolation.is_none() && setting.time_zone.is_none() && setting.hoisted.is_empty();
+    setting.read_only && sees_little && is_usual && setting.has_session() && setting.has_usual_path()
 }
 
 /// Ends a transaction that was left open.

@@ -17,7 +17,7 @@ use super::beginning::Beginning;
 use super::channel::{Aside, Channel};
 use super::error::{PostgresError, WireError};
 use super::gathered::{Gathering, Joining};
-use super::held::{Change, Held};
+use super::held::{Change, Held, Within};
 use super::reported::Reported;
 use super::statements::{Plan, Statements};
 
@@ -26,8 +26,8 @@ const ASIDE: usize = 32 * 1024;
 /// PostgreSQL's own limit of a message.
 const LONGEST: usize = (1 << 30) - 1;
 /// Executes the unnamed portal to its end: no name, no limit of rows.
-const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
-const SYNC: &[u8] = b"S\0\0\0\x04";
+pub(super) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
+pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
 /// A connection and what the server keeps for it.
@@ -60,12 +60,12 @@ enum State {
 
 /// What the server did, message by message.
 #[derive(Default)]
-struct Tally {
-    answers: Answers,
+pub(super) struct Tally {
+    pub answers: Answers,
     parsed: usize,
     bound: usize,
     /// The first error. Everything behind the failed message is passed over by the server.
-    error: Option<Box<PostgresError>>,
+    pub error: Option<Box<PostgresError>>,
 }
 
 impl Connection {
@@ -302,8 +302,7 @@ impl Connection {
     /// Every statement has its answer, or we and the server do not mean the same.
     fn finished(&mut self, batch: &Batch<'_>, mut answers: Answers) -> Result<Answers, WireError> {
         if answers.len() != batch.len() {
-            self.state = State::Broken;
-            return Err(WireError::Protocol("more or fewer answers than statements"));
+            return Err(self.misunderstood());
         }
         answers.in_transaction = self.in_transaction;
         Ok(answers)
@@ -355,18 +354,87 @@ impl Connection {
                 Plan::Unnamed => None,
             };
             if !matches!(plan, Plan::Known { .. }) {
-                message(out, b'P', 0, |out| {
-                    put_name(out, name);
-                    out.put_slice(statement.text.as_bytes());
-                    // The text's end, and no types: the server infers them.
-                    out.put_slice(b"\0\0\0");
-                });
+                parse(out, name, statement.text);
             }
             bind(out, name, statement, &mut aside);
             out.put_slice(EXECUTE);
         }
         out.put_slice(SYNC);
         aside
+    }
+
+    /// Sends what `write` puts into the write buffer: reads for several callers, each with an end of its own. `false`: nothing is to be
+    /// sent. The answers to each are for [`hear_one`](Self::hear_one) to read, and then it has to be told that these were
+    /// [`all`](Self::heard_all).
+    pub async fn send_together(
+        &mut self,
+        write: impl FnOnce(&mut BytesMut, &mut Statements) -> bool,
+    ) -> Result<bool, WireError> {
+        self.channel.out.clear();
+        if !write(&mut self.channel.out, &mut self.statements) {
+            self.channel.out.clear();
+            return Ok(false);
+        }
+        // Should we be dropped before everything was heard, this is what remains.
+        self.state = State::Busy;
+        match self.channel.send(&[]).await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                self.state = State::Broken;
+                Err(WireError::Lost(error))
+            }
+        }
+    }
+
+    /// Reads the answers up to the next `ReadyForQuery`.
+    pub async fn hear_one(&mut self, statements: usize, gathered: Option<Joining>) -> Result<Tally, WireError> {
+        let gathers = gathered.map(|joining| (statements.saturating_sub(1), joining));
+        let outcome = self.listen(statements, gathers).await;
+        if matches!(outcome, Err(WireError::Lost(_) | WireError::Postgres(_))) {
+            self.state = State::Broken;
+        }
+        outcome
+    }
+
+    /// The server and we do not mean the same: nothing that it says can be believed any more.
+    pub fn misunderstood(&mut self) -> WireError {
+        self.state = State::Broken;
+        WireError::Protocol("more or fewer answers than statements")
+    }
+
+    /// A statement that was parsed earlier failed: if that may be why, it is forgotten.
+    pub fn forget_if_stale(&mut self, key: u64, error: &PostgresError) {
+        match means_stale(error, true) {
+            true if error.code == "26000" => self.statements.forget_all(),
+            true => self.statements.forget(key),
+            false => {}
+        }
+    }
+
+    /// Whether the role of the beginning has to set everything.
+    pub fn is_as_begun(&self) -> bool {
+        self.held.is_as_begun()
+    }
+
+    /// Everything that was sent together is answered.
+    pub fn heard_all(&mut self) {
+        self.state = State::Ready;
+        self.channel.reader.shrink();
+    }
+
+    /// The statements that the server keeps.
+    pub fn statements(&mut self) -> &mut Statements {
+        &mut self.statements
+    }
+
+    /// What has to be set for a batch, as far as is known now.
+    pub fn change<'a>(&self, within: Within<'a>, beginning: &'a Beginning) -> Change<'a> {
+        self.held.change(within, beginning, Instant::now())
+    }
+
+    /// A batch that made this change has committed.
+    pub fn keep(&mut self, change: &Change<'_>) {
+        self.held.done(change, false, false, Instant::now());
     }
 
     /// Sends what was collected and reads everything up to `ReadyForQuery`.
@@ -524,8 +592,18 @@ fn check(batch: &Batch<'_>) -> Result<(), WireError> {
     Ok(())
 }
 
+/// Parses a statement.
+pub(super) fn parse(out: &mut BytesMut, name: Option<u32>, text: &str) {
+    message(out, b'P', 0, |out| {
+        put_name(out, name);
+        out.put_slice(text.as_bytes());
+        // The text's end, and no types: the server infers them.
+        out.put_slice(b"\0\0\0");
+    });
+}
+
 /// Binds the values, all in text form, to the unnamed portal; what is returned is in text form too.
-fn bind<'a>(out: &mut BytesMut, name: Option<u32>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
+pub(super) fn bind<'a>(out: &mut BytesMut, name: Option<u32>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
     let params = statement.params;
     let left_out = params.iter().flatten().map(|value| value.len()).filter(|length| *length >= ASIDE).sum();
     message(out, b'B', left_out, |out| {

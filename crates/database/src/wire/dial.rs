@@ -67,6 +67,11 @@ impl Dialer {
         })
     }
 
+    /// The texts of statements that connections know.
+    pub fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
     /// Opens a connection. A server that is starting or restarting, and a database that is being made anew, are waited for, up
     /// to the endpoint's connect timeout.
     ///

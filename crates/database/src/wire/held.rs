@@ -79,7 +79,7 @@ impl Held {
                 _ if **name == *ROLE => {}
                 Some(value) => change.values.push((Cow::Owned(name.to_string()), value.into())),
                 // One that PostgreSQL does not know itself was empty
-                None if name.contains('.') => change.values.push((Cow::Owned(name.to_string()), "".into())),
+                None if is_own(name) => change.values.push((Cow::Owned(name.to_string()), "".into())),
                 None => change.first.push(format!("reset \"{}\"", name.replace('"', "\"\"")).into()),
             }
         }
@@ -89,7 +89,7 @@ impl Held {
         });
         change.values.extend(wanted.map(|(name, value)| (Cow::Borrowed(*name), Cow::Borrowed(*value))));
         if self.settings.iter().any(|(name, _)| **name == *ROLE) {
-            let needs_rights = |name: &str| name != ROLE && !name.contains('.');
+            let needs_rights = |name: &str| name != ROLE && !is_own(name);
             if self.as_begun || !change.first.is_empty() || role.is_none() {
                 change.first.insert(0, beginning.role_again().into());
                 if let (false, Some(role)) = (leaves, role) {
@@ -136,6 +136,11 @@ impl Held {
         !self.settings.is_empty() && !std::mem::replace(&mut self.as_begun, true)
     }
 
+    /// Whether the role that the connection began with sets everything.
+    pub fn is_as_begun(&self) -> bool {
+        self.as_begun
+    }
+
     /// The session has what it began with.
     pub fn clear(&mut self) {
         self.settings.clear();
@@ -150,6 +155,23 @@ impl<'a> Change<'a> {
             within.settings.iter().map(|(name, value)| (Cow::Borrowed(*name), Cow::Borrowed(*value))).collect();
         let set = if values.is_empty() { String::new() } else { set(values.len(), true) };
         Self { set, values, ..Self::default() }
+    }
+
+    /// Whether it changes nothing but settings that PostgreSQL does not know itself: those need no rights, and nothing depends on them.
+    pub fn is_of_own_settings(&self) -> bool {
+        self.first.is_empty() && self.gone.is_empty() && self.values.iter().all(|(name, _)| is_own(name))
+    }
+
+    /// Sets these, whatever there is.
+    pub fn setting(values: &[(&'a str, &'a str)]) -> Self {
+        let values: Vec<_> = values.iter().map(|(name, value)| (Cow::Borrowed(*name), Cow::Borrowed(*value))).collect();
+        let set = if values.is_empty() { String::new() } else { set(values.len(), false) };
+        Self { set, values, ..Self::default() }
+    }
+
+    /// The statement that sets its values; empty where there are none.
+    pub fn set(&self) -> &str {
+        &self.set
     }
 
     /// How many statements it has: none where the session has everything already.
@@ -182,6 +204,11 @@ impl<'a> Change<'a> {
             }
         }
     }
+}
+
+/// Whether a setting is one of an application's: PostgreSQL takes every value for it, from everybody.
+pub(super) fn is_own(name: &str) -> bool {
+    name.contains('.')
 }
 
 /// The statement that sets so many settings.

@@ -17,8 +17,9 @@
 //! ```
 //!
 //! What makes it fast: a statement is parsed once per connection, within the same write as its first use; settings that the session has
-//! from an earlier batch are not set again; a batch is one implicit transaction and one `Sync`; rows are slices of the read buffer. Values are in PostgreSQL's
-//! text form, and results too unless a statement asks for the binary one.
+//! from an earlier batch are not set again; a batch is one implicit transaction and one `Sync`; rows are slices of the read buffer; and reads of
+//! callers who wait for a connection travel along with those of callers who have one ([`Pool::take_for_read`]). Values are in PostgreSQL's text
+//! form, and results too unless a statement asks for the binary one.
 //!
 //! Invariant: between two batches a connection has read everything up to `ReadyForQuery`. One that has not (the caller went
 //! away in the middle) is never used again.
@@ -39,10 +40,12 @@ mod reported;
 mod shelf;
 mod statements;
 mod stream;
+mod times;
+mod together;
 
 pub use answers::{Answers, Row};
 pub use batch::{Batch, Param, Statement};
 pub use error::{PostgresError, WireError};
 pub use gathered::{Gathered, Joining};
 pub use held::Within;
-pub use pool::{Lease, Pool, PoolSettings, PoolStatus};
+pub use pool::{Lease, Pool, PoolSettings, PoolStatus, Taken};

@@ -9,16 +9,21 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::answers::Answers;
-use super::batch::Batch;
+use super::batch::{Batch, Statement};
 use super::connection::Connection;
 use super::dial::Dialer;
 use super::error::WireError;
 use super::shelf::{Asked, Given, Granted, Idle, Shelf, Ticket};
+use super::times::Times;
+use super::together::{MOST, Rider, only};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
 /// How long the end of an abandoned conversation may take: cancelling it, or rolling it back.
 const AFTERMATH: Duration = Duration::from_secs(5);
+
+/// Quick reads wait for less than this. One that waits for longer is treated like any other.
+const QUICK_PATIENCE: Duration = Duration::from_millis(10);
 
 /// How many connections, and how they are kept.
 #[derive(Debug, Clone)]
@@ -36,6 +41,10 @@ pub struct PoolSettings {
     pub prepared: bool,
     /// How many parsed statements one connection keeps at most; the least recently used goes.
     pub statements_per_connection: usize,
+    /// A read that usually takes longer than this travels alone ([`Lease::read`]).
+    pub quick: Duration,
+    /// How many connections are in use for quick reads at once; those that come when these are in use wait for moments, to be taken along.
+    pub quick_connections: usize,
     /// Settings that each connection has, by name, besides those of its role.
     pub session: Vec<(String, String)>,
 }
@@ -49,6 +58,8 @@ impl Default for PoolSettings {
             max_idle: Duration::from_secs(30),
             prepared: true,
             statements_per_connection: 256,
+            quick: Duration::from_millis(4),
+            quick_connections: usize::MAX,
             session: Vec::new(),
         }
     }
@@ -80,6 +91,8 @@ struct Inner {
     /// Connections that were made before the last [`Pool::renew`] are of an older generation.
     generation: AtomicU64,
     timeouts: AtomicU64,
+    taken_along: AtomicU64,
+    times: Times,
     /// Whether a task looks after the idle connections.
     swept: AtomicBool,
 }
@@ -98,9 +111,11 @@ impl Pool {
             inner: Arc::new(Inner {
                 dialer: Dialer::new(endpoint, role, &settings)?,
                 prepared: AtomicBool::new(settings.prepared),
-                shelf: Mutex::new(Shelf::new(settings.connections)),
+                shelf: Mutex::new(Shelf::new(settings.connections, settings.quick_connections)),
                 generation: AtomicU64::new(0),
                 timeouts: AtomicU64::new(0),
+                taken_along: AtomicU64::new(0),
+                times: Times::new(),
                 swept: AtomicBool::new(false),
                 settings,
             }),
@@ -117,42 +132,86 @@ impl Pool {
     /// [`close`](Self::close).
     pub async fn take(&self) -> Result<Lease, WireError> {
         loop {
-            let mut lease = self.take_any().await?;
+            match self.take_for(None).await? {
+                Taken::Lease(lease) => return Ok(lease),
+                // Nobody takes along what nobody wants
+                Taken::Answers(_) => {}
+            }
+        }
+    }
+
+    /// As [`take`](Self::take), for a batch that only reads, in one statement, and may be run twice: run it with [`Lease::read`]. Where
+    /// no connection is free, another such caller who gets one may take the batch along, and then the answers are there already.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub async fn take_for_read(&self, batch: &Batch<'_>) -> Result<Taken, WireError> {
+        self.take_for(Some(batch)).await
+    }
+
+    async fn take_for(&self, batch: Option<&Batch<'_>>) -> Result<Taken, WireError> {
+        loop {
+            let mut lease = match self.take_any(batch).await? {
+                Taken::Lease(lease) => lease,
+                answers @ Taken::Answers(_) => return Ok(answers),
+            };
             let Some(connection) = lease.connection.as_mut().filter(|connection| connection.has_changed()) else {
-                return Ok(lease);
+                return Ok(Taken::Lease(lease));
             };
             // A pooler may have put another session behind the connection, which is not ours to restore
             if !self.inner.prepared.load(Ordering::Relaxed) {
-                return Ok(lease);
+                return Ok(Taken::Lease(lease));
             }
             // A statement changed the session though nobody expected it to
             match connection.restore(true).await {
-                Ok(()) => return Ok(lease),
+                Ok(()) => return Ok(Taken::Lease(lease)),
                 Err(error) => tracing::warn!(%error, "a session did not get its settings back, and ends"),
             }
         }
     }
 
-    /// As [`take`](Self::take), whatever the connection's last user left in the session.
-    async fn take_any(&self) -> Result<Lease, WireError> {
+    /// As [`take_for_read`](Self::take_for_read), whatever the connection's last user left in the session.
+    async fn take_any(&self, batch: Option<&Batch<'_>>) -> Result<Taken, WireError> {
         let inner = &self.inner;
         let home = Handle::current().id();
-        let asked = inner.shelf().ask(home).ok_or(WireError::Closed)?;
-        let mut found = match asked {
-            Asked::Granted(found) => found,
-            Asked::Queued(ticket, answer) => {
-                let mut waiting = Waiting { pool: inner, ticket, answer: Some(answer) };
-                match tokio::time::timeout(inner.settings.wait, waiting.granted()).await {
-                    Ok(granted) => granted?,
-                    Err(_) => {
-                        inner.timeouts.fetch_add(1, Ordering::Relaxed);
-                        return Err(WireError::Busy(inner.settings.wait));
-                    }
+        let PoolSettings { connections, quick, quick_connections, wait, .. } = inner.settings;
+        // What may travel with others, and its key
+        let keeps = inner.prepared.load(Ordering::Relaxed);
+        let mut rides = batch.filter(|_| keeps).and_then(|batch| Some((batch, inner.key(only(batch)?))));
+        rides = rides.filter(|(_, key)| inner.times.is_quick(*key, quick));
+        let mut is_quick = rides.is_some() && quick_connections < connections;
+        let deadline = Instant::now() + wait;
+        let mut found = loop {
+            // Copied outside of the lock, and only where it may be of use
+            let rider = rides.filter(|_| !inner.shelf().has_room(is_quick));
+            let rider = rider.and_then(|(batch, key)| Rider::of(batch, key));
+            let asked = inner.shelf().ask(home, is_quick, rider).ok_or(WireError::Closed)?;
+            let (ticket, answer) = match asked {
+                Asked::Granted(found) => break found,
+                Asked::Queued(ticket, answer) => (ticket, answer),
+            };
+            let mut waiting = Waiting { pool: inner, ticket, is_quick, answer: Some(answer) };
+            let until = if is_quick { deadline.min(Instant::now() + QUICK_PATIENCE) } else { deadline };
+            let mut granted = tokio::time::timeout_at(until, waiting.granted()).await;
+            if granted.is_err() && !inner.shelf().leave(ticket) {
+                // Somebody has taken the batch along, and will not take long
+                granted = Ok(waiting.granted().await);
+            }
+            match granted {
+                Ok(Some(Granted::Place(found))) => break found,
+                Ok(Some(Granted::Answer(answers))) => return Ok(Taken::Answers(answers)),
+                // Closed; or whoever took the batch along did not get through with it: not again
+                Ok(None) => (rides, is_quick) = (None, false),
+                // The quick ones are held up by something: like everybody else, then
+                Err(_) if is_quick => is_quick = false,
+                Err(_) => {
+                    inner.timeouts.fetch_add(1, Ordering::Relaxed);
+                    return Err(WireError::Busy(wait));
                 }
             }
         };
         // From here on the place is given back by itself
-        let mut lease = Lease { inner: inner.clone(), connection: None, generation: 0 };
+        let mut lease = Lease { inner: inner.clone(), connection: None, generation: 0, is_quick };
         while let Some(mut idle) = found {
             let current = idle.generation == inner.generation.load(Ordering::Acquire);
             if current
@@ -161,7 +220,7 @@ impl Pool {
                 && idle.connection.is_alive()
             {
                 (lease.connection, lease.generation) = (Some(idle.connection), idle.generation);
-                return Ok(lease);
+                return Ok(Taken::Lease(lease));
             }
             idle.connection.say_goodbye();
             found = inner.shelf().reuse(home);
@@ -170,7 +229,7 @@ impl Pool {
         lease.generation = inner.generation.load(Ordering::Acquire);
         let keeps = inner.prepared.load(Ordering::Acquire);
         lease.connection = Some(Box::new(inner.dialer.dial(keeps).await?));
-        Ok(lease)
+        Ok(Taken::Lease(lease))
     }
 
     /// From now on only connections made from now on are used: idle ones are closed, those in use when they are given back.
@@ -188,6 +247,11 @@ impl Pool {
     /// How often a caller waited in vain since the pool was made.
     pub fn timeouts(&self) -> u64 {
         self.inner.timeouts.load(Ordering::Relaxed)
+    }
+
+    /// How many reads went out along with somebody else's since the pool was made.
+    pub fn taken_along(&self) -> u64 {
+        self.inner.taken_along.load(Ordering::Relaxed)
     }
 
     /// Whether sessions stay ours ([`PoolSettings::prepared`]), from the next batch on. A change renews the connections.
@@ -210,6 +274,11 @@ impl Inner {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What a statement is known by.
+    fn key(&self, statement: &Statement<'_>) -> u64 {
+        self.dialer.texts().key(statement.text, statement.scope)
+    }
+
     fn has_aged(&self, connection: &Connection) -> bool {
         connection.made().elapsed() > self.settings.max_lifetime
     }
@@ -227,7 +296,7 @@ impl Inner {
     }
 
     /// Takes back a place, with the connection that stands there, if it can be used again: between two batches, outside a transaction.
-    fn take_back(self: &Arc<Self>, connection: Option<Box<Connection>>, generation: u64) {
+    fn take_back(self: &Arc<Self>, connection: Option<Box<Connection>>, generation: u64, mut is_quick: bool) {
         let mut kept = match connection {
             Some(mut connection) if self.has_aged(&connection) => {
                 connection.say_goodbye();
@@ -241,7 +310,7 @@ impl Inner {
                 // Looked at under the lock: whoever closes or renews the pool empties the list after saying so.
                 let is_stale = shelf.is_closed() || generation != self.generation.load(Ordering::Acquire);
                 let stale = kept.take_if(|_| is_stale);
-                (shelf.give(kept), stale)
+                (shelf.give(kept, is_quick), stale)
             };
             let (given, stale) = step;
             if let Some(mut stale) = stale {
@@ -250,10 +319,11 @@ impl Inner {
             match given {
                 Given::Kept => return self.sweep_later(),
                 Given::Free => return,
-                Given::To(waiter, granted) => match waiter.send(granted) {
+                Given::To { waiter, is_quick: is_for_quick, idle } => match waiter.send(Granted::Place(idle)) {
                     Ok(()) => return,
                     // Gone just now
-                    Err(granted) => kept = granted,
+                    Err(Granted::Place(idle)) => (kept, is_quick) = (idle, is_for_quick),
+                    Err(Granted::Answer(_)) => return,
                 },
             }
         }
@@ -327,14 +397,15 @@ impl Drop for Sweeper {
 struct Waiting<'a> {
     pool: &'a Arc<Inner>,
     ticket: Ticket,
+    is_quick: bool,
     /// `None` once it came.
     answer: Option<oneshot::Receiver<Granted>>,
 }
 
 impl Waiting<'_> {
-    async fn granted(&mut self) -> Result<Granted, WireError> {
-        let Some(answer) = &mut self.answer else { return Err(WireError::Closed) };
-        let granted = answer.await.map_err(|_| WireError::Closed);
+    /// `None`: nothing comes any more.
+    async fn granted(&mut self) -> Option<Granted> {
+        let granted = self.answer.as_mut()?.await.ok();
         self.answer = None;
         granted
     }
@@ -343,16 +414,26 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Some(mut answer) = self.answer.take() else { return };
-        self.pool.shelf().leave(self.ticket);
+        let _ = self.pool.shelf().leave(self.ticket);
         answer.close();
         // It came when nobody looked any more
-        if let Ok(granted) = answer.try_recv() {
-            match granted {
-                Some(Idle { connection, generation, .. }) => self.pool.take_back(Some(connection), generation),
-                None => self.pool.take_back(None, 0),
+        match answer.try_recv() {
+            Ok(Granted::Place(Some(Idle { connection, generation, .. }))) => {
+                self.pool.take_back(Some(connection), generation, self.is_quick);
             }
+            Ok(Granted::Place(None)) => self.pool.take_back(None, 0, self.is_quick),
+            Ok(Granted::Answer(_)) | Err(_) => {}
         }
     }
+}
+
+/// What a caller with a read gets.
+#[derive(Debug)]
+pub enum Taken {
+    /// A connection, to run it on.
+    Lease(Lease),
+    /// What came out: somebody else ran it.
+    Answers(Answers),
 }
 
 /// A connection for one caller. Dropped between two batches it goes back to the pool, after a rollback when a transaction is
@@ -363,6 +444,8 @@ pub struct Lease {
     /// `None` until there is one, and when it is of no use any more: then the lease is no more than a place for one.
     connection: Option<Box<Connection>>,
     generation: u64,
+    /// It counts among the quick reads.
+    is_quick: bool,
 }
 
 impl Lease {
@@ -385,6 +468,41 @@ impl Lease {
         outcome
     }
 
+    /// As [`run`](Self::run), for the batch that the connection was [taken for](Pool::take_for_read). Where everybody is known to want no more
+    /// than a quick read, those who wait for a connection are served along with it: their batches go out in the same write.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); and as [`Pool::take`], should another connection be needed.
+    pub async fn read(mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
+        if !self.inner.prepared.load(Ordering::Relaxed) {
+            return self.run(batch).await;
+        }
+        let Self { inner, connection, generation, .. } = &mut self;
+        let connection = connection.as_mut().ok_or(WireError::Closed)?;
+        let home = connection.home();
+        let waiting = |admits: &mut dyn FnMut(&Rider) -> bool| {
+            let mut shelf = inner.shelf();
+            // Whoever came after the pool was renewed is not to get an older connection; whoever renews looks at the shelf behind it
+            if *generation != inner.generation.load(Ordering::Acquire) {
+                return Vec::new();
+            }
+            let riders = shelf.riders(home, MOST - 1, admits);
+            inner.taken_along.fetch_add(riders.len() as u64, Ordering::Relaxed);
+            riders
+        };
+        let outcome = connection.run_together(batch, &inner.times, inner.settings.quick, waiting).await;
+        if connection.is_broken() {
+            inner.drop_dead();
+        }
+        if let Some(answers) = outcome? {
+            return Ok(answers);
+        }
+        // Whatever the company ran into, this read may be run twice
+        let pool = Pool { inner: inner.clone() };
+        drop(self);
+        pool.take().await?.run(batch).await
+    }
+
     /// Whether a transaction is open, be it only to be rolled back.
     pub fn in_transaction(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.in_transaction())
@@ -404,9 +522,12 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let rest = self.connection.take_if(|connection| !is_reusable(connection));
-        let Some(rest) = rest else { return self.inner.take_back(self.connection.take(), self.generation) };
+        let Some(rest) = rest else {
+            return self.inner.take_back(self.connection.take(), self.generation, self.is_quick);
+        };
         // The place stays with the aftermath, so that there are never more connections than agreed.
-        let place = Self { inner: self.inner.clone(), connection: None, generation: self.generation };
+        let (generation, is_quick) = (self.generation, self.is_quick);
+        let place = Self { inner: self.inner.clone(), connection: None, generation, is_quick };
         let aftermath = Aftermath { place, connection: Some(rest) };
         if !aftermath.is_over()
             && let Ok(runtime) = Handle::try_current()
@@ -442,7 +563,10 @@ impl Aftermath {
                 self.place.connection = self.connection.take();
             }
         } else {
-            let cancelled = tokio::time::timeout(AFTERMATH, self.place.inner.dialer.cancel(connection.key()));
+            let key = connection.key();
+            // Without anybody to tell, the server goes no further than the statement that it is at
+            self.connection = None;
+            let cancelled = tokio::time::timeout(AFTERMATH, self.place.inner.dialer.cancel(key));
             if let Ok(Err(error)) = cancelled.await {
                 tracing::debug!(%error, "an abandoned statement could not be cancelled");
             }

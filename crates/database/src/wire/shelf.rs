@@ -11,8 +11,10 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::answers::Answers;
 use super::connection::Connection;
 use super::pool::PoolStatus;
+use super::together::{Rider, Riding};
 
 /// A caller that waits for longer than this comes first, wherever it is at home.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -27,10 +29,22 @@ pub(super) struct Idle {
     pub generation: u64,
 }
 
-/// A place for a connection, and the one that stands there already.
-pub(super) type Granted = Option<Idle>;
+/// What a caller who waits gets.
+#[derive(Debug)]
+pub(super) enum Granted {
+    /// A place for a connection, and the one that stands there already.
+    Place(Option<Idle>),
+    /// Somebody has taken his read along.
+    Answer(Answers),
+}
 
-/// The places for connections. Counted together, so that no connection is seen twice or not at all on its way from one to the other.
+/// The places for connections.
+///
+/// Of quick reads, which are known to take no longer than moments, only so many get a place at once: more would not be done sooner, since the
+/// processors have enough to do, and PostgreSQL does those faster that travel together. The others wait to be taken along, while connections
+/// are left for what takes longer.
+///
+/// Counted together, so that no connection is seen twice or not at all on its way from one to the other.
 #[derive(Debug)]
 pub(super) struct Shelf {
     /// The last used at the back.
@@ -40,6 +54,10 @@ pub(super) struct Shelf {
     in_use: usize,
     /// Places.
     most: usize,
+    /// Places in use by quick reads.
+    quick: usize,
+    /// As many quick reads at once as make sense; more wait, and are taken along.
+    most_quick: usize,
     is_closed: bool,
     tickets: u64,
 }
@@ -53,13 +71,16 @@ struct Waiter {
     ticket: Ticket,
     home: runtime::Id,
     since: Instant,
+    is_quick: bool,
+    /// What he wants, if somebody else may do it for him.
+    read: Option<Rider>,
     answer: oneshot::Sender<Granted>,
 }
 
 /// What a caller gets.
 pub(super) enum Asked {
-    /// A place.
-    Granted(Granted),
+    /// A place, and the connection that stands there.
+    Granted(Option<Idle>),
     /// A place in the queue, and where the other one will come.
     Queued(Ticket, oneshot::Receiver<Granted>),
 }
@@ -71,35 +92,52 @@ pub(super) enum Given {
     /// It is free.
     Free,
     /// To the next caller.
-    To(oneshot::Sender<Granted>, Granted),
+    To {
+        waiter: oneshot::Sender<Granted>,
+        /// He has a quick read.
+        is_quick: bool,
+        idle: Option<Idle>,
+    },
 }
 
 impl Shelf {
-    /// Room for so many connections; for one at least.
-    pub fn new(most: usize) -> Self {
+    /// Room for so many connections, and for so many of them to be used by quick reads; for one at least.
+    pub fn new(most: usize, most_quick: usize) -> Self {
         Self {
             idle: VecDeque::new(),
             queue: VecDeque::new(),
             in_use: 0,
             most: most.max(1),
+            quick: 0,
+            most_quick: most_quick.max(1),
             is_closed: false,
             tickets: 0,
         }
     }
 
-    /// A place for a caller at `home`. `None`: the shelf is closed.
-    pub fn ask(&mut self, home: runtime::Id) -> Option<Asked> {
+    /// Whether nobody has to wait just now. `is_quick`: of those with a quick read.
+    pub fn has_room(&self, is_quick: bool) -> bool {
+        self.in_use < self.most && (!is_quick || self.quick < self.most_quick)
+    }
+
+    fn enter(&mut self, is_quick: bool) {
+        self.in_use += 1;
+        self.quick += usize::from(is_quick);
+    }
+
+    /// A place for a caller at `home`. If he has to wait, somebody else may do his `read` for him. `None`: the shelf is closed.
+    pub fn ask(&mut self, home: runtime::Id, is_quick: bool, read: Option<Rider>) -> Option<Asked> {
         if self.is_closed {
             return None;
         }
-        if self.in_use < self.most {
-            self.in_use += 1;
+        if self.has_room(is_quick) {
+            self.enter(is_quick);
             return Some(Asked::Granted(self.reuse(home)));
         }
         let (answer, coming) = oneshot::channel();
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.queue.push_back(Waiter { ticket, home, since: Instant::now(), answer });
+        self.queue.push_back(Waiter { ticket, home, since: Instant::now(), is_quick, read, answer });
         Some(Asked::Queued(ticket, coming))
     }
 
@@ -112,20 +150,41 @@ impl Shelf {
         }
     }
 
-    /// A caller no longer waits.
-    pub fn leave(&mut self, ticket: Ticket) {
-        if let Some(at) = self.queue.iter().position(|waiter| waiter.ticket == ticket) {
-            self.queue.remove(at);
-        }
+    /// A caller no longer waits. `false`: he is not in the queue any more, and something comes for him.
+    pub fn leave(&mut self, ticket: Ticket) -> bool {
+        let at = self.queue.iter().position(|waiter| waiter.ticket == ticket);
+        at.and_then(|at| self.queue.remove(at)).is_some()
     }
 
-    /// A place comes back.
-    pub fn give(&mut self, granted: Granted) -> Given {
-        if let Some(waiter) = self.next(granted.as_ref()) {
-            return Given::To(waiter.answer, granted);
+    /// Takes callers at `home` out of the queue whose reads somebody does for them: so many at most, and those that `admits` says so of.
+    pub fn riders(&mut self, home: runtime::Id, most: usize, admits: &mut dyn FnMut(&Rider) -> bool) -> Vec<Riding> {
+        /// How far back is looked for them.
+        const SEEN: usize = 64;
+        let mut riders = Vec::new();
+        let mut at = 0;
+        for _ in 0..self.queue.len().min(SEEN) {
+            if riders.len() == most {
+                break;
+            }
+            let waiter = self.queue.get(at).filter(|waiter| waiter.home == home);
+            let fits = waiter.and_then(|waiter| waiter.read.as_ref()).is_some_and(&mut *admits);
+            match fits.then(|| self.queue.remove(at)).flatten() {
+                Some(Waiter { read: Some(read), answer, .. }) => riders.push((read, answer)),
+                _ => at += 1,
+            }
         }
+        riders
+    }
+
+    /// A place comes back, with a connection or without. `is_quick`: it was for a quick read.
+    pub fn give(&mut self, idle: Option<Idle>, is_quick: bool) -> Given {
         self.in_use -= 1;
-        match granted {
+        self.quick -= usize::from(is_quick);
+        if let Some(waiter) = self.next(idle.as_ref()) {
+            self.enter(waiter.is_quick);
+            return Given::To { waiter: waiter.answer, is_quick: waiter.is_quick, idle };
+        }
+        match idle {
             Some(idle) => {
                 self.idle.push_back(idle);
                 Given::Kept
@@ -134,15 +193,17 @@ impl Shelf {
         }
     }
 
-    /// Who comes next: the first, or the first at the connection's home while the first has not waited for long.
-    fn next(&mut self, granted: Option<&Idle>) -> Option<Waiter> {
-        let first = self.queue.front()?;
-        let at = match granted {
-            Some(idle) if first.home != idle.connection.home() && idle.since - first.since < PATIENCE => {
+    /// Who comes next of those there is room for: the first, or the first at the connection's home while the first has not waited for long.
+    fn next(&mut self, idle: Option<&Idle>) -> Option<Waiter> {
+        let fits = |waiter: &Waiter| self.has_room(waiter.is_quick);
+        let first = self.queue.iter().position(fits)?;
+        let waiter = self.queue.get(first)?;
+        let at = match idle {
+            Some(idle) if waiter.home != idle.connection.home() && idle.since - waiter.since < PATIENCE => {
                 let home = idle.connection.home();
-                self.queue.iter().position(|waiter| waiter.home == home).unwrap_or(0)
+                self.queue.iter().position(|waiter| waiter.home == home && fits(waiter)).unwrap_or(first)
             }
-            _ => 0,
+            _ => first,
         };
         self.queue.remove(at)
     }

@@ -49,7 +49,7 @@ impl Statements {
 
     /// How to send a statement. One that is new counts as known from here on.
     pub fn plan(&mut self, text: &str, scope: &str) -> Plan {
-        let key = digest(self.texts.seed, text, scope);
+        let key = self.key(text, scope);
         if let Some(known) = self.known.get_mut(&key) {
             if *known.text == *text && *known.scope == *scope {
                 known.used = self.batch;
@@ -66,6 +66,18 @@ impl Statements {
         let (text, scope) = (self.texts.share(text), self.texts.share(scope));
         self.known.insert(key, Known { text, scope, name, used: self.batch });
         Plan::Parse { key, name }
+    }
+
+    /// What a text in a scope is found by.
+    pub fn key(&self, text: &str, scope: &str) -> u64 {
+        self.texts.key(text, scope)
+    }
+
+    /// The name of a statement that needs no parsing.
+    pub fn name(&mut self, key: u64, text: &str, scope: &str) -> Option<u32> {
+        let known = self.known.get_mut(&key).filter(|known| *known.text == *text && *known.scope == *scope)?;
+        known.used = self.batch;
+        Some(known.name)
     }
 
     /// Forgets the least recently used statement, but none of this batch.
@@ -123,6 +135,11 @@ impl Texts {
     /// No texts yet.
     pub fn new(seed: u64) -> Self {
         Self { seed, shared: Mutex::default() }
+    }
+
+    /// What a text in a scope is found by, on every connection.
+    pub fn key(&self, text: &str, scope: &str) -> u64 {
+        digest(self.seed, text, scope)
     }
 
     /// The one copy of a text. Asked for only when a statement is to be parsed.

@@ -22,8 +22,13 @@ with recursive foreign_functions as materialized (
   select ':funcid (' || pg_catalog.string_agg(p.oid::text, '|') || ') ' as pattern
     from pg_catalog.pg_proc as p
    where p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace
-     and p.proname = any ('{nextval, setval, lo_open, lo_creat, lo_create, lo_unlink, lowrite, lo_put, lo_truncate, lo_truncate64,
-           lo_from_bytea, lo_import}')
+     and (p.proname = any ('{nextval, setval, setseed, lo_open, lo_creat, lo_create, lo_unlink, lowrite, lo_put, lo_truncate, lo_truncate64,
+           lo_from_bytea, lo_import, pg_notify, pg_logical_emit_message, pg_cancel_backend, pg_terminate_backend, pg_reload_conf,
+           pg_rotate_logfile, pg_switch_wal, pg_create_restore_point, pg_promote}')
+          -- Locks of the session, slots that are consumed, figures that begin anew
+          or p.proname ~ '^pg_(try_)?advisory_(un)?lock|^pg_logical_slot_get|^pg_stat_reset|^pg_(create|copy|drop|sync)_.*slot|slot_advance$'
+          -- An extension's, wherever it was put
+          or p.oid >= 16384)
 ), trees as (
   select 'pg_catalog.pg_rewrite'::pg_catalog.regclass as classid, r.oid as objid, r.ev_action::text as tree
     from pg_catalog.pg_rewrite as r

@@ -1,0 +1,347 @@
+//! Reads of callers that wait, taken along by one who has a connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use portico_database::connect;
+use portico_database::wire::{Batch, Joining, Lease, Pool, PoolSettings, Statement, Taken, WireError, Within};
+use tokio::task::JoinHandle;
+
+use crate::cluster::within;
+use crate::wire::{Scratch, one};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who reads, and what the session shows of him; divided by a number, so that it can fail.
+const WHO: &str =
+    "select current_user || ' ' || current_setting('app.who') || ' ' || current_setting('statement_timeout')
+    || ' ' || (60 / $1::int)";
+
+fn settings(connections: usize) -> PoolSettings {
+    let session = vec![("statement_timeout".to_owned(), "50s".to_owned())];
+    // However busy the machine is
+    PoolSettings { connections, wait: PATIENCE, quick: PATIENCE, session, ..PoolSettings::default() }
+}
+
+fn batch<'a>(text: &'a str, params: &'a [Option<&'a [u8]>], within: Within<'a>) -> Batch<'a> {
+    let role = within.settings.iter().find(|(name, _)| *name == "role").map_or("", |(_, role)| role);
+    let statement = Statement::named(text, params).scope(role).binary().gathered(Joining::default());
+    Batch::new().within(within).statement(statement)
+}
+
+async fn read(pool: &Pool, batch: &Batch<'_>) -> Result<String, WireError> {
+    let mut answers = match pool.take_for_read(batch).await? {
+        Taken::Answers(answers) => answers,
+        Taken::Lease(lease) => lease.read(batch).await?,
+    };
+    assert_eq!(answers.len(), 1);
+    let gathered = answers.gathered().unwrap();
+    assert_eq!(gathered.rows, 1);
+    Ok(String::from_utf8(gathered.pieces.concat()).unwrap())
+}
+
+/// Has the pool's only connection learn that a read is quick.
+async fn learn(pool: &Pool, batch: &Batch<'_>) {
+    for _ in 0..2 {
+        let _ = read(pool, batch).await.unwrap();
+    }
+}
+
+fn wanted<'a>(role: &'a str, who: &'a str, timeout: &'a str) -> [(&'a str, &'a str); 3] {
+    [("statement_timeout", timeout), ("role", role), ("app.who", who)]
+}
+
+/// However many travel together, whatever fails or goes away among them: each sees his own settings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_reads_in_his_own_settings() {
+    let scratch = Scratch::new().await;
+    let admin = connect(&scratch.endpoint).await.unwrap();
+    // Not the superuser: whoever is no longer one has the server tell of it, and gets the session's beginning back
+    let login = format!("{}_login", scratch.endpoint.database());
+    admin.batch_execute(&format!("create role {login} login in role pg_monitor, pg_read_all_data")).await.unwrap();
+    let pool = Pool::open(&scratch.endpoint, &login, settings(2)).unwrap();
+    let failed = Arc::new(AtomicU64::new(0));
+    let callers = (0..24_usize).map(|caller| {
+        let (pool, failed, login) = (pool.clone(), failed.clone(), login.clone());
+        tokio::spawn(async move {
+            // Mostly one role, so that many fit together
+            let role = if caller % 8 == 7 { "pg_monitor" } else { "pg_read_all_data" };
+            let timeout = if caller % 12 == 5 { "40s" } else { "30s" };
+            for round in 0..60_usize {
+                let who = format!("{caller}-{}", round / 3);
+                let settings = wanted(role, &who, timeout);
+                let divisor = ["1", "2", "0", "3"][(caller + round) % 4];
+                let params = [Some(divisor.as_bytes())];
+                let batch = batch(WHO, &params, Within { settings: &settings, unseen: &[] });
+                if (caller + round) % 11 == 0 {
+                    // Goes away, wherever it has come to
+                    let hasty = read(&pool, &batch);
+                    drop(tokio::time::timeout(Duration::from_micros(100 * (round as u64 % 20)), hasty).await);
+                    continue;
+                }
+                match read(&pool, &batch).await {
+                    Ok(seen) => {
+                        assert_eq!(seen, format!("{role} {who} {timeout} {}", 60 / divisor.parse::<i32>().unwrap()));
+                    }
+                    Err(error) => {
+                        assert_eq!((divisor, error.sqlstate()), ("0", Some("22012")), "{error}");
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                if round % 10 == caller % 10 {
+                    // Others use the connections too, and in other ways
+                    let mut lease = pool.take().await.unwrap();
+                    let within = Within { settings: &[("app.who", "nobody"), ("app.more", "1")], unseen: &[] };
+                    let statement = Statement::named("select current_user || current_setting('app.who')", &[]);
+                    let answers = lease.run(&Batch::new().within(within).statement(statement)).await.unwrap();
+                    assert_eq!(answers.row(0).unwrap().text(0), Some(&*format!("{login}nobody")));
+                }
+            }
+        })
+    });
+    for caller in join_all(callers.collect::<Vec<_>>()).await {
+        caller.unwrap();
+    }
+    assert!(pool.taken_along() > 0 && failed.load(Ordering::Relaxed) > 0, "{} {failed:?}", pool.taken_along());
+    let status = pool.status();
+    assert!(status.open == status.idle && status.waiting == 0, "{status:?}");
+    drop(pool);
+    admin.batch_execute(&format!("drop role {login}")).await.unwrap();
+    drop(admin);
+    scratch.drop().await;
+}
+
+/// Three connections that are held: the first knows two reads as quick.
+struct Held {
+    pool: Pool,
+    first: Lease,
+    others: Vec<Lease>,
+}
+
+const FREE: &str = "select 'free ' || count(*) from free";
+const LOCKED: &str = "select 'locked ' || count(*) from locked";
+
+impl Held {
+    async fn new(scratch: &Scratch) -> Self {
+        let pool = scratch.pool(settings(3));
+        let mut first = pool.take().await.unwrap();
+        for text in ["create table free ()", "create table locked ()"] {
+            one(&mut first, text).await.unwrap();
+        }
+        drop(first);
+        for text in [FREE, LOCKED] {
+            learn(&pool, &batch(text, &[], Within::default())).await;
+        }
+        let first = pool.take().await.unwrap();
+        let others = vec![pool.take().await.unwrap(), pool.take().await.unwrap()];
+        Self { pool, first, others }
+    }
+
+    /// A caller that gets into the queue.
+    async fn queue(&self, text: &'static str) -> JoinHandle<Result<String, WireError>> {
+        let before = self.pool.status().waiting;
+        let pool = self.pool.clone();
+        let caller = tokio::spawn(async move { read(&pool, &batch(text, &[], Within::default())).await });
+        within(PATIENCE, async || (self.pool.status().waiting > before).then_some(())).await;
+        caller
+    }
+}
+
+#[tokio::test]
+async fn who_has_a_connection_takes_along_those_who_wait() {
+    let scratch = Scratch::new().await;
+    let held = Held::new(&scratch).await;
+    let mut callers = Vec::new();
+    for text in [FREE, LOCKED, FREE, FREE, LOCKED] {
+        callers.push((text, held.queue(text).await));
+    }
+    // A statement that the connection does not know waits for its turn
+    let unknown = held.queue("select 'unknown'").await;
+    let Held { pool, first, others } = held;
+    drop(first);
+    for (text, caller) in callers {
+        assert_eq!(caller.await.unwrap().unwrap(), if text == FREE { "free 0" } else { "locked 0" });
+    }
+    assert_eq!(pool.taken_along(), 4);
+    assert_eq!(unknown.await.unwrap().unwrap(), "unknown");
+    assert_eq!(pool.taken_along(), 4);
+    drop((others, pool));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn who_changes_the_session_changes_it_for_nobody_else() {
+    const TAMPER: &str = "select set_config('timezone', 'Asia/Tokyo', false)";
+    const ZONE: &str = "select current_setting('timezone')";
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { session: vec![("timezone".into(), "UTC".into())], ..settings(1) });
+    for text in [TAMPER, ZONE] {
+        learn(&pool, &batch(text, &[], Within::default())).await;
+    }
+    let held = Held { first: pool.take().await.unwrap(), others: Vec::new(), pool };
+    let driver = held.queue(ZONE).await;
+    let tamperer = held.queue(TAMPER).await;
+    let rider = held.queue(ZONE).await;
+    let Held { pool, first, .. } = held;
+    drop(first);
+    assert_eq!(tamperer.await.unwrap().unwrap(), "Asia/Tokyo");
+    assert_eq!(driver.await.unwrap().unwrap(), "UTC");
+    assert_eq!(rider.await.unwrap().unwrap(), "UTC");
+    assert_eq!(pool.taken_along(), 2);
+    drop(pool);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_know_the_driver_s_read_learns_it_before_others_come_along() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(settings(2));
+    const READ: &str = "select 'read'";
+    learn(&pool, &batch(READ, &[], Within::default())).await;
+    let knows = pool.take().await.unwrap();
+    let held = Held { first: pool.take().await.unwrap(), others: vec![knows], pool };
+    let (driver, other) = (held.queue(READ).await, held.queue(READ).await);
+    let Held { pool, first, others } = held;
+    drop(first);
+    for caller in [driver, other] {
+        assert_eq!(caller.await.unwrap().unwrap(), "read");
+    }
+    assert_eq!(pool.taken_along(), 0);
+    let held = Held { first: pool.take().await.unwrap(), others, pool };
+    let (driver, other) = (held.queue(READ).await, held.queue(READ).await);
+    let Held { pool, first, others } = held;
+    drop(first);
+    for caller in [driver, other] {
+        assert_eq!(caller.await.unwrap().unwrap(), "read");
+    }
+    assert_eq!(pool.taken_along(), 1);
+    drop((others, pool));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn nobody_is_kept_by_company_that_turns_out_to_be_slow() {
+    let scratch = Scratch::new().await;
+    let held = Held::new(&scratch).await;
+    let mut admin = connect(&scratch.endpoint).await.unwrap();
+    let lock = admin.transaction().await.unwrap();
+    lock.batch_execute("lock table locked").await.unwrap();
+    let driver = held.queue(FREE).await;
+    let slow = held.queue(LOCKED).await;
+    let quick = held.queue(FREE).await;
+    let Held { pool, first, others } = held;
+    drop(first);
+    // All three travel together, and one stands still. The others are let go, and go on elsewhere
+    within(PATIENCE, async || (pool.taken_along() == 2).then_some(())).await;
+    drop(others);
+    assert_eq!(quick.await.unwrap().unwrap(), "free 0");
+    assert_eq!(driver.await.unwrap().unwrap(), "free 0");
+    assert_eq!(pool.taken_along(), 2);
+    assert!(!slow.is_finished());
+    lock.rollback().await.unwrap();
+    assert_eq!(slow.await.unwrap().unwrap(), "locked 0");
+    within(PATIENCE, async || (pool.status().open == pool.status().idle).then_some(())).await;
+    let status = pool.status();
+    assert!(status.open == status.idle, "{status:?}");
+    drop((admin, pool));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn who_was_taken_along_gets_an_answer_though_the_driver_goes_away() {
+    let scratch = Scratch::new().await;
+    let held = Held::new(&scratch).await;
+    let mut admin = connect(&scratch.endpoint).await.unwrap();
+    let lock = admin.transaction().await.unwrap();
+    lock.batch_execute("lock table locked").await.unwrap();
+    let driver = held.queue(FREE).await;
+    let slow = held.queue(LOCKED).await;
+    let quick = held.queue(FREE).await;
+    let Held { pool, first, others } = held;
+    drop(first);
+    within(PATIENCE, async || (pool.taken_along() == 2).then_some(())).await;
+    driver.abort();
+    assert!(driver.await.unwrap_err().is_cancelled());
+    drop(others);
+    assert_eq!(quick.await.unwrap().unwrap(), "free 0");
+    lock.rollback().await.unwrap();
+    assert_eq!(slow.await.unwrap().unwrap(), "locked 0");
+    within(PATIENCE, async || (pool.status().open == pool.status().idle).then_some(())).await;
+    drop((admin, pool));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn slow_reads_and_large_ones_travel_alone() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { quick: Duration::from_millis(5), ..settings(1) });
+    let (slow, large) = ("select 'slow' || pg_sleep(0.01)", "select length($1)::text");
+    let value = vec![b'x'; 20 * 1024];
+    let params = [Some(&value[..])];
+    learn(&pool, &batch(slow, &[], Within::default())).await;
+    learn(&pool, &batch(large, &params, Within::default())).await;
+    let lease = pool.take().await.unwrap();
+    let callers = (0..6_usize).map(|caller| {
+        let (pool, value) = (pool.clone(), value.clone());
+        tokio::spawn(async move {
+            let params = [Some(&value[..])];
+            match caller % 2 {
+                0 => read(&pool, &batch(slow, &[], Within::default())).await,
+                _ => read(&pool, &batch(large, &params, Within::default())).await,
+            }
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    within(PATIENCE, async || (pool.status().waiting == 6).then_some(())).await;
+    drop(lease);
+    for (at, caller) in callers.into_iter().enumerate() {
+        assert_eq!(caller.await.unwrap().unwrap(), if at % 2 == 0 { "slow" } else { "20480" });
+    }
+    assert_eq!(pool.taken_along(), 0);
+    drop(pool);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn quick_reads_that_are_held_up_hold_up_nobody() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { quick_connections: 1, ..settings(3) });
+    let mut lease = pool.take().await.unwrap();
+    for text in ["create table free ()", "create table locked ()"] {
+        one(&mut lease, text).await.unwrap();
+    }
+    drop(lease);
+    for text in [FREE, LOCKED] {
+        learn(&pool, &batch(text, &[], Within::default())).await;
+    }
+    let mut admin = connect(&scratch.endpoint).await.unwrap();
+    let lock = admin.transaction().await.unwrap();
+    lock.batch_execute("lock table locked").await.unwrap();
+    let reading = |text: &'static str| {
+        let pool = pool.clone();
+        tokio::spawn(async move { read(&pool, &batch(text, &[], Within::default())).await })
+    };
+    let blocked = reading(LOCKED);
+    within(PATIENCE, async || (pool.status().open > pool.status().idle).then_some(())).await;
+    // It has the one connection for quick reads. Others wait for it, but not for long; whoever is not quick does not wait at all
+    let others = [reading(FREE), reading(FREE), reading(FREE)];
+    assert_eq!(read(&pool, &batch("select 'new'", &[], Within::default())).await.unwrap(), "new");
+    for other in others {
+        assert_eq!(other.await.unwrap().unwrap(), "free 0");
+    }
+    assert!(!blocked.is_finished());
+    lock.rollback().await.unwrap();
+    assert_eq!(blocked.await.unwrap().unwrap(), "locked 0");
+    assert!(pool.status().open == pool.status().idle);
+    // Everybody gave back what he had
+    let leases = join_all((0..3).map(|_| pool.take())).await;
+    assert!(leases.iter().all(Result::is_ok));
+    assert!(read(&pool, &batch(FREE, &[], Within::default())).now_or_never().is_none());
+    drop(leases);
+    assert_eq!(read(&pool, &batch(FREE, &[], Within::default())).await.unwrap(), "free 0");
+    drop((admin, pool));
+    scratch.drop().await;
+}
