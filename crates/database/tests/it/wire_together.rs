@@ -1,14 +1,18 @@
 //! Reads of callers that wait, taken along by one who has a connection.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use portico_database::connect;
 use portico_database::wire::{Batch, Joining, Lease, Pool, PoolSettings, Statement, Taken, WireError, Within};
+use portico_database::{Endpoint, Host, connect};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
+use tokio_postgres::Client;
 
 use crate::cluster::within;
 use crate::wire::{Scratch, one};
@@ -50,18 +54,66 @@ async fn learn(pool: &Pool, batch: &Batch<'_>) {
     }
 }
 
-fn wanted<'a>(role: &'a str, who: &'a str, timeout: &'a str) -> [(&'a str, &'a str); 3] {
+const fn wanted<'a>(role: &'a str, who: &'a str, timeout: &'a str) -> [(&'a str, &'a str); 3] {
     [("statement_timeout", timeout), ("role", role), ("app.who", who)]
+}
+
+/// A role to log in that is not the superuser: whoever is no longer one has the server tell of it, and gets the session's beginning back.
+async fn login(scratch: &Scratch) -> (Client, String) {
+    let admin = connect(&scratch.endpoint).await.unwrap();
+    let login = format!("{}_login", scratch.endpoint.database());
+    admin.batch_execute(&format!("create role {login} login in role pg_monitor, pg_read_all_data")).await.unwrap();
+    (admin, login)
+}
+
+/// The session has what the driver wants, and others want something else.
+#[tokio::test]
+async fn whoever_comes_along_brings_his_own_settings() {
+    let scratch = Scratch::new().await;
+    let (admin, login) = login(&scratch).await;
+    let pool = Pool::open(&scratch.endpoint, &login, settings(1)).unwrap();
+    const MINE: [(&str, &str); 3] = wanted("pg_monitor", "me", "30s");
+    const OTHER: [(&str, &str); 3] = wanted("pg_monitor", "other", "30s");
+    const ROLE: [(&str, &str); 3] = wanted("pg_read_all_data", "me", "30s");
+    const TIME: [(&str, &str); 3] = wanted("pg_monitor", "me", "20s");
+    let who = |settings: &'static [(&str, &str); 3]| {
+        let pool = pool.clone();
+        async move { read(&pool, &batch(WHO, &[Some(b"1")], Within { settings, unseen: &[] })).await.unwrap() }
+    };
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    // The role is asked for again after a second, and who does that travels alone: on a slow machine more than once
+    while pool.taken_along() == 0 && tokio::time::Instant::now() < deadline {
+        for settings in [&ROLE, &MINE, &MINE] {
+            who(settings).await;
+        }
+        let first = pool.take().await.unwrap();
+        let callers = [&MINE, &OTHER, &ROLE, &TIME, &MINE].map(|settings| tokio::spawn(who(settings)));
+        within(PATIENCE, async || (pool.status().waiting == callers.len()).then_some(())).await;
+        drop(first);
+        let expected = [
+            "pg_monitor me 30s 60",
+            "pg_monitor other 30s 60",
+            "pg_read_all_data me 30s 60",
+            "pg_monitor me 20s 60",
+            "pg_monitor me 30s 60",
+        ];
+        for (caller, expected) in callers.into_iter().zip(expected) {
+            assert_eq!(caller.await.unwrap(), expected);
+        }
+    }
+    // Never the one with another role, nor the one with another limit
+    assert!((1..=2).contains(&pool.taken_along()), "{}", pool.taken_along());
+    drop(pool);
+    admin.batch_execute(&format!("drop role {login}")).await.unwrap();
+    drop(admin);
+    scratch.drop().await;
 }
 
 /// However many travel together, whatever fails or goes away among them: each sees his own settings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_reads_in_his_own_settings() {
     let scratch = Scratch::new().await;
-    let admin = connect(&scratch.endpoint).await.unwrap();
-    // Not the superuser: whoever is no longer one has the server tell of it, and gets the session's beginning back
-    let login = format!("{}_login", scratch.endpoint.database());
-    admin.batch_execute(&format!("create role {login} login in role pg_monitor, pg_read_all_data")).await.unwrap();
+    let (admin, login) = login(&scratch).await;
     let pool = Pool::open(&scratch.endpoint, &login, settings(2)).unwrap();
     let failed = Arc::new(AtomicU64::new(0));
     let callers = (0..24_usize).map(|caller| {
@@ -219,6 +271,64 @@ async fn a_connection_that_does_not_know_the_driver_s_read_learns_it_before_othe
     }
     assert_eq!(pool.taken_along(), 1);
     drop((others, pool));
+    scratch.drop().await;
+}
+
+/// Something between us and the server, which says once, when it is told to, that the server is ready though it is not.
+async fn confused(scratch: &Scratch, folder: &Path) -> (Endpoint, Arc<AtomicBool>) {
+    let Host::Socket(real) = scratch.endpoint.host() else { panic!("the tests' cluster has a socket") };
+    let file = format!(".s.PGSQL.{}", scratch.endpoint.port());
+    let (real, listener) = (real.join(&file), UnixListener::bind(folder.join(&file)).unwrap());
+    let confuse = Arc::new(AtomicBool::new(false));
+    let told = confuse.clone();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (told, server) = (told.clone(), UnixStream::connect(&real).await.unwrap());
+            let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+                (client.into_split(), server.into_split());
+            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+            tokio::spawn(async move {
+                let mut chunk = [0; 4096];
+                loop {
+                    let length = from_server.read(&mut chunk).await.unwrap_or(0);
+                    if told.swap(false, Ordering::SeqCst) {
+                        to_client.write_all(b"Z\0\0\0\x05I").await.unwrap();
+                    }
+                    if length == 0 || to_client.write_all(&chunk[..length]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let endpoint = Endpoint::socket(folder, scratch.endpoint.port(), "supabase_admin", scratch.endpoint.database());
+    (endpoint, confuse)
+}
+
+#[tokio::test]
+async fn nobody_gets_another_s_answer_though_the_server_seems_confused() {
+    let scratch = Scratch::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (endpoint, confuse) = confused(&scratch, folder.path()).await;
+    let pool = Pool::open(&endpoint, "supabase_admin", settings(1)).unwrap();
+    const READS: [&str; 4] = ["select 'a'", "select 'b'", "select 'c'", "select 'd'"];
+    for text in READS {
+        learn(&pool, &batch(text, &[], Within::default())).await;
+    }
+    let held = Held { first: pool.take().await.unwrap(), others: Vec::new(), pool };
+    let mut callers = Vec::new();
+    for text in READS {
+        callers.push((text, held.queue(text).await));
+    }
+    let Held { pool, first, .. } = held;
+    confuse.store(true, Ordering::SeqCst);
+    drop(first);
+    for (text, caller) in callers {
+        assert_eq!(format!("select '{}'", caller.await.unwrap().unwrap()), text);
+    }
+    assert_eq!(pool.taken_along(), 3);
+    assert!(!confuse.load(Ordering::SeqCst), "it was confused");
+    drop(pool);
     scratch.drop().await;
 }
 
