@@ -1,7 +1,7 @@
 //! One connection: a batch goes out, its answers come in.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,22 +12,16 @@ use tokio::runtime::{self, Handle};
 
 use super::answers::{Answers, Row, first_value};
 use super::authentication::SessionKey;
-use super::batch::{Batch, Kind, Statement};
+use super::batch::{Batch, Kind};
 use super::beginning::Beginning;
 use super::channel::{Aside, Channel};
+use super::encode::{EXECUTE, SYNC, bind, check, message, parse, put_name};
 use super::error::{PostgresError, WireError};
 use super::gathered::{Gathering, Joining};
 use super::held::{Change, Held, Within};
 use super::reported::Reported;
 use super::statements::{Plan, Statements};
 
-/// A value from this size on is written from where it lies.
-const ASIDE: usize = 32 * 1024;
-/// PostgreSQL's own limit of a message.
-const LONGEST: usize = (1 << 30) - 1;
-/// Executes the unnamed portal to its end: no name, no limit of rows.
-pub(super) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
-pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
 /// A connection and what the server keeps for it.
@@ -570,83 +564,4 @@ fn is_about_set_config(error: &WireError) -> bool {
 /// Whether something of the batch remains in spite of its error.
 fn has_committed(answers: &Answers) -> bool {
     (0..answers.len()).any(|statement| matches!(answers.tag(statement), "COMMIT" | "PREPARE TRANSACTION"))
-}
-
-/// Refuses what can not be put on the wire, before anything is sent.
-fn check(batch: &Batch<'_>) -> Result<(), WireError> {
-    for statement in &batch.statements {
-        if statement.text.as_bytes().contains(&0) {
-            return Err(WireError::ZeroByte);
-        }
-        if statement.text.len() > LONGEST - 64 {
-            return Err(WireError::TooLarge("a statement"));
-        }
-        if statement.params.len() > usize::from(u16::MAX) {
-            return Err(WireError::TooLarge("the number of a statement's values"));
-        }
-        let values = statement.params.iter().flatten().map(|value| value.len()).fold(0, usize::saturating_add);
-        if values > LONGEST - 64 - 4 * usize::from(u16::MAX) {
-            return Err(WireError::TooLarge("a value"));
-        }
-    }
-    Ok(())
-}
-
-/// Parses a statement.
-pub(super) fn parse(out: &mut BytesMut, name: Option<u32>, text: &str) {
-    message(out, b'P', 0, |out| {
-        put_name(out, name);
-        out.put_slice(text.as_bytes());
-        // The text's end, and no types: the server infers them.
-        out.put_slice(b"\0\0\0");
-    });
-}
-
-/// Binds the values, all in text form, to the unnamed portal; what is returned is in text form too.
-pub(super) fn bind<'a>(out: &mut BytesMut, name: Option<u32>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
-    let params = statement.params;
-    let left_out = params.iter().flatten().map(|value| value.len()).filter(|length| *length >= ASIDE).sum();
-    message(out, b'B', left_out, |out| {
-        out.put_u8(0);
-        put_name(out, name);
-        out.put_u16(0);
-        out.put_u16(u16::try_from(params.len()).unwrap_or(u16::MAX));
-        for param in params {
-            let Some(value) = param else {
-                out.put_i32(-1);
-                continue;
-            };
-            out.put_i32(i32::try_from(value.len()).unwrap_or(i32::MAX));
-            if value.len() >= ASIDE {
-                aside.push((out.len(), value));
-            } else {
-                out.put_slice(value);
-            }
-        }
-        // One format for all columns, or none: text
-        out.put_u16(u16::from(statement.binary));
-        if statement.binary {
-            out.put_u16(1);
-        }
-    });
-}
-
-/// A message whose length is known when its body is written; `left_out` bytes of it go out from elsewhere.
-fn message(out: &mut BytesMut, tag: u8, left_out: usize, body: impl FnOnce(&mut BytesMut)) {
-    out.put_u8(tag);
-    let start = out.len();
-    out.put_u32(0);
-    body(out);
-    // Lengths were checked before.
-    let length = u32::try_from(out.len() - start + left_out).unwrap_or(u32::MAX);
-    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
-}
-
-/// The name of a prepared statement, or of the unnamed one.
-fn put_name(out: &mut BytesMut, name: Option<u32>) {
-    if let Some(name) = name {
-        // Grows as needed: it can not fail.
-        let _ = write!(out, "s{name}");
-    }
-    out.put_u8(0);
 }

@@ -31,6 +31,7 @@ mod beginning;
 mod channel;
 mod connection;
 mod dial;
+mod encode;
 mod error;
 mod gathered;
 mod held;
