@@ -37,8 +37,6 @@ impl Doing<'_> {
             hoisted: &prepared.hoisted,
             isolation: prepared.isolation.or(role.and_then(|role| role.isolation)),
             read_only: prepared.read_only,
-            sees: prepared.sees,
-            may_set: prepared.may_set,
             schema: self.schema,
             method: &asked.parts.method,
             path: asked.parts.uri.path(),
@@ -46,7 +44,7 @@ impl Doing<'_> {
             outside: asked.outside,
             authorization: asked.caller.authorization.as_ref(),
             time_zone: asked.preferences.timezone.as_deref(),
-            usual_path: &self.rest.inner.usual_path,
+            session_path: &self.rest.inner.session_path,
         }
     }
 
@@ -93,8 +91,8 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
     let work = Work { main: &prepared.main, yields: prepared.yields, then: prepared.estimate.as_ref() };
     let setting = doing.setting(prepared);
     if let (Yields::Rows(joining), End::Commit) = (prepared.yields, end)
+        && prepared.read_only
         && prepared.estimate.is_none()
-        && transaction::may_travel(&setting)
     {
         return read(doing, prepared, &setting, joining).await;
     }

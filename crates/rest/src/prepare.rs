@@ -15,7 +15,6 @@ use crate::preferences::{Count as CountMode, Resolution, Return};
 use crate::query::{Query, SelectItem};
 use crate::resource::{Action, Resource, allow_function, allow_relation};
 use crate::schema::{QualifiedName, SchemaCache, nearest};
-use crate::settings::Sees;
 use crate::sql::{self, Count, Sql, Yields};
 use crate::state::Snapshot;
 
@@ -37,10 +36,6 @@ pub(crate) struct Prepared {
     pub agreement: Agreement,
     /// The transaction only reads.
     pub read_only: bool,
-    /// What can be seen of the request's settings.
-    pub sees: Sees,
-    /// Functions of the database's owner may run, which may change settings of the session.
-    pub may_set: bool,
     /// Settings of the function that hold for the whole transaction.
     pub hoisted: Vec<(String, String)>,
     pub isolation: Option<Isolation>,
@@ -87,8 +82,8 @@ pub(crate) fn plan(snapshot: &Snapshot, schema: &str, asked: &Asked<'_>) -> Resu
             let target = plan::find(cache, schema, name, Given::Pairs(&asked.query.arguments))?;
             Ok(Planned::Allow(allow_function(&target.routine).to_owned()))
         }
-        (Resource::Relation(name), Action::Read { body }) => read(&context, snapshot, name, asked, body),
-        (Resource::Relation(name), Action::Write(action)) => write(&context, snapshot, name, asked, action),
+        (Resource::Relation(name), Action::Read { body }) => read(&context, name, asked, body),
+        (Resource::Relation(name), Action::Write(action)) => write(&context, name, asked, action),
         (Resource::Relation(name), Action::Call) => Err(RestError::Method(format!("{} on {name}", Method::POST))),
         (Resource::Function(name), action) => call(&context, snapshot, name, asked, action),
     }
@@ -114,13 +109,7 @@ fn relation<'a>(
     })
 }
 
-fn read(
-    context: &Context<'_>,
-    snapshot: &Snapshot,
-    name: &str,
-    asked: &Asked<'_>,
-    body: bool,
-) -> Result<Planned, RestError> {
+fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Result<Planned, RestError> {
     let relation = relation(context.cache, context.schema, name)?;
     let plan = ReadPlan::new(context, Root::Relation(relation), &asked.query)?;
     let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
@@ -132,9 +121,7 @@ fn read(
     let estimated = matches!(mode, Some(CountMode::Planned | CountMode::Estimated));
     let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
     let agreement = if body { agreement } else { agreement.without_body() };
-    let may_set = calls_first(snapshot) || plan.runs_functions(context.cache) || agreement.producer.runs_functions();
-    let sees = plan.sees_transaction(context.cache);
-    let is_plain = body && !may_set && count == Count::None;
+    let is_plain = body && count == Count::None;
     let plain = is_plain.then(|| sql::plain_read(&plan, &agreement.producer)).flatten();
     let (main, yields) = main(plain, &agreement, || sql::read_statement(&plan, count, &agreement.producer));
     Ok(Planned::Statement(Box::new(Prepared {
@@ -144,8 +131,6 @@ fn read(
         agreement,
         yields,
         read_only: true,
-        sees: Sees::of(may_set || sees),
-        may_set,
         hoisted: Vec::new(),
         isolation: None,
         is_single,
@@ -156,13 +141,7 @@ fn read(
     })))
 }
 
-fn write(
-    context: &Context<'_>,
-    snapshot: &Snapshot,
-    name: &str,
-    asked: &Asked<'_>,
-    action: WriteAction,
-) -> Result<Planned, RestError> {
+fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteAction) -> Result<Planned, RestError> {
     let relation = relation(context.cache, context.schema, name)?;
     let preferences = &asked.preferences;
     let options = WriteOptions::from(preferences);
@@ -186,9 +165,7 @@ fn write(
     let max_affected = max_affected(asked).filter(|_| limits_rows);
     // Embeds may leave rows out of the answer that were written all the same
     let count = if max_affected.is_some() { Count::Exact } else { count(mode, None) };
-    let may_set = calls_first(snapshot) || plan.runs_functions(context.cache) || agreement.producer.runs_functions();
-    let sees = plan.sees_transaction(context.cache);
-    let is_plain = !may_set && (count == Count::None || !returns_rows);
+    let is_plain = count == Count::None || !returns_rows;
     let plain = is_plain.then(|| sql::plain_write(&plan, &agreement.producer)).flatten();
     let (main, yields) = main(plain, &agreement, || sql::write(&plan, count, &agreement.producer));
     Ok(Planned::Statement(Box::new(Prepared {
@@ -204,8 +181,6 @@ fn write(
         agreement,
         yields,
         read_only: false,
-        sees: Sees::of(may_set || sees),
-        may_set,
         hoisted: Vec::new(),
         isolation: None,
         is_single,
@@ -260,9 +235,6 @@ fn call(
         agreement,
         yields,
         read_only,
-        sees: Sees::Everything,
-        // Nothing keeps even an immutable one from it
-        may_set: true,
         hoisted: settings,
         isolation,
         is_single,
@@ -271,11 +243,6 @@ fn call(
         count: mode,
         legacy_names: plan.read.legacy_names,
     })))
-}
-
-/// Whether a function stands in front of each request.
-fn calls_first(snapshot: &Snapshot) -> bool {
-    snapshot.config.pre_request.is_some()
 }
 
 /// The main statement, and what it yields: the plain one, where it does, else the one with everything around it, or the plan of that.

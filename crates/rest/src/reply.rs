@@ -33,11 +33,13 @@ impl Reply {
             Yields::Envelope => Self::of_row(outcome.main()),
             Yields::Rows(_) => {
                 let gathered = outcome.gathered().ok_or(RestError::Internal)?;
-                Ok(Self { rows: gathered.rows, body: Some(gathered.pieces), ..Self::default() })
+                let (headers, status) = wishes(outcome);
+                Ok(Self { rows: gathered.rows, body: Some(gathered.pieces), headers, status, ..Self::default() })
             }
             Yields::Count => {
                 let rows = outcome.affected();
-                Ok(Self { rows, total: Some(rows), ..Self::default() })
+                let (headers, status) = wishes(outcome);
+                Ok(Self { rows, total: Some(rows), headers, status, ..Self::default() })
             }
         }
     }
@@ -88,6 +90,12 @@ impl Reply {
         }
         Ok(())
     }
+}
+
+/// What SQL wants of the answer, where the main statement does not yield it.
+fn wishes(outcome: &Outcome) -> (Option<String>, Option<String>) {
+    let text = |column| outcome.wishes()?.text(column).filter(|text| !text.is_empty()).map(str::to_owned);
+    (text(0), text(1))
 }
 
 /// The status with this number, if an answer can end with it: after one of 1xx another has to follow.

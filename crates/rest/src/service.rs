@@ -13,7 +13,7 @@ use portico_database::{Database, DatabaseError};
 use portico_tokens::{Clock, KeyRing};
 
 use crate::config::Config;
-use crate::settings::UsualPath;
+use crate::settings::SessionPath;
 use crate::state::{Keeper, LOGIN, State};
 use crate::{admin, handler};
 
@@ -58,8 +58,8 @@ pub(crate) struct Inner {
     pub public_url: String,
     /// The role that logs in, before it takes on that of requests.
     pub login: String,
-    /// The search path that connections begin with.
-    pub usual_path: UsualPath,
+    /// The search path that sessions begin with.
+    pub session_path: SessionPath,
     /// Connections at most.
     pub connections: usize,
     /// Ends with the service.
@@ -78,7 +78,7 @@ impl Rest {
         clock: Clock,
     ) -> Result<Self, DatabaseError> {
         let session = crate::settings::session(&settings.config);
-        let usual_path = UsualPath::of(&settings.config);
+        let session_path = SessionPath::of(&settings.config);
         let pool_settings = PoolSettings {
             connections: settings.connections,
             wait: settings.wait,
@@ -91,7 +91,7 @@ impl Rest {
         let login = database.endpoint().user().to_owned();
         let (state, keeper) = State::keep(database, pool.clone(), settings.config.clone());
         let RestSettings { public_url, connections, .. } = settings;
-        let inner = Inner { keys, clock, pool, state, public_url, login, usual_path, connections, _keeper: keeper };
+        let inner = Inner { keys, clock, pool, state, public_url, login, session_path, connections, _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 

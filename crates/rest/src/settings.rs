@@ -1,7 +1,10 @@
-//! What SQL sees around a request: its role and the settings that tell of the caller (contract 14).
+//! The settings of a request that SQL can see: its role, and what tells of the caller (contract 14).
 //!
-//! A setting that nothing in the statement can read is not set: plain tables and policies over `auth.uid()` have no use for the
-//! request's headers, which hardly ever are the same twice.
+//! All of them are set in every transaction, for that transaction alone. Nothing about the statement or the schema
+//! decides which; see `portico_database::wire` for the invariant.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, Method, header};
 use portico_tokens::Secret;
@@ -12,62 +15,42 @@ use crate::config::Config;
 use crate::in_database::{Isolation, RoleSettings};
 use crate::sql::Sql;
 
-/// What the statements of a request can see of its settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sees {
-    /// The claims: nothing else runs than what PostgreSQL brings along and `auth.uid()` and its like.
-    Claims,
-    /// Whatever they like.
-    Everything,
-}
-
-impl Sees {
-    /// What statements see that may look at any setting, or at none but the claims.
-    pub fn of(looks: bool) -> Self {
-        if looks { Self::Everything } else { Self::Claims }
-    }
-}
-
-/// Adds to a request's headers what the front door says of it. Most requests do without, so it is not done beforehand.
+/// Adds to a request's headers those that the front door knows.
 pub(crate) type Outside<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
 
-/// What a transaction begins with.
+/// The circumstances of a request that its transaction is made for.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting<'a> {
     pub config: &'a Config,
     pub identity: &'a Identity,
-    /// What the role brings along.
+    /// The role's own settings.
     pub role: Option<&'a RoleSettings>,
-    /// What the function that is called brings along.
+    /// The settings of the function that is called.
     pub hoisted: &'a [(String, String)],
     pub isolation: Option<Isolation>,
     pub read_only: bool,
-    pub sees: Sees,
-    /// What runs may change settings of the session, for whoever comes next.
-    pub may_set: bool,
     pub schema: &'a str,
     pub method: &'a Method,
     /// The raw path, without the service's prefix.
     pub path: &'a str,
     pub headers: &'a HeaderMap,
-    /// Puts beside them what the front door says of the request.
+    /// Adds the headers of the front door to them.
     pub outside: Outside<'a>,
-    /// What is shown instead of the `authorization` among them.
+    /// Shown instead of the `authorization` among them.
     pub authorization: Option<&'a Secret>,
     pub time_zone: Option<&'a str>,
-    /// The search path that connections have anyway.
-    pub usual_path: &'a UsualPath,
+    pub session_path: &'a SessionPath,
 }
 
-/// The search path that connections begin with, as what it is made of.
+/// The search path that sessions begin with, as its parts.
 #[derive(Debug)]
-pub(crate) struct UsualPath {
+pub(crate) struct SessionPath {
     schema: String,
     extra: Vec<String>,
 }
 
-impl UsualPath {
-    /// That of the first schema.
+impl SessionPath {
+    /// Returns that of the first schema.
     pub fn of(config: &Config) -> Self {
         Self { schema: config.schemas.first().cloned().unwrap_or_default(), extra: config.extra_search_path.clone() }
     }
@@ -78,21 +61,14 @@ impl UsualPath {
     }
 }
 
-/// What connections have from the beginning, so that transactions need not set what is nearly always the same: times go out in UTC; the
-/// search path is that of the first schema; a transaction may write unless it says otherwise.
+/// Returns the settings that every session begins with, and that it is reset to behind each transaction: times go
+/// out in UTC; the search path is that of the first schema.
 pub(crate) fn session(config: &Config) -> Vec<(String, String)> {
-    let settings = [
-        ("timezone", "UTC".to_owned()),
-        ("search_path", config.schemas.first().map(|schema| search_path(config, schema)).unwrap_or_default()),
-        ("default_transaction_read_only", "off".to_owned()),
-        ("request.cookies", NO_COOKIES.to_owned()),
-        ("response.headers", String::new()),
-        ("response.status", String::new()),
-    ];
-    settings.map(|(name, value)| (name.to_owned(), value)).into()
+    let path = config.schemas.first().map(|schema| search_path(config, schema)).unwrap_or_default();
+    vec![("timezone".to_owned(), "UTC".to_owned()), ("search_path".to_owned(), path)]
 }
 
-/// The search path of requests for a schema.
+/// Returns the search path of requests for a schema.
 pub(crate) fn search_path(config: &Config, schema: &str) -> String {
     let mut path = Sql::new();
     path.list(", ", config.search_path(schema), |path, schema| {
@@ -101,97 +77,69 @@ pub(crate) fn search_path(config: &Config, schema: &str) -> String {
     path.text().to_owned()
 }
 
-impl Setting<'_> {
-    /// Whether connections have what they began with. Behind a pooler that shares them by transaction there is nothing but the transaction.
-    pub fn has_session(&self) -> bool {
-        self.config.prepared_statements
-    }
-
-    /// Whether the search path is the one that connections begin with.
-    pub fn has_usual_path(&self) -> bool {
-        self.usual_path.is_that_of(self.config, self.schema)
-    }
-}
-
-/// What of a request is the same for everybody who asks alike, so that a connection may keep it, and what holds for its transaction alone.
+/// The settings of one transaction, as texts.
 pub(crate) struct Settings<'a> {
     setting: &'a Setting<'a>,
-    /// Where connections have another, or none.
+    /// `None`: the session begins with it.
     search_path: Option<String>,
     headers: String,
     cookies: Option<String>,
 }
 
 impl<'a> Settings<'a> {
-    /// Makes the texts that are needed.
+    /// Makes the texts.
     pub fn of(setting: &'a Setting<'a>) -> Self {
-        let (mut headers, mut cookies) = (String::new(), None);
-        if setting.sees == Sees::Everything {
-            let mut told = setting.headers.clone();
-            (setting.outside)(&mut told);
-            headers.reserve(64 * told.len());
-            put_headers(&mut headers, &told, setting.authorization);
-            cookies = told.contains_key(header::COOKIE).then(|| self::cookies(&told));
-        }
-        let has_path = setting.has_session() && setting.has_usual_path();
+        let mut told = setting.headers.clone();
+        (setting.outside)(&mut told);
+        let mut headers = String::with_capacity(64 * told.len());
+        put_headers(&mut headers, &told, setting.authorization);
+        let cookies = told.contains_key(header::COOKIE).then(|| cookies_of(&told));
+        // Behind a pooler, sessions begin with anything
+        let has_path =
+            setting.config.prepared_statements && setting.session_path.is_that_of(setting.config, setting.schema);
         let search_path = (!has_path).then(|| search_path(setting.config, setting.schema));
         Self { setting, search_path, headers, cookies }
     }
 
-    /// What the connection may keep, in the contract's order. Without a session to keep anything in, everything.
-    pub fn kept(&self) -> Vec<(&str, &str)> {
+    /// Returns names and values in the contract's order.
+    pub fn list(&self) -> Vec<(&str, &str)> {
         let setting = self.setting;
-        let mut kept = Vec::with_capacity(16);
-        if !setting.has_session() {
-            kept.extend([
-                ("search_path", self.search_path.as_deref().unwrap_or_default()),
-                ("timezone", setting.time_zone.unwrap_or("UTC")),
-                ("response.headers", ""),
-                ("response.status", ""),
-            ]);
-        }
+        let mut list = Vec::with_capacity(16);
+        list.extend(self.search_path.as_deref().map(|path| ("search_path", path)));
         if let Some(role) = setting.role {
-            kept.extend(role.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+            list.extend(role.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         }
-        kept.extend([("role", setting.identity.role.as_str()), ("request.jwt.claims", &setting.identity.claims)]);
-        if setting.sees == Sees::Everything {
-            kept.extend([
-                ("request.method", setting.method.as_str()),
-                ("request.path", setting.path),
-                ("request.headers", &self.headers),
-            ]);
-            match &self.cookies {
-                Some(cookies) => kept.push(("request.cookies", cookies)),
-                None if setting.has_session() => {}
-                None => kept.push(("request.cookies", NO_COOKIES)),
-            }
+        list.extend([
+            ("role", setting.identity.role.as_str()),
+            ("request.jwt.claims", &setting.identity.claims),
+            ("request.method", setting.method.as_str()),
+            ("request.path", setting.path),
+            ("request.headers", &self.headers),
+            ("request.cookies", self.cookies.as_deref().unwrap_or(NO_COOKIES)),
+            ("response.headers", ""),
+            ("response.status", ""),
+        ]);
+        match setting.time_zone {
+            Some(zone) => list.push(("timezone", zone)),
+            None if setting.config.prepared_statements => {}
+            None => list.push(("timezone", "UTC")),
         }
-        if !setting.has_session() {
-            kept.extend(setting.hoisted.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        }
-        kept.extend(setting.config.app_settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        kept
+        list.extend(setting.hoisted.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        list.extend(setting.config.app_settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        list
     }
+}
 
-    /// Settings that nobody looks at.
-    pub fn unseen(&self) -> &'static [&'static str] {
-        match self.setting.sees {
-            Sees::Claims => &["request.method", "request.path", "request.headers", "request.cookies"],
-            Sees::Everything => &[],
-        }
-    }
+/// Returns the statement that makes `count` settings for the transaction, from pairs of names and values.
+pub(crate) fn set_local(count: usize) -> Cow<'static, str> {
+    static USUAL: LazyLock<Vec<String>> = LazyLock::new(|| (0..32).map(write_set_local).collect());
+    USUAL.get(count).map_or_else(|| write_set_local(count).into(), |text| text.as_str().into())
+}
 
-    /// What is set for the transaction alone, though the connection has something else.
-    pub fn passing(&self) -> Vec<(&str, &str)> {
-        let setting = self.setting;
-        if !setting.has_session() {
-            return Vec::new();
-        }
-        let path = self.search_path.as_deref().map(|path| ("search_path", path));
-        let zone = setting.time_zone.map(|zone| ("timezone", zone));
-        let hoisted = setting.hoisted.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        path.into_iter().chain(zone).chain(hoisted).collect()
-    }
+fn write_set_local(count: usize) -> String {
+    let calls: Vec<_> =
+        (0..count).map(|at| format!("pg_catalog.set_config(${}, ${}, true)", 2 * at + 1, 2 * at + 2)).collect();
+    format!("select {}", calls.join(", "))
 }
 
 const NO_COOKIES: &str = "{}";
@@ -220,7 +168,7 @@ fn put_headers(out: &mut String, headers: &HeaderMap, authorization: Option<&Sec
 }
 
 /// The cookies, by name.
-fn cookies(headers: &HeaderMap) -> String {
+fn cookies_of(headers: &HeaderMap) -> String {
     let mut cookies = Map::new();
     for line in headers.get_all(header::COOKIE) {
         for pair in String::from_utf8_lossy(line.as_bytes()).split(';') {
@@ -249,7 +197,7 @@ mod tests {
         config: &'a Config,
         identity: &'a Identity,
         headers: &'a HeaderMap,
-        usual_path: &'a UsualPath,
+        session_path: &'a SessionPath,
     ) -> Setting<'a> {
         Setting {
             config,
@@ -258,8 +206,6 @@ mod tests {
             hoisted: &[],
             isolation: None,
             read_only: true,
-            sees: Sees::Everything,
-            may_set: false,
             schema: "public",
             method: &Method::GET,
             path: "/a%20b",
@@ -267,7 +213,7 @@ mod tests {
             outside: &|_| {},
             authorization: None,
             time_zone: None,
-            usual_path,
+            session_path,
         }
     }
 
@@ -278,7 +224,7 @@ mod tests {
     #[test]
     fn settings_come_in_the_contract_s_order() {
         let config = Config { app_settings: vec![("app.settings.x".into(), "'; y".into())], ..Config::default() };
-        let (identity, usual_path) = (anon(), UsualPath::of(&config));
+        let (identity, session_path) = (anon(), SessionPath::of(&config));
         let role = RoleSettings { settings: vec![("statement_timeout".into(), "3s".into())], isolation: None };
         let mut headers = HeaderMap::new();
         headers.append("x-a", "1".parse().unwrap());
@@ -290,10 +236,10 @@ mod tests {
             hoisted: &hoisted,
             schema: "api",
             time_zone: Some("Europe/Vienna"),
-            ..setting(&config, &identity, &headers, &usual_path)
+            ..setting(&config, &identity, &headers, &session_path)
         };
-        let settings = Settings::of(&setting);
-        let kept = [
+        let all = [
+            ("search_path", r#""api", "public", "extensions""#),
             ("statement_timeout", "3s"),
             ("role", "anon"),
             ("request.jwt.claims", r#"{"role":"anon"}"#),
@@ -301,40 +247,40 @@ mod tests {
             ("request.path", "/a%20b"),
             ("request.headers", r#"{"x-a":"2"}"#),
             ("request.cookies", r#"{"a":"b","c":"d=e"}"#),
+            ("response.headers", ""),
+            ("response.status", ""),
+            ("timezone", "Europe/Vienna"),
+            ("work_mem", "1MB"),
             ("app.settings.x", "'; y"),
         ];
-        assert_eq!(settings.kept(), kept);
-        let path = r#""api", "public", "extensions""#;
-        let passing = [("search_path", path), ("timezone", "Europe/Vienna"), ("work_mem", "1MB")];
-        assert_eq!(settings.passing(), passing);
-        // Behind a pooler there may be anything, and nothing can be kept
-        let config = Config { prepared_statements: false, ..config.clone() };
-        let setting = Setting { config: &config, ..setting };
-        let settings = Settings::of(&setting);
-        let front =
-            [("search_path", path), ("timezone", "Europe/Vienna"), ("response.headers", ""), ("response.status", "")];
-        assert_eq!(settings.kept(), [&front[..], &kept[..7], &[passing[2]], &kept[7..]].concat());
-        assert!(settings.passing().is_empty());
+        assert_eq!(Settings::of(&setting).list(), all);
     }
 
     #[test]
-    fn what_nobody_can_see_is_not_set() {
-        let (config, identity, mut headers) = (Config::default(), anon(), HeaderMap::new());
-        let usual_path = UsualPath::of(&config);
-        headers.append("cookie", "a=b".parse().unwrap());
-        let blind = Setting { sees: Sees::Claims, ..setting(&config, &identity, &headers, &usual_path) };
-        let settings = Settings::of(&blind);
-        assert_eq!(settings.kept(), [("role", "anon"), ("request.jwt.claims", r#"{"role":"anon"}"#)]);
-        assert_eq!(settings.unseen().len(), 4);
-        assert!(settings.passing().is_empty());
-        let all = Setting { sees: Sees::Everything, ..blind };
-        let settings = Settings::of(&all);
-        assert_eq!(settings.kept().len(), 6);
-        assert!(settings.unseen().is_empty());
-        // Without a session even empty cookies are said
-        let (config, headers) = (Config { prepared_statements: false, ..Config::default() }, HeaderMap::new());
-        let usual_path = UsualPath::of(&config);
-        let setting = setting(&config, &identity, &headers, &usual_path);
-        assert!(Settings::of(&setting).kept().contains(&("request.cookies", "{}")));
+    fn only_what_sessions_are_reset_to_is_not_set_again() {
+        let (identity, headers) = (anon(), HeaderMap::new());
+        for prepared_statements in [true, false] {
+            let config = Config { prepared_statements, ..Config::default() };
+            let session_path = SessionPath::of(&config);
+            let setting = setting(&config, &identity, &headers, &session_path);
+            let settings = Settings::of(&setting);
+            let names: Vec<_> = settings.list().into_iter().map(|(name, _)| name).collect();
+            let always = [
+                "role",
+                "request.jwt.claims",
+                "request.method",
+                "request.path",
+                "request.headers",
+                "request.cookies",
+                "response.headers",
+                "response.status",
+            ];
+            match prepared_statements {
+                true => assert_eq!(names, always),
+                // Behind a pooler there may be anything
+                false => assert_eq!(names, [&["search_path"][..], &always, &["timezone"]].concat()),
+            }
+            assert!(settings.list().contains(&("request.cookies", "{}")));
+        }
     }
 }

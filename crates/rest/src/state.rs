@@ -5,7 +5,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use portico_database::wire::Pool;
+use portico_database::wire::{FunctionTraits, Pool};
 use portico_database::{Database, DatabaseError, Listener};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -249,6 +249,8 @@ impl Work {
     async fn load(&self, change: Change) -> Result<(), DatabaseError> {
         let begun = std::time::Instant::now();
         self.change_loads(|loads| loads.stale = true);
+        // Until the new cache is there
+        self.pool.set_function_traits(FunctionTraits::UNKNOWN);
         let outcome = self.read(change).await;
         self.change_loads(|loads| {
             loads.last = begun.elapsed();
@@ -279,6 +281,7 @@ impl Work {
                 Arc::new(crate::schema::load(&client, &settings).await?)
             }
         };
+        let traits = FunctionTraits::load(&client).await?;
         let is_new_schema = before.cache.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &cache));
         self.pool.set_prepared(config.prepared_statements);
         let snapshot = Snapshot { config: Arc::new(config), roles: Arc::new(roles), cache: Some(cache) };
@@ -287,6 +290,7 @@ impl Work {
             // What connections have prepared and know of the catalog may be old
             self.pool.renew();
         }
+        self.pool.set_function_traits(traits);
         Ok(())
     }
 

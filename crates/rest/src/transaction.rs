@@ -1,20 +1,23 @@
 //! One request's transaction: its settings, its statements, and whether it is kept (contract 14).
 //!
-//! Where nothing has to be looked at before the commit, everything travels in one write; mostly it is one implicit transaction even, which
-//! needs neither BEGIN nor COMMIT. Otherwise a second write ends it. Settings that the connection has from an earlier request are not set again.
+//! Where the server has nothing to look at before the commit, everything travels in one write, with the statements
+//! behind it that take the session back. Otherwise a second write ends it.
 
 use portico_database::wire::{
-    Answers, Batch, Gathered, Joining, Lease, Param, Pool, Statement, Taken, WireError, Within,
+    Access, Answers, Batch, Gathered, Joining, Lease, Param, Pool, Row, Statement, Taken, WireError,
 };
 
 use crate::in_database::Isolation;
-use crate::settings::{Sees, Setting, Settings};
+use crate::settings::{Setting, Settings, set_local};
 use crate::sql::{Sql, Yields};
 
+/// What SQL says of the answer, for main statements that do not yield it themselves.
+const WISHES: &str =
+    "select pg_catalog.current_setting('response.headers', true), pg_catalog.current_setting('response.status', true)";
+
 impl Setting<'_> {
-    /// The batch that commits. What its statements set for the session by mistake, or by `SET`, ends with it.
-    fn ending<'a>(&self, batch: Batch<'a>) -> Batch<'a> {
-        if self.may_set && self.has_session() { batch.restoring() } else { batch }
+    fn access(&self) -> Access {
+        if self.read_only { Access::ReadOnly } else { Access::ReadWrite }
     }
 }
 
@@ -41,13 +44,21 @@ pub(crate) struct Work<'a> {
 /// What came out.
 pub(crate) struct Outcome {
     answers: Answers,
+    places: Places,
+}
+
+/// Where statements stand in the batch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Places {
     main: usize,
+    then: usize,
+    wishes: usize,
 }
 
 impl Outcome {
     /// The rows of the main statement.
-    pub fn main(&self) -> &[portico_database::wire::Row] {
-        self.answers.rows(self.main)
+    pub fn main(&self) -> &[Row] {
+        self.answers.rows(self.places.main)
     }
 
     /// The main statement's rows, joined.
@@ -57,12 +68,85 @@ impl Outcome {
 
     /// How many rows the main statement wrote.
     pub fn affected(&self) -> u64 {
-        self.answers.affected(self.main).unwrap_or_default()
+        self.answers.affected(self.places.main).unwrap_or_default()
     }
 
     /// The rows of the statement behind it.
-    pub fn then(&self) -> &[portico_database::wire::Row] {
-        self.answers.rows(self.main + 1)
+    pub fn then(&self) -> &[Row] {
+        self.answers.rows(self.places.then)
+    }
+
+    /// What SQL says of the answer: headers and status. `None` where the main statement yields it.
+    pub fn wishes(&self) -> Option<&Row> {
+        self.answers.row(self.places.wishes).filter(|_| self.places.wishes > 0)
+    }
+}
+
+/// The texts and values of a transaction.
+struct Texts<'a> {
+    setting: &'a Setting<'a>,
+    work: &'a Work<'a>,
+    set: std::borrow::Cow<'static, str>,
+    settings: Vec<Param<'a>>,
+    pre_request: Option<Sql>,
+    main: Vec<Param<'a>>,
+    then: Vec<Param<'a>>,
+}
+
+impl<'a> Texts<'a> {
+    fn of(setting: &'a Setting<'a>, settings: &'a Settings<'a>, work: &'a Work<'a>) -> Self {
+        let list = settings.list();
+        let pre_request = setting.config.pre_request.as_ref().map(|function| {
+            let mut call = Sql::new();
+            call.raw("select ");
+            if !function.schema.is_empty() {
+                call.name(&function.schema).raw(".");
+            }
+            call.name(&function.name).raw("()");
+            call
+        });
+        Self {
+            setting,
+            work,
+            set: set_local(list.len()),
+            settings: list.iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect(),
+            pre_request,
+            main: params(work.main),
+            then: work.then.map(params).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the statements up to `end`.
+    fn batch(&'a self, end: End) -> (Batch<'a>, Places) {
+        let setting = self.setting;
+        let scope = setting.identity.role.as_str();
+        let mut batch = Batch::new()
+            .statement(Statement::named(begin(setting.isolation, setting.read_only), &[]))
+            .statement(Statement::named(&self.set, &self.settings));
+        if let Some(call) = &self.pre_request {
+            batch.push(Statement::named(call.text(), &[]).scope(scope));
+        }
+        let mut places = Places { main: batch.len(), ..Places::default() };
+        // Bodies may be bytes, which the text form would double
+        let main = Statement::named(self.work.main.text(), &self.main).scope(scope).binary();
+        batch.push(match self.work.yields {
+            Yields::Rows(joining) => main.gathered(joining),
+            Yields::Envelope | Yields::Count => main,
+        });
+        if let Some(then) = self.work.then {
+            places.then = batch.len();
+            batch.push(Statement::named(then.text(), &self.then).scope(scope));
+        }
+        if self.work.yields != Yields::Envelope {
+            places.wishes = batch.len();
+            batch.push(Statement::named(WISHES, &[]));
+        }
+        let batch = match end {
+            End::Later => batch,
+            End::Commit => batch.statement(Statement::named("commit", &[])).ending(setting.access()),
+            End::RollBack => rolled_back(batch).ending(setting.access()),
+        };
+        (batch, places)
     }
 }
 
@@ -74,81 +158,27 @@ pub(crate) async fn run(
     end: End,
 ) -> Result<Outcome, WireError> {
     let settings = Settings::of(setting);
-    let (kept, passing) = (settings.kept(), settings.passing());
-    let passing_params: Vec<Param<'_>> =
-        passing.iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect();
-    let set_passing = (!passing.is_empty()).then(|| set_passing(passing.len()));
-    let pre_request = setting.config.pre_request.as_ref().map(|function| {
-        let mut call = Sql::new();
-        call.raw("select ");
-        if !function.schema.is_empty() {
-            call.name(&function.schema).raw(".");
-        }
-        call.name(&function.name).raw("()");
-        call
-    });
-    let main_params = params(work.main);
-    let then_params = work.then.map(params);
-    let scope = setting.identity.role.as_str();
-
-    let mut batch = Batch::new();
-    // An implicit transaction is as isolated as the session says, and may write. Where nothing runs that could, nobody sees it
-    let only_reads = setting.read_only && setting.sees == Sees::Everything;
-    let has_wishes = setting.isolation.is_some() || only_reads || !setting.has_session();
-    let is_explicit = end != End::Commit || has_wishes;
-    if is_explicit {
-        batch.push(Statement::named(begin(setting.isolation, setting.read_only), &[]));
-    }
-    batch = batch.within(Within { settings: &kept, unseen: settings.unseen() });
-    if let Some(set) = &set_passing {
-        batch.push(Statement::named(set, &passing_params));
-    }
-    if let Some(call) = &pre_request {
-        batch.push(Statement::named(call.text(), &[]).scope(scope));
-    }
-    let main = batch.len();
-    // Bodies may be bytes, which the text form would double
-    let statement = Statement::named(work.main.text(), &main_params).scope(scope).binary();
-    batch.push(match work.yields {
-        Yields::Rows(joining) => statement.gathered(joining),
-        Yields::Envelope | Yields::Count => statement,
-    });
-    if let (Some(then), Some(params)) = (work.then, &then_params) {
-        batch.push(Statement::named(then.text(), params).scope(scope));
-    }
-    match end {
-        End::Later => {}
-        End::Commit => {
-            if is_explicit {
-                batch.push(Statement::named("commit", &[]));
-            }
-            batch = setting.ending(batch);
-        }
-        End::RollBack => {
-            batch.push(Statement::named("set constraints all immediate", &[]));
-            batch.push(Statement::named("rollback", &[]));
-        }
-    }
-    Ok(Outcome { answers: lease.run(&batch).await?, main })
+    let texts = Texts::of(setting, &settings, &work);
+    let (batch, places) = texts.batch(end);
+    Ok(Outcome { answers: lease.run(&batch).await?, places })
 }
 
-/// Runs a read on a connection of the pool, or has it taken along by somebody who has one.
+/// Runs a read on a connection of the pool, or has it sent along by a caller that has one.
 ///
-/// Precondition: [`may_travel`].
+/// Precondition: the transaction is read-only.
 ///
 /// # Errors
-/// No connection, or what the statement failed with.
+/// No connection, or the failure of the statement.
 pub(crate) async fn read(pool: &Pool, setting: &Setting<'_>, main: &Sql, joining: Joining) -> Result<Outcome, Failure> {
     let settings = Settings::of(setting);
-    let (kept, params) = (settings.kept(), params(main));
-    let within = Within { settings: &kept, unseen: settings.unseen() };
-    let statement = Statement::named(main.text(), &params).scope(setting.identity.role.as_str()).binary();
-    let batch = Batch::new().within(within).statement(statement.gathered(joining));
+    let work = Work { main, yields: Yields::Rows(joining), then: None };
+    let texts = Texts::of(setting, &settings, &work);
+    let (batch, places) = texts.batch(End::Commit);
     let answers = match pool.take_for_read(&batch).await.map_err(Failure::Connection)? {
         Taken::Answers(answers) => answers,
         Taken::Lease(lease) => lease.read(&batch).await.map_err(Failure::Statement)?,
     };
-    Ok(Outcome { answers, main: 0 })
+    Ok(Outcome { answers, places })
 }
 
 /// What a read fails with.
@@ -159,32 +189,18 @@ pub(crate) enum Failure {
     Statement(WireError),
 }
 
-/// Whether a read needs nothing but settings and one statement, so that others may run it along with theirs, twice if need be: it runs
-/// nobody's functions and sees nothing but claims.
-pub(crate) fn may_travel(setting: &Setting<'_>) -> bool {
-    let sees_little = setting.sees == Sees::Claims && !setting.may_set && setting.config.pre_request.is_none();
-    let is_usual = setting.isolation.is_none() && setting.time_zone.is_none() && setting.hoisted.is_empty();
-    setting.read_only && sees_little && is_usual && setting.has_session() && setting.has_usual_path()
-}
-
 /// Ends a transaction that was left open.
 pub(crate) async fn finish(lease: &mut Lease, setting: &Setting<'_>, commit: bool) -> Result<(), WireError> {
-    let batch = Batch::new();
-    let batch = if commit {
-        setting.ending(batch.statement(Statement::named("commit", &[])))
-    } else {
-        batch
-            .statement(Statement::named("set constraints all immediate", &[]))
-            .statement(Statement::named("rollback", &[]))
+    let batch = match commit {
+        true => Batch::new().statement(Statement::named("commit", &[])),
+        false => rolled_back(Batch::new()),
     };
-    lease.run(&batch).await.map(drop)
+    lease.run(&batch.ending(setting.access())).await.map(drop)
 }
 
-/// The statement that makes so many settings for the transaction.
-fn set_passing(count: usize) -> String {
-    let calls: Vec<_> =
-        (0..count).map(|at| format!("pg_catalog.set_config(${}, ${}, true)", 2 * at + 1, 2 * at + 2)).collect();
-    format!("select {}", calls.join(", "))
+/// Rolls back, after deferred constraints were checked.
+fn rolled_back(batch: Batch<'_>) -> Batch<'_> {
+    batch.statement(Statement::named("set constraints all immediate", &[])).statement(Statement::named("rollback", &[]))
 }
 
 fn begin(isolation: Option<Isolation>, read_only: bool) -> &'static str {

@@ -45,6 +45,8 @@ const STEPS: &[(&str, &str)] = &[
     ("partitions of realtime.messages", MESSAGE_PARTITIONS),
 ];
 
+/// Behind all steps that make functions.
+const SESSION_TRAITS: &str = include_str!("sql/session_traits.sql");
 const MESSAGE_PARTITIONS: &str = include_str!("sql/message_partitions.sql");
 
 /// Schemas whose functions are ours to replace, even by ones that return something else.
@@ -141,6 +143,7 @@ async fn run(client: &Client, settings: &BootstrapSettings, fingerprint: &str) -
     }
     versions::apply(client).await?;
     extensions::create(client).await?;
+    run_step(client, SESSION_TRAITS).await.map_err(step("functions and sessions"))?;
     apply_settings(client, settings).await.map_err(step("database settings"))?;
     client
         .execute(
@@ -223,6 +226,7 @@ fn fingerprint(settings: &BootstrapSettings) -> String {
     let fixed = [
         include_str!("sql/expose_new_tables.sql"),
         include_str!("sql/keep_new_tables.sql"),
+        SESSION_TRAITS,
         // The rest of this program's version, for what is code and not SQL
         env!("CARGO_PKG_VERSION"),
     ];

@@ -41,11 +41,9 @@ impl Answers {
         self.begun = self.rows.len();
     }
 
-    /// Leaves out statements that the batch's maker knows nothing of.
-    pub(super) fn forget(&mut self, statements: Range<usize>) {
-        if let Some(statements) = self.statements.get(statements.clone()).map(|_| statements) {
-            self.statements.drain(statements);
-        }
+    /// Leaves out the answers behind the first `statements`.
+    pub(super) fn truncate(&mut self, statements: usize) {
+        self.statements.truncate(statements);
     }
 
     /// What the rows of the batch's [gathered](super::Statement::gathered) statement were joined to; they are not among its

@@ -19,7 +19,13 @@ pub(super) struct SessionKey {
 }
 
 /// Starts the session and proves who we are, up to the first `ReadyForQuery`.
-pub(super) async fn authenticate(channel: &mut Channel, endpoint: &Endpoint) -> Result<SessionKey, WireError> {
+///
+/// `settings` are what the session begins with and what `reset all` goes back to.
+pub(super) async fn authenticate(
+    channel: &mut Channel,
+    endpoint: &Endpoint,
+    settings: &[(String, String)],
+) -> Result<SessionKey, WireError> {
     let mut parameters = vec![
         ("user", endpoint.user()),
         ("database", endpoint.database()),
@@ -27,6 +33,7 @@ pub(super) async fn authenticate(channel: &mut Channel, endpoint: &Endpoint) -> 
         ("client_encoding", "UTF8"),
     ];
     parameters.extend(endpoint.options().map(|options| ("options", options)));
+    parameters.extend(settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     frontend::startup_message(parameters, &mut channel.out).map_err(WireError::Lost)?;
     channel.send(&[]).await.map_err(WireError::Lost)?;
 
@@ -48,8 +55,7 @@ pub(super) async fn authenticate(channel: &mut Channel, endpoint: &Endpoint) -> 
                 channel.reader.skip(message);
                 return Ok(key);
             }
-            b'S' => channel.reported.hear(channel.reader.body(message)),
-            b'N' | b'A' => {}
+            b'S' | b'N' | b'A' => {}
             _ => return Err(WireError::Protocol("a message that has no place at the start of a session")),
         }
         channel.reader.skip(message);

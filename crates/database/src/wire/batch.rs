@@ -1,28 +1,34 @@
-//! What is asked: statements that go out together.
+//! Statements that go out together.
 
 use super::gathered::Joining;
-use super::held::Within;
 
 /// A value for a `$n` of a statement, as PostgreSQL's text form of it; `None` is null. The server infers its type.
 pub type Param<'a> = Option<&'a [u8]>;
 
-/// Statements that go out in one write and are one implicit transaction: all of them take effect or none.
+/// Statements that go out in one write. Without a `begin` among them they are one implicit transaction: all of
+/// them take effect or none.
 ///
-/// A batch may open a transaction of its own with `begin` as its first statement and leave it open; the next batch on the
+/// A batch may open a transaction with `begin` as its first statement and leave it open; the next batch on the
 /// same [`Lease`](super::Lease) goes on in it, and one with `commit` or `rollback` ends it.
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     pub(super) statements: Vec<Statement<'a>>,
-    pub(super) restores: bool,
-    pub(super) within: Within<'a>,
-    /// How many statements stand in front of the settings.
-    pub(super) place: usize,
+    pub(super) ends: Option<Access>,
+}
+
+/// The rights of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It was begun `read only`.
+    ReadOnly,
+    /// It may write.
+    ReadWrite,
 }
 
 impl<'a> Batch<'a> {
-    /// A batch without statements.
+    /// Returns a batch without statements.
     pub fn new() -> Self {
-        Self { statements: Vec::with_capacity(3), ..Self::default() }
+        Self { statements: Vec::with_capacity(10), ends: None }
     }
 
     /// Adds a statement behind the others.
@@ -37,25 +43,15 @@ impl<'a> Batch<'a> {
         self.statements.push(statement);
     }
 
-    /// Behind the last statement the session gets back the settings and the role that the connection began with, in the same write:
-    /// for statements that may have changed them for whoever comes next. The answers to that come behind the others. A batch that
-    /// fails or rolls back needs none of it.
+    /// Declares that the last statement, `commit` or `rollback`, ends a transaction with these rights: behind it the
+    /// session is taken back in the same write, so that the connection can serve another caller at once. A connection whose last
+    /// batch did not declare it is restored before that, which takes round trips of its own.
     #[must_use]
-    pub fn restoring(self) -> Self {
-        Self { restores: true, ..self }
+    pub fn ending(self, access: Access) -> Self {
+        Self { ends: Some(access), ..self }
     }
 
-    /// The statements that are added from here on see these settings; in front of it nothing but a `begin` makes sense. In a transaction
-    /// that another batch has begun its settings hold, and these are passed over.
-    ///
-    /// What the session does not have yet is set in the same write; what it has from an earlier batch, and what nothing in this one sees,
-    /// is not. A batch that says nothing sees what the connection began with.
-    #[must_use]
-    pub fn within(self, within: Within<'a>) -> Self {
-        Self { place: self.statements.len(), within, ..self }
-    }
-
-    /// How many statements it has.
+    /// Returns how many statements it has.
     pub fn len(&self) -> usize {
         self.statements.len()
     }
@@ -85,32 +81,33 @@ pub(super) enum Kind {
 }
 
 impl<'a> Statement<'a> {
-    /// A statement that comes again: parsed the first time that a connection sees it, and only bound and executed from then
-    /// on. With a pool that does not prepare it is parsed each time.
+    /// Returns a statement that comes again: parsed the first time that a connection sees it, and only bound
+    /// and executed from then on. With a pool that does not prepare it is parsed each time.
     pub fn named(text: &'a str, params: &'a [Param<'a>]) -> Self {
         Self { text, scope: "", params, kind: Kind::Named, binary: false, gathered: None }
     }
 
-    /// A statement that hardly comes again: parsed each time, and not kept.
+    /// Returns a statement that hardly comes again: parsed each time, and not kept.
     pub fn unnamed(text: &'a str, params: &'a [Param<'a>]) -> Self {
         Self { text, scope: "", params, kind: Kind::Unnamed, binary: false, gathered: None }
     }
 
-    /// Asks for results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a `bigint` as eight of them.
+    /// Asks for results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a `bigint` as eight
+    /// of them.
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }
     }
 
-    /// Joins the first columns of all its rows as they come in, for [`Answers::gathered`](super::Answers::gathered). One statement of a
-    /// batch may be so; of several the last is.
+    /// Joins the first columns of all its rows as they come in, for [`Answers::gathered`](super::Answers::gathered).
+    /// One statement of a batch may be so; of several the last is.
     #[must_use]
     pub fn gathered(self, joining: Joining) -> Self {
         Self { gathered: Some(joining), ..self }
     }
 
-    /// Keeps the parsed statement apart from the same text in another scope. The scope of a table under row level security
-    /// is the role, since each change of the role makes PostgreSQL plan it anew.
+    /// Keeps the parsed statement apart from the same text in another scope. The scope of a table under row level
+    /// security is the role, since each change of the role makes PostgreSQL plan it anew.
     #[must_use]
     pub fn scope(self, scope: &'a str) -> Self {
         Self { scope, ..self }

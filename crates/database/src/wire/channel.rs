@@ -10,7 +10,6 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::error::WireError;
 use super::reader::{Message, Reader};
-use super::reported::Reported;
 use super::stream::Stream;
 
 /// A write buffer that had to grow beyond this is not kept.
@@ -22,8 +21,6 @@ pub(super) struct Channel {
     pub reader: Reader,
     /// What the next [`send`](Self::send) sends.
     pub out: BytesMut,
-    /// What the server said of the session's settings.
-    pub reported: Reported,
 }
 
 /// A value too large to be copied into the write buffer, and its place there: it is written from where it lies.
@@ -31,7 +28,7 @@ pub(super) type Aside<'a> = (usize, &'a [u8]);
 
 impl Channel {
     pub fn new(stream: Stream) -> Self {
-        Self { stream, reader: Reader::default(), out: BytesMut::new(), reported: Reported::default() }
+        Self { stream, reader: Reader::default(), out: BytesMut::new() }
     }
 
     /// Writes what was collected, with the values `aside` at their places (in rising order), in one write as far as the system

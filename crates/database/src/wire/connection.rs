@@ -1,6 +1,5 @@
 //! One connection: a batch goes out, its answers come in.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -12,14 +11,12 @@ use tokio::runtime::{self, Handle};
 
 use super::answers::{Answers, Row, first_value};
 use super::authentication::SessionKey;
-use super::batch::{Batch, Kind};
-use super::beginning::Beginning;
+use super::batch::{Access, Batch, Kind, Statement};
 use super::channel::{Aside, Channel};
 use super::encode::{EXECUTE, SYNC, bind, check, message, parse, put_name};
 use super::error::{PostgresError, WireError};
 use super::gathered::{Gathering, Joining};
-use super::held::{Change, Held, Within};
-use super::reported::Reported;
+use super::session::{FunctionTraits, Origin, Session, Tail, Verdict, discard_everything};
 use super::statements::{Plan, Statements};
 
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
@@ -36,10 +33,18 @@ pub(super) struct Connection {
     key: SessionKey,
     made: Instant,
     home: runtime::Id,
-    beginning: Arc<Beginning>,
-    held: Held,
-    /// How many statements of the last batch that failed were done before.
-    failed: usize,
+    session: Session,
+    /// It ended since the server's state was not what we believe, before the batch took effect.
+    is_in_doubt: bool,
+}
+
+/// How a pool runs batches.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    /// The session is ours between two batches.
+    pub prepared: bool,
+    /// The known properties of the database's functions.
+    pub traits: FunctionTraits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,36 +79,35 @@ impl Connection {
             key,
             made: Instant::now(),
             home: Handle::current().id(),
-            beginning: Arc::default(),
-            held: Held::default(),
-            failed: 0,
+            session: Session::default(),
+            is_in_doubt: false,
         }
     }
 
-    /// What the session began with.
-    pub fn beginning(&self) -> Arc<Beginning> {
-        Arc::clone(&self.beginning)
+    /// Begins the session: from here on statements of callers may run in it.
+    pub fn begin_session(&mut self, origin: Origin) {
+        self.session = Session::new(origin);
     }
 
-    /// Says what the session began with.
-    pub fn begin_with(&mut self, beginning: Beginning) {
-        self.beginning = Arc::new(beginning);
-        self.channel.reported.begin();
+    /// Whether another caller may have it: it waits for a batch, outside a transaction, in a session in which
+    /// nothing of the last one is left.
+    pub fn is_reusable(&self) -> bool {
+        self.is_ready() && !self.in_transaction && self.session.is_clean()
     }
 
-    /// Whether the session's settings are known to differ from those that it should have.
-    pub fn has_changed(&self) -> bool {
-        self.channel.reported.has_changed()
+    /// Whether the last batch failed for the connection's state alone, so that it can be run on another one.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
     }
 
-    /// The session has what it began with.
-    pub fn begins_anew(&mut self) {
-        self.held.clear();
+    /// Returns how a session ends whose reads travel together.
+    pub fn tail(&self, way: Way) -> Tail {
+        self.session.tail(Access::ReadOnly, way.traits)
     }
 
-    /// What the server said of the session's settings.
-    pub fn reported(&mut self) -> &mut Reported {
-        &mut self.channel.reported
+    /// Returns the session, for reads that travel together.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
     }
 
     /// When it was opened.
@@ -187,109 +191,121 @@ impl Connection {
         self.channel.out.clear();
         frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
         let tally = self.converse(&[], 1, None).await?;
-        // Nobody asks for more than the end of a transaction that came to nothing
-        self.held.undone();
         match tally.error {
             None => Ok(()),
             Some(error) => Err(WireError::Postgres(error)),
         }
     }
 
-    /// Runs a batch in its settings; see [`Lease::run`](super::Lease::run).
-    pub async fn run(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
-        let now = Instant::now();
+    /// Runs a batch, and behind one that [ends](Batch::ending) its transaction what takes the session back; see
+    /// [`Lease::run`](super::Lease::run). Also returns PostgreSQL's verdict on the session.
+    pub async fn run(&mut self, batch: &Batch<'_>, way: Way) -> Result<(Answers, Option<Verdict>), WireError> {
+        let Some(access) = batch.ends else {
+            self.session.soil();
+            return Ok((self.run_wanting(batch, batch.len(), way.prepared).await?, None));
+        };
+        let wanted = batch.len();
+        let tail = self.session.tail(access, way.traits);
+        let origin = Arc::clone(&self.session.origin);
+        let params = tail.params();
+        let mut whole = batch.clone();
+        if way.prepared {
+            whole.statements.extend(tail.statements(&params));
+        } else {
+            whole.statements.extend(discard_everything(&origin.take_role));
+        }
+        self.session.soil();
+        let mut answers = self.run_wanting(&whole, wanted, way.prepared).await?;
+        if answers.len() == wanted {
+            // The tail failed, and the connection has ended
+            return Ok((answers, None));
+        }
+        let mut verdict = None;
         if self.in_transaction {
-            return self.run_around(batch, &Change::default(), prepared, now).await;
+            // Not the end that it was to be
+        } else if !way.prepared {
+            // The session goes back to the pooler, which lends another one next time
+            self.session.discarded();
+        } else {
+            let Some(found) = Tail::verdict(&answers, whole.len() - 1) else { return Err(self.misunderstood()) };
+            verdict = Some(self.session.settle(found, &tail));
         }
-        let beginning = self.beginning();
-        if !prepared {
-            return self.run_around(batch, &Change::local(batch.within), prepared, now).await;
-        }
-        let change = self.held.change(batch.within, &beginning, now);
-        match self.run_around(batch, &change, prepared, now).await {
-            // Somebody took the right to set anything from the roles: the one that the connection began with has it
-            Err(error)
-                if (batch.place..batch.place + change.len()).contains(&self.failed)
-                    && is_about_set_config(&error)
-                    && self.held.rises() =>
-            {
-                if self.in_transaction {
-                    self.execute("rollback").await?;
-                }
-                let change = self.held.change(batch.within, &beginning, now);
-                self.run_around(batch, &change, prepared, now).await
-            }
-            outcome => outcome,
-        }
+        answers.truncate(wanted);
+        Ok((answers, verdict))
     }
 
-    /// Runs a batch as it is, in whatever settings the session has.
-    pub async fn run_plain(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Answers, WireError> {
-        self.run_wanting(batch, batch.len(), prepared).await
+    /// Makes the session what it was when it began. A transaction that is open is rolled back.
+    ///
+    /// # Errors
+    /// An error means that the connection is of no use any more: it has ended.
+    pub async fn restore(&mut self, way: Way) -> Result<(), WireError> {
+        let outcome = self.try_to_restore(way).await;
+        if outcome.is_err() {
+            self.say_goodbye();
+        }
+        outcome
     }
 
-    /// Runs a batch with what has to be set before it, and what brings back the beginning behind it.
-    async fn run_around(
-        &mut self,
-        batch: &Batch<'_>,
-        change: &Change<'_>,
-        prepared: bool,
-        now: Instant,
-    ) -> Result<Answers, WireError> {
-        let beginning = self.beginning();
-        let (params, settings) = (change.params(), beginning.params());
-        let mut whole = Cow::Borrowed(batch);
-        let set = change.len();
-        if set > 0 {
-            whole.to_mut().statements.splice(batch.place..batch.place, change.statements(&params));
+    async fn try_to_restore(&mut self, way: Way) -> Result<(), WireError> {
+        if self.is_reusable() {
+            return Ok(());
         }
-        let wanted = whole.len();
-        if batch.restores {
-            whole = Cow::Owned(beginning.behind(&whole, &settings));
+        let mut batch = Batch::new();
+        if self.in_transaction {
+            batch.push(Statement::named("rollback", &[]));
         }
-        let outcome = self.run_wanting(&whole, wanted, prepared).await;
-        match outcome {
-            Ok(mut answers) => {
-                let rolled_back = (0..answers.len()).any(|statement| answers.tag(statement) == "ROLLBACK");
-                if batch.restores {
-                    self.held.clear();
-                } else if prepared {
-                    self.held.done(change, self.in_transaction, rolled_back, now);
-                    self.channel.reported.accept(change.names());
-                }
-                answers.forget(batch.place..batch.place + set);
-                Ok(answers)
-            }
-            Err(error) => {
-                self.held.undone();
-                Err(error)
-            }
+        self.run(&batch.ending(Access::ReadWrite), way).await?;
+        if self.is_reusable() {
+            return Ok(());
         }
+        if self.state != State::Ready {
+            return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
+        }
+        // Something is left that only this takes away, for the price of the parsed statements
+        self.execute("discard all").await?;
+        self.statements.lose_all();
+        let origin = Arc::clone(&self.session.origin);
+        if !origin.take_role.is_empty() {
+            self.execute(&origin.take_role).await?;
+        }
+        self.session.discarded();
+        Ok(())
     }
 
-    /// Runs a batch whose first statements are the `wanted` ones; what stands behind them is for the session.
+    /// Runs a batch whose first statements are the `wanted` ones; the ones behind them take the session back.
+    /// Fewer answers than statements mean that those failed, and that the connection has ended.
     async fn run_wanting(&mut self, batch: &Batch<'_>, wanted: usize, prepared: bool) -> Result<Answers, WireError> {
         check(batch)?;
         let is_whole = !self.in_transaction;
-        let tally = self.attempt(batch, prepared).await?;
-        let Some(error) = tally.error else { return self.finished(batch, tally.answers) };
-        if tally.answers.len() >= wanted && has_committed(&tally.answers) && !self.in_transaction {
-            // What was wanted is done. Nobody else may have the session as it is now
-            tracing::warn!(%error, "a session did not get its settings back, and ends");
-            self.say_goodbye();
-            return Ok(tally.answers);
-        }
-        if !(self.forget_stale(&tally.answers, tally.bound, &error) && is_whole && !has_committed(&tally.answers)) {
-            return Err(WireError::Postgres(error));
-        }
-        if self.in_transaction {
-            // The batch began it, and had no more than failed in it.
-            self.execute("rollback").await?;
-        }
-        let tally = self.attempt(batch, prepared).await?;
-        match tally.error {
-            None => self.finished(batch, tally.answers),
-            Some(error) => Err(WireError::Postgres(error)),
+        let mut was_repeated = false;
+        loop {
+            let mut tally = self.attempt(batch, prepared).await?;
+            let Some(error) = tally.error else { return self.finished(batch, tally.answers) };
+            // The end of an implicit transaction comes behind the last statement, and may fail there
+            let has_ended = matches!(tally.answers.tag(wanted.wrapping_sub(1)), "COMMIT" | "ROLLBACK");
+            if has_ended && tally.answers.len() >= wanted && wanted < batch.len() && !self.in_transaction {
+                // What was wanted is done
+                tracing::warn!(%error, "a session could not be taken back, and ends");
+                self.say_goodbye();
+                tally.answers.truncate(wanted);
+                return Ok(tally.answers);
+            }
+            let may_be_repeated = is_whole && !has_committed(&tally.answers);
+            if is_in_doubt(&error) {
+                // The server no longer has what we believe that it has
+                self.say_goodbye();
+                self.is_in_doubt = may_be_repeated;
+                return Err(WireError::Postgres(error));
+            }
+            let is_stale = !was_repeated && may_be_repeated && self.forget_stale(&tally.answers, tally.bound, &error);
+            if !is_stale {
+                return Err(WireError::Postgres(error));
+            }
+            if self.in_transaction {
+                // The batch began it, and had no more than failed in it.
+                self.execute("rollback").await?;
+            }
+            was_repeated = true;
         }
     }
 
@@ -311,7 +327,6 @@ impl Connection {
         let gathers = gathers.and_then(|at| Some((at, batch.statements.get(at)?.gathered?)));
         let tally = self.converse(&aside, batch.len(), gathers).await?;
         if tally.error.is_some() {
-            self.failed = tally.answers.len();
             // What was behind the failed message was not parsed.
             let sent = self.plans.iter().filter(|plan| !matches!(plan, Plan::Known { .. }));
             for plan in sent.skip(tally.parsed) {
@@ -371,6 +386,7 @@ impl Connection {
         }
         // Should we be dropped before everything was heard, this is what remains.
         self.state = State::Busy;
+        self.session.soil();
         match self.channel.send(&[]).await {
             Ok(()) => Ok(true),
             Err(error) => {
@@ -381,8 +397,7 @@ impl Connection {
     }
 
     /// Reads the answers up to the next `ReadyForQuery`.
-    pub async fn hear_one(&mut self, statements: usize, gathered: Option<Joining>) -> Result<Tally, WireError> {
-        let gathers = gathered.map(|joining| (statements.saturating_sub(1), joining));
+    pub async fn hear_one(&mut self, statements: usize, gathers: Option<(usize, Joining)>) -> Result<Tally, WireError> {
         let outcome = self.listen(statements, gathers).await;
         if matches!(outcome, Err(WireError::Lost(_) | WireError::Postgres(_))) {
             self.state = State::Broken;
@@ -398,16 +413,9 @@ impl Connection {
 
     /// A statement that was parsed earlier failed: if that may be why, it is forgotten.
     pub fn forget_if_stale(&mut self, key: u64, error: &PostgresError) {
-        match means_stale(error, true) {
-            true if error.code == "26000" => self.statements.forget_all(),
-            true => self.statements.forget(key),
-            false => {}
+        if means_stale(error, true) {
+            self.statements.forget(key);
         }
-    }
-
-    /// Whether the role of the beginning has to set everything.
-    pub fn is_as_begun(&self) -> bool {
-        self.held.is_as_begun()
     }
 
     /// Everything that was sent together is answered.
@@ -419,16 +427,6 @@ impl Connection {
     /// The statements that the server keeps.
     pub fn statements(&mut self) -> &mut Statements {
         &mut self.statements
-    }
-
-    /// What has to be set for a batch, as far as is known now.
-    pub fn change<'a>(&self, within: Within<'a>, beginning: &'a Beginning) -> Change<'a> {
-        self.held.change(within, beginning, Instant::now())
-    }
-
-    /// A batch that made this change has committed.
-    pub fn keep(&mut self, change: &Change<'_>) {
-        self.held.done(change, false, false, Instant::now());
     }
 
     /// Sends what was collected and reads everything up to `ReadyForQuery`.
@@ -502,9 +500,8 @@ impl Connection {
                     return Ok(tally);
                 }
                 b'N' => tally.answers.notices += 1,
-                b'S' => self.channel.reported.hear(reader.body(message)),
-                // A notification; the end of a close; no rows, and what rows look like.
-                b'A' | b'3' | b'n' | b'T' => {}
+                // A notification; the end of a close; no rows, and what rows look like; the value of a setting.
+                b'A' | b'3' | b'n' | b'T' | b'S' => {}
                 b'G' | b'H' | b'W' => return Err(WireError::Protocol("`copy` is not possible here")),
                 _ => return Err(WireError::Protocol("a message that has no place in an answer")),
             }
@@ -521,14 +518,9 @@ impl Connection {
         if is_new || !means_stale(error, bound <= failed) {
             return false;
         }
-        if error.code == "26000" {
-            // `deallocate all` or `discard all`
-            self.statements.forget_all();
-        } else {
-            for plan in &self.plans {
-                if let Plan::Known { key, .. } = plan {
-                    self.statements.forget(*key);
-                }
+        for plan in &self.plans {
+            if let Plan::Known { key, .. } = plan {
+                self.statements.forget(*key);
             }
         }
         true
@@ -545,8 +537,8 @@ impl fmt::Debug for Connection {
 /// Whether the error can come from a statement that was parsed under an earlier schema.
 fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     match &*error.code {
-        // It is gone; "cached plan must not change result type".
-        "26000" | "0A000" => true,
+        // "cached plan must not change result type".
+        "0A000" => true,
         // Permissions are looked up each time, and row level security refuses many a request.
         "42501" => false,
         "XX000" => error.message.starts_with("cache lookup failed"),
@@ -556,9 +548,10 @@ fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     }
 }
 
-/// Whether the right to call `set_config` is what is missing, and not the right to take on a role.
-fn is_about_set_config(error: &WireError) -> bool {
-    matches!(error, WireError::Postgres(error) if error.code == "42501" && error.message.contains("set_config"))
+/// Whether the server does not have the statements that we believe it has, or no longer understands us. A
+/// function may raise the same codes itself: then the batch costs a connection.
+pub(super) fn is_in_doubt(error: &PostgresError) -> bool {
+    matches!(&*error.code, "26000" | "42P05" | "08P01")
 }
 
 /// Whether something of the batch remains in spite of its error.

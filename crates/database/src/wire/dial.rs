@@ -1,7 +1,7 @@
 //! A new connection, up to where it acts as the role.
 
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use postgres_protocol::message::frontend;
@@ -12,11 +12,11 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 
 use super::authentication::{SessionKey, authenticate};
 use super::batch::{Batch, Statement};
-use super::beginning::{Beginning, Role};
 use super::channel::Channel;
-use super::connection::Connection;
+use super::connection::{Connection, Way};
 use super::error::{PostgresError, WireError};
 use super::pool::PoolSettings;
+use super::session::{FunctionTraits, Origin};
 use super::statements::{Statements, Texts};
 use super::stream::Stream;
 use crate::endpoint::{Endpoint, Host, TlsMode};
@@ -44,6 +44,9 @@ pub(super) struct Dialer {
     tls: Tls,
     role: String,
     session: Vec<(String, String)>,
+    /// The settings that a login as the role would have brought, as far as they apply, since a connection found
+    /// them.
+    role_settings: Mutex<Arc<[(String, String)]>>,
     /// How many statements a connection keeps, and their texts.
     statements: usize,
     texts: Arc<Texts>,
@@ -62,6 +65,7 @@ impl Dialer {
             endpoint,
             role: role.to_owned(),
             session: settings.session.clone(),
+            role_settings: Mutex::new(Arc::from([])),
             statements: settings.statements_per_connection,
             texts: Arc::new(Texts::new(u64::from_ne_bytes(seed))),
         })
@@ -106,22 +110,48 @@ impl Dialer {
     }
 
     async fn attempt(&self, keeps: bool) -> Result<Connection, WireError> {
-        let mut channel = Channel::new(self.reach().await?);
-        let key = authenticate(&mut channel, &self.endpoint).await?;
-        let statements = Statements::new(self.statements, self.texts.clone());
-        let mut connection = Connection::new(channel, key, statements);
-        let (role, mut settings) = match self.endpoint.user() == self.role {
-            true => (Role::Login, Vec::new()),
-            false => self.take_on_role(&mut connection).await?,
-        };
-        let session = if keeps { self.session.clone() } else { Vec::new() };
-        let own = Beginning::new(Role::Login, session.clone());
-        if let Some(set) = own.set(&own.params()) {
-            connection.run(&Batch::new().statement(set), false).await?;
+        let mut settings = self.role_settings();
+        loop {
+            let connection = self.open(if keeps { &settings } else { &[] }, keeps).await?;
+            if self.endpoint.user() == self.role {
+                return Ok(self.begun(connection, Origin::of_login(&self.role)));
+            }
+            let mut connection = connection;
+            let (origin, found) = self.look_at_role(&mut connection, &settings).await?;
+            if !keeps || *found == *settings {
+                let taken = connection.execute(&origin.take_role).await;
+                taken.map_err(|error| self.explain_refused_role(error))?;
+                return Ok(self.begun(connection, origin));
+            }
+            // A session goes back to the settings that it is opened with, so it has to be opened with these
+            connection.say_goodbye();
+            settings = found;
+            *self.role_settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
         }
-        settings.extend(session);
-        connection.begin_with(Beginning::new(role, settings));
-        Ok(connection)
+    }
+
+    fn role_settings(&self) -> Arc<[(String, String)]> {
+        Arc::clone(&self.role_settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn begun(&self, mut connection: Connection, origin: Origin) -> Connection {
+        connection.begin_session(origin);
+        connection
+    }
+
+    /// Opens a session with settings; with those of the pool as well where it `keeps` them.
+    async fn open(&self, role_settings: &[(String, String)], keeps: bool) -> Result<Connection, WireError> {
+        let mut channel = Channel::new(self.reach().await?);
+        let mut settings = role_settings.to_vec();
+        if keeps {
+            settings.extend_from_slice(&self.session);
+        }
+        let key = authenticate(&mut channel, &self.endpoint, &settings).await?;
+        let mut first_name = [0; 8];
+        getrandom::fill(&mut first_name)
+            .map_err(|error| WireError::Refused(format!("no randomness for a connection to the database: {error}")))?;
+        let statements = Statements::new(self.statements, self.texts.clone(), u64::from_ne_bytes(first_name));
+        Ok(Connection::new(channel, key, statements))
     }
 
     /// Connects, with TLS as the endpoint wants it.
@@ -164,44 +194,58 @@ impl Dialer {
         }
     }
 
-    /// Acts as the role from here on, with the settings that a login as the role would have brought, which are
-    /// part of what it yields.
-    async fn take_on_role(&self, connection: &mut Connection) -> Result<(Role, Vec<(String, String)>), WireError> {
+    /// Finds out how to act as the role, and which settings a login as the role would have brought, beyond those
+    /// that the session was `opened` with.
+    async fn look_at_role(
+        &self,
+        connection: &mut Connection,
+        opened: &Arc<[(String, String)]>,
+    ) -> Result<(Origin, Arc<[(String, String)]>), WireError> {
+        let way = Way { prepared: false, traits: FunctionTraits::UNKNOWN };
         let role = Some(self.role.as_bytes());
-        let is_superuser = "select rolsuper from pg_catalog.pg_roles where rolname = current_user";
+        let is_superuser = "select rolsuper, session_user from pg_catalog.pg_roles where rolname = current_user";
         let params = [role];
         let batch = Batch::new()
             .statement(Statement::unnamed(is_superuser, &[]))
             .statement(Statement::unnamed(ROLE_SETTINGS, &params));
-        let answers = connection.run(&batch, false).await?;
+        let (answers, _) = connection.run(&batch, way).await?;
         let is_superuser = answers.row(0).and_then(|row| row.text(0)) == Some("t");
+        let login = answers.row(0).and_then(|row| row.text(1)).unwrap_or_default().to_owned();
         let mut settings = Vec::new();
         for setting in answers.rows(1) {
-            let params = [setting.bytes(0), setting.bytes(1)];
-            if matches!(params[0], Some(b"role" | b"session_authorization")) {
+            if matches!(setting.bytes(0), Some(b"role" | b"session_authorization")) {
                 continue;
             }
-            let set = "select pg_catalog.set_config($1, $2, false)";
-            match connection.run(&Batch::new().statement(Statement::unnamed(set, &params)), false).await {
+            let text = |column| setting.text(column).unwrap_or_default().to_owned();
+            let found = (text(0), text(1));
+            if opened.contains(&found) {
+                settings.push(found);
+                continue;
+            }
+            // Refused here, it would keep the session from being opened
+            let params = [setting.bytes(0), setting.bytes(1)];
+            let set = "select pg_catalog.set_config($1, $2, true)";
+            match connection.run(&Batch::new().statement(Statement::unnamed(set, &params)), way).await {
                 // At a login PostgreSQL passes over what does not apply, and so do we.
                 Err(WireError::Postgres(error)) if !error.is_fatal() => {
                     tracing::debug!(%error, role = self.role, setting = setting.text(0), "a role's setting does not apply");
                 }
                 outcome => {
                     outcome?;
-                    let text = |column| setting.text(column).unwrap_or_default().to_owned();
-                    settings.push((text(0), text(1)));
+                    settings.push(found);
                 }
             }
         }
         let quoted = format!("\"{}\"", self.role.replace('"', "\"\""));
-        let become_role = match is_superuser {
-            true => Role::Session(format!("set session authorization {quoted}")),
-            false => Role::Taken { role: self.role.clone(), statement: format!("set role {quoted}") },
+        let origin = match is_superuser {
+            true => Origin {
+                role: "none".into(),
+                session_user: self.role.clone(),
+                take_role: format!("set session authorization {quoted}"),
+            },
+            false => Origin { role: self.role.clone(), session_user: login, take_role: format!("set role {quoted}") },
         };
-        let take = become_role.take().unwrap_or_default();
-        connection.execute(take).await.map_err(|error| self.explain_refused_role(error))?;
-        Ok((become_role, settings))
+        Ok((origin, settings.into()))
     }
 
     /// A login that may not act as the role is a mistake of the set-up, and has a remedy.

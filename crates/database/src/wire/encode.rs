@@ -37,7 +37,7 @@ pub(super) fn check(batch: &Batch<'_>) -> Result<(), WireError> {
 }
 
 /// Parses a statement.
-pub(super) fn parse(out: &mut BytesMut, name: Option<u32>, text: &str) {
+pub(super) fn parse(out: &mut BytesMut, name: Option<u64>, text: &str) {
     message(out, b'P', 0, |out| {
         put_name(out, name);
         out.put_slice(text.as_bytes());
@@ -47,7 +47,7 @@ pub(super) fn parse(out: &mut BytesMut, name: Option<u32>, text: &str) {
 }
 
 /// Binds the values, all in text form, to the unnamed portal; what is returned is in text form too.
-pub(super) fn bind<'a>(out: &mut BytesMut, name: Option<u32>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
+pub(super) fn bind<'a>(out: &mut BytesMut, name: Option<u64>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
     let params = statement.params;
     let left_out = params.iter().flatten().map(|value| value.len()).filter(|length| *length >= ASIDE).sum();
     message(out, b'B', left_out, |out| {
@@ -87,10 +87,10 @@ pub(super) fn message(out: &mut BytesMut, tag: u8, left_out: usize, body: impl F
 }
 
 /// The name of a prepared statement, or of the unnamed one.
-pub(super) fn put_name(out: &mut BytesMut, name: Option<u32>) {
+pub(super) fn put_name(out: &mut BytesMut, name: Option<u64>) {
     if let Some(name) = name {
         // Grows as needed: it can not fail.
-        let _ = write!(out, "s{name}");
+        let _ = write!(out, "{name:x}");
     }
     out.put_u8(0);
 }

@@ -1,6 +1,6 @@
 //! The connections: few, shared fairly, the last used first.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use tokio::time::Instant;
 
 use super::answers::Answers;
 use super::batch::{Batch, Statement};
-use super::connection::Connection;
+use super::connection::{Connection, Way};
 use super::dial::Dialer;
 use super::error::WireError;
+use super::session::FunctionTraits;
 use super::shelf::{Asked, Given, Granted, Idle, Shelf, Ticket};
 use super::times::Times;
-use super::together::{MOST, Rider, only};
+use super::together::{MOST, PendingRead, main_of};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
-/// How long the end of an abandoned conversation may take: cancelling it, or rolling it back.
+/// How long the aftermath of a batch may take: to cancel it, or to restore its session.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// Quick reads wait for less than this. One that waits for longer is treated like any other.
@@ -36,8 +37,8 @@ pub struct PoolSettings {
     pub max_lifetime: Duration,
     /// A connection that nobody needed for so long is closed.
     pub max_idle: Duration,
-    /// Whether a session stays ours between two batches: statements are kept parsed on the server, and `session` is set. Not behind a
-    /// connection pooler that shares connections by transaction.
+    /// Whether a session stays ours between two batches: statements are kept parsed on the server, and sessions
+    /// begin with `session`. Not behind a connection pooler that shares connections by transaction.
     pub prepared: bool,
     /// How many parsed statements one connection keeps at most; the least recently used goes.
     pub statements_per_connection: usize,
@@ -45,7 +46,7 @@ pub struct PoolSettings {
     pub quick: Duration,
     /// How many connections are in use for quick reads at once; those that come when these are in use wait for moments, to be taken along.
     pub quick_connections: usize,
-    /// Settings that each connection has, by name, besides those of its role.
+    /// Settings that each session begins with, by name, besides those of its role.
     pub session: Vec<(String, String)>,
 }
 
@@ -87,6 +88,8 @@ struct Inner {
     dialer: Dialer,
     settings: PoolSettings,
     prepared: AtomicBool,
+    /// [`FunctionTraits`] of the database, as bits.
+    traits: AtomicU8,
     shelf: Mutex<Shelf>,
     /// Connections that were made before the last [`Pool::renew`] are of an older generation.
     generation: AtomicU64,
@@ -111,6 +114,7 @@ impl Pool {
             inner: Arc::new(Inner {
                 dialer: Dialer::new(endpoint, role, &settings)?,
                 prepared: AtomicBool::new(settings.prepared),
+                traits: AtomicU8::new(FunctionTraits::UNKNOWN.bits()),
                 shelf: Mutex::new(Shelf::new(settings.connections, settings.quick_connections)),
                 generation: AtomicU64::new(0),
                 timeouts: AtomicU64::new(0),
@@ -134,7 +138,7 @@ impl Pool {
         loop {
             match self.take_for(None).await? {
                 Taken::Lease(lease) => return Ok(lease),
-                // Nobody takes along what nobody wants
+                // Not without a batch
                 Taken::Answers(_) => {}
             }
         }
@@ -150,42 +154,20 @@ impl Pool {
     }
 
     async fn take_for(&self, batch: Option<&Batch<'_>>) -> Result<Taken, WireError> {
-        loop {
-            let mut lease = match self.take_any(batch).await? {
-                Taken::Lease(lease) => lease,
-                answers @ Taken::Answers(_) => return Ok(answers),
-            };
-            let Some(connection) = lease.connection.as_mut().filter(|connection| connection.has_changed()) else {
-                return Ok(Taken::Lease(lease));
-            };
-            // A pooler may have put another session behind the connection, which is not ours to restore
-            if !self.inner.prepared.load(Ordering::Relaxed) {
-                return Ok(Taken::Lease(lease));
-            }
-            // A statement changed the session though nobody expected it to
-            match connection.restore(true).await {
-                Ok(()) => return Ok(Taken::Lease(lease)),
-                Err(error) => tracing::warn!(%error, "a session did not get its settings back, and ends"),
-            }
-        }
-    }
-
-    /// As [`take_for_read`](Self::take_for_read), whatever the connection's last user left in the session.
-    async fn take_any(&self, batch: Option<&Batch<'_>>) -> Result<Taken, WireError> {
         let inner = &self.inner;
         let home = Handle::current().id();
         let PoolSettings { connections, quick, quick_connections, wait, .. } = inner.settings;
         // What may travel with others, and its key
         let keeps = inner.prepared.load(Ordering::Relaxed);
-        let mut rides = batch.filter(|_| keeps).and_then(|batch| Some((batch, inner.key(only(batch)?))));
+        let mut rides = batch.filter(|_| keeps).and_then(|batch| Some((batch, inner.key(main_of(batch)?))));
         rides = rides.filter(|(_, key)| inner.times.is_quick(*key, quick));
         let mut is_quick = rides.is_some() && quick_connections < connections;
         let deadline = Instant::now() + wait;
         let mut found = loop {
             // Copied outside of the lock, and only where it may be of use
-            let rider = rides.filter(|_| !inner.shelf().has_room(is_quick));
-            let rider = rider.and_then(|(batch, key)| Rider::of(batch, key));
-            let asked = inner.shelf().ask(home, is_quick, rider).ok_or(WireError::Closed)?;
+            let read = rides.filter(|_| !inner.shelf().has_room(is_quick));
+            let read = read.map(|(batch, key)| PendingRead::of(batch, key, |statement| inner.key(statement)));
+            let asked = inner.shelf().ask(home, is_quick, read).ok_or(WireError::Closed)?;
             let (ticket, answer) = match asked {
                 Asked::Granted(found) => break found,
                 Asked::Queued(ticket, answer) => (ticket, answer),
@@ -261,6 +243,17 @@ impl Pool {
         }
     }
 
+    /// Sets the known properties of the functions in the database. Until the first call, and whenever PostgreSQL
+    /// reports more than is known, they count as [unknown](FunctionTraits::UNKNOWN).
+    pub fn set_function_traits(&self, traits: FunctionTraits) {
+        self.inner.traits.store(traits.bits(), Ordering::Relaxed);
+    }
+
+    /// Returns the known properties of the functions in the database.
+    pub fn function_traits(&self) -> FunctionTraits {
+        self.inner.way().traits
+    }
+
     /// Closes the pool: nobody gets a connection any more, and those in use close when they are given back.
     pub fn close(&self) {
         self.inner.shelf().close();
@@ -277,6 +270,18 @@ impl Inner {
     /// What a statement is known by.
     fn key(&self, statement: &Statement<'_>) -> u64 {
         self.dialer.texts().key(statement.text, statement.scope)
+    }
+
+    fn way(&self) -> Way {
+        Way {
+            prepared: self.prepared.load(Ordering::Relaxed),
+            traits: FunctionTraits::from_bits(self.traits.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Takes the cautious way until the database's functions have been looked at again.
+    fn distrust_functions(&self) {
+        self.traits.store(FunctionTraits::UNKNOWN.bits(), Ordering::Relaxed);
     }
 
     fn has_aged(&self, connection: &Connection) -> bool {
@@ -298,7 +303,8 @@ impl Inner {
     /// Takes back a place, with the connection that stands there, if it can be used again: between two batches, outside a transaction.
     fn take_back(self: &Arc<Self>, connection: Option<Box<Connection>>, generation: u64, mut is_quick: bool) {
         let mut kept = match connection {
-            Some(mut connection) if self.has_aged(&connection) => {
+            // The only way for a connection to another caller leads through here
+            Some(mut connection) if !connection.is_reusable() || self.has_aged(&connection) => {
                 connection.say_goodbye();
                 None
             }
@@ -436,8 +442,8 @@ pub enum Taken {
     Answers(Answers),
 }
 
-/// A connection for one caller. Dropped between two batches it goes back to the pool, after a rollback when a transaction is
-/// open; dropped in the middle of one, the statement is cancelled and the connection closed.
+/// A connection for one caller. Dropped between two batches it goes back to the pool, once its session is as it was
+/// in the beginning; dropped in the middle of one, the statement is cancelled and the connection closed.
 #[derive(Debug)]
 pub struct Lease {
     inner: Arc<Inner>,
@@ -458,46 +464,81 @@ impl Lease {
     /// [`WireError::Postgres`] with the first error; then nothing of the batch took effect, and a transaction that it began or
     /// ran in can only be rolled back. [`WireError::Lost`] when the connection broke, which the next lease knows nothing of.
     pub async fn run(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
+        match self.run_once(batch).await {
+            Err(WireError::Postgres(_)) if self.is_in_doubt() => {
+                // Nothing of it took effect, and only this connection was to blame
+                self.replace().await?;
+                self.run_once(batch).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn run_once(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
         let Self { inner, connection, .. } = self;
-        let prepared = inner.prepared.load(Ordering::Relaxed);
         let connection = connection.as_mut().ok_or(WireError::Closed)?;
-        let outcome = connection.run(batch, prepared).await;
+        let outcome = connection.run(batch, inner.way()).await;
         if connection.is_broken() {
             inner.drop_dead();
         }
-        outcome
+        let (answers, verdict) = outcome?;
+        if verdict.is_some_and(|verdict| verdict.has_new_traits) {
+            inner.distrust_functions();
+        }
+        Ok(answers)
     }
 
-    /// As [`run`](Self::run), for the batch that the connection was [taken for](Pool::take_for_read). Where everybody is known to want no more
-    /// than a quick read, those who wait for a connection are served along with it: their batches go out in the same write.
+    fn is_in_doubt(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_in_doubt())
+    }
+
+    /// Opens another connection in the place of one that has ended.
+    async fn replace(&mut self) -> Result<(), WireError> {
+        self.connection = None;
+        self.generation = self.inner.generation.load(Ordering::Acquire);
+        let keeps = self.inner.prepared.load(Ordering::Acquire);
+        self.connection = Some(Box::new(self.inner.dialer.dial(keeps).await?));
+        Ok(())
+    }
+
+    /// As [`run`](Self::run), for the batch that the connection was [taken for](Pool::take_for_read). Where the batch is
+    /// known to be a quick read, quick reads of callers who wait for a connection go out in the same write.
     ///
     /// # Errors
     /// As [`run`](Self::run); and as [`Pool::take`], should another connection be needed.
     pub async fn read(mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
-        if !self.inner.prepared.load(Ordering::Relaxed) {
-            return self.run(batch).await;
-        }
         let Self { inner, connection, generation, .. } = &mut self;
         let connection = connection.as_mut().ok_or(WireError::Closed)?;
         let home = connection.home();
-        let waiting = |admits: &mut dyn FnMut(&Rider) -> bool| {
+        let waiting = |admits: &mut dyn FnMut(&PendingRead) -> bool| {
             let mut shelf = inner.shelf();
-            // Whoever came after the pool was renewed is not to get an older connection; whoever renews looks at the shelf behind it
+            // A caller that came after the pool was renewed is not to get an older connection; `renew` looks at the
+            // shelf behind it
             if *generation != inner.generation.load(Ordering::Acquire) {
                 return Vec::new();
             }
-            let riders = shelf.riders(home, MOST - 1, admits);
-            inner.taken_along.fetch_add(riders.len() as u64, Ordering::Relaxed);
-            riders
+            let reads = shelf.take_pending(home, MOST - 1, admits);
+            inner.taken_along.fetch_add(reads.len() as u64, Ordering::Relaxed);
+            reads
         };
-        let outcome = connection.run_together(batch, &inner.times, inner.settings.quick, waiting).await;
+        let way = inner.way();
+        let outcome = connection.run_together(batch, way, &inner.times, inner.settings.quick, waiting).await;
         if connection.is_broken() {
             inner.drop_dead();
         }
-        if let Some(answers) = outcome? {
-            return Ok(answers);
+        match outcome {
+            Err(WireError::Postgres(_)) if connection.is_in_doubt() => {}
+            outcome => {
+                let outcome = outcome?;
+                if outcome.has_new_traits {
+                    inner.distrust_functions();
+                }
+                if let Some(answers) = outcome.answers {
+                    return Ok(answers);
+                }
+            }
         }
-        // Whatever the company ran into, this read may be run twice
+        // Whatever it ran into, it may be run twice
         let pool = Pool { inner: inner.clone() };
         drop(self);
         pool.take().await?.run(batch).await
@@ -521,7 +562,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let rest = self.connection.take_if(|connection| !is_reusable(connection));
+        let rest = self.connection.take_if(|connection| !connection.is_reusable());
         let Some(rest) = rest else {
             return self.inner.take_back(self.connection.take(), self.generation, self.is_quick);
         };
@@ -535,11 +576,6 @@ impl Drop for Lease {
             runtime.spawn(aftermath.finish());
         }
     }
-}
-
-/// Whether somebody else may have it: it is between two batches, and outside a transaction.
-fn is_reusable(connection: &mut Box<Connection>) -> bool {
-    connection.is_ready() && !connection.in_transaction()
 }
 
 /// A connection whose caller is gone and which is not ready for another.
@@ -557,8 +593,9 @@ impl Aftermath {
     async fn finish(mut self) {
         let Some(connection) = self.connection.as_mut() else { return };
         if connection.is_ready() {
-            if let Ok(Ok(())) = tokio::time::timeout(AFTERMATH, connection.execute("rollback")).await
-                && is_reusable(connection)
+            let way = self.place.inner.way();
+            if let Ok(Ok(())) = tokio::time::timeout(AFTERMATH, connection.restore(way)).await
+                && connection.is_reusable()
             {
                 self.place.connection = self.connection.take();
             }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::answers::Answers;
 use super::connection::Connection;
 use super::pool::PoolStatus;
-use super::together::{Rider, Riding};
+use super::together::{Pending, PendingRead};
 
 /// A caller that waits for longer than this comes first, wherever it is at home.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -73,7 +73,7 @@ struct Waiter {
     since: Instant,
     is_quick: bool,
     /// What he wants, if somebody else may do it for him.
-    read: Option<Rider>,
+    read: Option<PendingRead>,
     answer: oneshot::Sender<Granted>,
 }
 
@@ -126,7 +126,7 @@ impl Shelf {
     }
 
     /// A place for a caller at `home`. If he has to wait, somebody else may do his `read` for him. `None`: the shelf is closed.
-    pub fn ask(&mut self, home: runtime::Id, is_quick: bool, read: Option<Rider>) -> Option<Asked> {
+    pub fn ask(&mut self, home: runtime::Id, is_quick: bool, read: Option<PendingRead>) -> Option<Asked> {
         if self.is_closed {
             return None;
         }
@@ -157,23 +157,28 @@ impl Shelf {
     }
 
     /// Takes callers at `home` out of the queue whose reads somebody does for them: so many at most, and those that `admits` says so of.
-    pub fn riders(&mut self, home: runtime::Id, most: usize, admits: &mut dyn FnMut(&Rider) -> bool) -> Vec<Riding> {
+    pub fn take_pending(
+        &mut self,
+        home: runtime::Id,
+        most: usize,
+        admits: &mut dyn FnMut(&PendingRead) -> bool,
+    ) -> Vec<Pending> {
         /// How far back is looked for them.
         const SEEN: usize = 64;
-        let mut riders = Vec::new();
+        let mut reads = Vec::new();
         let mut at = 0;
         for _ in 0..self.queue.len().min(SEEN) {
-            if riders.len() == most {
+            if reads.len() == most {
                 break;
             }
             let waiter = self.queue.get(at).filter(|waiter| waiter.home == home);
             let fits = waiter.and_then(|waiter| waiter.read.as_ref()).is_some_and(&mut *admits);
             match fits.then(|| self.queue.remove(at)).flatten() {
-                Some(Waiter { read: Some(read), answer, .. }) => riders.push((read, answer)),
+                Some(Waiter { read: Some(read), answer, .. }) => reads.push((read, answer)),
                 _ => at += 1,
             }
         }
-        riders
+        reads
     }
 
     /// A place comes back, with a connection or without. `is_quick`: it was for a quick read.

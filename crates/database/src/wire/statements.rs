@@ -12,16 +12,17 @@ pub(super) struct Statements {
     texts: Arc<Texts>,
     /// Counts batches.
     batch: u64,
-    next_name: u32,
+    /// Names begin at a random number and are never used again, so that no statement that SQL prepares has one.
+    next_name: u64,
     /// Statements that the server still keeps and that we forgot: closed with the next batch.
-    obsolete: Vec<u32>,
+    obsolete: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct Known {
     text: Arc<str>,
     scope: Arc<str>,
-    name: u32,
+    name: u64,
     used: u64,
 }
 
@@ -29,17 +30,17 @@ struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plan {
     /// Parsed on this connection before: by the batch of this number.
-    Known { key: u64, name: u32 },
+    Known { key: u64, name: u64 },
     /// To be parsed under this name.
-    Parse { key: u64, name: u32 },
+    Parse { key: u64, name: u64 },
     /// To be parsed without a name.
     Unnamed,
 }
 
 impl Statements {
     /// Keeps `most` statements.
-    pub fn new(most: usize, texts: Arc<Texts>) -> Self {
-        Self { known: HashMap::default(), most, texts, batch: 0, next_name: 0, obsolete: Vec::new() }
+    pub fn new(most: usize, texts: Arc<Texts>, first_name: u64) -> Self {
+        Self { known: HashMap::default(), most, texts, batch: 0, next_name: first_name, obsolete: Vec::new() }
     }
 
     /// A new batch begins: what is planned from here on is not made way for until the next one.
@@ -74,7 +75,7 @@ impl Statements {
     }
 
     /// The name of a statement that needs no parsing.
-    pub fn name(&mut self, key: u64, text: &str, scope: &str) -> Option<u32> {
+    pub fn name(&mut self, key: u64, text: &str, scope: &str) -> Option<u64> {
         let known = self.known.get_mut(&key).filter(|known| *known.text == *text && *known.scope == *scope)?;
         known.used = self.batch;
         Some(known.name)
@@ -105,13 +106,14 @@ impl Statements {
         self.known.remove(&key);
     }
 
-    /// Forgets every statement.
-    pub fn forget_all(&mut self) {
-        self.obsolete.extend(self.known.drain().map(|(_, known)| known.name));
+    /// Forgets every statement: the server has discarded them.
+    pub fn lose_all(&mut self) {
+        self.known.clear();
+        self.obsolete.clear();
     }
 
     /// The statements to close in front of the batch.
-    pub fn obsolete(&mut self) -> std::vec::Drain<'_, u32> {
+    pub fn obsolete(&mut self) -> std::vec::Drain<'_, u64> {
         self.obsolete.drain(..)
     }
 }
@@ -205,7 +207,7 @@ fn fold(left: u64, right: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn name(plan: Plan) -> u32 {
+    fn name(plan: Plan) -> u64 {
         match plan {
             Plan::Known { name, .. } | Plan::Parse { name, .. } => name,
             Plan::Unnamed => 0,
@@ -214,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_statement_is_parsed_once_for_each_scope() {
-        let mut statements = Statements::new(8, Arc::new(Texts::new(1)));
+        let mut statements = Statements::new(8, Arc::new(Texts::new(1)), 0);
         statements.begin();
         let first = statements.plan("select 1", "anon");
         assert!(matches!(first, Plan::Parse { .. }));
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_makes_way_but_none_of_the_batch_under_way() {
-        let mut statements = Statements::new(2, Arc::new(Texts::new(1)));
+        let mut statements = Statements::new(2, Arc::new(Texts::new(1)), 0);
         statements.begin();
         let (a, b) = (statements.plan("a", ""), statements.plan("b", ""));
         assert_eq!(statements.plan("c", ""), Plan::Unnamed, "both are in this very batch");
@@ -240,15 +242,15 @@ mod tests {
         assert_eq!(statements.obsolete().collect::<Vec<_>>(), [name(b)]);
         statements.begin();
         assert_eq!(statements.plan("a", ""), Plan::Known { key: digest(1, "a", ""), name: name(a) });
-        statements.forget_all();
-        assert_eq!(statements.obsolete().count(), 2);
+        statements.lose_all();
+        assert_eq!(statements.obsolete().count(), 0);
         assert!(matches!(statements.plan("a", ""), Plan::Parse { .. }));
     }
 
     #[test]
     fn connections_share_their_texts_and_what_nobody_knows_is_dropped() {
         let texts = Arc::new(Texts::new(1));
-        let mut connections = [Statements::new(4, texts.clone()), Statements::new(4, texts.clone())];
+        let mut connections = [Statements::new(4, texts.clone(), 0), Statements::new(4, texts.clone(), 0)];
         for number in 0..1000 {
             for statements in &mut connections {
                 statements.begin();

@@ -1,13 +1,11 @@
-//! Reads that travel together.
+//! Reads that travel together: where callers wait for a connection, one who has a connection sends the reads of
+//! several callers in one write, and each gets its answer as it comes in. That saves both sides most of the cost
+//! of a wake-up, which is more than the cost of a row by its key.
 //!
-//! When all connections are in use, callers wait, and whoever gets a connection next finds others waiting behind him. Where all of them want
-//! no more than a quick read, he takes theirs along: one write carries all, PostgreSQL works through them without falling asleep in between,
-//! and each gets his answer as it comes in. That saves both sides most of what a wake-up costs, which is more than a row by its key does.
-//!
-//! Each read is a transaction of its own (it ends with its own `Sync`), in settings of its own. Before any of them is known to have gone
-//! well, nothing is known of the settings behind it; so whatever differs anywhere among them and the session is set by each of them, and
-//! everything else is the same for all ([`Party`]). A read that fails in company, or whose driver went away, is run once more alone: it
-//! only reads.
+//! Each read is a transaction of its own, with settings of its own, its own [`Tail`] and its own `Sync`: PostgreSQL
+//! keeps them apart as it does when they come one after the other. The tails are read before the answers are
+//! believed: what comes behind a transaction that left something in the session is thrown away. A read that
+//! failed, was thrown away or whose driver went away is run once more alone: it only reads.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,278 +17,241 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use super::answers::Answers;
-use super::batch::{Batch, Kind, Param, Statement};
-use super::beginning::Beginning;
-use super::connection::Connection;
-use super::encode::{EXECUTE, SYNC, bind, parse};
+use super::batch::{Access, Batch, Kind, Param, Statement};
+use super::connection::{Connection, Way, is_in_doubt};
+use super::encode::{EXECUTE, SYNC, bind};
 use super::error::WireError;
 use super::gathered::Joining;
-use super::held::{Change, Within, is_own};
+use super::session::Tail;
 use super::shelf::Granted;
-use super::statements::{Plan, Statements};
+use super::statements::Statements;
 use super::times::Times;
 
-/// How many reads travel together at most.
+/// The most reads that travel together.
 pub(super) const MOST: usize = 8;
-/// Who waits for longer is let go, to try elsewhere.
+/// A caller that has waited for longer is let go, to try elsewhere.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// A read of more bytes, statement and settings included, travels alone: they would have to be copied.
+/// A read of more bytes, statements and values together, travels alone: it would have to be copied.
 const SMALL: usize = 16 * 1024;
 
-/// A read, taken along by somebody else: a copy of a batch.
-pub(super) struct Rider {
+/// A copy of a batch that only reads, for another caller to send along.
+pub(super) struct PendingRead {
     /// All texts and values, one after the other.
     bytes: Vec<u8>,
+    statements: Vec<PendingStatement>,
+    /// The key of the main statement.
+    key: u64,
+}
+
+struct PendingStatement {
+    key: u64,
     text: Range<usize>,
     scope: Range<usize>,
     params: Vec<Option<Range<usize>>>,
-    settings: Vec<(Range<usize>, Range<usize>)>,
-    unseen: Vec<Range<usize>>,
-    key: u64,
     binary: bool,
     gathered: Option<Joining>,
 }
 
-/// A rider, and where the answer goes.
-pub(super) type Riding = (Rider, oneshot::Sender<Granted>);
+/// A read, and where its answer goes.
+pub(super) type Pending = (PendingRead, oneshot::Sender<Granted>);
 
-impl fmt::Debug for Rider {
+impl fmt::Debug for PendingRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Claims and values are nobody's business
-        write!(f, "Rider({:x})", self.key)
+        // Claims and values stay out of logs
+        write!(f, "PendingRead({:x})", self.key)
     }
 }
 
-impl Rider {
-    /// Copies a batch that may travel with others: one statement that is prepared, with small values.
-    pub fn of(batch: &Batch<'_>, key: u64) -> Option<Self> {
-        let statement = only(batch)?;
-        let mut bytes = Vec::with_capacity(statement.text.len() + 1024);
+impl PendingRead {
+    /// Copies a batch whose [main statement](main_of) has the key `key`; `key_of` gives the keys of the others.
+    pub fn of(batch: &Batch<'_>, key: u64, key_of: impl Fn(&Statement<'_>) -> u64) -> Self {
+        let mut bytes = Vec::with_capacity(size(batch));
         let mut put = |value: &[u8]| {
             let begin = bytes.len();
             bytes.extend_from_slice(value);
             begin..bytes.len()
         };
-        let (text, scope) = (put(statement.text.as_bytes()), put(statement.scope.as_bytes()));
-        let params = statement.params.iter().map(|param| param.map(&mut put)).collect();
-        let settings = batch.within.settings.iter();
-        let settings = settings.map(|(name, value)| (put(name.as_bytes()), put(value.as_bytes()))).collect();
-        let unseen = batch.within.unseen.iter().map(|name| put(name.as_bytes())).collect();
-        let Statement { binary, gathered, .. } = *statement;
-        Some(Self { bytes, text, scope, params, settings, unseen, key, binary, gathered })
+        let copy = |statement: &Statement<'_>| PendingStatement {
+            key: key_of(statement),
+            text: put(statement.text.as_bytes()),
+            scope: put(statement.scope.as_bytes()),
+            params: statement.params.iter().map(|param| param.map(&mut put)).collect(),
+            binary: statement.binary,
+            gathered: statement.gathered,
+        };
+        let statements = batch.statements.iter().map(copy).collect();
+        Self { bytes, statements, key }
     }
 
     fn bytes(&self, range: &Range<usize>) -> &[u8] {
         self.bytes.get(range.clone()).unwrap_or_default()
     }
 
-    fn str(&self, range: &Range<usize>) -> &str {
+    fn text(&self, range: &Range<usize>) -> &str {
         // It was copied from text
         std::str::from_utf8(self.bytes(range)).unwrap_or_default()
     }
 
-    fn params(&self) -> Vec<Param<'_>> {
-        self.params.iter().map(|param| param.as_ref().map(|value| self.bytes(value))).collect()
+    /// Whether the connection has parsed all of its statements.
+    fn is_known(&self, statements: &mut Statements) -> bool {
+        let mut each = self.statements.iter();
+        each.all(|it| statements.name(it.key, self.text(&it.text), self.text(&it.scope)).is_some())
     }
 
-    fn statement<'a>(&'a self, params: &'a [Param<'a>]) -> Statement<'a> {
-        let (text, scope) = (self.str(&self.text), self.str(&self.scope));
-        let Self { binary, gathered, .. } = *self;
-        Statement { text, scope, params, kind: Kind::Named, binary, gathered }
+    /// Puts its statements into the write buffer. `false`: one would have to be parsed first.
+    fn write(&self, out: &mut BytesMut, statements: &mut Statements) -> bool {
+        self.statements.iter().all(|it| {
+            let params: Vec<Param<'_>> =
+                it.params.iter().map(|param| param.as_ref().map(|value| self.bytes(value))).collect();
+            let (text, scope) = (self.text(&it.text), self.text(&it.scope));
+            let statement = Statement { binary: it.binary, ..Statement::named(text, &params) }.scope(scope);
+            write(out, statements, it.key, &statement)
+        })
     }
 
-    fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.settings.iter().map(|(name, value)| (self.str(name), self.str(value)))
-    }
-}
-
-/// The only statement of a batch that may travel with others.
-pub(super) fn only<'b, 'a>(batch: &'b Batch<'a>) -> Option<&'b Statement<'a>> {
-    let [statement] = batch.statements.as_slice() else { return None };
-    let values: usize = statement.params.iter().flatten().map(|value| value.len()).sum();
-    let settings: usize = batch.within.settings.iter().map(|(_, value)| value.len()).sum();
-    let size = statement.text.len() + values + settings;
-    let fits = statement.kind == Kind::Named && size <= SMALL && !batch.restores && batch.place == 0;
-    fits.then_some(statement)
-}
-
-/// What those who travel together have to have in common: the same settings but for the values of an application's own, all of which but for
-/// those the session has already.
-struct Party<'a> {
-    within: Within<'a>,
-    /// Names of the settings that not everybody has alike, the session included: each sets them for himself.
-    differing: Vec<&'a str>,
-}
-
-impl<'a> Party<'a> {
-    /// The driver alone. `None`: what his batch changes of the session is for him alone.
-    fn of(within: Within<'a>, change: &Change<'_>) -> Option<Self> {
-        if !change.is_of_own_settings() {
-            return None;
-        }
-        let differing =
-            within.settings.iter().map(|(name, _)| *name).filter(|name| change.names().any(|it| it == *name));
-        Some(Self { within, differing: differing.collect() })
-    }
-
-    /// Takes somebody in, if he fits.
-    fn admits(&mut self, rider: &Rider) -> bool {
-        let is_alike = rider.settings.len() == self.within.settings.len()
-            && rider
-                .settings()
-                .zip(self.within.settings)
-                .all(|((name, value), (own, wanted))| name == *own && (value == *wanted || is_own(name)))
-            && rider.unseen.len() == self.within.unseen.len()
-            && rider.unseen.iter().zip(self.within.unseen).all(|(name, own)| rider.str(name) == *own);
-        if is_alike {
-            for ((_, value), (name, wanted)) in rider.settings().zip(self.within.settings) {
-                if value != *wanted && !self.differing.contains(name) {
-                    self.differing.push(name);
-                }
-            }
-        }
-        is_alike
-    }
-
-    /// What a member sets.
-    fn values<'b>(&self, settings: impl Iterator<Item = (&'b str, &'b str)>) -> Vec<(&'b str, &'b str)> {
-        settings.filter(|(name, _)| self.differing.contains(name)).collect()
+    fn gathered(&self) -> Option<(usize, Joining)> {
+        let mut each = self.statements.iter().enumerate();
+        each.find_map(|(at, statement)| Some((at, statement.gathered?)))
     }
 }
 
-/// What became of a company.
+/// Returns the main statement of a batch that may travel with others: its rows are gathered, all its statements are
+/// prepared, and its transaction, which only reads, ends with it.
+pub(super) fn main_of<'b, 'a>(batch: &'b Batch<'a>) -> Option<&'b Statement<'a>> {
+    let main = batch.statements.iter().find(|statement| statement.gathered.is_some())?;
+    let may_travel = batch.ends == Some(Access::ReadOnly)
+        && batch.statements.iter().all(|statement| statement.kind == Kind::Named)
+        && size(batch) <= SMALL;
+    may_travel.then_some(main)
+}
+
+fn size(batch: &Batch<'_>) -> usize {
+    let of = |statement: &Statement<'_>| {
+        let values: usize = statement.params.iter().flatten().map(|value| value.len()).sum();
+        statement.text.len() + statement.scope.len() + values
+    };
+    batch.statements.iter().map(of).sum()
+}
+
+/// What came of reads that were sent together.
 enum Trip {
-    /// There was nobody to drive for.
+    /// There was no other read to send.
     Alone,
-    /// The driver's own answers; `None`: his read failed.
+    /// The driver's own answers; `None`: its read failed or cannot be believed.
     Done(Option<Answers>),
-    /// The connection stands still or is broken.
+    /// The connection stands still.
     Stuck,
 }
 
+/// The outcome of [`Connection::run_together`].
+pub(super) struct Outcome {
+    /// `None`: the read did not get through in company, and the connection is of no use any more. It has to be
+    /// run on another one.
+    pub answers: Option<Answers>,
+    /// PostgreSQL reported functions with properties that were not known.
+    pub has_new_traits: bool,
+}
+
 impl Connection {
-    /// Runs a read, together with those of others: `waiting` gives them, of those that it is told will do. Whatever usually takes longer than
-    /// `quick` travels alone.
-    ///
-    /// `None`: in company it did not get through, and the connection is of no use any more; the read has to be run on another.
+    /// Runs a read, together with those of others: `waiting` gives them, of those that the connection can send.
+    /// A read that usually takes longer than `quick` travels alone.
     pub async fn run_together(
         &mut self,
         batch: &Batch<'_>,
+        way: Way,
         times: &Times,
         quick: Duration,
-        waiting: impl FnOnce(&mut dyn FnMut(&Rider) -> bool) -> Vec<Riding>,
-    ) -> Result<Option<Answers>, WireError> {
-        let Some(statement) = only(batch).filter(|_| self.is_ready() && !self.in_transaction()) else {
-            return self.run(batch, true).await.map(Some);
-        };
-        let key = self.statements().key(statement.text, statement.scope);
-        if times.is_quick(key, quick) {
-            let beginning = self.beginning();
-            match self.drive(batch, statement, key, &beginning, times, waiting).await {
+        waiting: impl FnOnce(&mut dyn FnMut(&PendingRead) -> bool) -> Vec<Pending>,
+    ) -> Result<Outcome, WireError> {
+        let mut has_new_traits = false;
+        let main = main_of(batch).filter(|_| way.prepared && self.is_ready() && !self.in_transaction());
+        let key = main.map(|main| self.statements().key(main.text, main.scope));
+        if let Some(key) = key.filter(|key| times.is_quick(*key, quick)) {
+            match self.drive(batch, key, way, times, &mut has_new_traits, waiting).await {
                 Ok(Trip::Alone) => {}
-                Ok(Trip::Done(Some(answers))) => return Ok(Some(answers)),
-                // One of the others may have changed the session, though nobody expected it to
-                Ok(Trip::Done(None)) => self.restore(true).await?,
-                Ok(Trip::Stuck) => return Ok(None),
+                Ok(Trip::Done(Some(answers))) => return Ok(Outcome { answers: Some(answers), has_new_traits }),
+                Ok(Trip::Done(None)) => {
+                    if self.restore(way).await.is_err() {
+                        return Ok(Outcome { answers: None, has_new_traits });
+                    }
+                }
+                Ok(Trip::Stuck) => return Ok(Outcome { answers: None, has_new_traits }),
                 // Perhaps for what one of the others did
                 Err(error) => {
                     tracing::debug!(%error, "reads that travelled together did not get through");
-                    return Ok(None);
+                    return Ok(Outcome { answers: None, has_new_traits });
                 }
             }
         }
         let begun = Instant::now();
-        let outcome = self.run(batch, true).await;
-        if outcome.is_ok() {
+        let (answers, verdict) = self.run(batch, way).await?;
+        if let Some(key) = key {
             times.add(key, begun.elapsed());
         }
-        outcome.map(Some)
+        has_new_traits |= verdict.is_some_and(|verdict| verdict.has_new_traits);
+        Ok(Outcome { answers: Some(answers), has_new_traits })
     }
 
-    /// Drives for others too.
+    /// Sends the reads of others along with its own, and hands out their answers.
     async fn drive(
         &mut self,
         batch: &Batch<'_>,
-        statement: &Statement<'_>,
         key: u64,
-        beginning: &Beginning,
+        way: Way,
         times: &Times,
-        waiting: impl FnOnce(&mut dyn FnMut(&Rider) -> bool) -> Vec<Riding>,
+        has_new_traits: &mut bool,
+        waiting: impl FnOnce(&mut dyn FnMut(&PendingRead) -> bool) -> Vec<Pending>,
     ) -> Result<Trip, WireError> {
-        let change = self.change(batch.within, beginning);
-        let Some(mut party) = Party::of(batch.within, &change).filter(|_| !self.is_as_begun()) else {
-            return Ok(Trip::Alone);
-        };
+        let tail = self.tail(way);
+        let tail_params = tail.params();
         let statements = self.statements();
-        // What is named from here on is not made way for
+        // Statements that are named from here on are not made way for
         statements.begin();
-        if statements.name(key, statement.text, statement.scope).is_none() {
-            return Ok(Trip::Alone);
-        }
-        let mut admits = |rider: &Rider| {
-            statements.name(rider.key, rider.str(&rider.text), rider.str(&rider.scope)).is_some() && party.admits(rider)
+        let key_of =
+            |statements: &Statements, statement: &Statement<'_>| statements.key(statement.text, statement.scope);
+        let tail_keys: Vec<_> =
+            tail.statements(&tail_params).map(|statement| (key_of(statements, &statement), statement)).collect();
+        let is_parsed = |(key, statement): &(u64, Statement<'_>), statements: &mut Statements| {
+            statements.name(*key, statement.text, statement.scope).is_some()
         };
-        let (riders, mut answers): (Vec<_>, Vec<_>) =
-            waiting(&mut admits).into_iter().map(|(rider, answer)| (rider, Some(answer))).unzip();
-        if riders.is_empty() {
+        let own: Vec<_> =
+            batch.statements.iter().map(|statement| (key_of(statements, statement), *statement)).collect();
+        if !own.iter().chain(&tail_keys).all(|each| is_parsed(each, statements)) {
             return Ok(Trip::Alone);
         }
-        // The riders first: the driver has to wait for all of them anyway
-        let mut values: Vec<_> = riders.iter().map(|rider| party.values(rider.settings())).collect();
-        values.push(party.values(batch.within.settings.iter().copied()));
-        let changes: Vec<_> = values.iter().map(|values| Change::setting(values)).collect();
-        let mut parsed = None;
-        let write = |out: &mut BytesMut, statements: &mut Statements| {
-            let set = match changes.first().map_or("", Change::set) {
-                "" => None,
-                set => match statements.plan(set, "") {
-                    Plan::Known { name, .. } => Some(name),
-                    Plan::Parse { key, name } => {
-                        parsed = Some(key);
-                        parse(out, Some(name), set);
-                        out.extend_from_slice(SYNC);
-                        Some(name)
-                    }
-                    Plan::Unnamed => return false,
-                },
+        let mut admits = |read: &PendingRead| read.is_known(statements);
+        let (reads, mut answers): (Vec<_>, Vec<_>) =
+            waiting(&mut admits).into_iter().map(|(read, answer)| (read, Some(answer))).unzip();
+        if reads.is_empty() {
+            return Ok(Trip::Alone);
+        }
+        let write_all = |out: &mut BytesMut, statements: &mut Statements| {
+            let end = |out: &mut BytesMut, statements: &mut Statements| {
+                let fits = tail_keys.iter().all(|(key, statement)| write(out, statements, *key, statement));
+                out.extend_from_slice(SYNC);
+                fits
             };
-            let fits = riders.iter().zip(&changes).all(|(rider, change)| {
-                let params = rider.params();
-                write_one(out, statements, rider.key, &rider.statement(&params), set, change)
-            });
-            fits && changes.last().is_some_and(|change| write_one(out, statements, key, statement, set, change))
+            // The others first: the driver has to wait for all of them anyway
+            reads.iter().all(|read| read.write(out, statements) && end(out, statements))
+                && own.iter().all(|(key, statement)| write(out, statements, *key, statement))
+                && end(out, statements)
         };
         let mut patience = pin!(tokio::time::sleep(PATIENCE));
-        let sent = while_patient(self.send_together(write), patience.as_mut(), &mut answers).await;
-        let is_sent = match sent {
-            Some(sent) => sent?,
+        match while_patient(self.send_together(write_all), patience.as_mut(), &mut answers).await {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) => return Ok(Trip::Alone),
+            Some(Err(error)) => return Err(error),
             None => return Ok(Trip::Stuck),
-        };
-        if let Some(key) = parsed {
-            let is_parsed = match is_sent {
-                true => match while_patient(self.hear_one(0, None), patience.as_mut(), &mut answers).await {
-                    Some(tally) => tally?.error.is_none(),
-                    None => return Ok(Trip::Stuck),
-                },
-                false => false,
-            };
-            if !is_parsed {
-                // Then nobody's read goes well, and all try alone
-                self.statements().unlearn(key);
-            }
         }
-        if !is_sent {
-            return Ok(Trip::Alone);
-        }
-        let mut own = None;
+        let own_gathered = own.iter().enumerate().find_map(|(at, (_, statement))| Some((at, statement.gathered?)));
+        let counts = reads.iter().map(|read| (read.key, read.statements.len(), read.gathered()));
+        let mut own_answers = None;
+        let mut is_spoilt = false;
         let mut begun = Instant::now();
-        let reads = riders.iter().map(|rider| (rider.key, rider.gathered)).chain([(key, statement.gathered)]);
-        for ((at, (key, gathered)), change) in reads.enumerate().zip(&changes) {
-            let count = change.len() + 1;
-            // By one of those before
-            let is_spoilt = self.has_changed();
-            let hearing = self.hear_one(count, gathered);
-            let tally = match at == riders.len() {
+        for (at, (key, wanted, gathers)) in counts.chain([(key, own.len(), own_gathered)]).enumerate() {
+            let count = wanted + tail.len();
+            let hearing = self.hear_one(count, gathers);
+            let tally = match at == reads.len() {
                 // The driver's own takes as long as it takes
                 true => hearing.await?,
                 false => match while_patient(hearing, patience.as_mut(), &mut answers).await {
@@ -302,31 +263,39 @@ impl Connection {
             times.add(key, now - std::mem::replace(&mut begun, now));
             let mut got = tally.answers;
             if let Some(error) = tally.error {
-                // Tries alone, and learns why
+                if is_in_doubt(&error) || got.len() >= wanted {
+                    return Err(WireError::Postgres(error));
+                }
+                // It is run alone, and learns why
                 self.forget_if_stale(key, &error);
+                is_spoilt = true;
                 continue;
             }
-            if got.len() != count || self.in_transaction() {
-                return Err(self.misunderstood());
-            }
-            self.keep(change);
-            if is_spoilt {
+            let verdict = Tail::verdict(&got, count - 1).filter(|_| got.len() == count && !self.in_transaction());
+            let Some(verdict) = verdict else { return Err(self.misunderstood()) };
+            let was_spoilt = is_spoilt;
+            *has_new_traits |= self.session().settle(verdict, &tail).has_new_traits;
+            is_spoilt |= !self.session().is_clean();
+            if was_spoilt {
                 continue;
             }
-            got.forget(0..change.len());
-            if at == riders.len() {
-                own = Some(got);
+            got.truncate(wanted);
+            if at == reads.len() {
+                own_answers = Some(got);
             } else if let Some(answer) = answers.get_mut(at).and_then(Option::take) {
-                // Gone, perhaps
+                // Its caller may have gone away
                 let _ = answer.send(Granted::Answer(got));
             }
         }
+        if is_spoilt {
+            self.session().soil();
+        }
         self.heard_all();
-        Ok(Trip::Done(own))
+        Ok(Trip::Done(own_answers))
     }
 }
 
-/// Does something that riders wait for, until they have waited long enough: then they are let go. `None`: it is not done by then.
+/// Does something that the others wait for. Once they have waited long enough, they are let go, and it ends in `None`.
 async fn while_patient<T>(
     work: impl Future<Output = T>,
     patience: Pin<&mut Sleep>,
@@ -342,24 +311,11 @@ async fn while_patient<T>(
     }
 }
 
-/// Puts a read into the write buffer, with what it sets before. `false`: it would have to be parsed first, or its values are too large.
-fn write_one(
-    out: &mut BytesMut,
-    statements: &mut Statements,
-    key: u64,
-    statement: &Statement<'_>,
-    set: Option<u32>,
-    change: &Change<'_>,
-) -> bool {
+/// Puts a statement into the write buffer. `false`: it would have to be parsed first, or its values are too large.
+fn write(out: &mut BytesMut, statements: &mut Statements, key: u64, statement: &Statement<'_>) -> bool {
     let Some(name) = statements.name(key, statement.text, statement.scope) else { return false };
     let mut aside = Vec::new();
-    let params = change.params();
-    if !params.is_empty() {
-        bind(out, set, &Statement::named(change.set(), &params), &mut aside);
-        out.extend_from_slice(EXECUTE);
-    }
     bind(out, Some(name), statement, &mut aside);
     out.extend_from_slice(EXECUTE);
-    out.extend_from_slice(SYNC);
     aside.is_empty()
 }

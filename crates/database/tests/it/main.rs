@@ -15,5 +15,5 @@ mod wire;
 mod wire_homes;
 mod wire_login;
 mod wire_pool;
+mod wire_session;
 mod wire_together;
-mod wire_within;

@@ -1,6 +1,6 @@
 //! Batches over the lean client: what comes back, and what remains when one fails.
 
-use portico_database::wire::{Answers, Batch, Lease, Pool, PoolSettings, Statement, WireError};
+use portico_database::wire::{Access, Answers, Batch, Lease, Pool, PoolSettings, Statement, WireError};
 use portico_database::{Endpoint, scratch};
 
 /// A database of its own on the shared cluster, with the superuser as the role.
@@ -25,9 +25,9 @@ impl Scratch {
     }
 }
 
-/// Runs one statement by itself.
+/// Runs one statement by itself, as a transaction of its own.
 pub async fn one(lease: &mut Lease, text: &str) -> Result<Answers, WireError> {
-    lease.run(&Batch::new().statement(Statement::named(text, &[]))).await
+    lease.run(&Batch::new().statement(Statement::named(text, &[])).ending(Access::ReadWrite)).await
 }
 
 /// The single value of a statement.
@@ -68,7 +68,7 @@ async fn a_batch_is_answered_statement_by_statement() {
         assert!(!answers.in_transaction() && !lease.in_transaction());
         assert_eq!(value(&mut lease, "select coalesce(current_setting('app.who', true), '')").await, "", "only within");
     }
-    assert_eq!(kept(&mut lease).await, 6, "each named statement once");
+    assert_eq!(kept(&mut lease).await, 10, "each named statement once, and those that take the session back");
     assert!(lease.run(&Batch::new()).await.unwrap().is_empty());
     let answers = one(&mut lease, "do $$ begin raise notice 'hear'; raise warning 'hear'; end $$").await.unwrap();
     assert_eq!(answers.notices(), 2);

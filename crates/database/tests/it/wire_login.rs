@@ -1,6 +1,6 @@
 //! How the lean client logs in: every kind of password, and the role it takes on afterwards.
 
-use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
+use portico_database::wire::{Access, Batch, Pool, PoolSettings, Statement, WireError};
 use portico_database::{Endpoint, connect};
 
 use crate::cluster::{reachable, system_binaries, within};
@@ -44,7 +44,8 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
         (url("manager:secret", port), "acting"),
         (url("operator:secret", port), "operator"),
     ] {
-        let pool = Pool::open(&endpoint, "acting", PoolSettings::default()).unwrap();
+        let settings = PoolSettings { connections: 1, ..PoolSettings::default() };
+        let pool = Pool::open(&endpoint, "acting", settings).unwrap();
         let mut lease = pool.take().await.unwrap();
         for (expression, expected) in [
             ("session_user", session),
@@ -63,41 +64,27 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
             .statement(Statement::named("select current_user", &[]));
         assert_eq!(lease.run(&batch).await.unwrap().row(1).unwrap().text(0), Some("inner_role"));
         assert_eq!(value(&mut lease, "select current_user").await, "acting");
-        // What a statement sets for the session ends with the batch that asks for it.
+        // What a statement sets for the session ends with the transaction, or with the lease at the latest.
         let begun = value(&mut lease, BEGUN).await;
-        let batch = Batch::new()
-            .statement(Statement::named("select set_config('role', 'inner_role', false)", &[]))
-            .statement(Statement::named("select set_config('lock_timeout', '9s', false)", &[]))
-            .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]))
-            .restoring();
-        for _ in 0..2 {
-            assert_eq!(lease.run(&batch).await.unwrap().row(2).unwrap().text(0), Some("mine"));
-            assert_eq!(value(&mut lease, BEGUN).await, begun);
-        }
-        // Where nobody asked for it, the server's word that the session has changed is enough.
-        let batch = Batch::new()
-            .statement(Statement::named("select set_config('default_transaction_read_only', 'on', false)", &[]))
-            .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]));
-        for _ in 0..2 {
+        for ends in [Some(Access::ReadWrite), None] {
             let process = lease.process();
-            lease.run(&batch).await.unwrap();
-            assert_eq!(value(&mut lease, "show app.flavour").await, "mine");
+            let batch = Batch::new()
+                .statement(Statement::named("begin", &[]))
+                .statement(Statement::named("select set_config('role', 'inner_role', false)", &[]))
+                .statement(Statement::named("select set_config('lock_timeout', '9s', false)", &[]))
+                .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]))
+                .statement(Statement::named("commit", &[]));
+            let answers = match ends {
+                Some(access) => lease.run(&batch.ending(access)).await.unwrap(),
+                None => lease.run(&batch).await.unwrap(),
+            };
+            assert_eq!(answers.row(3).unwrap().text(0), Some("mine"));
             drop(lease);
             lease = pool.take().await.unwrap();
+            assert_eq!(value(&mut lease, BEGUN).await, begun, "{session} {ends:?}");
+            // The session is the same one
             assert_eq!(lease.process(), process);
-            assert_eq!(value(&mut lease, BEGUN).await, begun);
-            assert_eq!(value(&mut lease, "show default_transaction_read_only").await, "off");
         }
-        // What a transaction sets for itself is no such change, even where it ends later.
-        let begin = Batch::new()
-            .statement(Statement::named("begin", &[]))
-            .statement(Statement::named("select set_config('timezone', 'Asia/Tokyo', true)", &[]))
-            .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]));
-        lease.run(&begin).await.unwrap();
-        lease.run(&Batch::new().statement(Statement::named("commit", &[]))).await.unwrap();
-        drop(lease);
-        lease = pool.take().await.unwrap();
-        assert_eq!(value(&mut lease, "show app.flavour").await, "mine");
     }
 
     let error = Pool::open(&url("stranger:secret", port), "acting", PoolSettings::default()).unwrap().take().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use portico_database::wire::{Batch, Joining, Lease, Pool, PoolSettings, Statement, Taken, WireError, Within};
+use portico_database::wire::{Access, Batch, Joining, Lease, Pool, PoolSettings, Statement, Taken, WireError};
 use portico_database::{Endpoint, Host, connect};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -30,25 +30,41 @@ fn settings(connections: usize) -> PoolSettings {
     PoolSettings { connections, wait: PATIENCE, quick: PATIENCE, session, ..PoolSettings::default() }
 }
 
-fn batch<'a>(text: &'a str, params: &'a [Option<&'a [u8]>], within: Within<'a>) -> Batch<'a> {
-    let role = within.settings.iter().find(|(name, _)| *name == "role").map_or("", |(_, role)| role);
-    let statement = Statement::named(text, params).scope(role).binary().gathered(Joining::default());
-    Batch::new().within(within).statement(statement)
+/// A read in settings of its own.
+struct Read<'a> {
+    text: &'a str,
+    params: &'a [Option<&'a [u8]>],
+    settings: &'a [(&'a str, &'a str)],
 }
 
-async fn read(pool: &Pool, batch: &Batch<'_>) -> Result<String, WireError> {
-    let mut answers = match pool.take_for_read(batch).await? {
+fn batch<'a>(text: &'a str, params: &'a [Option<&'a [u8]>], settings: &'a [(&'a str, &'a str)]) -> Read<'a> {
+    Read { text, params, settings }
+}
+
+async fn read(pool: &Pool, wanted: &Read<'_>) -> Result<String, WireError> {
+    let role = wanted.settings.iter().find(|(name, _)| *name == "role").map_or("", |(_, role)| role);
+    let each = (0..wanted.settings.len()).map(|at| format!("set_config(${}, ${}, true)", 2 * at + 1, 2 * at + 2));
+    let set = format!("select {}", each.collect::<Vec<_>>().join(", "));
+    let values: Vec<_> =
+        wanted.settings.iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect();
+    let batch = Batch::new()
+        .statement(Statement::named("begin read only", &[]))
+        .statement(Statement::named(&set, &values))
+        .statement(Statement::named(wanted.text, wanted.params).scope(role).binary().gathered(Joining::default()))
+        .statement(Statement::named("commit", &[]))
+        .ending(Access::ReadOnly);
+    let mut answers = match pool.take_for_read(&batch).await? {
         Taken::Answers(answers) => answers,
-        Taken::Lease(lease) => lease.read(batch).await?,
+        Taken::Lease(lease) => lease.read(&batch).await?,
     };
-    assert_eq!(answers.len(), 1);
+    assert_eq!(answers.len(), 4);
     let gathered = answers.gathered().unwrap();
     assert_eq!(gathered.rows, 1);
     Ok(String::from_utf8(gathered.pieces.concat()).unwrap())
 }
 
 /// Has the pool's only connection learn that a read is quick.
-async fn learn(pool: &Pool, batch: &Batch<'_>) {
+async fn learn(pool: &Pool, batch: &Read<'_>) {
     for _ in 0..2 {
         let _ = read(pool, batch).await.unwrap();
     }
@@ -58,7 +74,7 @@ const fn wanted<'a>(role: &'a str, who: &'a str, timeout: &'a str) -> [(&'a str,
     [("statement_timeout", timeout), ("role", role), ("app.who", who)]
 }
 
-/// A role to log in that is not the superuser: whoever is no longer one has the server tell of it, and gets the session's beginning back.
+/// A role to log in that is not a superuser.
 async fn login(scratch: &Scratch) -> (Client, String) {
     let admin = connect(&scratch.endpoint).await.unwrap();
     let login = format!("{}_login", scratch.endpoint.database());
@@ -66,9 +82,8 @@ async fn login(scratch: &Scratch) -> (Client, String) {
     (admin, login)
 }
 
-/// The session has what the driver wants, and others want something else.
 #[tokio::test]
-async fn whoever_comes_along_brings_his_own_settings() {
+async fn reads_that_travel_together_have_settings_of_their_own() {
     let scratch = Scratch::new().await;
     let (admin, login) = login(&scratch).await;
     let pool = Pool::open(&scratch.endpoint, &login, settings(1)).unwrap();
@@ -78,40 +93,35 @@ async fn whoever_comes_along_brings_his_own_settings() {
     const TIME: [(&str, &str); 3] = wanted("pg_monitor", "me", "20s");
     let who = |settings: &'static [(&str, &str); 3]| {
         let pool = pool.clone();
-        async move { read(&pool, &batch(WHO, &[Some(b"1")], Within { settings, unseen: &[] })).await.unwrap() }
+        async move { read(&pool, &batch(WHO, &[Some(b"1")], settings)).await.unwrap() }
     };
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    // The role is asked for again after a second, and who does that travels alone: on a slow machine more than once
-    while pool.taken_along() == 0 && tokio::time::Instant::now() < deadline {
-        for settings in [&ROLE, &MINE, &MINE] {
-            who(settings).await;
-        }
-        let first = pool.take().await.unwrap();
-        let callers = [&MINE, &OTHER, &ROLE, &TIME, &MINE].map(|settings| tokio::spawn(who(settings)));
-        within(PATIENCE, async || (pool.status().waiting == callers.len()).then_some(())).await;
-        drop(first);
-        let expected = [
-            "pg_monitor me 30s 60",
-            "pg_monitor other 30s 60",
-            "pg_read_all_data me 30s 60",
-            "pg_monitor me 20s 60",
-            "pg_monitor me 30s 60",
-        ];
-        for (caller, expected) in callers.into_iter().zip(expected) {
-            assert_eq!(caller.await.unwrap(), expected);
-        }
+    for settings in [&ROLE, &MINE, &MINE] {
+        who(settings).await;
     }
-    // Never the one with another role, nor the one with another limit
-    assert!((1..=2).contains(&pool.taken_along()), "{}", pool.taken_along());
+    let first = pool.take().await.unwrap();
+    let callers = [&MINE, &OTHER, &ROLE, &TIME, &MINE].map(|settings| tokio::spawn(who(settings)));
+    within(PATIENCE, async || (pool.status().waiting == callers.len()).then_some(())).await;
+    drop(first);
+    let expected = [
+        "pg_monitor me 30s 60",
+        "pg_monitor other 30s 60",
+        "pg_read_all_data me 30s 60",
+        "pg_monitor me 20s 60",
+        "pg_monitor me 30s 60",
+    ];
+    for (caller, expected) in callers.into_iter().zip(expected) {
+        assert_eq!(caller.await.unwrap(), expected);
+    }
+    assert_eq!(pool.taken_along(), 4);
     drop(pool);
     admin.batch_execute(&format!("drop role {login}")).await.unwrap();
     drop(admin);
     scratch.drop().await;
 }
 
-/// However many travel together, whatever fails or goes away among them: each sees his own settings.
+/// However many travel together, and whatever fails or goes away among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_reads_in_his_own_settings() {
+async fn every_read_sees_its_own_settings_among_failures_and_aborts() {
     let scratch = Scratch::new().await;
     let (admin, login) = login(&scratch).await;
     let pool = Pool::open(&scratch.endpoint, &login, settings(2)).unwrap();
@@ -127,7 +137,7 @@ async fn everybody_reads_in_his_own_settings() {
                 let settings = wanted(role, &who, timeout);
                 let divisor = ["1", "2", "0", "3"][(caller + round) % 4];
                 let params = [Some(divisor.as_bytes())];
-                let batch = batch(WHO, &params, Within { settings: &settings, unseen: &[] });
+                let batch = batch(WHO, &params, &settings);
                 if (caller + round) % 11 == 0 {
                     // Goes away, wherever it has come to
                     let hasty = read(&pool, &batch);
@@ -146,10 +156,15 @@ async fn everybody_reads_in_his_own_settings() {
                 if round % 10 == caller % 10 {
                     // Others use the connections too, and in other ways
                     let mut lease = pool.take().await.unwrap();
-                    let within = Within { settings: &[("app.who", "nobody"), ("app.more", "1")], unseen: &[] };
-                    let statement = Statement::named("select current_user || current_setting('app.who')", &[]);
-                    let answers = lease.run(&Batch::new().within(within).statement(statement)).await.unwrap();
-                    assert_eq!(answers.row(0).unwrap().text(0), Some(&*format!("{login}nobody")));
+                    let answers = lease
+                        .run(
+                            &Batch::new()
+                                .statement(Statement::named("select set_config('app.who', 'nobody', false)", &[]))
+                                .statement(Statement::named("select current_user || current_setting('app.who')", &[])),
+                        )
+                        .await
+                        .unwrap();
+                    assert_eq!(answers.row(1).unwrap().text(0), Some(&*format!("{login}nobody")));
                 }
             }
         })
@@ -158,8 +173,8 @@ async fn everybody_reads_in_his_own_settings() {
         caller.unwrap();
     }
     assert!(pool.taken_along() > 0 && failed.load(Ordering::Relaxed) > 0, "{} {failed:?}", pool.taken_along());
-    let status = pool.status();
-    assert!(status.open == status.idle && status.waiting == 0, "{status:?}");
+    within(PATIENCE, async || (pool.status().open == pool.status().idle).then_some(())).await;
+    assert_eq!(pool.status().waiting, 0);
     drop(pool);
     admin.batch_execute(&format!("drop role {login}")).await.unwrap();
     drop(admin);
@@ -185,7 +200,7 @@ impl Held {
         }
         drop(first);
         for text in [FREE, LOCKED] {
-            learn(&pool, &batch(text, &[], Within::default())).await;
+            learn(&pool, &batch(text, &[], &[])).await;
         }
         let first = pool.take().await.unwrap();
         let others = vec![pool.take().await.unwrap(), pool.take().await.unwrap()];
@@ -196,7 +211,7 @@ impl Held {
     async fn queue(&self, text: &'static str) -> JoinHandle<Result<String, WireError>> {
         let before = self.pool.status().waiting;
         let pool = self.pool.clone();
-        let caller = tokio::spawn(async move { read(&pool, &batch(text, &[], Within::default())).await });
+        let caller = tokio::spawn(async move { read(&pool, &batch(text, &[], &[])).await });
         within(PATIENCE, async || (self.pool.status().waiting > before).then_some(())).await;
         caller
     }
@@ -231,7 +246,7 @@ async fn who_changes_the_session_changes_it_for_nobody_else() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(PoolSettings { session: vec![("timezone".into(), "UTC".into())], ..settings(1) });
     for text in [TAMPER, ZONE] {
-        learn(&pool, &batch(text, &[], Within::default())).await;
+        learn(&pool, &batch(text, &[], &[])).await;
     }
     let held = Held { first: pool.take().await.unwrap(), others: Vec::new(), pool };
     let driver = held.queue(ZONE).await;
@@ -252,7 +267,7 @@ async fn a_connection_that_does_not_know_the_driver_s_read_learns_it_before_othe
     let scratch = Scratch::new().await;
     let pool = scratch.pool(settings(2));
     const READ: &str = "select 'read'";
-    learn(&pool, &batch(READ, &[], Within::default())).await;
+    learn(&pool, &batch(READ, &[], &[])).await;
     let knows = pool.take().await.unwrap();
     let held = Held { first: pool.take().await.unwrap(), others: vec![knows], pool };
     let (driver, other) = (held.queue(READ).await, held.queue(READ).await);
@@ -313,7 +328,7 @@ async fn nobody_gets_another_s_answer_though_the_server_seems_confused() {
     let pool = Pool::open(&endpoint, "supabase_admin", settings(1)).unwrap();
     const READS: [&str; 4] = ["select 'a'", "select 'b'", "select 'c'", "select 'd'"];
     for text in READS {
-        learn(&pool, &batch(text, &[], Within::default())).await;
+        learn(&pool, &batch(text, &[], &[])).await;
     }
     let held = Held { first: pool.take().await.unwrap(), others: Vec::new(), pool };
     let mut callers = Vec::new();
@@ -391,16 +406,16 @@ async fn slow_reads_and_large_ones_travel_alone() {
     let (slow, large) = ("select 'slow' || pg_sleep(0.01)", "select length($1)::text");
     let value = vec![b'x'; 20 * 1024];
     let params = [Some(&value[..])];
-    learn(&pool, &batch(slow, &[], Within::default())).await;
-    learn(&pool, &batch(large, &params, Within::default())).await;
+    learn(&pool, &batch(slow, &[], &[])).await;
+    learn(&pool, &batch(large, &params, &[])).await;
     let lease = pool.take().await.unwrap();
     let callers = (0..6_usize).map(|caller| {
         let (pool, value) = (pool.clone(), value.clone());
         tokio::spawn(async move {
             let params = [Some(&value[..])];
             match caller % 2 {
-                0 => read(&pool, &batch(slow, &[], Within::default())).await,
-                _ => read(&pool, &batch(large, &params, Within::default())).await,
+                0 => read(&pool, &batch(slow, &[], &[])).await,
+                _ => read(&pool, &batch(large, &params, &[])).await,
             }
         })
     });
@@ -425,20 +440,20 @@ async fn quick_reads_that_are_held_up_hold_up_nobody() {
     }
     drop(lease);
     for text in [FREE, LOCKED] {
-        learn(&pool, &batch(text, &[], Within::default())).await;
+        learn(&pool, &batch(text, &[], &[])).await;
     }
     let mut admin = connect(&scratch.endpoint).await.unwrap();
     let lock = admin.transaction().await.unwrap();
     lock.batch_execute("lock table locked").await.unwrap();
     let reading = |text: &'static str| {
         let pool = pool.clone();
-        tokio::spawn(async move { read(&pool, &batch(text, &[], Within::default())).await })
+        tokio::spawn(async move { read(&pool, &batch(text, &[], &[])).await })
     };
     let blocked = reading(LOCKED);
     within(PATIENCE, async || (pool.status().open > pool.status().idle).then_some(())).await;
     // It has the one connection for quick reads. Others wait for it, but not for long; whoever is not quick does not wait at all
     let others = [reading(FREE), reading(FREE), reading(FREE)];
-    assert_eq!(read(&pool, &batch("select 'new'", &[], Within::default())).await.unwrap(), "new");
+    assert_eq!(read(&pool, &batch("select 'new'", &[], &[])).await.unwrap(), "new");
     for other in others {
         assert_eq!(other.await.unwrap().unwrap(), "free 0");
     }
@@ -449,9 +464,9 @@ async fn quick_reads_that_are_held_up_hold_up_nobody() {
     // Everybody gave back what he had
     let leases = join_all((0..3).map(|_| pool.take())).await;
     assert!(leases.iter().all(Result::is_ok));
-    assert!(read(&pool, &batch(FREE, &[], Within::default())).now_or_never().is_none());
+    assert!(read(&pool, &batch(FREE, &[], &[])).now_or_never().is_none());
     drop(leases);
-    assert_eq!(read(&pool, &batch(FREE, &[], Within::default())).await.unwrap(), "free 0");
+    assert_eq!(read(&pool, &batch(FREE, &[], &[])).await.unwrap(), "free 0");
     drop((admin, pool));
     scratch.drop().await;
 }

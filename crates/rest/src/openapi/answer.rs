@@ -15,7 +15,7 @@ use crate::error::RestError;
 use crate::execute::Doing;
 use crate::media::MediaType;
 use crate::resource::Profile;
-use crate::settings::{Sees, Setting};
+use crate::settings::Setting;
 use crate::sql::Yields;
 use crate::transaction::{self, End, Work};
 
@@ -92,8 +92,6 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         hoisted: &[],
         isolation: role.and_then(|role| role.isolation),
         read_only: true,
-        sees: Sees::Claims,
-        may_set: false,
         schema: doing.schema,
         method: &asked.parts.method,
         path: asked.parts.uri.path(),
@@ -101,7 +99,7 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         outside: asked.outside,
         authorization: asked.caller.authorization.as_ref(),
         time_zone: None,
-        usual_path: &doing.rest.inner.usual_path,
+        session_path: &doing.rest.inner.session_path,
     };
     let main = facts(doing.schema);
     let mut lease = doing.lease().await?;

@@ -3,7 +3,6 @@
 mod call;
 mod embed;
 mod filter;
-mod functions;
 mod negotiate;
 mod node;
 mod overload;

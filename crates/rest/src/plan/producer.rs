@@ -38,13 +38,6 @@ pub enum Producer {
     Value,
 }
 
-impl Producer {
-    /// Whether a function of somebody's makes the body.
-    pub fn runs_functions(&self) -> bool {
-        matches!(self, Self::GeoJson | Self::Handler { .. } | Self::Value)
-    }
-}
-
 /// What the rows of `pgrst_source` are. Those of relations are [`Rows::Set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, Running, TypeKind, TypeRow};
+use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, TypeKind, TypeRow};
 use super::model::{ByName, Column, MediaHandler, QualifiedName, Relation, RelationKind, Representation, SchemaCache};
 use super::relationships::{Facts, ForeignKey, MAX_COMBINATIONS, Shown, derive};
 use super::routines::assemble_routine;
@@ -21,7 +21,6 @@ const LENGTH_HEADER: i32 = 4;
 pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
     let Catalog {
         relations,
-        running,
         columns,
         types,
         keys,
@@ -56,7 +55,7 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
         let columns: IndexMap<_, _> =
             columns.map(|row| column(row, &types, &by_domain)).map(|column| (column.name.clone(), column)).collect();
         let primary_key = primary_keys.get(&row.oid).cloned().unwrap_or_default();
-        let relation = relation(row, &running, columns, primary_key);
+        let relation = relation(row, columns, primary_key);
         let QualifiedName { schema, name } = relation.name.clone();
         by_name.entry(schema).or_default().insert(name, Arc::new(relation));
     }
@@ -83,7 +82,6 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
         relations: by_name,
         relationships,
         routines: routines_by_name,
-        plain_casts: !running.by_casts(),
         representations: by_domain,
         media_handlers: media_handlers
             .into_iter()
@@ -99,12 +97,7 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
     }
 }
 
-fn relation(
-    row: RelationRow,
-    running: &Running,
-    columns: IndexMap<String, Column>,
-    primary_key: Vec<String>,
-) -> Relation {
+fn relation(row: RelationRow, columns: IndexMap<String, Column>, primary_key: Vec<String>) -> Relation {
     Relation {
         name: row.name,
         comment: row.comment,
@@ -118,9 +111,6 @@ fn relation(
         insertable: row.writable & 8 != 0,
         updatable: row.writable & 4 != 0,
         deletable: row.writable & 16 != 0,
-        runs_functions: running.on_read(row.oid),
-        runs_functions_on_write: running.on_write(row.oid),
-        sees_transaction: running.sees_transaction(row.oid),
         repeats_keys: row.repeats_keys,
         primary_key,
         columns,

@@ -1,6 +1,6 @@
 //! What the catalog of PostgreSQL says, row by row, as the statements of `sql/` ask for it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tokio_postgres::{Error, Row};
 
@@ -17,21 +17,6 @@ pub(crate) struct RelationRow {
     pub comment: Option<String>,
     pub writable: i32,
     pub repeats_keys: bool,
-}
-
-/// `sql/functions.sql`: which relations run functions of somebody's.
-#[derive(Debug, Default)]
-pub(crate) struct Running {
-    /// When their rows are read.
-    read: HashSet<u32>,
-    /// When their rows are written.
-    written: HashSet<u32>,
-    /// Those to which their transaction matters, without a function of somebody's.
-    seeing: HashSet<u32>,
-    /// All of them do.
-    everywhere: bool,
-    /// Casts between types of PostgreSQL's own may do.
-    by_casts: bool,
 }
 
 /// `sql/columns.sql`
@@ -129,7 +114,6 @@ pub(crate) struct MediaHandlerRow {
 /// All that was read.
 pub(crate) struct Catalog {
     pub relations: Vec<RelationRow>,
-    pub running: Running,
     pub columns: Vec<ColumnRow>,
     pub types: HashMap<u32, TypeRow>,
     pub keys: Vec<KeyRow>,
@@ -157,38 +141,6 @@ impl RelationRow {
             writable: row.try_get(6)?,
             repeats_keys: row.try_get(7)?,
         })
-    }
-}
-
-impl Running {
-    pub fn collect(rows: &[Row]) -> Result<Self, Error> {
-        let mut running = Self::default();
-        for row in rows {
-            match (row.try_get(0)?, row.try_get(1)?) {
-                (None, "cast") => running.by_casts = true,
-                (None, _) => running.everywhere = true,
-                (Some(relation), "read") => _ = running.read.insert(relation),
-                (Some(relation), "seeing") => _ = running.seeing.insert(relation),
-                (Some(relation), _) => _ = running.written.insert(relation),
-            }
-        }
-        Ok(running)
-    }
-
-    pub fn on_read(&self, relation: u32) -> bool {
-        self.everywhere || self.read.contains(&relation)
-    }
-
-    pub fn by_casts(&self) -> bool {
-        self.by_casts
-    }
-
-    pub fn sees_transaction(&self, relation: u32) -> bool {
-        self.seeing.contains(&relation)
-    }
-
-    pub fn on_write(&self, relation: u32) -> bool {
-        self.on_read(relation) || self.written.contains(&relation)
     }
 }
 

@@ -9,8 +9,8 @@ use tracing::{debug, warn};
 
 use super::assemble::assemble;
 use super::catalog::{
-    Catalog, ColumnRow, KeyRow, MediaHandlerRow, RelationRow, RepresentationRow, RoutineRow, Running, TypeRow,
-    computed, schema_comment, view,
+    Catalog, ColumnRow, KeyRow, MediaHandlerRow, RelationRow, RepresentationRow, RoutineRow, TypeRow, computed,
+    schema_comment, view,
 };
 use super::model::SchemaCache;
 
@@ -22,7 +22,6 @@ const BEGIN: &str = "begin isolation level repeatable read read only;
     set local jit = off;";
 
 const RELATIONS: &str = include_str!("sql/relations.sql");
-const FUNCTIONS: &str = include_str!("sql/functions.sql");
 const COLUMNS: &str = include_str!("sql/columns.sql");
 const TYPES: &str = include_str!("sql/types.sql");
 const KEYS: &str = include_str!("sql/keys.sql");
@@ -68,9 +67,6 @@ pub async fn load(client: &Client, settings: &LoadSettings) -> Result<SchemaCach
     };
     client.batch_execute("commit").await?;
     let mut cache = assemble(catalog);
-    // Otherwise it is searched before all others
-    cache.plain_casts &=
-        !settings.schemas.iter().chain(&settings.extra_search_path).any(|schema| schema == "pg_catalog");
     cache.time_zones = time_zones;
     Ok(cache)
 }
@@ -91,35 +87,22 @@ async fn time_zones(client: &Client) -> Result<HashSet<String>, Error> {
 async fn read(client: &Client, settings: &LoadSettings) -> Result<Catalog, Error> {
     let LoadSettings { schemas, extra_search_path, .. } = settings;
     let (one, both): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 2]) = ([schemas], [schemas, extra_search_path]);
-    let (
-        relations,
-        running,
-        columns,
-        types,
-        keys,
-        views,
-        routines,
-        computed_rows,
-        representations,
-        media_handlers,
-        comments,
-    ) = tokio::try_join!(
-        client.query(RELATIONS, &one),
-        client.query(FUNCTIONS, &[]),
-        client.query(COLUMNS, &one),
-        client.query(TYPES, &[]),
-        client.query(KEYS, &[]),
-        client.query(VIEWS, &both),
-        client.query(ROUTINES, &one),
-        client.query(COMPUTED, &one),
-        client.query(REPRESENTATIONS, &[]),
-        client.query(MEDIA_HANDLERS, &one),
-        client.query(SCHEMAS, &one),
-    )?;
+    let (relations, columns, types, keys, views, routines, computed_rows, representations, media_handlers, comments) =
+        tokio::try_join!(
+            client.query(RELATIONS, &one),
+            client.query(COLUMNS, &one),
+            client.query(TYPES, &[]),
+            client.query(KEYS, &[]),
+            client.query(VIEWS, &both),
+            client.query(ROUTINES, &one),
+            client.query(COMPUTED, &one),
+            client.query(REPRESENTATIONS, &[]),
+            client.query(MEDIA_HANDLERS, &one),
+            client.query(SCHEMAS, &one),
+        )?;
     let types: Vec<TypeRow> = all(&types, TypeRow::read)?;
     Ok(Catalog {
         relations: all(&relations, RelationRow::read)?,
-        running: Running::collect(&running)?,
         columns: all(&columns, ColumnRow::read)?,
         types: types.into_iter().map(|row| (row.oid, row)).collect(),
         keys: all(&keys, KeyRow::read)?,

@@ -26,9 +26,6 @@ pub struct SchemaCache {
     pub relationships: ByName<Vec<Arc<Relationship>>>,
     /// Overloads by name, those with fewer parameters first.
     pub routines: ByName<Vec<Arc<Routine>>>,
-    /// A cast from one of PostgreSQL's own types to another runs nothing but PostgreSQL's own functions: nobody has made such a cast, and
-    /// requests find its types before all others of their names.
-    pub plain_casts: bool,
     /// Casts of domains, by the domain's formatted name (19.3).
     pub representations: HashMap<String, Representation>,
     /// Custom media type handlers (10.5).
@@ -100,17 +97,6 @@ pub struct Relation {
     pub updatable: bool,
     /// Rows can be taken out.
     pub deletable: bool,
-    /// Reading its columns may run functions of the database's owner: in the definition of the view or of views below it, in policies of
-    /// its own or of what it reads, in casts to JSON. Such a function may set something for its session, or say something of the answer
-    /// (`response.headers`). Functions of PostgreSQL's own and `auth.uid()` and its like do neither; a view that calls `set_config` itself
-    /// counts. What is not among [`columns`](Self::columns) may be a function of the row in any case.
-    pub runs_functions: bool,
-    /// The same of writing its rows, for which triggers, rules, defaults and checks count too, its own or those of rows that are written
-    /// with them.
-    pub runs_functions_on_write: bool,
-    /// To reading or writing its rows it matters in which transaction that happens, though nothing of the owner's runs: a view, policy,
-    /// default or check calls `current_setting`, or a view or policy `nextval` and the like, which must fail where a request only reads.
-    pub sees_transaction: bool,
     /// Several of its rows may have the same key, though the key is one of the tables below it: a view that joins or groups, a materialized
     /// view without a unique index.
     pub repeats_keys: bool,

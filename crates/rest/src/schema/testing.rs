@@ -162,7 +162,6 @@ pub(crate) fn cinema() -> SchemaCache {
         names.entry(routine.name.name.clone()).or_default().push(Arc::new(routine));
     }
     let name = |name: &str| Some(qualified(name));
-    cache.plain_casts = true;
     cache.representations = HashMap::from([(
         "public.color".to_owned(),
         Representation {
@@ -218,9 +217,6 @@ fn relation(line: &str) -> Relation {
         insertable: writable,
         updatable: writable,
         deletable: writable,
-        runs_functions: false,
-        runs_functions_on_write: false,
-        sees_transaction: false,
         repeats_keys: kind == RelationKind::MaterializedView || (kind == RelationKind::View && !writable),
         primary_key: list(key),
         columns: columns.split("; ").map(column).map(|column| (column.name.clone(), column)).collect(),

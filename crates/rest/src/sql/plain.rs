@@ -1,7 +1,7 @@
 //! Main statements without an envelope: PostgreSQL makes neither one text of all rows nor the columns beside it.
 //!
-//! They are for statements in which nothing can run that says something of the answer (`response.headers`), and for answers in which
-//! nobody asked for a count.
+//! They are for answers without a count. A statement behind the main one reads what SQL says of the answer
+//! (`response.headers`).
 
 use portico_database::wire::Joining;
 

@@ -167,14 +167,13 @@ fn inserted(sql: &mut Sql, plan: &WritePlan) {
         sql.raw("(SELECT count(*) FROM pgrst_source)");
         return;
     }
-    let may_be_kept_out = plan.relation.runs_functions_on_write;
-    sql.raw(if may_be_kept_out { "least((SELECT count(*) FROM pgrst_source), " } else { "" });
+    sql.raw("least((SELECT count(*) FROM pgrst_source), ");
     if body.is_object {
         sql.raw("1");
     } else {
         sql.raw("json_array_length(").body(&body.json).raw("::json)");
     }
-    sql.raw(" - ").raw(UPDATED).raw(if may_be_kept_out { ")" } else { "" });
+    sql.raw(" - ").raw(UPDATED).raw(")");
 }
 
 /// Appends the primary key of the only row that was written, as a JSON object of texts: the values read like those in bodies do.

@@ -10,6 +10,5 @@ mod random_reads;
 mod reads;
 mod schema;
 mod schema_functions;
-mod schema_running;
 mod steps;
 mod writes;
