@@ -1,0 +1,115 @@
+//! The judgement of answers.
+//!
+//! An answer is right when it is the expected one, computed without the server, and equals the one
+//! that the same caller got alone on a fresh connection; and when it shows nothing of another
+//! request, which is checked of every answer, whatever was expected.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use portico_testkit::Answer;
+use regex::Regex;
+use serde_json::Value;
+
+use crate::caller::Caller;
+use crate::scenario::{Expected, Probe};
+use crate::stage::{Sent, fill};
+
+/// Header fields whose values must be those of the answer alone.
+const HEADERS: &[&str] =
+    &["content-type", "content-range", "location", "preference-applied", "set-cookie", "x-said", "x-left"];
+
+/// Characters of a body that a report shows.
+const SHOWN: usize = 1200;
+
+/// The mark of a request in a text of any.
+static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new("m-[a-z]+-[0-9]{7}").unwrap());
+
+/// An answer with its mark taken out, so that those of two requests can be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Normal {
+    status: u16,
+    headers: BTreeMap<&'static str, String>,
+    body: String,
+}
+
+impl Normal {
+    fn of(sent: &Sent, answer: &Answer) -> Self {
+        let without_mark = |text: &str| text.replace(&sent.mark, "{mark}");
+        let header = |name: &&'static str| {
+            let values: Vec<_> = answer.headers.get_all(*name).iter().collect();
+            (!values.is_empty()).then(|| (*name, without_mark(&format!("{values:?}"))))
+        };
+        Self {
+            status: answer.status,
+            headers: HEADERS.iter().filter_map(header).collect(),
+            body: without_mark(&String::from_utf8_lossy(&answer.body)),
+        }
+    }
+}
+
+/// Identifies a probe of a caller: the scenario's name, the probe's position, the caller's name.
+pub type Key = (&'static str, usize, &'static str);
+
+/// The answers that callers got alone on fresh connections.
+#[derive(Default)]
+pub struct Oracle {
+    alone: HashMap<Key, Normal>,
+}
+
+impl Oracle {
+    /// Records an answer that a caller got alone.
+    pub fn record(&mut self, key: Key, sent: &Sent) {
+        if let Some(answer) = &sent.answer {
+            self.alone.insert(key, Normal::of(sent, answer));
+        }
+    }
+
+    /// Compares an answer with the expected one.
+    pub fn judge(&self, key: Key, probe: &Probe, caller: &Caller, sent: &Sent) -> Result<(), String> {
+        let Some(answer) = &sent.answer else {
+            return Err("no answer".into());
+        };
+        leaks_nothing(sent)?;
+        if let Expected::Exactly(status, body) = probe.expected {
+            let body = fill(body, caller, &sent.mark, &sent.witness);
+            if answer.status != status || !same_body(&body, &answer.body) {
+                return Err(format!("is not {status} {body}"));
+            }
+        }
+        match self.alone.get(&key) {
+            Some(alone) if *alone != Normal::of(sent, answer) => Err(format!("was alone {alone:?}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks that an answer has no other request's mark and nothing that another left behind.
+pub fn leaks_nothing(sent: &Sent) -> Result<(), String> {
+    let Some(answer) = &sent.answer else { return Ok(()) };
+    let shown = format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body));
+    match MARK.find_iter(&shown).find(|found| found.as_str() != sent.mark) {
+        Some(other) => Err(format!("shows the mark {} of another request", other.as_str())),
+        None => Ok(()),
+    }
+}
+
+/// An answer as a report shows it.
+pub fn shown(sent: &Sent) -> String {
+    match &sent.answer {
+        None => "no answer".into(),
+        Some(answer) => {
+            let Normal { status, headers, body } = Normal::of(sent, answer);
+            let body: String = body.chars().take(SHOWN).collect();
+            format!("{status} {headers:?} {body}")
+        }
+    }
+}
+
+fn same_body(expected: &str, body: &[u8]) -> bool {
+    let read = serde_json::from_slice::<Value>;
+    match (serde_json::from_str::<Value>(expected), read(body)) {
+        (Ok(expected), Ok(body)) => expected == body,
+        _ => expected.as_bytes() == body,
+    }
+}

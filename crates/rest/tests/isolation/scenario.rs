@@ -1,0 +1,158 @@
+//! A place where PostgreSQL runs code or reads settings, and the requests that reach it.
+
+use crate::caller::Caller;
+
+/// A piece of schema at one such place.
+pub struct Scenario {
+    /// Unique in the suite.
+    pub name: &'static str,
+    /// Run by the role `postgres`, as a project's migration. `{inline}` stands for the witness as an
+    /// expression of nothing but PostgreSQL's own functions.
+    pub sql: &'static str,
+    /// Run by the superuser before `sql`.
+    pub superuser_sql: &'static str,
+    /// The requests, in their order.
+    pub probes: Vec<Probe>,
+}
+
+impl Scenario {
+    /// A scenario with requests.
+    pub fn new(name: &'static str, sql: &'static str, probes: impl Into<Vec<Probe>>) -> Self {
+        Self { name, sql, superuser_sql: "", probes: probes.into() }
+    }
+
+    /// Adds SQL that only the superuser may run.
+    pub fn superuser(self, superuser_sql: &'static str) -> Self {
+        Self { superuser_sql, ..self }
+    }
+}
+
+/// A request and its expected answer. In texts, `{mark}` stands for the request's mark, `{w}` for the
+/// witness of the request, `{sub}` and `{role}` for those of the caller.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    /// The HTTP method.
+    pub method: &'static str,
+    /// Path and query below `/rest/v1/`.
+    pub resource: &'static str,
+    /// The JSON body.
+    pub body: Option<&'static str>,
+    /// Header fields besides the caller's own.
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// SQL that the superuser runs before the request.
+    pub before: Option<&'static str>,
+    /// The expected answer.
+    pub expected: Expected,
+    /// A table that has a row with the request's mark when the request succeeded.
+    pub writes: Option<&'static str>,
+    /// The value of the header `x-user`, and so of the redefined `auth.uid()`.
+    pub user: Option<&'static str>,
+    /// Whether the service role, which row-level security does not bind, sends it.
+    pub by_service: bool,
+}
+
+/// The expected answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Expected {
+    /// Status and body.
+    Exactly(u16, &'static str),
+    /// The answer that the same caller got alone on a fresh connection.
+    AsAlone,
+}
+
+impl Probe {
+    fn new(method: &'static str, resource: &'static str) -> Self {
+        Self {
+            method,
+            resource,
+            body: None,
+            headers: Vec::new(),
+            before: None,
+            expected: Expected::AsAlone,
+            writes: None,
+            user: None,
+            by_service: true,
+        }
+    }
+
+    /// A GET request.
+    pub fn get(resource: &'static str) -> Self {
+        Self::new("GET", resource)
+    }
+
+    /// A write that returns the rows.
+    pub fn write(method: &'static str, resource: &'static str, body: &'static str) -> Self {
+        let mut probe = Self::new(method, resource);
+        probe.body = Some(body);
+        probe.header("prefer", "return=representation")
+    }
+
+    /// A POST request that inserts a row and returns it.
+    pub fn post(resource: &'static str, body: &'static str) -> Self {
+        Self::write("POST", resource, body)
+    }
+
+    /// A call of a function by POST.
+    pub fn call(resource: &'static str) -> Self {
+        let mut probe = Self::new("POST", resource);
+        probe.body = Some("{}");
+        probe
+    }
+
+    /// Adds a header field, or replaces the one of that name.
+    pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Sets the expected status and body.
+    pub fn expect(mut self, status: u16, body: &'static str) -> Self {
+        self.expected = Expected::Exactly(status, body);
+        self
+    }
+
+    /// Expects the row that most scenarios return: the mark and the witness.
+    pub fn expect_row(self, status: u16) -> Self {
+        self.expect(status, r#"[{"mark":"{mark}","who":"{w}"}]"#)
+    }
+
+    /// Runs SQL as the superuser before the request.
+    pub fn before(mut self, sql: &'static str) -> Self {
+        self.before = Some(sql);
+        self
+    }
+
+    /// Names a table in which the request must leave a row with its mark.
+    pub fn writes(mut self, table: &'static str) -> Self {
+        self.writes = Some(table);
+        self
+    }
+
+    /// Asks for no body.
+    pub fn minimal(self) -> Self {
+        self.header("prefer", "return=minimal")
+    }
+
+    /// Sends the header `x-user`, which a redefined `auth.uid()` returns.
+    pub fn as_user(mut self, user: &'static str) -> Self {
+        self.user = Some(user);
+        self.header("x-user", user)
+    }
+
+    /// Is not sent by the service role.
+    pub fn without_service(mut self) -> Self {
+        self.by_service = false;
+        self
+    }
+
+    /// Whether a caller sends it.
+    pub fn is_for(&self, caller: &Caller) -> bool {
+        self.by_service || caller.role != "service_role"
+    }
+
+    /// The path that SQL sees.
+    pub fn path(&self) -> String {
+        format!("/{}", self.resource.split('?').next().unwrap_or_default())
+    }
+}

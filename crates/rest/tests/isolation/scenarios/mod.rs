@@ -1,0 +1,41 @@
+//! The places, one module for each kind.
+
+mod answers;
+mod auth_functions;
+mod columns;
+mod constraints;
+mod functions;
+mod names;
+mod partitions;
+mod plans;
+mod policies;
+mod rules;
+mod sessions;
+mod triggers;
+mod types;
+mod views;
+
+use crate::scenario::Scenario;
+
+/// Every scenario of the suite.
+pub fn all() -> Vec<Scenario> {
+    [
+        answers::scenarios(),
+        auth_functions::scenarios(),
+        columns::scenarios(),
+        constraints::scenarios(),
+        functions::scenarios(),
+        names::scenarios(),
+        partitions::scenarios(),
+        plans::scenarios(),
+        policies::scenarios(),
+        rules::scenarios(),
+        sessions::scenarios(),
+        triggers::scenarios(),
+        types::scenarios(),
+        views::scenarios(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

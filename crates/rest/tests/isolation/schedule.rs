@@ -1,0 +1,206 @@
+//! The orders in which the requests of a set of scenarios are sent: alone, in turn, all at once.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use crate::caller::{CALLERS, Caller};
+use crate::oracle::{self, Key, Oracle};
+use crate::scenario::{Probe, Scenario};
+use crate::stage::{Sent, Stage};
+
+/// The values of the header `x-leave`: what `vandalise()` of `base.sql` leaves in the session.
+pub const LEFT: &[&str] = &["settings", "request", "role", "objects", "raise", "deallocate"];
+/// Requests at once, at most.
+const IN_FLIGHT: usize = 24;
+
+/// Mismatches of one test, by place.
+#[derive(Default)]
+pub struct Report {
+    mismatches: BTreeMap<String, Vec<String>>,
+}
+
+impl Report {
+    /// Adds a mismatch at a place.
+    pub fn add(&mut self, place: &str, mismatch: String) {
+        self.mismatches.entry(place.to_owned()).or_default().push(mismatch);
+    }
+
+    /// Adds the outcome of a request's judgement.
+    pub fn judged(&mut self, place: &str, caller: &Caller, sent: &Sent, judgement: Result<(), String>) {
+        if let Err(why) = judgement {
+            self.add(place, format!("{} {}: {}\n      {why}", caller.name, sent.mark, oracle::shown(sent)));
+        }
+    }
+
+    /// Fails when there are mismatches.
+    ///
+    /// # Panics
+    /// With the places, and a mismatch of each.
+    pub fn finish(self) {
+        let mut text = String::new();
+        for (place, mismatches) in &self.mismatches {
+            let first = mismatches.first().map_or("", String::as_str);
+            let _ = writeln!(text, "  - {place}, {} times, first:\n      {first}", mismatches.len());
+        }
+        assert!(self.mismatches.is_empty(), "mismatches at {} places:\n{text}", self.mismatches.len());
+    }
+}
+
+/// One request of a schedule.
+#[derive(Clone, Copy)]
+pub struct Step<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The position of the probe in it.
+    pub index: usize,
+    /// The caller.
+    pub caller: &'static Caller,
+}
+
+impl Step<'_> {
+    /// The probe.
+    pub fn probe(&self) -> &Probe {
+        &self.scenario.probes[self.index]
+    }
+
+    /// The oracle's key.
+    pub fn key(&self) -> Key {
+        (self.scenario.name, self.index, self.caller.name)
+    }
+
+    fn place(&self, schedule: &str) -> String {
+        let probe = self.probe();
+        format!("{}, {} {} #{}, {schedule}", self.scenario.name, probe.method, probe.resource, self.index)
+    }
+}
+
+/// Every probe of every scenario by every caller that sends it, callers taking turns.
+pub fn steps(stage: &Stage) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for scenario in &stage.scenarios {
+        for (index, probe) in scenario.probes.iter().enumerate() {
+            for caller in CALLERS.iter().filter(|caller| probe.is_for(caller)) {
+                steps.push(Step { scenario, index, caller });
+            }
+        }
+    }
+    steps
+}
+
+/// Runs a test's whole set: alone, then in turn, then all at once, then with requests between that
+/// leave things in the session.
+///
+/// # Panics
+/// When any answer or any written row is not the request's own.
+pub async fn run(scenarios: Vec<Scenario>) {
+    let stage = Stage::open(2, scenarios).await;
+    let mut report = Report::default();
+    let oracle = alone(&stage, &mut report).await;
+    in_turn(&stage, &oracle, &mut report, 2).await;
+    at_once(&stage, &oracle, &mut report).await;
+    after_vandals(&stage, &oracle, &mut report).await;
+    finish(&stage, report).await;
+}
+
+/// Checks the rows that were written, and fails when anything was wrong.
+///
+/// # Panics
+/// With everything that was wrong.
+pub async fn finish(stage: &Stage, mut report: Report) {
+    for wrong in stage.wrong_rows().await {
+        report.add("written", wrong);
+    }
+    report.finish();
+}
+
+/// Sends every probe once by each caller, each on a fresh connection while nothing else runs.
+pub async fn alone(stage: &Stage, report: &mut Report) -> Oracle {
+    let mut oracle = Oracle::default();
+    for step in steps(stage) {
+        stage.renew_connections().await;
+        let sent = stage.send(step.probe(), step.caller).await;
+        let judgement = oracle.judge(step.key(), step.probe(), step.caller, &sent);
+        report.judged(&step.place("alone"), step.caller, &sent, judgement);
+        oracle.record(step.key(), &sent);
+    }
+    oracle
+}
+
+/// Sends the probes one after the other. Callers take turns; the pool uses the connection that was
+/// used last, so it is one.
+pub async fn in_turn(stage: &Stage, oracle: &Oracle, report: &mut Report, rounds: usize) {
+    for _ in 0..rounds {
+        for step in steps(stage) {
+            let sent = stage.send(step.probe(), step.caller).await;
+            let judgement = oracle.judge(step.key(), step.probe(), step.caller, &sent);
+            report.judged(&step.place("in turn"), step.caller, &sent, judgement);
+        }
+    }
+}
+
+/// Sends all probes at once, as far as there are places in flight.
+pub async fn at_once(stage: &Stage, oracle: &Oracle, report: &mut Report) {
+    let mut steps = steps(stage);
+    // Callers and scenarios side by side that the other schedules keep apart
+    let half = steps.len() / 2;
+    steps.rotate_left(half);
+    let stride = [7, 11, 13, 17, 19].into_iter().find(|stride| steps.len() % stride != 0).unwrap_or(1);
+    let order: Vec<_> = (0..steps.len()).map(|at| steps[at * stride % steps.len()]).collect();
+    let answers = stream::iter(order)
+        .map(|step| async move { (step, stage.send(step.probe(), step.caller).await) })
+        .buffer_unordered(IN_FLIGHT)
+        .collect::<Vec<_>>();
+    for (step, sent) in answers.await {
+        let judgement = oracle.judge(step.key(), step.probe(), step.caller, &sent);
+        report.judged(&step.place("at once"), step.caller, &sent, judgement);
+    }
+}
+
+/// Sends each probe with the header that makes `witness()` leave things in the session. Behind it,
+/// another caller asks for the state of the session, and for the probe itself.
+pub async fn after_vandals(stage: &Stage, oracle: &Oracle, report: &mut Report) {
+    let state = Probe::get("session_states");
+    let other_state = Probe::call("rpc/session_state");
+    let mut clean = Oracle::default();
+    for caller in &CALLERS {
+        for (index, probe) in [&state, &other_state].into_iter().enumerate() {
+            stage.renew_connections().await;
+            let sent = stage.send(probe, caller).await;
+            clean.record(("state", index, caller.name), &sent);
+        }
+    }
+    let mut turn = 0;
+    for scenario in &stage.scenarios {
+        for (index, probe) in scenario.probes.iter().enumerate() {
+            for (at, leaves) in LEFT.iter().enumerate() {
+                turn += 1;
+                let vandal = &CALLERS[turn % CALLERS.len()];
+                let caller = &CALLERS[(turn + 1 + at % 3) % CALLERS.len()];
+                if !probe.is_for(vandal) || !probe.is_for(caller) {
+                    continue;
+                }
+                let step = Step { scenario, index, caller };
+                let place = step.place(&format!("after a vandal of {leaves}"));
+                let sent = stage.send_leaving(probe, vandal, leaves).await;
+                report.judged(&place, vandal, &sent, oracle::leaks_nothing(&sent));
+                let (at, probe_of_state) = if turn % 2 == 0 { (0, &state) } else { (1, &other_state) };
+                let sent = stage.send(probe_of_state, caller).await;
+                let judgement = clean.judge(("state", at, caller.name), probe_of_state, caller, &sent);
+                report.judged(&format!("{place}, the session"), caller, &sent, judgement);
+                let sent = stage.send(probe, caller).await;
+                let judgement = oracle.judge(step.key(), probe, caller, &sent);
+                report.judged(&place, caller, &sent, judgement);
+            }
+        }
+    }
+}
+
+/// How long the storm blows: `PORTICO_ISOLATION_SECONDS`.
+pub fn seconds() -> Option<Duration> {
+    let seconds = std::env::var("PORTICO_ISOLATION_SECONDS").ok()?;
+    Some(Duration::from_secs(seconds.parse().expect("PORTICO_ISOLATION_SECONDS is a number")))
+}

@@ -1,0 +1,216 @@
+//! A whole server with the schema of some scenarios, few connections, and a record of every request.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use portico_rest::RestSettings;
+use portico_rest::config::Config;
+use portico_testkit::{Answer, Request, TestServer};
+
+use crate::caller::Caller;
+use crate::scenario::{Probe, Scenario};
+
+/// The witness as an expression of nothing but PostgreSQL's own functions and `auth.uid()`.
+const INLINE: &str = "(('w(' || coalesce(nullif(current_setting('role', true), ''), '-')
+  || '|' || coalesce(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', '-')
+  || '|' || coalesce(auth.uid()::text, '-')
+  || '|' || coalesce(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'jti', '-')
+  || '|' || coalesce(nullif(current_setting('request.method', true), ''), '-')
+  || '|' || coalesce(nullif(current_setting('request.path', true), ''), '-')
+  || '|' || coalesce(nullif(current_setting('request.headers', true), '')::jsonb ->> 'x-mark', '-')
+  || '|' || coalesce(nullif(current_setting('request.cookies', true), '')::jsonb ->> 'mark', '-') || ')'))";
+
+/// The running server. Dropping it stops the server and removes the database.
+pub struct Stage {
+    server: TestServer,
+    /// The scenarios whose schema is there.
+    pub scenarios: Vec<Scenario>,
+    next_mark: AtomicU64,
+    /// The witness of every request that was sent, by its mark; `None` for those that leave things,
+    /// which see what they left.
+    witnesses: Mutex<HashMap<String, Option<String>>>,
+    /// Tables and the marks that they must have a row with.
+    writes: Mutex<Vec<(&'static str, String)>>,
+}
+
+impl Deref for Stage {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
+}
+
+/// A request that was sent, and its answer.
+pub struct Sent {
+    /// The request's mark.
+    pub mark: String,
+    /// The witness of the request.
+    pub witness: String,
+    /// The answer; `None` when the connection broke.
+    pub answer: Option<Answer>,
+}
+
+impl Stage {
+    /// Starts a server with so many connections to the database.
+    pub async fn open(connections: usize, scenarios: Vec<Scenario>) -> Self {
+        Self::with(connections, scenarios, |_| {}).await
+    }
+
+    /// Starts a server with other settings of the data API.
+    pub async fn with(connections: usize, scenarios: Vec<Scenario>, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config { schemas: vec!["public".into()], ..Config::default() };
+        change(&mut config);
+        let server = TestServer::with(|settings| {
+            settings.rest = Some(RestSettings { config, connections, ..RestSettings::default() });
+        })
+        .await;
+        server.execute(&sql(include_str!("base.sql"))).await;
+        for scenario in &scenarios {
+            run(&server, scenario, &format!("reset role; {}", scenario.superuser_sql)).await;
+            run(&server, scenario, &format!("set role postgres; {}", scenario.sql)).await;
+        }
+        server
+            .execute(
+                "set role postgres;
+                 grant usage on schema public to anon, authenticated, service_role;
+                 grant all on all tables in schema public, decoy, private to anon, authenticated, service_role;
+                 grant all on all sequences in schema public to anon, authenticated, service_role;
+                 grant execute on all functions in schema public, private, decoy to anon, authenticated, service_role;
+                 reset role; notify pgrst, 'reload config'; notify pgrst",
+            )
+            .await;
+        let stage = Self {
+            server,
+            scenarios,
+            next_mark: AtomicU64::new(0),
+            witnesses: Mutex::default(),
+            writes: Mutex::default(),
+        };
+        stage.catch_up().await;
+        stage
+    }
+
+    /// Waits until the server knows the schema as it is now: a name that is unknown makes it look.
+    pub async fn catch_up(&self) {
+        self.get("/rest/v1/not_there").send().await.expect(404);
+    }
+
+    /// Closes all connections of the data API, so that the next request runs on a fresh one.
+    pub async fn renew_connections(&self) {
+        self.query(
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity
+              where datname = current_database() and usename = 'authenticator' and pid <> pg_backend_pid()",
+        )
+        .await;
+    }
+
+    /// A mark that no other request has. Marks have one length, so that none is a part of another.
+    pub fn new_mark(&self, caller: &Caller) -> String {
+        format!("m-{}-{:07}", caller.name, self.next_mark.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Sends a probe.
+    pub async fn send(&self, probe: &Probe, caller: &Caller) -> Sent {
+        self.send_with(probe, caller, |request| request).await
+    }
+
+    /// Sends a probe that leaves things in the session, so its own rows show what it left.
+    pub async fn send_leaving(&self, probe: &Probe, caller: &Caller, leaves: &str) -> Sent {
+        let sent = self.send_with(probe, caller, |request| request.header("x-leave", leaves)).await;
+        self.witnesses.lock().unwrap().insert(sent.mark.clone(), None);
+        sent
+    }
+
+    /// Sends a probe with changes to the request.
+    pub async fn send_with(&self, probe: &Probe, caller: &Caller, change: impl FnOnce(Request) -> Request) -> Sent {
+        let mark = self.new_mark(caller);
+        let witness = caller.witness(probe.method, &probe.path(), &mark, probe.user);
+        self.witnesses.lock().unwrap().insert(mark.clone(), Some(witness.clone()));
+        let filled = |text: &str| fill(text, caller, &mark, &witness);
+        if let Some(before) = probe.before {
+            self.execute(&filled(before)).await;
+        }
+        let request = self.request(probe.method.parse().unwrap(), &format!("/rest/v1/{}", filled(probe.resource)));
+        let mut request = caller.sign(&self.server, request, &mark);
+        for (name, value) in &probe.headers {
+            request = request.header(name, &filled(value));
+        }
+        if let Some(body) = probe.body {
+            if !probe.headers.iter().any(|(name, _)| *name == "content-type") {
+                request = request.header("content-type", "application/json");
+            }
+            request = request.body(filled(body));
+        }
+        let answer = change(request).try_send().await.ok();
+        if let (Some(table), Some(answer)) = (probe.writes, &answer)
+            && (200..300).contains(&answer.status)
+        {
+            self.writes.lock().unwrap().push((table, mark.clone()));
+        }
+        Sent { mark, witness, answer }
+    }
+
+    /// Compares every row that was written with the request that wrote it: all tables with columns
+    /// `mark` and `who`. Returns a description of each row that is wrong or missing.
+    pub async fn wrong_rows(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let witnesses = self.witnesses.lock().unwrap().clone();
+        let tables = self
+            .query(
+                "select c.oid::regclass::text from pg_class as c
+                  where c.relkind in ('r', 'p') and c.relpersistence = 'p' and not c.relispartition
+                    and c.relnamespace = 'public'::regnamespace
+                    and 2 = (select count(*) from pg_attribute as a
+                              where a.attrelid = c.oid and a.attname in ('mark', 'who') and not a.attisdropped)",
+            )
+            .await;
+        for table in tables.iter().map(|row| row.get::<_, String>(0)) {
+            for row in self.query(&format!("select mark, who::text from {table} where mark is not null")).await {
+                let (mark, who): (String, Option<String>) = (row.get(0), row.get(1));
+                let expected = witnesses.get(&mark);
+                if expected == Some(&None) {
+                    continue;
+                }
+                if who.is_none() || expected != Some(&who) {
+                    wrong.push(format!("{table}: the row of {mark:?} records {who:?}, not {expected:?}"));
+                }
+            }
+        }
+        let writes = self.writes.lock().unwrap().clone();
+        let mut by_table: HashMap<&str, Vec<String>> = HashMap::new();
+        for (table, mark) in writes {
+            by_table.entry(table).or_default().push(mark);
+        }
+        for (table, marks) in by_table {
+            let sql = format!(
+                "select mark from unnest($1::text[]) as mark where mark not in (select mark from {table} where mark is not null)"
+            );
+            for row in self.query_with(&sql, &[&marks]).await {
+                wrong.push(format!("{table}: the row of {:?} is missing", row.get::<_, String>(0)));
+            }
+        }
+        wrong
+    }
+}
+
+async fn run(server: &TestServer, scenario: &Scenario, text: &str) {
+    if let Err(error) = server.admin().batch_execute(&sql(text)).await {
+        panic!("{}: {error:?}", scenario.name);
+    }
+}
+
+/// Puts the witness into a piece of SQL.
+pub fn sql(text: &str) -> String {
+    text.replace("{inline}", INLINE)
+}
+
+/// Replaces the names in braces.
+pub fn fill(text: &str, caller: &Caller, mark: &str, witness: &str) -> String {
+    text.replace("{mark}", mark)
+        .replace("{w}", witness)
+        .replace("{sub}", caller.subject_text())
+        .replace("{role}", caller.role)
+}
