@@ -42,27 +42,9 @@ const fn caller(
 /// All callers: without a token, three accounts, and the service.
 pub const CALLERS: [Caller; 5] = [
     caller("anon", "anon", None, Credential::Nothing, false),
-    caller(
-        "ada",
-        "authenticated",
-        Some("00000000-0000-4000-8000-00000000000a"),
-        Credential::OneToken,
-        true,
-    ),
-    caller(
-        "ben",
-        "authenticated",
-        Some("00000000-0000-4000-8000-00000000000b"),
-        Credential::TokenPerRequest,
-        false,
-    ),
-    caller(
-        "cleo",
-        "authenticated",
-        Some("00000000-0000-4000-8000-00000000000c"),
-        Credential::BareToken,
-        true,
-    ),
+    caller("ada", "authenticated", Some("00000000-0000-4000-8000-00000000000a"), Credential::OneToken, true),
+    caller("ben", "authenticated", Some("00000000-0000-4000-8000-00000000000b"), Credential::TokenPerRequest, false),
+    caller("cleo", "authenticated", Some("00000000-0000-4000-8000-00000000000c"), Credential::BareToken, true),
     caller("service", "service_role", None, Credential::BareToken, false),
 ];
 

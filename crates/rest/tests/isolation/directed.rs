@@ -1,1 +1,6 @@
-//! Schedules for the classic leaks.
+//! Schedules for the classic leaks: one connection, many callers; what a broken request leaves
+//! behind; a schema that changes between two requests.
+
+mod broken;
+mod changing;
+mod shared;

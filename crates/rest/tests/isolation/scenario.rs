@@ -28,7 +28,7 @@ impl Scenario {
 }
 
 /// A request and its expected answer. In texts, `{mark}` stands for the request's mark, `{w}` for the
-/// witness of the request, `{sub}` and `{role}` for those of the caller.
+/// witness of the request, `{sub}`, `{role}` and `{name}` for those of the caller.
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// The HTTP method.
@@ -58,6 +58,8 @@ pub enum Expected {
     Exactly(u16, &'static str),
     /// The answer that the same caller got alone on a fresh connection.
     AsAlone,
+    /// Any, as long as it shows nothing of another request: the request harms itself.
+    Anything,
 }
 
 impl Probe {
@@ -115,6 +117,12 @@ impl Probe {
     /// Expects the row that most scenarios return: the mark and the witness.
     pub fn expect_row(self, status: u16) -> Self {
         self.expect(status, r#"[{"mark":"{mark}","who":"{w}"}]"#)
+    }
+
+    /// Expects any answer.
+    pub fn expect_anything(mut self) -> Self {
+        self.expected = Expected::Anything;
+        self
     }
 
     /// Runs SQL as the superuser before the request.

@@ -9,7 +9,7 @@ use futures_util::stream;
 
 use crate::caller::{CALLERS, Caller};
 use crate::oracle::{self, Key, Oracle};
-use crate::scenario::{Probe, Scenario};
+use crate::scenario::{Expected, Probe, Scenario};
 use crate::stage::{Sent, Stage};
 
 /// The values of the header `x-leave`: what `vandalise()` of `base.sql` leaves in the session.
@@ -100,7 +100,7 @@ pub async fn run(scenarios: Vec<Scenario>) {
     let stage = Stage::open(2, scenarios).await;
     let mut report = Report::default();
     let oracle = alone(&stage, &mut report).await;
-    in_turn(&stage, &oracle, &mut report, 2).await;
+    in_turn(&stage, &oracle, &mut report, 1).await;
     at_once(&stage, &oracle, &mut report).await;
     after_vandals(&stage, &oracle, &mut report).await;
     finish(&stage, report).await;
@@ -117,10 +117,15 @@ pub async fn finish(stage: &Stage, mut report: Report) {
     report.finish();
 }
 
-/// Sends every probe once by each caller, each on a fresh connection while nothing else runs.
+/// Sends every probe on a fresh connection while nothing else runs: by each caller where nothing
+/// else is known of the answer, by one of them where it is computed. Long runs do all by each.
 pub async fn alone(stage: &Stage, report: &mut Report) -> Oracle {
     let mut oracle = Oracle::default();
-    for step in steps(stage) {
+    for (at, step) in steps(stage).into_iter().enumerate() {
+        let is_computed = matches!(step.probe().expected, Expected::Exactly(..));
+        if is_computed && at % (CALLERS.len() - 1) != 0 && seconds().is_none() {
+            continue;
+        }
         stage.renew_connections().await;
         let sent = stage.send(step.probe(), step.caller).await;
         let judgement = oracle.judge(step.key(), step.probe(), step.caller, &sent);
@@ -173,13 +178,17 @@ pub async fn after_vandals(stage: &Stage, oracle: &Oracle, report: &mut Report) 
             clean.record(("state", index, caller.name), &sent);
         }
     }
-    let mut turn = 0;
+    let mut position = 0;
     for scenario in &stage.scenarios {
         for (index, probe) in scenario.probes.iter().enumerate() {
+            position += 1;
             for (at, leaves) in LEFT.iter().enumerate() {
-                turn += 1;
-                let vandal = &CALLERS[turn % CALLERS.len()];
-                let caller = &CALLERS[(turn + 1 + at % 3) % CALLERS.len()];
+                // A short run takes two of them for each probe, in turn
+                if (position + at) % 3 != 0 && seconds().is_none() {
+                    continue;
+                }
+                let vandal = &CALLERS[(position + at) % CALLERS.len()];
+                let caller = &CALLERS[(position + at * 2 + 1) % CALLERS.len()];
                 if !probe.is_for(vandal) || !probe.is_for(caller) {
                     continue;
                 }
@@ -187,7 +196,7 @@ pub async fn after_vandals(stage: &Stage, oracle: &Oracle, report: &mut Report) 
                 let place = step.place(&format!("after a vandal of {leaves}"));
                 let sent = stage.send_leaving(probe, vandal, leaves).await;
                 report.judged(&place, vandal, &sent, oracle::leaks_nothing(&sent));
-                let (at, probe_of_state) = if turn % 2 == 0 { (0, &state) } else { (1, &other_state) };
+                let (at, probe_of_state) = if position % 2 == 0 { (0, &state) } else { (1, &other_state) };
                 let sent = stage.send(probe_of_state, caller).await;
                 let judgement = clean.judge(("state", at, caller.name), probe_of_state, caller, &sent);
                 report.judged(&format!("{place}, the session"), caller, &sent, judgement);

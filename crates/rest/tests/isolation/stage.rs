@@ -213,4 +213,5 @@ pub fn fill(text: &str, caller: &Caller, mark: &str, witness: &str) -> String {
         .replace("{w}", witness)
         .replace("{sub}", caller.subject_text())
         .replace("{role}", caller.role)
+        .replace("{name}", caller.name)
 }

@@ -43,9 +43,7 @@ fn immediate() -> Vec<Scenario> {
              create trigger after_delete after delete on trigger_after
                for each row execute function private.record_old();",
             [
-                Probe::post("trigger_after?select=mark", MARK)
-                    .expect(201, r#"[{"mark":"{mark}"}]"#)
-                    .writes("written"),
+                Probe::post("trigger_after?select=mark", MARK).expect(201, r#"[{"mark":"{mark}"}]"#).writes("written"),
                 Probe::post("trigger_after", MARK).minimal().expect(201, "").writes("written"),
             ],
         ),
