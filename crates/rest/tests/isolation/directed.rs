@@ -2,5 +2,5 @@
 //! behind; a schema that changes between two requests.
 
 mod broken;
-mod changing;
+pub mod changing;
 mod shared;

@@ -72,7 +72,8 @@ impl Step<'_> {
         (self.scenario.name, self.index, self.caller.name)
     }
 
-    fn place(&self, schedule: &str) -> String {
+    /// The step as a report shows it.
+    pub fn place(&self, schedule: &str) -> String {
         let probe = self.probe();
         format!("{}, {} {} #{}, {schedule}", self.scenario.name, probe.method, probe.resource, self.index)
     }
@@ -115,6 +116,16 @@ pub async fn finish(stage: &Stage, mut report: Report) {
         report.add("written", wrong);
     }
     report.finish();
+}
+
+/// The answers alone of the probes of which nothing else is known.
+pub async fn alone_where_needed(stage: &Stage) -> Oracle {
+    let mut oracle = Oracle::default();
+    for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, Expected::AsAlone)) {
+        stage.renew_connections().await;
+        oracle.record(step.key(), &stage.send(step.probe(), step.caller).await);
+    }
+    oracle
 }
 
 /// Sends every probe on a fresh connection while nothing else runs: by each caller where nothing
@@ -208,7 +219,8 @@ pub async fn after_vandals(stage: &Stage, oracle: &Oracle, report: &mut Report) 
     }
 }
 
-/// How long the storm blows: `PORTICO_ISOLATION_SECONDS`.
+/// How long the storm lasts (`PORTICO_ISOLATION_SECONDS`); the other tests then do all of their
+/// combinations.
 pub fn seconds() -> Option<Duration> {
     let seconds = std::env::var("PORTICO_ISOLATION_SECONDS").ok()?;
     Some(Duration::from_secs(seconds.parse().expect("PORTICO_ISOLATION_SECONDS is a number")))

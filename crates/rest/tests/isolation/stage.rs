@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use portico_rest::RestSettings;
 use portico_rest::config::Config;
-use portico_testkit::{Answer, Request, TestServer};
+use portico_testkit::{Answer, TestServer};
 
 use crate::caller::Caller;
 use crate::scenario::{Probe, Scenario};
@@ -114,21 +114,18 @@ impl Stage {
 
     /// Sends a probe.
     pub async fn send(&self, probe: &Probe, caller: &Caller) -> Sent {
-        self.send_with(probe, caller, |request| request).await
+        self.send_with(probe, caller, None).await
     }
 
     /// Sends a probe that leaves things in the session, so its own rows show what it left.
     pub async fn send_leaving(&self, probe: &Probe, caller: &Caller, leaves: &str) -> Sent {
-        let sent = self.send_with(probe, caller, |request| request.header("x-leave", leaves)).await;
-        self.witnesses.lock().unwrap().insert(sent.mark.clone(), None);
-        sent
+        self.send_with(probe, caller, Some(leaves)).await
     }
 
-    /// Sends a probe with changes to the request.
-    pub async fn send_with(&self, probe: &Probe, caller: &Caller, change: impl FnOnce(Request) -> Request) -> Sent {
+    async fn send_with(&self, probe: &Probe, caller: &Caller, leaves: Option<&str>) -> Sent {
         let mark = self.new_mark(caller);
         let witness = caller.witness(probe.method, &probe.path(), &mark, probe.user);
-        self.witnesses.lock().unwrap().insert(mark.clone(), Some(witness.clone()));
+        self.witnesses.lock().unwrap().insert(mark.clone(), leaves.is_none().then(|| witness.clone()));
         let filled = |text: &str| fill(text, caller, &mark, &witness);
         if let Some(before) = probe.before {
             self.execute(&filled(before)).await;
@@ -144,13 +141,35 @@ impl Stage {
             }
             request = request.body(filled(body));
         }
-        let answer = change(request).try_send().await.ok();
+        if let Some(leaves) = leaves {
+            request = request.header("x-leave", leaves);
+        }
+        let answer = request.try_send().await.ok();
         if let (Some(table), Some(answer)) = (probe.writes, &answer)
             && (200..300).contains(&answer.status)
         {
             self.writes.lock().unwrap().push((table, mark.clone()));
         }
         Sent { mark, witness, answer }
+    }
+
+    /// Removes the rows that requests wrote; of those requests none is compared any more.
+    pub async fn forget_rows(&self) {
+        let tables = self
+            .query(
+                "select c.oid::regclass::text from pg_class as c join pg_attribute as a on a.attrelid = c.oid
+                  where c.relkind in ('r', 'p') and c.relpersistence = 'p' and not c.relispartition
+                    and c.relnamespace = 'public'::regnamespace and a.attname = 'mark' and not a.attisdropped",
+            )
+            .await;
+        self.execute("set session_replication_role = replica").await;
+        for table in tables.iter().map(|row| row.get::<_, String>(0)) {
+            self.execute(&format!("delete from {table} where mark is not null")).await;
+        }
+        self.execute("reset session_replication_role").await;
+        // A request whose client went away may still write
+        self.witnesses.lock().unwrap().values_mut().for_each(|witness| *witness = None);
+        self.writes.lock().unwrap().clear();
     }
 
     /// Compares every row that was written with the request that wrote it: all tables with columns

@@ -10,13 +10,21 @@ use crate::schedule::{self, Report};
 use crate::stage::{Stage, sql};
 
 /// A change of the schema, and a request before and behind it.
-struct Change {
-    name: &'static str,
-    before: &'static str,
-    after: &'static str,
-    probe_before: Probe,
-    probe_after: Probe,
+pub struct Change {
+    /// What becomes of the schema.
+    pub name: &'static str,
+    /// Makes the state before it, also from the one behind it.
+    pub before: &'static str,
+    /// Makes the change.
+    pub after: &'static str,
+    /// The request with its answer before the change.
+    pub probe_before: Probe,
+    /// The request with its answer behind the change.
+    pub probe_after: Probe,
 }
+
+/// The name of the change that redefines a function which every scenario uses.
+pub const REDEFINITION: &str = "auth.uid() reads a header";
 
 const MARK: &str = r#"{"mark":"{mark}"}"#;
 const ALL: &str = r#"[{"owner":"anon"},{"owner":"ada"},{"owner":"ben"},{"owner":"cleo"},{"owner":"service"}]"#;
@@ -24,7 +32,8 @@ const OWN: &str = r#"[{"owner":"{name}"}]"#;
 const NONE: &str = r#"[{"who":"none"}]"#;
 const WHO: &str = r#"[{"who":"{w}"}]"#;
 
-fn scenario() -> Scenario {
+/// The schema that changes.
+pub fn scenario() -> Scenario {
     Scenario::new(
         "changing",
         "create table guarded (owner text);
@@ -57,7 +66,8 @@ fn scenario() -> Scenario {
     )
 }
 
-fn changes() -> Vec<Change> {
+/// The changes.
+pub fn changes() -> Vec<Change> {
     vec![
         Change {
             name: "a policy reads a header",
@@ -131,7 +141,7 @@ fn changes() -> Vec<Change> {
             probe_after: Probe::post("at_commit", MARK).minimal().expect(201, "").writes("written"),
         },
         Change {
-            name: "auth.uid() reads a header",
+            name: REDEFINITION,
             before: "reset role; create or replace function auth.uid() returns uuid language sql stable as $$
               select coalesce(nullif(current_setting('request.jwt.claim.sub', true), ''),
                 nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')::uuid $$",

@@ -17,11 +17,11 @@ mod views;
 
 use crate::scenario::Scenario;
 
-/// Every scenario of the suite.
+/// Every scenario of the suite, but for the redefined functions of the accounts, which the others
+/// use as they are.
 pub fn all() -> Vec<Scenario> {
     [
         answers::scenarios(),
-        auth_functions::scenarios(),
         columns::scenarios(),
         constraints::scenarios(),
         functions::scenarios(),
