@@ -30,7 +30,7 @@ const CONNECTIONS: usize = 3;
 /// Requests in flight at once.
 const CLIENTS: u64 = 16;
 /// Requests of a client in one phase.
-const REQUESTS: u64 = 60;
+const REQUESTS: u64 = 40;
 
 /// What the clients of a phase share.
 struct Storm {

@@ -176,7 +176,7 @@ async fn a_request_right_behind_a_change_is_judged_by_it() {
             {
                 stage.execute(&format!("set role postgres; {}; reset role", sql(sql_text))).await;
                 // At once, and again when connections have plans of it
-                for _ in 0..3 {
+                for _ in 0..2 {
                     let callers = CALLERS.iter().filter(|caller| probe.is_for(caller));
                     let callers: Vec<_> = callers.clone().chain(callers).collect();
                     let answers =

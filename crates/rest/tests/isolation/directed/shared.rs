@@ -77,7 +77,7 @@ async fn a_burst_of_one_read_answers_each_caller() {
         let probes = &stage.scenarios[0].probes;
         for (index, probe) in probes.iter().enumerate().filter(|(_, probe)| probe.method == "GET") {
             // The first ones show that the read is quick
-            for burst in [1, 1, 12, 12] {
+            for burst in [1, 8, 8] {
                 let callers = (0..burst).flat_map(|_| &CALLERS).filter(|caller| probe.is_for(caller));
                 let stage = &stage;
                 let answers = join_all(callers.map(|caller| async move { (caller, stage.send(probe, caller).await) }));
@@ -89,7 +89,7 @@ async fn a_burst_of_one_read_answers_each_caller() {
         }
         // Reads and writes of all sorts together
         let both =
-            (0..8).flat_map(|_| probes.iter().enumerate()).flat_map(|probe| CALLERS.iter().map(move |c| (probe, c)));
+            (0..4).flat_map(|_| probes.iter().enumerate()).flat_map(|probe| CALLERS.iter().map(move |c| (probe, c)));
         let both = both.filter(|((_, probe), caller)| probe.is_for(caller));
         let answers = join_all(both.map(|((index, probe), caller)| {
             let stage = &stage;
@@ -128,7 +128,7 @@ async fn locks_of_a_session_end_with_the_request() {
         )],
     )
     .await;
-    stage.execute(&format!("set lock_timeout = '{}s'", PATIENCE.as_secs())).await;
+    stage.execute("set lock_timeout = '10s'").await;
     let call = |function: &str, key: i32| stage.post(&format!("/rest/v1/rpc/{function}")).json(&json!({ "key": key }));
     call("take_lock", 1).send().await.expect(204);
     call("take_lock_and_raise", 2).send().await.expect(400);
