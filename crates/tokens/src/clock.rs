@@ -1,8 +1,9 @@
 //! The one place that reads the wall clock.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration as Span, Instant};
 
 use time::{Duration, OffsetDateTime};
 
@@ -16,9 +17,19 @@ pub struct Clock(Hand);
 #[derive(Clone)]
 enum Hand {
     System,
-    /// Nanoseconds since 1970.
-    Movable(Arc<AtomicI64>),
+    Movable(Arc<MovableHand>),
 }
+
+/// Times in nanoseconds since 1970.
+struct MovableHand {
+    start: i64,
+    now: AtomicI64,
+    /// The latest time that was ever shown.
+    latest: AtomicI64,
+}
+
+/// The beginning of the machine's monotonic time.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
     /// The machine's clock.
@@ -28,26 +39,46 @@ impl Clock {
 
     /// A clock that shows `start` until [`Clock::advance`] moves it. Years 1678 to 2261; others are cut to these.
     pub fn movable(start: OffsetDateTime) -> Self {
-        Self(Hand::Movable(Arc::new(AtomicI64::new(clamp(start.unix_timestamp_nanos())))))
+        let start = clamp(start.unix_timestamp_nanos());
+        Self(Hand::Movable(Arc::new(MovableHand { start, now: start.into(), latest: start.into() })))
     }
 
     /// The time now, in UTC.
     pub fn now(&self) -> OffsetDateTime {
         match &self.0 {
             Hand::System => OffsetDateTime::now_utc(),
-            Hand::Movable(nanos) => OffsetDateTime::from_unix_timestamp_nanos(i128::from(nanos.load(Ordering::SeqCst)))
-                .unwrap_or(OffsetDateTime::UNIX_EPOCH),
+            Hand::Movable(hand) => {
+                OffsetDateTime::from_unix_timestamp_nanos(i128::from(hand.now.load(Ordering::SeqCst)))
+                    .unwrap_or(OffsetDateTime::UNIX_EPOCH)
+            }
+        }
+    }
+
+    /// The time that has passed since a fixed but arbitrary moment: only the difference between two readings of clones of
+    /// one clock means something.
+    ///
+    /// Never runs backwards. Setting the machine's wall clock does not change it. A movable clock's stands still while its
+    /// hand is behind the latest time that it has shown.
+    pub fn monotonic(&self) -> Span {
+        match &self.0 {
+            Hand::System => {
+                let start = *START;
+                Instant::now().saturating_duration_since(start)
+            }
+            Hand::Movable(hand) => Span::from_nanos(hand.latest.load(Ordering::SeqCst).abs_diff(hand.start)),
         }
     }
 
     /// Moves the hand of a movable clock (backwards when `by` is negative). `false`: this is the machine's clock.
     pub fn advance(&self, by: Duration) -> bool {
-        let Hand::Movable(nanos) = &self.0 else {
+        let Hand::Movable(hand) = &self.0 else {
             return false;
         };
         let by = clamp(by.whole_nanoseconds());
-        // The closure always returns `Some`, so the update can not fail
-        let _ = nanos.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(old.saturating_add(by)));
+        // The closure always returns `Some`, so the update cannot fail
+        let (Ok(before) | Err(before)) =
+            hand.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(old.saturating_add(by)));
+        hand.latest.fetch_max(before.saturating_add(by), Ordering::SeqCst);
         true
     }
 }
@@ -80,6 +111,19 @@ mod tests {
         assert_eq!(clock.now(), start + Duration::seconds(5));
         assert!(clock.advance(Duration::MAX));
         assert!(clock.now() > start);
+    }
+
+    #[test]
+    fn monotonic_time_never_runs_backwards() {
+        let clock = Clock::movable(OffsetDateTime::UNIX_EPOCH);
+        let hour = Span::from_secs(3600);
+        let start = clock.monotonic();
+        for (by, passed) in [(1, 1), (-5, 1), (3, 1), (1, 1), (2, 2)] {
+            clock.advance(Duration::hours(by));
+            assert_eq!(clock.clone().monotonic() - start, passed * hour, "{by}");
+        }
+        let first = Clock::system().monotonic();
+        assert!(Clock::system().monotonic() >= first);
     }
 
     #[test]

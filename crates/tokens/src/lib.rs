@@ -7,6 +7,8 @@
 //! are compared with the caller's [`Clock`], also for tokens that were verified before; secrets are compared
 //! in constant time and never printed.
 //!
+//! [`bucket`] holds the token bucket of every limit of the program, which reads the [`Clock`] itself.
+//!
 //! Must not know: HTTP, the database, any service.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -22,6 +24,7 @@ mod secret;
 mod token;
 mod verified;
 
+pub mod bucket;
 pub mod development;
 pub mod hash;
 pub mod random;

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -11,6 +11,17 @@ use uuid::Uuid;
 /// Where a request comes from: the connection's other end, or what a trusted proxy says it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
+
+impl ClientAddress {
+    /// Returns the part of the address that limits go by: an IPv4 address whole, of an IPv6 address the /64 network, which
+    /// one household has to itself.
+    pub fn network(self) -> IpAddr {
+        match self.0.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+            address => address,
+        }
+    }
+}
 
 /// The request's id, as it is logged and answered: short, printable ASCII.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -101,6 +112,15 @@ mod tests {
         fn any_header_is_a_token_or_none(value in prop::collection::vec(any::<u8>(), 0..40)) {
             let _ = bearer(&value);
         }
+    }
+
+    #[test]
+    fn limits_go_by_an_ipv4_address_or_an_ipv6_network() {
+        let network = |address: &str| ClientAddress(address.parse().unwrap()).network().to_string();
+        assert_eq!(network("192.0.2.1"), "192.0.2.1");
+        assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
+        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:1"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
     }
 
     #[test]

@@ -1,0 +1,346 @@
+//! Token buckets: limits on how often something may be done.
+//!
+//! Promises: a bucket reads the clock itself, at the moment of a charge and behind the lock that guards it. No caller can
+//! charge at a time that it read earlier, for example before a slow request body arrived. The clock that is read is
+//! [`Clock::monotonic`]: a wall clock that is set back or forth neither fills a bucket nor keeps it from filling.
+//! The memory of [`Buckets`] is bounded.
+//!
+//! Must not know: what is limited, and how a refusal is reported.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+/// Absorbs what adding fractions of tokens loses.
+const ROUNDING: f64 = 1e-9;
+
+/// The size of a bucket and the speed at which it fills.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quota {
+    burst: f64,
+    per_second: f64,
+}
+
+impl Quota {
+    /// A bucket of `burst` tokens that gets `per_second` tokens a second. A burst of 0 refuses every charge; with
+    /// 0 tokens a second the bucket never fills. Negative and non-finite numbers count as 0.
+    pub const fn new(burst: f64, per_second: f64) -> Self {
+        const fn valid(number: f64) -> f64 {
+            if number.is_finite() && number > 0.0 { number } else { 0.0 }
+        }
+        Self { burst: valid(burst), per_second: valid(per_second) }
+    }
+
+    /// A bucket of `burst` tokens that fills from empty to full within `period`.
+    pub const fn full_after(burst: f64, period: Duration) -> Self {
+        Self::new(burst, burst / period.as_secs_f64())
+    }
+
+    /// The tokens that a full bucket holds.
+    pub const fn burst(self) -> f64 {
+        self.burst
+    }
+}
+
+/// One bucket of tokens, which is full at first and fills again with time.
+#[derive(Debug, Clone)]
+pub struct TokenBucket {
+    quota: Quota,
+    tokens: f64,
+    /// The monotonic time up to which `tokens` is filled.
+    filled_at: Duration,
+}
+
+impl TokenBucket {
+    /// A full bucket.
+    pub fn full(quota: Quota, clock: &Clock) -> Self {
+        Self { quota, tokens: quota.burst, filled_at: clock.monotonic() }
+    }
+
+    /// Takes `count` tokens, all or none.
+    ///
+    /// # Errors
+    /// The time until there will be enough; [`Duration::MAX`] when there never will be: `count` is above the burst, or the
+    /// bucket does not fill.
+    pub fn take(&mut self, count: u32, clock: &Clock) -> Result<(), Duration> {
+        self.fill(clock.monotonic());
+        self.check_filled(count)?;
+        self.tokens = (self.tokens - f64::from(count)).max(0.0);
+        Ok(())
+    }
+
+    /// Checks what [`TokenBucket::take`] would answer now, and takes nothing.
+    ///
+    /// # Errors
+    /// As [`TokenBucket::take`].
+    pub fn check(&self, count: u32, clock: &Clock) -> Result<(), Duration> {
+        let mut filled = self.clone();
+        filled.fill(clock.monotonic());
+        filled.check_filled(count)
+    }
+
+    /// Puts back `count` tokens that were taken for something that turned out not to count.
+    pub fn give_back(&mut self, count: u32) {
+        self.tokens = (self.tokens + f64::from(count)).min(self.quota.burst);
+    }
+
+    /// Takes `tokens` whatever is left, as many as there are: for a charge that was made elsewhere, as by another process.
+    pub fn drain(&mut self, tokens: f64, clock: &Clock) {
+        self.fill(clock.monotonic());
+        self.tokens = (self.tokens - tokens.max(0.0)).max(0.0);
+    }
+
+    /// The share of the bucket that is filled at a monotonic time: 0 to 1.
+    fn fullness(&self, now: Duration) -> f64 {
+        if self.quota.burst > 0.0 { self.tokens_at(now) / self.quota.burst } else { 0.0 }
+    }
+
+    fn tokens_at(&self, now: Duration) -> f64 {
+        let passed = now.saturating_sub(self.filled_at).as_secs_f64();
+        (self.tokens + passed * self.quota.per_second).min(self.quota.burst)
+    }
+
+    fn fill(&mut self, now: Duration) {
+        self.tokens = self.tokens_at(now);
+        self.filled_at = self.filled_at.max(now);
+    }
+
+    /// Keeps what is in the bucket, up to the new size.
+    fn resize(&mut self, quota: Quota, now: Duration) {
+        if self.quota != quota {
+            self.fill(now);
+            self.tokens = self.tokens.min(quota.burst);
+            self.quota = quota;
+        }
+    }
+
+    fn check_filled(&self, count: u32) -> Result<(), Duration> {
+        let missing = f64::from(count) - self.tokens;
+        if missing <= ROUNDING {
+            return Ok(());
+        }
+        if f64::from(count) > self.quota.burst + ROUNDING || self.quota.per_second <= 0.0 {
+            return Err(Duration::MAX);
+        }
+        Err(Duration::try_from_secs_f64(missing / self.quota.per_second).unwrap_or(Duration::MAX))
+    }
+}
+
+/// Rounds the wait of a refused charge up to whole seconds, at least 1 and at most `most`.
+pub fn whole_seconds(wait: Duration, most: Duration) -> Duration {
+    // A microsecond less, or what adding fractions gains would become a second
+    let wait = wait.min(most).saturating_sub(Duration::from_micros(1));
+    Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(Duration::from_secs(1))
+}
+
+/// A bucket for each key, in bounded memory.
+///
+/// When `most` keys are known and another one comes, the fuller half is forgotten: a key that has used up its tokens stays
+/// limited however many other keys come. A forgotten key starts with a full bucket.
+pub struct Buckets<K> {
+    clock: Clock,
+    most: usize,
+    buckets: Mutex<HashMap<K, TokenBucket>>,
+}
+
+impl<K: Eq + Hash> Buckets<K> {
+    /// Remembers `most` keys (minimum 1).
+    pub fn new(clock: Clock, most: usize) -> Self {
+        Self { clock, most: most.max(1), buckets: Mutex::default() }
+    }
+
+    /// Takes `count` tokens of the bucket of `key`, all or none. A key that is not known gets a full one; a known one
+    /// keeps what it has when `quota` differs from the last.
+    ///
+    /// # Errors
+    /// As [`TokenBucket::take`].
+    pub fn take(&self, key: K, quota: Quota, count: u32) -> Result<(), Duration> {
+        self.with(key, quota, |bucket, clock| bucket.take(count, clock))
+    }
+
+    /// Checks what [`Buckets::take`] would answer now, and takes nothing.
+    ///
+    /// # Errors
+    /// As [`TokenBucket::take`].
+    pub fn check(&self, key: &K, quota: Quota, count: u32) -> Result<(), Duration> {
+        let mut bucket = match self.lock().get(key) {
+            Some(bucket) => bucket.clone(),
+            None => TokenBucket::full(quota, &self.clock),
+        };
+        bucket.resize(quota, self.clock.monotonic());
+        bucket.check(count, &self.clock)
+    }
+
+    /// Puts back `count` tokens that were taken of the bucket of `key`; see [`TokenBucket::give_back`].
+    pub fn give_back(&self, key: &K, count: u32) {
+        if let Some(bucket) = self.lock().get_mut(key) {
+            bucket.give_back(count);
+        }
+    }
+
+    /// Takes `tokens` of the bucket of `key` whatever is left; see [`TokenBucket::drain`].
+    pub fn drain(&self, key: K, quota: Quota, tokens: f64) {
+        self.with(key, quota, |bucket, clock| bucket.drain(tokens, clock));
+    }
+
+    /// The number of keys that are remembered.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Returns true if no key is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn with<T>(&self, key: K, quota: Quota, charge: impl FnOnce(&mut TokenBucket, &Clock) -> T) -> T {
+        let mut buckets = self.lock();
+        // Read behind the lock: a wait for it does not make the time old
+        let now = self.clock.monotonic();
+        if buckets.len() >= self.most && !buckets.contains_key(&key) {
+            forget_half(&mut buckets, now);
+        }
+        let bucket = buckets.entry(key).or_insert_with(|| TokenBucket::full(quota, &self.clock));
+        bucket.resize(quota, now);
+        charge(bucket, &self.clock)
+    }
+
+    // A panic elsewhere leaves the map whole: each bucket is changed by single assignments
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, TokenBucket>> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Forgets the fuller half, rounded up.
+fn forget_half<K>(buckets: &mut HashMap<K, TokenBucket>, now: Duration) {
+    let mut fullness: Vec<f64> = buckets.values().map(|bucket| bucket.fullness(now)).collect();
+    let middle = fullness.len() / 2;
+    let (_, limit, _) = fullness.select_nth_unstable_by(middle, f64::total_cmp);
+    let limit = *limit;
+    let mut left = fullness.len() - middle;
+    buckets.retain(|_, bucket| {
+        let goes = left > 0 && bucket.fullness(now) >= limit;
+        left -= usize::from(goes);
+        !goes
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn clock() -> Clock {
+        Clock::movable(OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_000))
+    }
+
+    #[test]
+    fn a_bucket_refills_with_time_and_never_above_its_burst() {
+        let clock = clock();
+        let mut bucket = TokenBucket::full(Quota::new(30.0, 0.1), &clock);
+        for _ in 0..30 {
+            assert_eq!(bucket.take(1, &clock), Ok(()));
+        }
+        assert_eq!(bucket.take(1, &clock), Err(10 * SECOND));
+        assert_eq!(bucket.take(5, &clock), Err(50 * SECOND));
+        clock.advance(time::Duration::seconds(10));
+        assert_eq!(bucket.check(1, &clock), Ok(()));
+        assert_eq!(bucket.take(1, &clock), Ok(()));
+        assert!(bucket.take(1, &clock).is_err());
+        clock.advance(time::Duration::days(100));
+        assert_eq!(bucket.take(30, &clock), Ok(()));
+        assert!(bucket.take(1, &clock).is_err());
+    }
+
+    #[test]
+    fn a_charge_takes_all_or_nothing() {
+        let clock = clock();
+        let mut bucket = TokenBucket::full(Quota::new(10.0, 1.0), &clock);
+        assert_eq!(bucket.take(6, &clock), Ok(()));
+        assert_eq!(bucket.take(6, &clock), Err(2 * SECOND));
+        assert_eq!(bucket.take(4, &clock), Ok(()), "the refused charge took nothing");
+        bucket.give_back(3);
+        assert_eq!(bucket.take(3, &clock), Ok(()));
+        bucket.give_back(1000);
+        assert_eq!(bucket.take(11, &clock), Err(Duration::MAX), "never more than the burst");
+        assert_eq!(bucket.take(10, &clock), Ok(()));
+    }
+
+    #[test]
+    fn time_that_goes_backwards_is_charged_as_no_time() {
+        let clock = clock();
+        let mut bucket = TokenBucket::full(Quota::new(30.0, 1.0), &clock);
+        assert_eq!(bucket.take(30, &clock), Ok(()));
+        // Back and forth again: the hour was never passed, so it fills nothing either way
+        for _ in 0..3 {
+            clock.advance(-time::Duration::HOUR);
+            assert_eq!(bucket.take(1, &clock), Err(SECOND));
+            clock.advance(time::Duration::HOUR);
+            assert_eq!(bucket.take(1, &clock), Err(SECOND));
+        }
+        clock.advance(time::Duration::SECOND);
+        assert_eq!(bucket.take(1, &clock), Ok(()));
+        assert!(bucket.take(1, &clock).is_err());
+    }
+
+    #[test]
+    fn a_quota_without_burst_or_speed_refuses() {
+        let clock = clock();
+        for odd in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(TokenBucket::full(Quota::new(odd, 1.0), &clock).take(1, &clock), Err(Duration::MAX));
+        }
+        let mut bucket = TokenBucket::full(Quota::new(1.0, 0.0), &clock);
+        assert_eq!(bucket.take(1, &clock), Ok(()));
+        assert_eq!(bucket.take(1, &clock), Err(Duration::MAX));
+        assert_eq!(TokenBucket::full(Quota::full_after(10.0, Duration::ZERO), &clock).take(10, &clock), Ok(()));
+    }
+
+    #[test]
+    fn keys_have_buckets_of_their_own_and_keep_what_they_have_under_another_quota() {
+        let clock = clock();
+        let buckets = Buckets::new(clock.clone(), 100);
+        let quota = Quota::new(2.0, 1.0);
+        assert_eq!(buckets.check(&"a", quota, 2), Ok(()));
+        assert!(buckets.is_empty(), "a check remembers nothing");
+        assert_eq!(buckets.take("a", quota, 2), Ok(()));
+        assert_eq!(buckets.check(&"a", quota, 1), Err(SECOND));
+        assert_eq!(buckets.take("b", quota, 1), Ok(()));
+        assert!(buckets.take("a", Quota::new(30.0, 0.0), 1).is_err(), "a larger bucket is not a full one");
+        clock.advance(time::Duration::DAY);
+        assert!(buckets.take("a", quota, 1).is_err(), "the time before counts as it was");
+        buckets.give_back(&"a", 1);
+        assert_eq!(buckets.take("a", quota, 1), Ok(()));
+        buckets.drain("c", quota, 1.5);
+        assert_eq!(buckets.take("c", quota, 1), Err(Duration::from_millis(500)));
+        buckets.drain("c", quota, 1000.0);
+        assert_eq!(buckets.take("c", quota, 1), Err(SECOND));
+        assert_eq!(buckets.len(), 3);
+    }
+
+    #[test]
+    fn a_crowd_does_not_make_a_used_up_bucket_forgotten_and_the_memory_is_bounded() {
+        let buckets = Buckets::new(clock(), 1000);
+        let quota = Quota::new(30.0, 0.1);
+        assert_eq!(buckets.take(0, quota, 30), Ok(()));
+        for number in 1..5000 {
+            assert_eq!(buckets.take(number, quota, 1), Ok(()));
+            assert!(buckets.len() <= 1000);
+        }
+        assert!(buckets.take(0, quota, 1).is_err());
+    }
+
+    #[test]
+    fn waits_are_rounded_up_to_seconds() {
+        let hour = Duration::from_secs(3600);
+        for (wait, seconds) in [(0, 1), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 1), (1_000_002, 2)] {
+            assert_eq!(whole_seconds(Duration::from_micros(wait), hour), Duration::from_secs(seconds), "{wait}");
+        }
+        assert_eq!(whole_seconds(Duration::MAX, hour), hour);
+    }
+}
