@@ -232,6 +232,9 @@ pub struct RequestInfo {
     pub network: Option<String>,
     /// Key of the limits by client address; `None`: there are none.
     pub limit_key: Option<String>,
+    /// The account of the access token that came along. Its account and session were not checked: it only says for whom
+    /// the request means to act, and proves nothing.
+    pub subject: Option<UserId>,
     /// The caller's token has an administrator's role.
     pub is_operator: bool,
 }
@@ -268,6 +271,10 @@ impl FromRequestParts<Auth> for RequestInfo {
                 .resolve(requested, headers.get(REFERER).and_then(|value| value.to_str().ok())),
             network,
             limit_key,
+            subject: parts
+                .extensions
+                .get::<Caller>()
+                .and_then(|caller| UserId::parse(caller.token.as_ref()?.subject()?)),
             is_operator: parts.extensions.get::<Caller>().is_some_and(|caller| {
                 caller.refused.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
             }),

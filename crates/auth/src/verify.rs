@@ -173,8 +173,9 @@ async fn find_typed(
             // Before the transaction that redeems the code: the gateway may be slow
             let verdict = ask_gateway(auth, verify_type, &phone, &body.token, request).await?;
             let tx = Tx::begin(auth.database()).await?;
-            let (user, kind) = lock_by_phone(&tx, verify_type, &phone, &body.token, request).await?;
-            let (code, now) = (&body.token, request.now);
+            let (user, kind) = lock_by_phone(auth, &tx, verify_type, &phone, &body.token, request).await?;
+            // Read now: the gateway may have taken long
+            let (code, now) = (&body.token, auth.now());
             if !sms::code::is_right_code(auth, &user, kind, &phone, code, verdict.as_ref(), now) {
                 return Err(AuthError::code_expired());
             }
@@ -378,13 +379,14 @@ async fn ask_gateway(
         return Ok(None);
     }
     let tx = Tx::begin(auth.database()).await?;
-    let (user, kind) = lock_by_phone(&tx, verify_type, phone, code, request).await?;
+    let (user, kind) = lock_by_phone(auth, &tx, verify_type, phone, code, request).await?;
     tx.rollback().await;
     sms::code::ask_gateway(auth, kind.stored(&user), phone, code, request.now).await
 }
 
-/// Who may prove this number, and by which token.
+/// The account that may prove this number, locked, and the kind of token it does so by.
 async fn lock_by_phone(
+    auth: &Auth,
     tx: &Tx,
     verify_type: VerifyType,
     phone: &PhoneNumber,
@@ -393,13 +395,7 @@ async fn lock_by_phone(
 ) -> Result<(User, Kind), AuthError> {
     let (user, kind) = match verify_type {
         VerifyType::PhoneChange => {
-            let kind = Kind::PhoneChange;
-            // Nobody but the gateway knows the codes that it makes, and those of test numbers were not sent
-            let user = match lock_by_sent_code(tx, kind, phone.as_str(), code, request).await? {
-                None => users::lock_by_phone_change(tx, phone, &request.aud).await?,
-                wanting => wanting,
-            };
-            (user, kind)
+            (sms::waiting::lock_account(auth, tx, phone, code, request).await?, Kind::PhoneChange)
         }
         _ => (users::lock_by_phone(tx, phone, &request.aud).await?, Kind::Confirmation),
     };

@@ -84,6 +84,12 @@ pub(crate) fn is_right_code(
     }
 }
 
+/// Returns true if a code for this number tells for which account it was sent: neither the fixed one of a test number nor
+/// one that the gateway makes does.
+pub(super) fn names_account(auth: &Auth, phone: &PhoneNumber, code: &str, now: OffsetDateTime) -> bool {
+    test_otp(auth, phone, now).is_none() && !is_made_by_gateway(auth, phone, code, now)
+}
+
 /// The fixed code of a number that an application tests with.
 pub(super) fn test_otp<'a>(auth: &'a Auth, phone: &PhoneNumber, now: OffsetDateTime) -> Option<&'a str> {
     let sms = &auth.settings().sms;

@@ -5,6 +5,7 @@
 
 pub(crate) mod code;
 mod message;
+pub(crate) mod waiting;
 
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;

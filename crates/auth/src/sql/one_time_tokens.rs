@@ -11,6 +11,7 @@ use crate::ids::UserId;
 pub const ALL: &[(&str, &str)] = &[
     ("one_time_tokens::PUT", PUT),
     ("one_time_tokens::SENT_TO", SENT_TO),
+    ("one_time_tokens::WAITING_FOR", WAITING_FOR),
     ("one_time_tokens::DELETE_KIND", DELETE_KIND),
     ("one_time_tokens::DELETE_HASH", DELETE_HASH),
     ("one_time_tokens::DELETE_ALL", DELETE_ALL),
@@ -32,6 +33,21 @@ const SENT_TO: &str = "
      where relates_to = $1 and token_type = $2::text::auth.one_time_token_type
      order by created_at desc
      limit 10";
+/// Codes that are still good only. A stranger would have to make the service send this many messages to the number while
+/// one code lives to push out another account's code; each that would do makes guessing one likelier.
+const WAITING_FOR: &str = "
+    select tokens.token_hash
+      from auth.one_time_tokens as tokens
+      join auth.users on users.id = tokens.user_id and users.phone_change_token = tokens.token_hash
+     where tokens.relates_to = $1
+       and tokens.token_type = 'phone_change_token'
+       and tokens.created_at > $3::timestamptz at time zone 'utc'
+       and users.phone_change = $1
+       and users.aud = $2
+       and not users.is_sso_user
+       and ($4::uuid is null or users.id = $4)
+     order by tokens.created_at desc
+     limit 50";
 const DELETE_KIND: &str =
     "delete from auth.one_time_tokens where user_id = $1 and token_type = $2::text::auth.one_time_token_type";
 const DELETE_HASH: &str = "delete from auth.one_time_tokens where user_id = $1 and token_hash = $2";
@@ -53,6 +69,25 @@ pub async fn put(
 /// The hashes of the newest tokens of a kind that were sent to an address or number, whoever asked for them.
 pub async fn sent_to(tx: &Tx, address: &str, kind: &str) -> Result<Vec<String>, Error> {
     Ok(tx.rows(SENT_TO, &[&address, &kind]).await?.iter().map(|row| row.get(0)).collect())
+}
+
+/// The accounts that may wait for a number.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitingAccounts<'a> {
+    /// The number.
+    pub phone: &'a str,
+    /// The audience of the accounts.
+    pub aud: &'a str,
+    /// Accounts that asked before do not wait any more.
+    pub since: OffsetDateTime,
+    /// Only this account.
+    pub only: Option<UserId>,
+}
+
+/// The hashes of the tokens of accounts that wait for a number, the newest first.
+pub async fn waiting_for(tx: &Tx, accounts: &WaitingAccounts<'_>) -> Result<Vec<String>, Error> {
+    let WaitingAccounts { phone, aud, since, only } = accounts;
+    Ok(tx.rows(WAITING_FOR, &[phone, aud, since, only]).await?.iter().map(|row| row.get(0)).collect())
 }
 
 /// Forgets the token of a kind.

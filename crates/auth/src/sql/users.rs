@@ -17,7 +17,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("users::LOCK_BY_EMAIL", LOCK_BY_EMAIL),
     ("users::BY_PHONE", BY_PHONE),
     ("users::LOCK_BY_PHONE", LOCK_BY_PHONE),
-    ("users::LOCK_BY_PHONE_CHANGE", LOCK_BY_PHONE_CHANGE),
     ("users::LOCK_BY_TOKEN", LOCK_BY_TOKEN),
     ("users::LOCK_OWNER_OF_EMAIL", LOCK_OWNER_OF_EMAIL),
     ("users::SIGNED_IN", SIGNED_IN),
@@ -75,20 +74,6 @@ const LOCK_BY_PHONE: &str = concat!(
     "select ",
     user_columns!(),
     " from auth.users where users.phone = $1 and users.aud = $2 and not users.is_sso_user for no key update"
-);
-const LOCK_BY_PHONE_CHANGE: &str = concat!(
-    "select ",
-    user_columns!(),
-    " from auth.users
-     where users.id in (select one_time_tokens.user_id
-                          from auth.one_time_tokens
-                         where one_time_tokens.relates_to = $1
-                           and one_time_tokens.token_type = 'phone_change_token')
-       and users.phone_change = $1
-       and users.aud = $2
-     order by users.phone_change_sent_at desc
-     limit 1
-     for no key update"
 );
 /// The locked row is the newest version; the caller compares its token column again, so a token is used once even if two
 /// requests carry it at the same time.
@@ -352,11 +337,6 @@ pub async fn by_phone(run: &impl Run, phone: &PhoneNumber, aud: &str) -> Result<
 /// As [`by_phone`], and nobody else changes the user before the transaction ends.
 pub async fn lock_by_phone(tx: &Tx, phone: &PhoneNumber, aud: &str) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_PHONE, &[&phone.as_str(), &aud]).await
-}
-
-/// The user who wants to change to this number; locked.
-pub async fn lock_by_phone_change(tx: &Tx, phone: &PhoneNumber, aud: &str) -> Result<Option<User>, Error> {
-    one(tx, LOCK_BY_PHONE_CHANGE, &[&phone.as_str(), &aud]).await
 }
 
 /// The user to whom one of the kinds of token with this hash was sent; locked. The caller compares the column again.

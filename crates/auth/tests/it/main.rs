@@ -16,6 +16,7 @@ mod misbehaving;
 mod oauth;
 mod password;
 mod phone;
+mod phone_change;
 mod phone_gateway;
 mod protection;
 mod provider;
