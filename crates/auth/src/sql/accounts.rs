@@ -22,6 +22,8 @@ pub const ALL: &[(&str, &str)] = &[
     ("accounts::CLEAR_PHONE", CLEAR_PHONE),
     ("accounts::PROMOTE_EMAIL", PROMOTE_EMAIL),
     ("accounts::DELETE_ONE_TIME_TOKENS", DELETE_ONE_TIME_TOKENS),
+    ("accounts::LOCK_OLD_ANONYMOUS", LOCK_OLD_ANONYMOUS),
+    ("accounts::LOCK_SESSIONS", LOCK_SESSIONS),
     ("accounts::DELETE_OLD_ANONYMOUS", DELETE_OLD_ANONYMOUS),
 ];
 
@@ -104,14 +106,50 @@ const PROMOTE_EMAIL: &str = "
            updated_at = $4
      where id = $1";
 const DELETE_ONE_TIME_TOKENS: &str = "delete from auth.one_time_tokens where user_id = $1";
-const DELETE_OLD_ANONYMOUS: &str = "
-    delete from auth.users
-     where id in (select old.id
-                    from auth.users as old
-                   where old.is_anonymous
-                     and old.created_at < $1
-                   limit 100
-                     for update skip locked)";
+/// Accounts that were last used before a time: by the latest of their creation, sign-in, and refresh of a session.
+macro_rules! unused_since {
+    ($time:literal) => {
+        concat!(
+            "old.is_anonymous
+             and old.created_at < ",
+            $time,
+            "
+             and (old.last_sign_in_at is null or old.last_sign_in_at < ",
+            $time,
+            ")
+             and not exists (select
+                               from auth.sessions
+                              where sessions.user_id = old.id
+                                and (sessions.created_at >= ",
+            $time,
+            "
+                                     or sessions.refreshed_at at time zone 'utc' >= ",
+            $time,
+            "
+                                     or exists (select
+                                                  from auth.refresh_tokens as tokens
+                                                 where tokens.session_id = sessions.id
+                                                   and tokens.updated_at >= ",
+            $time,
+            ")))"
+        )
+    };
+}
+/// A locked account gets no new session.
+const LOCK_OLD_ANONYMOUS: &str = concat!(
+    "select old.id
+       from auth.users as old
+      where ",
+    unused_since!("$1"),
+    "
+      limit 100
+        for update skip locked"
+);
+/// A locked session is not refreshed.
+const LOCK_SESSIONS: &str = "select from auth.sessions where user_id = any ($1) order by id for update";
+/// Once more, with a snapshot from behind the locks: an account may have been used while they were waited for.
+const DELETE_OLD_ANONYMOUS: &str =
+    concat!("delete from auth.users as old where old.id = any ($2) and ", unused_since!("$1"));
 
 /// The identity of a provider's subject.
 pub async fn identity(run: &impl Run, provider: &str, subject: &str) -> Result<Option<Identity>, Error> {
@@ -208,7 +246,12 @@ pub async fn promote_email(
     tokens.map(drop)
 }
 
-/// Removes anonymous users who came before `before`. Returns how many.
+/// Removes anonymous users whose account was last used before `before`. Returns how many.
 pub async fn delete_old_anonymous(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
-    tx.execute(DELETE_OLD_ANONYMOUS, &[&before]).await
+    let old: Vec<UserId> = tx.rows(LOCK_OLD_ANONYMOUS, &[&before]).await?.iter().map(|row| row.get(0)).collect();
+    if old.is_empty() {
+        return Ok(0);
+    }
+    tx.execute(LOCK_SESSIONS, &[&old]).await?;
+    tx.execute(DELETE_OLD_ANONYMOUS, &[&before, &old]).await
 }

@@ -204,7 +204,7 @@ async fn nobody_waits_for_the_clean_up_and_it_waits_for_nobody() {
 
     // A row that goes along with one that is removed is in use: the clean-up takes its hands off the user again
     let session =
-        "insert into auth.sessions (id, user_id, created_at) values (gen_random_uuid(), $1::text::uuid, '2100-01-01')";
+        "insert into auth.sessions (id, user_id, created_at) values (gen_random_uuid(), $1::text::uuid, '2000-01-01')";
     server.query_with(session, &[&user]).await;
     let lock = format!("begin; select 1 from auth.sessions where user_id = '{user}' for update");
     other.batch_execute(&lock).await.unwrap();
@@ -280,4 +280,41 @@ async fn a_session_whose_use_only_its_token_knows_counts_as_used_then() {
         "Invalid Refresh Token: Session Expired (Revoked by Newer Login)"
     );
     refresh(&server, &imported).await.expect(200);
+}
+
+#[tokio::test]
+async fn anonymous_accounts_go_when_they_were_not_used_for_the_period_and_not_before() {
+    for version in [1, 2] {
+        let server = TestServer::with_auth(|auth| {
+            auth.anonymous_users = true;
+            auth.refresh.algorithm_version = version;
+        })
+        .await;
+        let sign_up = async || server.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
+        let mut refreshed = sign_up().await;
+        let gone = sign_up().await;
+        let left = async || -> Vec<String> {
+            let rows = server.query("select id::text from auth.users order by created_at, id").await;
+            rows.iter().map(|row| row.get(0)).collect()
+        };
+        let id = |session: &Value| session["user"]["id"].as_str().unwrap().to_owned();
+        // Older than the period, and in use all the time
+        for _ in 0..3 {
+            server.clock().advance(Duration::days(20));
+            refreshed = refresh(&server, &refreshed).await.expect(200).json();
+            server.clean_up().await;
+        }
+        assert_eq!(left().await, [id(&refreshed)], "version {version}");
+        assert_ne!(id(&gone), id(&refreshed));
+
+        // A sign-in counts as well, though its session is over
+        server.execute("delete from auth.sessions").await;
+        server.query_with("update auth.users set last_sign_in_at = $1", &[&server.clock().now()]).await;
+        server.clock().advance(Duration::days(29));
+        server.clean_up().await;
+        assert_eq!(left().await, [id(&refreshed)]);
+        server.clock().advance(Duration::days(2));
+        server.clean_up().await;
+        assert_eq!(left().await, Vec::<String>::new());
+    }
 }
