@@ -72,15 +72,18 @@ impl Kind {
         }
     }
 
-    /// Whether the stored token is still good.
+    /// Returns true if the stored token is still good. One from farther ahead than it lives was sent before the clock was
+    /// set back, and is not.
     pub fn is_fresh(self, user: &User, life: Duration, now: OffsetDateTime) -> bool {
-        !self.stored(user).is_empty() && self.sent_at(user).is_some_and(|sent| now < sent + life)
+        !self.stored(user).is_empty() && self.sent_at(user).is_some_and(|sent| now < sent + life && sent < now + life)
     }
 
-    /// How long to wait before it may be sent again; `None`: not at all.
+    /// The time to wait before it may be sent again; `None`: it may be sent now. As with [`Kind::is_fresh`], a clock that
+    /// was set back keeps no one waiting.
     pub fn wait(self, user: &User, interval: Duration, now: OffsetDateTime) -> Option<Duration> {
-        let next = self.sent_at(user)? + interval;
-        (now < next).then(|| (next - now).unsigned_abs())
+        let sent = self.sent_at(user)?;
+        let next = sent + interval;
+        (now < next && sent < now + interval).then(|| (next - now).unsigned_abs())
     }
 }
 

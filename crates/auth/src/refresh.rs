@@ -18,6 +18,7 @@ use http::{HeaderValue, StatusCode};
 use portico_database::sqlstate;
 use portico_tokens::{hash, random};
 use serde::Deserialize;
+use time::OffsetDateTime;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
@@ -100,13 +101,13 @@ fn already_used() -> AuthError {
 }
 
 /// What both forms check before they look at the token itself.
-async fn check_family(auth: &Auth, tx: &Tx, request: &RequestInfo, family: &Family) -> Result<(), AuthError> {
+async fn check_family(auth: &Auth, tx: &Tx, family: &Family, now: OffsetDateTime) -> Result<(), AuthError> {
     let Family { session, user } = family;
-    if user.is_banned(request.now) {
+    if user.is_banned(now) {
         return Err(banned());
     }
-    session::check_alive(&auth.settings().sessions, session, user, request.now)?;
-    session::check_newest(auth, tx, session, user, request.now).await?;
+    session::check_alive(&auth.settings().sessions, session, user, now)?;
+    session::check_newest(auth, tx, session, user, now).await?;
     if session.oauth_client_id.is_some() {
         return Err(AuthError::OAuth {
             error: "invalid_client",
@@ -130,14 +131,14 @@ enum Verdict {
     Reuse,
 }
 
-fn judge(auth: &Auth, request: &RequestInfo, presented: &str, token: &StoredToken, family: &Family) -> Verdict {
+fn judge(auth: &Auth, presented: &str, token: &StoredToken, family: &Family, now: OffsetDateTime) -> Verdict {
     if !token.revoked {
         return Verdict::Replace;
     }
     if let Some(active) = token.active.as_ref().filter(|active| active.parent.as_deref() == Some(presented)) {
         return Verdict::Repeat(active.token.clone());
     }
-    let recent = token.updated_at.is_some_and(|at| request.now <= at + auth.settings().refresh.reuse_interval);
+    let recent = token.updated_at.is_some_and(|at| is_recent(auth, at, now));
     match session_key(auth, family).map(|(key, _)| key) {
         // The first counted token replaced this one
         Some(key) if token.active.is_none() && (recent || family.session.counter == 0) => Verdict::RepeatCounted(key),
@@ -145,6 +146,14 @@ fn judge(auth: &Auth, request: &RequestInfo, presented: &str, token: &StoredToke
         None if recent && token.active.is_some() => Verdict::Another,
         _ => Verdict::Reuse,
     }
+}
+
+/// Returns true if a token that was replaced at `at` may still be reused. The time is read behind the lock of the session,
+/// or a request that waited could reuse a token for longer. A moment ahead by more than the interval was written by a
+/// clock that was set back since, and is over.
+fn is_recent(auth: &Auth, at: OffsetDateTime, now: OffsetDateTime) -> bool {
+    let interval = auth.settings().refresh.reuse_interval;
+    now <= at + interval && at <= now + interval
 }
 
 /// The key of a session's counted tokens, and whether its column is to be written anew.
@@ -161,7 +170,6 @@ fn session_key(auth: &Auth, family: &Family) -> Option<(SessionKey, bool)> {
 
 /// `None`: the session is locked elsewhere.
 async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> Result<Option<Response>, AuthError> {
-    let now = request.now;
     let (token, family) = match refresh_tokens::lock_by_token(&tx, presented).await? {
         Locked::Yes(found) => found,
         Locked::Elsewhere => {
@@ -170,6 +178,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         }
         Locked::Nothing => return Err(not_found()),
     };
+    let now = auth.now();
     let Some(family) = family else {
         let owner = match token.user_id {
             Some(id) => users::by_id(&tx, id).await?,
@@ -186,9 +195,9 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
             "Invalid Refresh Token: No Valid Session Found",
         ));
     };
-    check_family(auth, &tx, request, &family).await?;
+    check_family(auth, &tx, &family, now).await?;
     let Family { session, user } = &family;
-    let verdict = judge(auth, request, presented, &token, &family);
+    let verdict = judge(auth, presented, &token, &family, now);
     if matches!(verdict, Verdict::Reuse) {
         if auth.settings().refresh.rotation {
             refresh_tokens::revoke_family(&tx, session.id, now).await?;
@@ -199,7 +208,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         return Err(already_used());
     }
     if matches!(verdict, Verdict::Replace) && upgrades(auth, session.id.0) {
-        return upgrade(auth, tx, request, &family).await.map(Some);
+        return upgrade(auth, tx, request, &family, now).await.map(Some);
     }
     let (next, created, counter) = match verdict {
         Verdict::Repeat(next) => (next, false, None),
@@ -226,7 +235,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
                 Ok(())
             }
         },
-        finish(auth, &tx, request, &family),
+        finish(auth, &tx, request, &family, now),
         tx.commit_behind(),
     );
     revoked?;
@@ -253,15 +262,21 @@ fn upgrades(auth: &Auth, session: uuid::Uuid) -> bool {
     settings.algorithm_version == 2 && share < u32::from(settings.upgrade_percentage)
 }
 
-async fn upgrade(auth: &Auth, tx: Tx, request: &RequestInfo, family: &Family) -> Result<Response, AuthError> {
+async fn upgrade(
+    auth: &Auth,
+    tx: Tx,
+    request: &RequestInfo,
+    family: &Family,
+    now: OffsetDateTime,
+) -> Result<Response, AuthError> {
     let Family { session, user } = family;
     let key = SessionKey::generate();
     sessions::set_key(&tx, session.id, &auth.columns().seal(session.id.0, &key.to_column())).await?;
-    refresh_tokens::revoke_family(&tx, session.id, request.now).await?;
-    audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, request.now).await?;
-    finish(auth, &tx, request, family).await?;
+    refresh_tokens::revoke_family(&tx, session.id, now).await?;
+    audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, now).await?;
+    finish(auth, &tx, request, family, now).await?;
     tx.commit().await?;
-    let mut response = session::respond(auth, session, user.clone(), key.token(session.id.0, 0), request.now)?;
+    let mut response = session::respond(auth, session, user.clone(), key.token(session.id.0, 0), now)?;
     response.set_header("sb-auth-refresh-token-counter", "0");
     Ok(response.into_response())
 }
@@ -273,7 +288,6 @@ async fn counted(
     request: &RequestInfo,
     token: &CountedToken,
 ) -> Result<Option<Response>, AuthError> {
-    let now = request.now;
     let family = match refresh_tokens::lock_by_session(&tx, crate::ids::SessionId(token.session())).await? {
         Locked::Yes(family) => family,
         Locked::Elsewhere => {
@@ -282,13 +296,14 @@ async fn counted(
         }
         Locked::Nothing => return Err(not_found()),
     };
+    let now = auth.now();
     let (key, is_outdated) =
         session_key(auth, &family).filter(|(key, _)| token.is_signed_by(key)).ok_or_else(not_found)?;
-    check_family(auth, &tx, request, &family).await?;
+    check_family(auth, &tx, &family, now).await?;
     let Family { session, user } = &family;
     let settings = &auth.settings().refresh;
     let behind = session.counter - token.counter();
-    let recent = session.refreshed_at.is_some_and(|at| now <= at + settings.reuse_interval);
+    let recent = session.refreshed_at.is_some_and(|at| is_recent(auth, at, now));
     let causes: Vec<&str> = match behind {
         ..0 => {
             return Err(AuthError::validation("Invalid Refresh Token: Not Issued By This Server"));
@@ -301,7 +316,7 @@ async fn counted(
             .collect(),
     };
     if behind > 1 && causes.is_empty() {
-        return reuse_of_counted(auth, tx, request, &family).await.map(Some);
+        return reuse_of_counted(auth, tx, &family, now).await.map(Some);
     }
     let counter = if behind == 0 { session.counter.checked_add(1).ok_or_else(already_used)? } else { session.counter };
     let (stored, moved, finished, committed) = tokio::join!(biased;
@@ -316,7 +331,7 @@ async fn counted(
         async {
             if behind == 0 { sessions::set_counter(&tx, session.id, counter).await } else { Ok(()) }
         },
-        finish(auth, &tx, request, &family),
+        finish(auth, &tx, request, &family, now),
         tx.commit_behind(),
     );
     stored?;
@@ -334,14 +349,14 @@ async fn counted(
     Ok(Some(response.into_response()))
 }
 
-async fn reuse_of_counted(auth: &Auth, tx: Tx, request: &RequestInfo, family: &Family) -> Result<Response, AuthError> {
+async fn reuse_of_counted(auth: &Auth, tx: Tx, family: &Family, now: OffsetDateTime) -> Result<Response, AuthError> {
     let Family { session, user } = family;
     tracing::warn!(session.id = %session.id, user.id = %user.id, "A replaced refresh token was presented again");
     if !auth.settings().refresh.rotation {
         return Err(already_used());
     }
     sessions::delete(&tx, session.id).await?;
-    audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, request.now).await?;
+    audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, now).await?;
     tx.commit().await?;
     let mut response = already_used().into_response();
     response.headers_mut().insert("sb-auth-refresh-token-rotated", HeaderValue::from_static("true"));
@@ -349,11 +364,17 @@ async fn reuse_of_counted(auth: &Auth, tx: Tx, request: &RequestInfo, family: &F
 }
 
 /// What every successful refresh writes.
-async fn finish(auth: &Auth, tx: &Tx, request: &RequestInfo, family: &Family) -> Result<(), tokio_postgres::Error> {
+async fn finish(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    family: &Family,
+    now: OffsetDateTime,
+) -> Result<(), tokio_postgres::Error> {
     let Family { session, user } = family;
     let (touched, audited) = tokio::join!(biased;
-        sessions::touch(tx, session.id, user_agent(request), request.ip, request.now),
-        audit::record(auth, tx, user, Action::TokenRefreshed, Traits::new(), None, request.now),
+        sessions::touch(tx, session.id, user_agent(request), request.ip, now),
+        audit::record(auth, tx, user, Action::TokenRefreshed, Traits::new(), None, now),
     );
     touched?;
     audited

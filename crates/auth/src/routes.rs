@@ -1,17 +1,20 @@
 //! URL to handler, and the layer that every answer passes.
 
 use axum::Router;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
 use portico_tokens::RequestId;
 
 use crate::Auth;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode, Failed, render};
-use crate::extract::header;
+use crate::extract::{MAX_BODY_BYTES, header};
 use crate::{discovery, info, logout, oauth, otp, reauthenticate, recover, resend, signup, token, user, verify};
 
 /// All paths of the service, without the prefix `/auth/v1`.
@@ -23,6 +26,7 @@ pub(crate) fn router(auth: Auth) -> Router {
         .merge(published())
         .fallback(not_found)
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
+        .route_layer(axum::middleware::from_fn(receive))
         .route_layer(axum::middleware::from_fn(only_named_methods))
         .layer(axum::middleware::from_fn_with_state(auth.clone(), finish))
         .with_state(auth)
@@ -80,6 +84,22 @@ async fn only_named_methods(request: Request, next: Next) -> Response {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
     next.run(request).await
+}
+
+/// Receives the whole body before anything looks at the request: its time, its limits and its token are those of the moment
+/// at which it is complete. Otherwise a client could begin many requests, hold their last bytes back, and use them up at
+/// a time of its choice.
+async fn receive(request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
+        Ok(body) => Body::from(body.to_bytes()),
+        // For the handler that reads it: what it checks before comes first
+        Err(error) => Body::from_stream(futures_util::stream::once(std::future::ready(Err::<Bytes, _>(error)))),
+    };
+    next.run(Request::from_parts(parts, body)).await
 }
 
 /// Limits the time of a request, renders its error in the shape that it asked for, and keeps what it says about a person out

@@ -1,0 +1,127 @@
+//! Requests whose bodies are held back: limits and intervals count when the request is whole.
+
+use portico_testkit::TestServer;
+use serde_json::{Value, json};
+use time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const ADA: &str = "ada@example.com";
+
+/// A request of which the server has seen the head and waits for the body.
+struct HeldBack {
+    stream: TcpStream,
+    body: String,
+}
+
+impl HeldBack {
+    async fn begin(t: &TestServer, target: &str, body: &Value) -> Self {
+        let address = t.base().trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let body = body.to_string();
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nhost: {address}\r\nx-forwarded-for: 192.0.2.1\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Written when the body is asked for
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n\r\n") {
+            line.push(stream.read_u8().await.unwrap());
+        }
+        assert_eq!(line, b"HTTP/1.1 100 Continue\r\n\r\n");
+        Self { stream, body }
+    }
+
+    /// The status of the answer, and the answer.
+    async fn finish(mut self) -> (u16, String) {
+        self.stream.write_all(self.body.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        self.stream.read_to_string(&mut answer).await.unwrap();
+        (answer[9..12].parse().unwrap(), answer)
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_held_back_do_not_fill_a_limit() {
+    let t = TestServer::with_auth(|settings| settings.rate_limits.per_address = true).await;
+    let nothing = json!({});
+    for target in ["/auth/v1/verify", "/auth/v1/otp", "/auth/v1/token?grant_type=nothing"] {
+        let (mut early, mut late) = (Vec::new(), Vec::new());
+        for _ in 0..40 {
+            early.push(HeldBack::begin(&t, target, &nothing).await);
+        }
+        t.clock().advance(Duration::minutes(5));
+        for _ in 0..40 {
+            late.push(HeldBack::begin(&t, target, &nothing).await);
+        }
+        // Requests that began five minutes apart, in turn
+        let mut admitted = 0;
+        for (early, late) in early.into_iter().zip(late) {
+            for request in [late, early] {
+                let (status, answer) = request.finish().await;
+                assert!([400, 429].contains(&status), "{answer}");
+                admitted += usize::from(status != 429);
+            }
+        }
+        assert_eq!(admitted, 30, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_held_back_does_not_stretch_an_interval() {
+    for version in [1, 2] {
+        let t = TestServer::with_auth(|settings| {
+            settings.refresh.algorithm_version = version;
+            settings.email.max_frequency = std::time::Duration::from_secs(60);
+        })
+        .await;
+        let first = t.signed_in(ADA, "correct-horse").await;
+        let path = "/auth/v1/token?grant_type=refresh_token";
+        let refresh = async |session: &Value| {
+            t.post(path).json(&json!({"refresh_token": session["refresh_token"]})).send().await.expect(200).json()
+        };
+        let second = refresh(&first).await;
+        refresh(&second).await;
+        // Within the reuse interval, and finished behind it
+        let replayed = HeldBack::begin(&t, path, &json!({"refresh_token": first["refresh_token"]})).await;
+        t.clock().advance(Duration::seconds(11));
+        let (status, answer) = replayed.finish().await;
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer.contains("refresh_token_already_used"), "{answer}");
+
+        // A code that has expired when its last digit comes
+        t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
+        let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
+        let typed = json!({"type": "recovery", "email": ADA, "token": code});
+        let late = HeldBack::begin(&t, "/auth/v1/verify", &typed).await;
+        t.clock().advance(Duration::hours(1));
+        let (status, answer) = late.finish().await;
+        assert_eq!(status, 403, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_stretches_no_interval_for_good() {
+    let t = TestServer::with_auth(|settings| settings.email.max_frequency = std::time::Duration::from_secs(60)).await;
+    let first = t.signed_in(ADA, "correct-horse").await;
+    let refresh = async |session: &Value| {
+        let body = json!({"refresh_token": session["refresh_token"]});
+        t.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
+    };
+    let recover = async || t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await;
+    let second = refresh(&first).await.expect(200).json();
+    refresh(&second).await.expect(200);
+    recover().await.expect(200);
+    let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
+    t.clock().advance(-Duration::hours(2));
+    // Replaced in what is the future now: not a moment ago
+    assert_eq!(refresh(&first).await.refusal(), (400, "refresh_token_already_used".into()));
+    let typed = json!({"type": "recovery", "email": ADA, "token": code});
+    let verified = t.post("/auth/v1/verify").json(&typed).send().await;
+    assert_eq!(verified.refusal(), (403, "otp_expired".into()));
+    // And no one waits two hours for the next message
+    recover().await.expect(200);
+    assert_eq!(recover().await.refusal(), (429, "over_email_send_rate_limit".into()));
+}
