@@ -1,15 +1,23 @@
 //! The audit log (auth-core 22): what happened to accounts, in `auth.audit_log_entries` and in the log.
+//!
+//! Failed sign-ins are in it as well, beyond the contract. Anyone can make as many as they like, so their entries have a
+//! budget, see [`Limits::take_failure`](crate::limits::Limits::take_failure), and an unknown account is not named.
 
 use std::net::IpAddr;
 
+use portico_database::Client;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use tokio_postgres::Error;
 use uuid::Uuid;
 
 use crate::Auth;
+use crate::error::AuthError;
+use crate::extract::RequestInfo;
+use crate::ids::UserId;
 use crate::model::{JsonObject, User};
-use crate::sql::Tx;
+use crate::signup::blank;
+use crate::sql::{Run as _, Tx};
 
 /// Statements of this module, for the test that prepares them.
 pub const ALL: &[(&str, &str)] = &[("audit::INSERT", INSERT)];
@@ -41,6 +49,8 @@ macro_rules! actions {
 actions! {
     /// Signed in; trait `provider`.
     Login "login" "account",
+    /// A password or code was refused; traits `provider`, `error_code`, and `omitted` where entries before were left out.
+    LoginFailed "login_failed" "account",
     /// Signed out.
     Logout "logout" "account",
     /// An invited person came; trait `provider`.
@@ -101,6 +111,43 @@ pub async fn record(
     let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
     let id: Uuid = portico_tokens::random::uuid();
     tx.execute(INSERT, &[&id, &payload(actor, action, traits), &now, &ip]).await.map(drop)
+}
+
+/// A sign-in that failed.
+pub(crate) struct FailedLogin<'a> {
+    /// The account. `None`: there is none of that name, which is not written: it may be a password in the wrong field.
+    pub(crate) user: Option<&'a User>,
+    /// `email` or `phone`.
+    pub(crate) provider: &'static str,
+    /// Why it failed.
+    pub(crate) error: &'a AuthError,
+}
+
+/// Writes an entry for a failed sign-in, with the client's address, where the budget of such entries allows one. A failure
+/// to write is logged: the refusal of the sign-in does not depend on it.
+pub(crate) async fn record_failed_login(auth: &Auth, client: &Client, login: &FailedLogin<'_>, request: &RequestInfo) {
+    let Some(omitted) = auth.limits().take_failure(request) else { return };
+    let nobody = User { id: UserId(Uuid::nil()), ..blank(request) };
+    let actor = login.user.unwrap_or(&nobody);
+    let (action, code) = (Action::LoginFailed, login.error.contract().code.as_str());
+    tracing::info!(
+        target: "auth_audit_event",
+        { user.id = %actor.id, action = action.name(), error.code = code },
+        "Account event"
+    );
+    if auth.settings().audit_log_disabled {
+        return;
+    }
+    let mut traits = provider_trait(login.provider);
+    traits.insert("error_code".into(), code.into());
+    if omitted > 0 {
+        traits.insert("omitted".into(), omitted.into());
+    }
+    let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
+    let id: Uuid = portico_tokens::random::uuid();
+    if let Err(error) = client.rows(INSERT, &[&id, &payload(actor, action, traits), &auth.now(), &ip]).await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "A failed sign-in could not be written down");
+    }
 }
 
 fn payload(actor: &User, action: Action, traits: Traits) -> Value {

@@ -9,7 +9,7 @@ use tokio_postgres::Error;
 
 use crate::Auth;
 use crate::error::AuthError;
-use crate::sql::{Tx, accounts, clean_up, flow_state, refresh_tokens, sessions, wrong_codes};
+use crate::sql::{Tx, accounts, attempts, clean_up, flow_state, refresh_tokens, sessions};
 
 /// How long replaced refresh tokens and abandoned attempts stay, so that their reuse is told apart from an invented one.
 const KEPT: Duration = Duration::hours(24);
@@ -17,8 +17,11 @@ const KEPT: Duration = Duration::hours(24);
 const KEPT_FLOWS: Duration = Duration::hours(25);
 /// Sessions with a fixed end stay a little longer.
 const KEPT_ENDED: Duration = Duration::hours(72);
-/// Anonymous users who never came back.
+/// Anonymous users whose account was not used any more.
 const KEPT_ANONYMOUS: Duration = Duration::days(30);
+
+/// Networks from which an account was not signed in to any more: longer than most sessions live.
+const KEPT_NETWORKS: Duration = Duration::days(180);
 
 /// One statement of the clean-up.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +36,8 @@ enum Batch {
     Factors,
     KeyChallenges,
     Anonymous,
-    WrongCodes,
+    Attempts,
+    KnownNetworks,
 }
 
 impl Batch {
@@ -49,7 +53,8 @@ impl Batch {
             Self::Factors => clean_up::delete_abandoned_factors(tx, now - KEPT).await,
             Self::KeyChallenges => clean_up::delete_expired_key_challenges(tx, now).await,
             Self::Anonymous => accounts::delete_old_anonymous(tx, now - KEPT_ANONYMOUS).await,
-            Self::WrongCodes => wrong_codes::delete_old(tx, now).await,
+            Self::Attempts => attempts::delete_old(tx, now).await,
+            Self::KnownNetworks => attempts::delete_old_networks(tx, now - KEPT_NETWORKS).await,
         }
     }
 }
@@ -70,7 +75,8 @@ impl Auth {
             Batch::Challenges,
             Batch::Factors,
             Batch::KeyChallenges,
-            Batch::WrongCodes,
+            Batch::Attempts,
+            Batch::KnownNetworks,
         ];
         if created.is_some() || used.is_some() {
             batches.push(Batch::OutlivedSessions { created, used });

@@ -239,6 +239,13 @@ pub struct RequestInfo {
     pub is_operator: bool,
 }
 
+impl RequestInfo {
+    /// The network whose guesses are counted together: as the limits by client address know it, else as the address says.
+    pub fn network_key(&self) -> Option<&str> {
+        self.limit_key.as_deref().or(self.network.as_deref())
+    }
+}
+
 impl FromRequestParts<Auth> for RequestInfo {
     type Rejection = AuthError;
 

@@ -10,10 +10,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod attempts;
 pub mod audit;
 mod captcha;
 mod clean_up;
-mod codes;
 mod discovery;
 pub mod error;
 mod error_code;
@@ -88,7 +88,6 @@ struct Inner {
     passwords: Passwords,
     columns: ColumnKeys,
     limits: Limits,
-    recalled: codes::Recalled,
     mailer: Arc<Mailer>,
     captcha: Option<Captcha>,
     mail_domains: MailDomains,
@@ -114,7 +113,7 @@ impl Auth {
         mailer.start();
         let passwords = Passwords::new(&settings.password);
         let columns = ColumnKeys::new(&settings.encryption)?;
-        let limits = Limits::new(settings.rate_limits.clone());
+        let limits = Limits::new(settings.rate_limits.clone(), clock.clone());
         let captcha = Captcha::new(&settings);
         let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
         let engine = oauth::Engine::new(&settings);
@@ -128,7 +127,6 @@ impl Auth {
             passwords,
             columns,
             limits,
-            recalled: codes::Recalled::new(),
             mailer,
             captcha,
             mail_domains,

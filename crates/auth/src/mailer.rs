@@ -195,22 +195,22 @@ pub(crate) fn confirmation_url(auth: &Auth, kind: MailKind, hash: &str, request:
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.
-pub(crate) fn count(auth: &Auth, request: &RequestInfo) -> Result<(), AuthError> {
+pub(crate) fn count(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().email.autoconfirm && !auth.limits().blocks_all_email() {
         return Ok(());
     }
-    auth.limits().take_email(request.now)
+    auth.limits().take_email()
 }
 
 /// As [`count`], for a mail that is only pretended.
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.
-pub(crate) fn check_count(auth: &Auth, request: &RequestInfo) -> Result<(), AuthError> {
+pub(crate) fn check_count(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().email.autoconfirm && !auth.limits().blocks_all_email() {
         return Ok(());
     }
-    auth.limits().check_email(request.now)
+    auth.limits().check_email()
 }
 
 /// Whether this address may get mail at all.

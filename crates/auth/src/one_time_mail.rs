@@ -16,8 +16,8 @@ use crate::sql::flow_state::{self, NewFlow, method};
 use crate::sql::{Tx, one_time_tokens, users};
 
 /// Too early for another mail of this kind?
-fn check_interval(auth: &Auth, user: &User, kind: Kind, request: &RequestInfo) -> Result<(), AuthError> {
-    match kind.wait(user, auth.settings().email.max_frequency, request.now) {
+fn check_interval(auth: &Auth, user: &User, kind: Kind) -> Result<(), AuthError> {
+    match kind.wait(user, auth.settings().email.max_frequency, auth.now()) {
         Some(wait) => Err(AuthError::too_early(ErrorCode::OverEmailSendRateLimit, wait)),
         None => Ok(()),
     }
@@ -64,10 +64,10 @@ pub(crate) async fn send_confirmation(
     challenge: Option<&Challenge>,
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
-    check_interval(auth, user, Kind::Confirmation, request)?;
+    check_interval(auth, user, Kind::Confirmation)?;
     let email = EmailAddress::from_stored(&user.email);
     mailer::check_recipient(auth, &email)?;
-    mailer::count(auth, request)?;
+    mailer::count(auth)?;
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, challenge.is_some());
     let variables = with_link(auth, user, MailKind::Confirmation, &token, request);
     let (column, row, flow, mail) = tokio::join!(biased;
@@ -103,10 +103,10 @@ pub(crate) async fn send_recovery(
     challenge: Option<&Challenge>,
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
-    check_interval(auth, user, Kind::Recovery, request)?;
+    check_interval(auth, user, Kind::Recovery)?;
     let email = EmailAddress::from_stored(&user.email);
     mailer::check_recipient(auth, &email)?;
-    mailer::count(auth, request)?;
+    mailer::count(auth)?;
     let (kind, method) = match which {
         Recovery::Password => (MailKind::Recovery, method::RECOVERY),
         Recovery::MagicLink => (MailKind::MagicLink, method::MAGIC_LINK),
@@ -137,10 +137,10 @@ pub(crate) async fn send_reauthentication(
     user: &User,
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
-    check_interval(auth, user, Kind::Reauthentication, request)?;
+    check_interval(auth, user, Kind::Reauthentication)?;
     let email = EmailAddress::from_stored(&user.email);
     mailer::check_recipient(auth, &email)?;
-    mailer::count(auth, request)?;
+    mailer::count(auth)?;
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables = Variables { token: Some(token.code.clone()), ..mailer::variables(auth, user) };
     let (audit, column, row, mail) = tokio::join!(biased;
@@ -167,9 +167,9 @@ pub(crate) async fn send_email_change(
     challenge: Option<&Challenge>,
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
-    check_interval(auth, user, Kind::EmailChangeNew, request)?;
+    check_interval(auth, user, Kind::EmailChangeNew)?;
     mailer::check_recipient(auth, new)?;
-    mailer::count(auth, request)?;
+    mailer::count(auth)?;
     let settings = auth.settings();
     let digits = settings.email.otp_length;
     let token_new = OneTimeToken::generate(new.as_str(), digits, challenge.is_some());
@@ -221,9 +221,9 @@ pub(crate) async fn pretend(
     email: &EmailAddress,
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
-    auth.limits().pretend(kind, email.as_str(), auth.settings().email.max_frequency, request.now)?;
+    auth.limits().pretend(kind, email.as_str(), auth.settings().email.max_frequency)?;
     mailer::check_recipient(auth, email)?;
-    mailer::check_count(auth, request)?;
+    mailer::check_count(auth)?;
     let nobody = User { email: email.to_string(), ..crate::signup::blank(request) };
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables = with_link(auth, &nobody, MailKind::Recovery, &token, request);

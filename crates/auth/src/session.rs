@@ -9,6 +9,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::Auth;
+use crate::attempts;
 use crate::error::{AuthError, ErrorCode, WeakPassword};
 use crate::extract::RequestInfo;
 use crate::ids::SessionId;
@@ -202,16 +203,20 @@ pub async fn issue(
     // Prepared beforehand, so that the rows arrive in this order: a token refers to its session
     tx.prepare(sessions::INSERT_STATEMENTS).await?;
     tx.prepare(&[refresh_tokens::INSERT_STATEMENT]).await?;
-    if key.is_some() {
-        sessions::insert(tx, &new, now).await?;
-    } else {
-        let (session, token) = tokio::join!(biased;
-            sessions::insert(tx, &new, now),
-            refresh_tokens::insert(tx, &refresh_token, None, id, user.id, now),
-        );
-        session?;
-        token?;
-    }
+    let (session, token, network) = tokio::join!(biased;
+        sessions::insert(tx, &new, now),
+        async {
+            if key.is_some() {
+                Ok(())
+            } else {
+                refresh_tokens::insert(tx, &refresh_token, None, id, user.id, now).await
+            }
+        },
+        attempts::remember_network(auth, tx, user, request),
+    );
+    session?;
+    token?;
+    network?;
     let mut user = user.clone();
     user.last_sign_in_at = Some(now);
     user.updated_at = Some(now);

@@ -20,7 +20,7 @@ use crate::pkce::Challenge;
 use crate::session::{self, Method};
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, accounts, identities, users};
-use crate::{mailer, sms};
+use crate::{attempts, mailer, sms};
 
 /// The body of `POST /signup`.
 #[derive(Debug, Default, Deserialize)]
@@ -77,7 +77,14 @@ pub async fn sign_up(
     // Hashed before anybody is looked up: a known address takes as long as an unknown one
     let hash = auth.passwords().hash(&body.password).await?;
     let applicant = Applicant { email, password: Some(&body.password), hash, data: body.data, challenge };
-    match register(&auth, &request, &applicant).await? {
+    let registration = register(&auth, &request, &applicant);
+    // Without confirmations the password opens an account that is there already: then it is a guess
+    let registration = if settings.email.autoconfirm {
+        attempts::password(&auth, applicant.email.as_str(), &request, registration).await
+    } else {
+        registration.await
+    };
+    match registration? {
         Registration::SignedIn(tokens) => Ok(tokens.into_response()),
         Registration::Waiting(user) => Ok(axum::Json(user).into_response()),
     }

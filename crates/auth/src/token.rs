@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
 use crate::Auth;
-use crate::audit::{self, Action, Traits};
+use crate::audit::{self, Action, FailedLogin, Traits};
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Query, RequestInfo, TokenBody};
 use crate::ids::{EmailAddress, PhoneNumber};
@@ -14,7 +14,7 @@ use crate::limits::Limiter;
 use crate::model::User;
 use crate::session::{self, Method, TokenResponse};
 use crate::sql::{Tx, flow_state, users};
-use crate::{captcha, oauth, refresh};
+use crate::{attempts, captcha, oauth, refresh};
 
 /// `POST /token?grant_type=`; forms may name the grant themselves.
 pub(crate) async fn token(
@@ -64,16 +64,42 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
     if !by_email && !settings.sms.enabled {
         return Err(disabled(ErrorCode::PhoneProviderDisabled, "Phone logins are disabled"));
     }
-    let user = find(auth, request, by_email, &body).await?;
-    if user.as_ref().is_some_and(|user| user.is_banned(request.now)) {
-        return Err(AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "User is banned"));
+    let account = if by_email {
+        body.email.trim().to_lowercase()
+    } else {
+        PhoneNumber::parse(&body.phone).map_or_else(|_| body.phone.clone(), |phone| phone.to_string())
+    };
+    attempts::password(auth, &account, request, sign_in(auth, request, by_email, &body)).await
+}
+
+/// Compares the password and signs the person in.
+async fn sign_in(
+    auth: &Auth,
+    request: &RequestInfo,
+    by_email: bool,
+    body: &PasswordBody,
+) -> Result<TokenResponse, AuthError> {
+    let user = find(auth, request, by_email, body).await?;
+    let provider = if by_email { "email" } else { "phone" };
+    let refuse = async |user: Option<&User>, error: AuthError| match auth.database().auth().await {
+        Ok(client) => {
+            let login = FailedLogin { user, provider, error: &error };
+            audit::record_failed_login(auth, &client, &login, request).await;
+            error
+        }
+        Err(unavailable) => unavailable.into(),
+    };
+    if user.as_ref().is_some_and(|user| user.is_banned(auth.now())) {
+        let banned = AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "User is banned");
+        return Err(refuse(user.as_ref(), banned).await);
     }
     // Also computed for nobody, so that the time of an answer does not tell who has an account
     let stored = user.as_ref().and_then(|user| auth.stored_password(user));
     let hash = stored.as_ref().map(|stored| stored.text.as_str());
     let comparison = auth.passwords().compare(&body.password, hash).await?;
-    let Some(known) = user.filter(|_| comparison.matches) else {
-        return Err(AuthError::invalid_credentials());
+    let known = match user {
+        Some(user) if comparison.matches => user,
+        user => return Err(refuse(user.as_ref(), AuthError::invalid_credentials()).await),
     };
     // Only a hint: when it can not be had, nobody is kept out
     let weak = auth.passwords().weakness(&body.password).await.unwrap_or_else(|error| {
@@ -101,7 +127,6 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
         let sealed = auth.columns().seal(user.id.0, &hash);
         users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
     }
-    let provider = if by_email { "email" } else { "phone" };
     audit::record(auth, &tx, &user, Action::Login, audit::provider_trait(provider), None, request.now).await?;
     let response = session::issue(auth, &tx, &user, Method::Password, request).await?;
     tx.commit().await?;
@@ -162,7 +187,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
     let (Some(user_id), Some(challenge)) = (flow.user_id, &flow.challenge) else {
         return Err(not_found());
     };
-    if flow.is_expired(request.now, auth.settings().flow_state_expiry) {
+    if flow.is_expired(auth.now(), auth.settings().flow_state_expiry) {
         return Err(AuthError::refuse(ErrorCode::FlowStateExpired, "invalid flow state, flow state has expired"));
     }
     if !challenge.is_met_by(&body.code_verifier) {

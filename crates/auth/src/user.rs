@@ -17,7 +17,7 @@ use crate::model::{JsonObject, User};
 use crate::one_time_token::{self, Kind};
 use crate::pkce::Challenge;
 use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
-use crate::{codes, mailer, metadata, one_time_mail, redeem, sms};
+use crate::{attempts, mailer, metadata, one_time_mail, redeem, sms};
 
 const FAILED: &str = "Database error updating user";
 
@@ -83,7 +83,7 @@ pub async fn put(
                 let tx = Tx::begin(auth.database()).await?;
                 check_contacts(&auth, &tx, user, new_email.as_ref(), new_phone.as_ref()).await?;
             }
-            if needs_nonce(&auth, &signed_in, &body, &request)? {
+            if needs_nonce(&auth, &signed_in, &body)? {
                 check_nonce(&auth, user, &body.nonce, &request).await?;
             }
             Some(prepare_password(&auth, &signed_in, password, body.current_password.as_deref()).await?)
@@ -99,7 +99,7 @@ pub async fn put(
             return Err(AuthError::refuse(ErrorCode::Conflict, "The password was changed by another request"));
         }
         // The nonce that was checked must not have been used meanwhile
-        if needs_nonce(&auth, &signed_in, &body, &request)?
+        if needs_nonce(&auth, &signed_in, &body)?
             && user.reauthentication_token != signed_in.user.reauthentication_token
         {
             return Err(invalid_nonce());
@@ -191,12 +191,12 @@ fn check_who(signed_in: &SignedIn, body: &Update, changes_contact: bool) -> Resu
 ///
 /// # Errors
 /// 400 `reauthentication_needed` when it must and does not.
-fn needs_nonce(auth: &Auth, signed_in: &SignedIn, body: &Update, request: &RequestInfo) -> Result<bool, AuthError> {
+fn needs_nonce(auth: &Auth, signed_in: &SignedIn, body: &Update) -> Result<bool, AuthError> {
     if !auth.settings().password_change_needs_reauthentication {
         return Ok(false);
     }
     let signed_in_at = signed_in.session.as_ref().and_then(|session| session.created_at);
-    if signed_in_at.is_some_and(|at| request.now <= at + Duration::hours(24)) {
+    if signed_in_at.is_some_and(|at| auth.now() <= at + Duration::hours(24)) {
         return Ok(false);
     }
     if body.nonce.is_empty() {
@@ -215,15 +215,15 @@ async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInf
     let attempt = async {
         let is_right = if user.email.is_empty() {
             let phone = PhoneNumber::parse(&user.phone)?;
-            let verdict = sms::code::ask_gateway(auth, kind.stored(user), &phone, nonce, request.now).await?;
-            sms::code::is_right_code(auth, user, kind, &phone, nonce, verdict.as_ref(), request.now)
+            let verdict = sms::code::ask_gateway(auth, kind.stored(user), &phone, nonce, auth.now()).await?;
+            sms::code::is_right_code(auth, user, kind, &phone, nonce, verdict.as_ref(), auth.now())
         } else {
             one_time_token::code_matches(kind.stored(user), &user.email, nonce)
-                && kind.is_fresh(user, auth.settings().email.otp_expiry, request.now)
+                && kind.is_fresh(user, auth.settings().email.otp_expiry, auth.now())
         };
         if is_right { Ok(()) } else { Err(invalid_nonce()) }
     };
-    codes::counted(auth, &account, request, attempt).await
+    attempts::code(auth, &account, request, attempt).await
 }
 
 /// Checks the current password where that is demanded, and that the new one is new. Returns its stored form.
@@ -238,9 +238,12 @@ async fn prepare_password(
         let refuse = |code| AuthError::refuse(code, "Current password required when setting new password.");
         let current =
             current.filter(|text| !text.is_empty()).ok_or_else(|| refuse(ErrorCode::CurrentPasswordRequired))?;
-        if !auth.is_password_of(user, current).await? {
-            return Err(refuse(ErrorCode::CurrentPasswordInvalid));
-        }
+        let compared = async {
+            let matches = auth.is_password_of(user, current).await?;
+            if matches { Ok(()) } else { Err(refuse(ErrorCode::CurrentPasswordInvalid)) }
+        };
+        let session = signed_in.session.as_ref().map_or_else(|| user.id.to_string(), |session| session.id.to_string());
+        attempts::current_password(auth, &session, compared).await?;
     }
     if user.has_password() && auth.is_password_of(user, password).await? {
         return Err(AuthError::refuse(

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Auth;
+use crate::audit::{self, FailedLogin};
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Json, Query, RequestInfo};
 use crate::ids::{EmailAddress, PhoneNumber};
@@ -20,7 +21,7 @@ use crate::redeem::{Outcome, redeem};
 use crate::session::{self, Method, TokenResponse};
 use crate::sql::flow_state::{self, method};
 use crate::sql::{Tx, one_time_tokens, users};
-use crate::{codes, sms};
+use crate::{attempts, sms};
 
 const FIRST_OF_TWO: &str = "Confirmation link accepted. Please proceed to confirm link sent to the other email";
 
@@ -114,22 +115,31 @@ pub async fn post(
         return Err(AuthError::validation("Verify requires either a token or a token hash"));
     }
     let verify_type = VerifyType::parse(&body.r#type);
-    let (tx, found) = if body.token.is_empty() {
-        if !(body.email.is_empty() && body.phone.is_empty() && body.redirect_to.is_empty()) {
-            return Err(AuthError::validation("Only the token_hash and type should be provided"));
-        }
-        let verify_type = verify_type
-            .filter(|verify_type| !verify_type.is_by_phone())
-            .ok_or_else(|| AuthError::validation("Invalid email verification type"))?;
-        let tx = Tx::begin(auth.database()).await?;
-        let found = find_by_hash(&auth, &tx, verify_type, &body.token_hash, &request).await?;
-        (tx, found)
-    } else {
-        find_typed(&auth, verify_type, &body, &request).await?
-    };
-    match redeem(&auth, &tx, found, verify_type.unwrap_or(VerifyType::Email), &request).await? {
+    if !body.token.is_empty() {
+        return verify_typed(&auth, verify_type, &body, &request).await;
+    }
+    if !(body.email.is_empty() && body.phone.is_empty() && body.redirect_to.is_empty()) {
+        return Err(AuthError::validation("Only the token_hash and type should be provided"));
+    }
+    let verify_type = verify_type
+        .filter(|verify_type| !verify_type.is_by_phone())
+        .ok_or_else(|| AuthError::validation("Invalid email verification type"))?;
+    let tx = Tx::begin(auth.database()).await?;
+    let found = find_by_hash(&auth, &tx, verify_type, &body.token_hash, &request).await?;
+    complete(&auth, tx, found, verify_type, &request).await
+}
+
+/// Redeems a token that was found, and signs the person in.
+async fn complete(
+    auth: &Auth,
+    tx: Tx,
+    found: Found,
+    verify_type: VerifyType,
+    request: &RequestInfo,
+) -> Result<Response, AuthError> {
+    match redeem(auth, &tx, found, verify_type, request).await? {
         Outcome::Verified(user) => {
-            let tokens = session::issue(&auth, &tx, &user, Method::Otp, &request).await?;
+            let tokens = session::issue(auth, &tx, &user, Method::Otp, request).await?;
             tx.commit().await?;
             Ok(tokens.into_response())
         }
@@ -140,13 +150,13 @@ pub async fn post(
     }
 }
 
-/// Who a code belongs to that somebody typed for an address or number. Counted: unlike a link's token it can be guessed.
-async fn find_typed(
+/// Verifies a code that was typed for an address or number. Counted: unlike a link's token it can be guessed.
+async fn verify_typed(
     auth: &Auth,
     verify_type: Option<VerifyType>,
     body: &Verify,
     request: &RequestInfo,
-) -> Result<(Tx, Found), AuthError> {
+) -> Result<Response, AuthError> {
     if body.email.is_empty() == body.phone.is_empty() {
         return Err(AuthError::validation("Only an email address or phone number should be provided on verify"));
     }
@@ -163,9 +173,13 @@ async fn find_typed(
         let attempt = async {
             let tx = Tx::begin(auth.database()).await?;
             let found = find_by_code(auth, &tx, verify_type, &email, &body.token, request).await?;
-            Ok((tx, found))
+            complete(auth, tx, found, verify_type, request).await
         };
-        codes::counted(auth, email.as_str(), request, attempt).await
+        let verified = attempts::code(auth, email.as_str(), request, attempt).await;
+        if let Err(error) = &verified {
+            record_failure(auth, Contact::Email(&email), error, request).await?;
+        }
+        verified
     } else {
         let phone = PhoneNumber::parse(&body.phone)?;
         let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
@@ -180,10 +194,42 @@ async fn find_typed(
                 return Err(AuthError::code_expired());
             }
             not_banned(&user, request)?;
-            Ok((tx, Found { user, kind }))
+            complete(auth, tx, Found { user, kind }, verify_type, request).await
         };
-        codes::counted(auth, phone.as_str(), request, attempt).await
+        let verified = attempts::code(auth, phone.as_str(), request, attempt).await;
+        if let Err(error) = &verified {
+            record_failure(auth, Contact::Phone(&phone), error, request).await?;
+        }
+        verified
     }
+}
+
+/// An address or number that a code was typed for.
+enum Contact<'a> {
+    Email(&'a EmailAddress),
+    Phone(&'a PhoneNumber),
+}
+
+/// Writes down that a code was refused. The account is looked up again: the transaction that refused the code is gone.
+async fn record_failure(
+    auth: &Auth,
+    contact: Contact<'_>,
+    error: &AuthError,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    let contract = error.contract();
+    // Where a limit refused it, nothing was compared
+    if !contract.status.is_client_error() || contract.status == StatusCode::TOO_MANY_REQUESTS {
+        return Ok(());
+    }
+    let client = auth.database().auth().await?;
+    let (user, provider) = match contact {
+        Contact::Email(email) => (users::by_email(&client, email, &request.aud).await?, "email"),
+        Contact::Phone(phone) => (users::by_phone(&client, phone, &request.aud).await?, "phone"),
+    };
+    let login = FailedLogin { user: user.as_ref(), provider, error };
+    audit::record_failed_login(auth, &client, &login, request).await;
+    Ok(())
 }
 
 /// `GET /verify`: the link of a mail. Everything but a missing parameter ends in a redirect.
@@ -316,7 +362,7 @@ async fn find_by_hash(
         .iter()
         .copied()
         .find(|kind| one_time_token::hash_matches(kind.stored(&user), hash))
-        .filter(|kind| kind.is_fresh(&user, auth.settings().email.otp_expiry, request.now))
+        .filter(|kind| kind.is_fresh(&user, auth.settings().email.otp_expiry, auth.now()))
         .ok_or_else(AuthError::link_expired)?;
     not_banned(&user, request)?;
     Ok(Found { user, kind })
@@ -335,7 +381,7 @@ async fn find_by_code(
         let mut kinds = verify_type.kinds().iter().copied();
         kinds.find(|kind| {
             one_time_token::code_matches(kind.stored(user), email.as_str(), code)
-                && kind.is_fresh(user, life, request.now)
+                && kind.is_fresh(user, life, auth.now())
         })
     };
     let mut found = users::lock_by_email(tx, email, &request.aud).await?.map(|user| (fitting(&user), user));

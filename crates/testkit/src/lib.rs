@@ -18,4 +18,4 @@ pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};
 pub use person::{Pkce, claims_of};
 pub use request::{Answer, Request};
-pub use server::{TestServer, TestSettings};
+pub use server::{Peer, TestServer, TestSettings};

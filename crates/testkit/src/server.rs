@@ -15,7 +15,7 @@ use portico_tokens::{ApiKeys, Clock};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio_postgres::types::ToSql;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::mail::Outgoing;
 use crate::texts::OutgoingTexts;
@@ -140,9 +140,23 @@ impl TestServer {
     /// When it does not start.
     pub async fn restart(&mut self) {
         self.ending.cancel();
+        (self.base, self.server, self.ending) = self.start_another().await;
+    }
+
+    /// Starts a second server with the same account service on the same database, at another address: it shares nothing with
+    /// the first one but the database and the clock.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn peer(&self) -> Peer {
+        let (base, _, ending) = self.start_another().await;
+        Peer { base, _ending: ending.drop_guard() }
+    }
+
+    async fn start_another(&self) -> (String, Server, CancellationToken) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        self.base = format!("http://{}", listener.local_addr().expect("the listener is bound"));
-        self.server = Server::new(
+        let base = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+        let server = Server::new(
             ServerSettings {
                 auth: self.auth.clone(),
                 rest: None,
@@ -160,7 +174,8 @@ impl TestServer {
             &self.database,
         )
         .expect("the server is made");
-        self.ending = serve(listener, &self.server);
+        let ending = serve(listener, &server);
+        (base, server, ending)
     }
 
     /// `http://127.0.0.1:<port>`
@@ -399,6 +414,19 @@ impl TestServer {
     pub async fn actions(&self) -> Vec<String> {
         let sql = "select payload->>'action' from auth.audit_log_entries order by created_at, ctid";
         self.query(sql).await.iter().map(|row| row.get(0)).collect()
+    }
+}
+
+/// A second server on the database of a [`TestServer`]. It ends when this is dropped.
+pub struct Peer {
+    base: String,
+    _ending: DropGuard,
+}
+
+impl Peer {
+    /// The address of a path, for [`TestServer::request`].
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
     }
 }
 

@@ -43,6 +43,8 @@ pub struct RateLimitSettings {
     pub verify: u32,
     /// Anonymous sign-ins per hour.
     pub anonymous_users: u32,
+    /// Limit wrong passwords per account and per network.
+    pub passwords: bool,
     /// Mails of the whole service. `None`: no limit.
     pub emails: Option<SendLimit>,
     /// Text messages of the whole service. `None`: no limit.
@@ -76,6 +78,7 @@ impl Default for RateLimitSettings {
             token_refresh: 150,
             verify: 30,
             anonymous_users: 30,
+            passwords: true,
             emails: Some(SendLimit::PerHour(30)),
             texts: Some(SendLimit::PerHour(30)),
         }

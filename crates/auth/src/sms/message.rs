@@ -97,7 +97,7 @@ pub(super) async fn reserve(
     request: &RequestInfo,
 ) -> Result<Reserved, AuthError> {
     let settings = &auth.settings().sms;
-    if let Some(wait) = kind.wait(user, settings.max_frequency, request.now) {
+    if let Some(wait) = kind.wait(user, settings.max_frequency, auth.now()) {
         return Err(AuthError::too_early(ErrorCode::OverSmsSendRateLimit, wait));
     }
     check_channel(auth, channel)?;
@@ -107,7 +107,7 @@ pub(super) async fn reserve(
         return Err(AuthError::internal_with("Unable to get SMS provider", anyhow::anyhow!("no SMS provider")));
     }
     if !is_test && !settings.autoconfirm {
-        auth.limits().take_text(request.now)?;
+        auth.limits().take_text()?;
     }
     match kind {
         Kind::PhoneChange => users::set_phone_change(tx, user.id, phone, &token.hash, request.now).await,

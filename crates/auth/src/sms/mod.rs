@@ -17,6 +17,7 @@ pub(crate) use message::{Reserved, check_channel};
 pub use message::{TextMessage, TextTransport};
 
 use crate::Auth;
+use crate::attempts;
 use crate::audit::{self, Action, Traits, provider_trait};
 use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
 use crate::extract::RequestInfo;
@@ -88,16 +89,26 @@ pub(crate) async fn sign_up(
     let phone = PhoneNumber::parse(phone)?;
     let hash = auth.passwords().hash(password).await?;
     let applicant = Applicant { phone: &phone, password, hash: &hash, data: &data, channel };
+    let registration = register(auth, request, &applicant);
+    // As at the sign-up with an address: a guess at the password of an account that is there already
+    if settings.autoconfirm {
+        attempts::password(auth, phone.as_str(), request, registration).await
+    } else {
+        registration.await
+    }
+}
+
+async fn register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<'_>) -> Result<Response, AuthError> {
     for _ in 0..ATTEMPTS {
-        if let Some(response) = try_sign_up(auth, request, &applicant).await? {
+        if let Some(response) = try_sign_up(auth, request, applicant).await? {
             return Ok(response);
         }
     }
     // Usually the number is taken in another audience, which is for nobody to know
-    if settings.autoconfirm {
+    if auth.settings().sms.autoconfirm {
         return Err(AuthError::user_already_exists());
     }
-    Ok(axum::Json(stranger(request, &phone, data)).into_response())
+    Ok(axum::Json(stranger(request, applicant.phone, applicant.data.clone())).into_response())
 }
 
 /// How often a sign-up is tried when somebody else made the account at the same moment: the next time it is there.

@@ -3,6 +3,7 @@
 //! Every statement is a constant. [`all`] lists them, so that a test can prepare each against the migrated schema.
 
 pub mod accounts;
+pub mod attempts;
 pub mod clean_up;
 pub mod custom_providers;
 pub mod flow_state;
@@ -13,7 +14,6 @@ pub mod refresh_tokens;
 pub mod sessions;
 pub mod texts;
 pub mod users;
-pub mod wrong_codes;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,7 +227,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
         one_time_tokens::ALL,
         outbox::ALL,
         texts::ALL,
-        wrong_codes::ALL,
+        attempts::ALL,
         crate::audit::ALL,
     ]
     .concat()

@@ -158,35 +158,3 @@ async fn limits_by_address_hold_however_the_address_is_known() {
         assert_ne!(ask(&t, "sb-forwarded-for", "nonsense").await.status, 429);
     }
 }
-
-#[tokio::test]
-async fn wrong_codes_are_counted_across_restarts_and_right_ones_are_not() {
-    let mut t = TestServer::start().await;
-    t.account(ADA, "correct-horse").await;
-    t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
-    let code = code_in(t.nth_mail_to(ADA, 1).await.html());
-    let wrong = if code == "000000" { "000001" } else { "000000" };
-    for number in 0..10 {
-        if number == 4 {
-            t.restart().await;
-        }
-        let body = json!({"type": "recovery", "email": ADA, "token": wrong});
-        let answer = t.post("/auth/v1/verify").json(&body).send().await;
-        assert_eq!(answer.refusal(), (403, "otp_expired".into()), "{number}");
-    }
-    t.restart().await;
-    let right = json!({"type": "recovery", "email": ADA, "token": code});
-    let verify = async |t: &TestServer| t.post("/auth/v1/verify").json(&right).send().await;
-    let wait = limited(&verify(&t).await, "over_request_rate_limit", "codes-per-address");
-    t.clock().advance(wait);
-    t.restart().await;
-    verify(&t).await.expect(200);
-    assert_eq!(t.count("select count(*) from portico.wrong_codes").await, 3, "as many as there are limits");
-    let readable = "select count(*) from portico.wrong_codes where encode(account, 'escape') like '%example%'";
-    assert_eq!(t.count(readable).await, 0);
-    t.clean_up().await;
-    assert_eq!(t.count("select count(*) from portico.wrong_codes").await, 3);
-    t.clock().advance(Duration::days(2));
-    t.clean_up().await;
-    assert_eq!(t.count("select count(*) from portico.wrong_codes").await, 0);
-}

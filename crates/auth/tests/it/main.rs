@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod account_rules;
+mod attempts;
 mod contract;
 mod custom_providers;
 mod dump;
+mod failed_logins;
 mod input;
 mod limits;
 mod linking;
@@ -25,6 +27,7 @@ mod replay;
 mod sealed;
 mod sessions;
 mod signup;
+mod slow;
 mod statements;
 mod token;
 mod user;

@@ -11,6 +11,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0003_mail_outbox", include_str!("../portico/0003_mail_outbox.sql")),
     ("0004_vault_key", include_str!("../portico/0004_vault_key.sql")),
     ("0005_wrong_codes", include_str!("../portico/0005_wrong_codes.sql")),
+    ("0007_attempts", include_str!("../portico/0007_attempts.sql")),
 ];
 
 const HISTORY: &str = "

@@ -250,6 +250,10 @@ const TABLE_GRANTS: &[(&str, &str, &str, &str)] = &[
     ("vault.secrets", "service_role", "select,delete", "insert,update"),
     ("vault.decrypted_secrets", "service_role", "select", "insert,update"),
     ("portico.mail_outbox", "supabase_auth_admin", "select,insert,update,delete", ""),
+    ("portico.attempts", "supabase_auth_admin", "select,insert,update,delete", ""),
+    ("portico.attempts", "anon", "", "select,insert,update,delete"),
+    ("portico.known_networks", "supabase_auth_admin", "select,insert,update,delete", ""),
+    ("portico.known_networks", "authenticated", "", "select,insert,update,delete"),
     ("portico.analytics_events", "supabase_auth_admin", "", "select,insert"),
 ];
 

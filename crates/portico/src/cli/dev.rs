@@ -67,6 +67,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         unsupported::warn(project.config());
         auth_settings.allow_insecure_loopback_providers = true;
         auth_settings.rate_limits.per_address = false;
+        auth_settings.rate_limits.passwords = false;
         // The same machine has two names, and people use both.
         auth_settings.redirect_allow_list.push(format!("http://localhost:{}/**", api.1.port()));
         let mailbox = Mailbox::new(witness, portico_emulators::MailboxLimits::default());

@@ -1,0 +1,227 @@
+//! `portico.attempts` and `portico.known_networks`: the guesses at codes and passwords, counted by all servers on the
+//! database together.
+//!
+//! A row is a bucket, and `full_at` is when it will be full again: a guess moves it by the time in which one guess is
+//! allowed again. A guess is allowed while at least one is left, which is while `full_at` is near enough. A clock that is
+//! set back only makes it farther away.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use tokio_postgres::Error;
+
+use super::{Run, Tx};
+
+/// Every statement of this file.
+pub const ALL: &[(&str, &str)] = &[
+    ("attempts::CHARGE", CHARGE),
+    ("attempts::GIVE_BACK", GIVE_BACK),
+    ("attempts::DELETE_OLD", DELETE_OLD),
+    ("attempts::REMEMBER_NETWORK", REMEMBER_NETWORK),
+    ("attempts::DELETE_OLD_NETWORKS", DELETE_OLD_NETWORKS),
+];
+
+/// One limit of [`CHARGE`]: writes the row if the limits before it allowed the guess and this one does too. The upsert
+/// reads the newest version of the row and holds it until the statement ends, so that two servers cannot both take the
+/// last guess.
+macro_rules! limit {
+    ($place:literal, $before:literal) => {
+        concat!(
+            "insert into portico.attempts as known (kind, account, full_at)
+             select ($2::text[])[",
+            $place,
+            "], ($3::bytea[])[",
+            $place,
+            "],
+                    $1::timestamptz + make_interval(secs => ($4::double precision[])[",
+            $place,
+            "])
+              where ",
+            $before,
+            "
+             on conflict (kind, account) do update
+                set full_at = greatest(known.full_at, $1)
+                              + make_interval(secs => ($4::double precision[])[",
+            $place,
+            "])
+              where known.full_at
+                    <= $1 + make_interval(secs => ($4::double precision[])[",
+            $place,
+            "]
+                                                 * (($5::double precision[])[",
+            $place,
+            "] - 1))
+             returning 1"
+        )
+    };
+}
+
+/// The limits are charged one after the other, and none after the first that refuses: whoever is beyond the limit of their
+/// own address does not use up the account's. A network that the account knows is subject to the first limit only. All
+/// statements write the limits in one order, so they never wait for each other in a circle.
+const CHARGE: &str = concat!(
+    "with known_network as (
+       select 1
+         from portico.known_networks
+        where known_networks.account = $6
+          and known_networks.network = $7
+     ),
+     first as (",
+    limit!("1", "true"),
+    "),
+     second as (",
+    limit!(
+        "2",
+        "($2::text[])[2] is not null and exists (select from first) and not exists (select from known_network)"
+    ),
+    "),
+     third as (",
+    limit!("3", "($2::text[])[3] is not null and exists (select from second)"),
+    ")
+    select exists (select from known_network),
+           (select count(*) from first) + (select count(*) from second) + (select count(*) from third),
+           (select array_agg(known.full_at order by given.place)
+              from unnest($2::text[], $3::bytea[]) with ordinality as given (kind, account, place)
+              left join portico.attempts as known on known.kind = given.kind and known.account = given.account)"
+);
+/// The rows are locked in the order of [`CHARGE`].
+const GIVE_BACK: &str = "
+    with charged as (
+      select known.kind, known.account, given.seconds
+        from unnest($1::text[], $2::bytea[], $3::double precision[]) with ordinality
+               as given (kind, account, seconds, place)
+        join portico.attempts as known on known.kind = given.kind and known.account = given.account
+       order by given.place
+         for update of known
+    )
+    update portico.attempts
+       set full_at = attempts.full_at - make_interval(secs => charged.seconds)
+      from charged
+     where attempts.kind = charged.kind
+       and attempts.account = charged.account";
+/// No bucket takes longer than a day to fill: a time that is farther away was written while the clock was wrong.
+const DELETE_OLD: &str = "
+    delete from portico.attempts
+     where (kind, account) in (select old.kind, old.account
+                                 from portico.attempts as old
+                                where old.full_at < $1
+                                   or old.full_at > $1 + interval '2 days'
+                                limit 5000
+                                  for update skip locked)";
+/// A network is written at most once a day, and an account keeps the ten newest.
+const REMEMBER_NETWORK: &str = "
+    with remembered as (
+      insert into portico.known_networks as known (account, network, seen_at)
+      select given.account, given.network, $3
+        from unnest($1::bytea[], $2::bytea[]) as given (account, network)
+      on conflict (account, network) do update
+         set seen_at = excluded.seen_at
+       where known.seen_at < excluded.seen_at - interval '1 day'
+    )
+    delete from portico.known_networks
+     where (account, network) in (select placed.account, placed.network
+                                    from (select known.account, known.network,
+                                                 row_number() over (partition by known.account
+                                                                    order by known.seen_at desc) as place
+                                            from portico.known_networks as known
+                                           where known.account = any ($1)
+                                             and known.network <> all ($2)) as placed
+                                   where placed.place > 9)";
+const DELETE_OLD_NETWORKS: &str = "
+    delete from portico.known_networks
+     where (account, network) in (select old.account, old.network
+                                    from portico.known_networks as old
+                                   where old.seen_at < $1
+                                   limit 500
+                                     for update skip locked)";
+
+/// A limit that a guess is charged to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Charge {
+    /// Name of the limit.
+    pub kind: &'static str,
+    /// The digest of what is limited: an account, or an account at one network.
+    pub account: Vec<u8>,
+    /// The time in which one guess is allowed again.
+    pub each: Duration,
+    /// The guesses that are allowed at once.
+    pub size: u32,
+}
+
+/// An account and the network that guesses come from, as digests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    /// Of the account.
+    pub account: Vec<u8>,
+    /// Of the account and the network.
+    pub network: Vec<u8>,
+}
+
+/// The outcome of a charge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charged {
+    /// The guess is allowed. So many of the limits were charged, from the first.
+    Allowed(usize),
+    /// This limit refuses it for this long.
+    Refused(usize, Duration),
+}
+
+fn columns(charges: &[Charge]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
+    (
+        charges.iter().map(|charge| charge.kind).collect(),
+        charges.iter().map(|charge| charge.account.as_slice()).collect(),
+        charges.iter().map(|charge| charge.each.as_secs_f64()).collect(),
+    )
+}
+
+/// Counts a guess in up to three limits and decides whether it is allowed, in one statement. From a known network only
+/// the first limit counts.
+pub async fn charge(
+    run: &impl Run,
+    charges: &[Charge],
+    network: Option<&Network>,
+    now: OffsetDateTime,
+) -> Result<Charged, Error> {
+    let (kinds, accounts, seconds) = columns(charges);
+    let sizes: Vec<f64> = charges.iter().map(|charge| f64::from(charge.size)).collect();
+    let account = network.map(|network| network.account.as_slice());
+    let known = network.map(|network| network.network.as_slice());
+    let rows = run.rows(CHARGE, &[&now, &kinds, &accounts, &seconds, &sizes, &account, &known]).await?;
+    let row = rows.first();
+    let is_known = row.is_some_and(|row| row.get(0));
+    let written = row.map_or(0, |row| usize::try_from(row.get::<_, i64>(1)).unwrap_or(0));
+    if written >= if is_known { 1 } else { charges.len() } {
+        return Ok(Charged::Allowed(written));
+    }
+    let full_at: Vec<Option<OffsetDateTime>> = row.and_then(|row| row.get(2)).unwrap_or_default();
+    let wait = charges.get(written).map_or(Duration::ZERO, |charge| {
+        // Not known: the row was written while this statement ran
+        let full_at = full_at.get(written).copied().flatten().unwrap_or(now + charge.each * charge.size);
+        let allowed_at = full_at - charge.each * charge.size.saturating_sub(1);
+        (allowed_at - now).try_into().unwrap_or(Duration::ZERO)
+    });
+    Ok(Charged::Refused(written, wait))
+}
+
+/// Takes back what [`charge`] counted in these limits.
+pub async fn give_back(run: &impl Run, charges: &[Charge]) -> Result<(), Error> {
+    let (kinds, accounts, seconds) = columns(charges);
+    run.rows(GIVE_BACK, &[&kinds, &accounts, &seconds]).await.map(drop)
+}
+
+/// Removes limits that are full since `before`. Returns how many.
+pub async fn delete_old(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
+    tx.execute(DELETE_OLD, &[&before]).await
+}
+
+/// Remembers that accounts were signed in to from these networks.
+pub async fn remember_networks(tx: &Tx, networks: &[Network], now: OffsetDateTime) -> Result<(), Error> {
+    let accounts: Vec<&[u8]> = networks.iter().map(|network| network.account.as_slice()).collect();
+    let digests: Vec<&[u8]> = networks.iter().map(|network| network.network.as_slice()).collect();
+    tx.execute(REMEMBER_NETWORK, &[&accounts, &digests, &now]).await.map(drop)
+}
+
+/// Forgets networks from which no account was signed in to since `before`. Returns how many.
+pub async fn delete_old_networks(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
+    tx.execute(DELETE_OLD_NETWORKS, &[&before]).await
+}

@@ -1,0 +1,367 @@
+//! Guesses at codes and passwords: counted per account and per network, by all servers on the database together.
+
+use std::collections::BTreeMap;
+
+use portico_testkit::{Answer, Peer, TestServer, code_in, link_in};
+use serde_json::{Value, json};
+use time::Duration;
+
+const ADA: &str = "ada@example.com";
+const PASSWORD: &str = "correct-horse";
+const HOME: &str = "198.51.100.7";
+
+/// What a caller can see of a refusal: status, code, limit, and when to come back.
+fn seen(answer: &Answer) -> (u16, String, String, String) {
+    let header = |name| answer.header(name).unwrap_or_default().to_owned();
+    let (status, code) = answer.refusal();
+    (status, code, header("x-ratelimit-name"), header("retry-after"))
+}
+
+fn assert_limited(answer: &Answer, limit: &str) -> Duration {
+    let (status, code, name, wait) = seen(answer);
+    assert_eq!((status, code.as_str(), name.as_str()), (429, "over_request_rate_limit", limit), "{}", answer.text());
+    Duration::seconds(wait.parse().unwrap())
+}
+
+fn stranger(number: usize) -> String {
+    format!("192.0.2.{number}")
+}
+
+async fn post(t: &TestServer, target: &str, address: &str, body: &Value) -> Answer {
+    let target = if target.starts_with("http") { target.to_owned() } else { format!("/auth/v1/{target}") };
+    t.post(&target).header("x-forwarded-for", address).json(body).send().await
+}
+
+async fn sign_in_as(t: &TestServer, email: &str, address: &str, password: &str) -> Answer {
+    post(t, "token?grant_type=password", address, &json!({"email": email, "password": password})).await
+}
+
+async fn sign_in(t: &TestServer, address: &str, password: &str) -> Answer {
+    sign_in_as(t, ADA, address, password).await
+}
+
+fn assert_wrong(answer: &Answer) {
+    assert_eq!(answer.refusal(), (400, "invalid_credentials".to_owned()));
+}
+
+/// Strangers in other networks use up what the account allows.
+async fn use_up(t: &TestServer, email: &str) {
+    for number in 0..50 {
+        assert_wrong(&sign_in_as(t, email, &stranger(number / 10), "wrong").await);
+    }
+}
+
+/// An account that waits for a code of recovery, and the code.
+async fn with_code(t: &TestServer) -> String {
+    t.account(ADA, PASSWORD).await;
+    t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
+    code_in(t.nth_mail_to(ADA, 1).await.html())
+}
+
+fn typed(code: &str) -> Value {
+    json!({"type": "recovery", "email": ADA, "token": code})
+}
+
+fn not(code: &str) -> &'static str {
+    if code == "000000" { "000001" } else { "000000" }
+}
+
+#[tokio::test]
+async fn wrong_codes_are_counted_across_restarts_and_right_ones_are_not() {
+    let mut t = TestServer::start().await;
+    let code = with_code(&t).await;
+    let verify = async |t: &TestServer, code: &str| post(t, "verify", HOME, &typed(code)).await;
+    for number in 0..10 {
+        if number == 4 {
+            t.restart().await;
+        }
+        assert_eq!(verify(&t, not(&code)).await.refusal(), (403, "otp_expired".into()), "{number}");
+    }
+    t.restart().await;
+    let wait = assert_limited(&verify(&t, &code).await, "codes-per-address");
+    t.clock().advance(wait);
+    t.restart().await;
+    verify(&t, &code).await.expect(200);
+    assert_eq!(t.count("select count(*) from portico.attempts").await, 3, "as many as there are limits");
+    for (table, column) in [("attempts", "account"), ("known_networks", "account"), ("known_networks", "network")] {
+        let readable = format!(
+            "select count(*) from portico.{table}
+              where encode({column}, 'escape') like '%example%' or encode({column}, 'escape') like '%198.51%'"
+        );
+        assert_eq!(t.count(&readable).await, 0);
+    }
+    t.clean_up().await;
+    assert_eq!(t.count("select count(*) from portico.attempts").await, 3);
+    t.clock().advance(Duration::days(2));
+    t.clean_up().await;
+    assert_eq!(t.count("select count(*) from portico.attempts").await, 0);
+}
+
+#[tokio::test]
+async fn a_second_server_sees_at_once_what_the_first_one_counted() {
+    let t = TestServer::start().await;
+    let peer = t.peer().await;
+    let code = with_code(&t).await;
+    let verify_at = async |url: &str, code: &str| post(&t, url, HOME, &typed(code)).await;
+    for number in 0..10 {
+        let url = if number.is_multiple_of(2) { "verify".to_owned() } else { peer.url("/auth/v1/verify") };
+        assert_eq!(verify_at(&url, not(&code)).await.refusal(), (403, "otp_expired".into()));
+    }
+    assert_limited(&verify_at("verify", &code).await, "codes-per-address");
+    assert_limited(&verify_at(&peer.url("/auth/v1/verify"), &code).await, "codes-per-address");
+}
+
+#[tokio::test]
+async fn two_servers_never_compare_more_guesses_than_are_allowed() {
+    let t = TestServer::start().await;
+    let peer = t.peer().await;
+    let code = with_code(&t).await;
+    let body = typed(not(&code));
+    let guess = |number: usize| {
+        let url = if number.is_multiple_of(2) { "verify".to_owned() } else { peer.url("/auth/v1/verify") };
+        let (t, body) = (&t, &body);
+        async move { post(t, &url, HOME, body).await.status }
+    };
+    let mut outcomes = BTreeMap::new();
+    for status in futures_util::future::join_all((0..40).map(guess)).await {
+        *outcomes.entry(status).or_insert(0) += 1;
+    }
+    assert_eq!(outcomes, BTreeMap::from([(403, 10), (429, 30)]));
+    // The person elsewhere is not charged for the refused ones
+    post(&t, "verify", &stranger(1), &typed(&code)).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_and_forth_allows_no_more_guesses() {
+    let t = TestServer::start().await;
+    let code = with_code(&t).await;
+    let verify = async |code: &str| post(&t, "verify", HOME, &typed(code)).await;
+    for _ in 0..10 {
+        assert_eq!(verify(not(&code)).await.refusal(), (403, "otp_expired".into()));
+    }
+    for _ in 0..3 {
+        t.clock().advance(-Duration::minutes(10));
+        assert_limited(&verify(&code).await, "codes-per-address");
+        t.clock().advance(Duration::minutes(10));
+        assert_limited(&verify(&code).await, "codes-per-address");
+    }
+    // One that was far ahead when a guess was counted keeps nobody out for good
+    t.execute("update portico.attempts set full_at = full_at + interval '10 years'").await;
+    assert_limited(&verify(&code).await, "codes-per-address");
+    t.clean_up().await;
+    verify(&code).await.expect(200);
+}
+
+#[tokio::test]
+async fn wrong_passwords_of_one_network_are_limited_and_right_ones_are_not_counted() {
+    let t = TestServer::start().await;
+    t.account(ADA, PASSWORD).await;
+    for _ in 0..30 {
+        sign_in(&t, HOME, PASSWORD).await.expect(200);
+    }
+    for number in 0..10 {
+        let email = ["ada@example.com", " ADA@example.com ", "Ada@Example.com"][number % 3];
+        assert_wrong(&sign_in_as(&t, email, HOME, "wrong").await);
+    }
+    let refused = sign_in(&t, HOME, PASSWORD).await;
+    let wait = assert_limited(&refused, "passwords-per-address");
+    assert_eq!(refused.json()["msg"], "Request rate limit reached");
+    assert_eq!(wait, Duration::seconds(360));
+    // Of this account only, in this network only
+    t.account("eve@example.com", PASSWORD).await;
+    sign_in_as(&t, "eve@example.com", HOME, PASSWORD).await.expect(200);
+    sign_in(&t, &stranger(1), PASSWORD).await.expect(200);
+    t.clock().advance(wait);
+    sign_in(&t, HOME, PASSWORD).await.expect(200);
+}
+
+#[tokio::test]
+async fn strangers_keep_no_one_out_of_a_network_that_the_account_knows() {
+    let t = TestServer::start().await;
+    t.account(ADA, PASSWORD).await;
+    sign_in(&t, HOME, PASSWORD).await.expect(200);
+    use_up(&t, ADA).await;
+    let wait = assert_limited(&sign_in(&t, &stranger(6), PASSWORD).await, "passwords-per-account");
+    assert_limited(&sign_in(&t, &stranger(1), PASSWORD).await, "passwords-per-address");
+    for _ in 0..3 {
+        sign_in(&t, HOME, PASSWORD).await.expect(200);
+    }
+    // There, guesses are limited all the same
+    for _ in 0..10 {
+        assert_wrong(&sign_in(&t, HOME, "wrong").await);
+    }
+    assert_limited(&sign_in(&t, HOME, PASSWORD).await, "passwords-per-address");
+
+    // Elsewhere one is let through from time to time, and a right one makes its network known
+    t.clock().advance(wait);
+    sign_in(&t, &stranger(6), PASSWORD).await.expect(200);
+    assert_wrong(&sign_in(&t, &stranger(7), "wrong").await);
+    assert_limited(&sign_in(&t, &stranger(8), PASSWORD).await, "passwords-per-account");
+    sign_in(&t, &stranger(6), PASSWORD).await.expect(200);
+
+    // So does a link, which is not counted
+    t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
+    let link = link_in(t.nth_mail_to(ADA, 1).await.html());
+    assert_limited(&sign_in(&t, &stranger(9), PASSWORD).await, "passwords-per-account");
+    let followed = t.get(link.as_str()).header("x-forwarded-for", &stranger(9)).send().await;
+    assert_eq!(followed.status, 303);
+    sign_in(&t, &stranger(9), PASSWORD).await.expect(200);
+}
+
+#[tokio::test]
+async fn an_account_allows_so_many_guesses_a_day_and_then_a_trickle() {
+    let t = TestServer::start().await;
+    t.account(ADA, PASSWORD).await;
+    let mut compared = 0;
+    for number in 0..240 {
+        if sign_in(&t, &format!("2001:db8:0:{number:x}::1"), "wrong").await.status == 400 {
+            compared += 1;
+        }
+        t.clock().advance(Duration::minutes(3));
+    }
+    // Nearly 12 hours: those of the day at once, and nearly half as many again
+    assert_eq!(compared, 100 + 49);
+    assert_wrong(&sign_in(&t, HOME, "wrong").await);
+    let refused = sign_in(&t, HOME, PASSWORD).await;
+    assert!(assert_limited(&refused, "passwords-per-day") <= Duration::seconds(864));
+}
+
+#[tokio::test]
+async fn limits_do_not_show_who_has_an_account() {
+    let t = TestServer::start().await;
+    t.account(ADA, PASSWORD).await;
+    let mut answers = Vec::new();
+    for email in [ADA, "nobody@example.com"] {
+        let mut seen_here = Vec::new();
+        for number in 0..75 {
+            seen_here.push(seen(&sign_in_as(&t, email, &stranger(number / 12), "wrong").await));
+        }
+        answers.push(seen_here);
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert!(answers[0].iter().any(|(_, _, limit, _)| limit == "passwords-per-account"));
+}
+
+#[tokio::test]
+async fn a_number_has_one_limit_however_it_is_written() {
+    let t = TestServer::with_auth(|settings| {
+        settings.sms.enabled = true;
+        settings.sms.autoconfirm = true;
+    })
+    .await;
+    let phone = |phone: &str, password: &str| json!({"phone": phone, "password": password});
+    post(&t, "signup", HOME, &phone("15550001111", PASSWORD)).await.expect(200);
+    let address = stranger(1);
+    for number in 0..10 {
+        let written = ["15550001111", "+15550001111", "+1 555 000 1111", " 1 5550001111"][number % 4];
+        let refused = post(&t, "token?grant_type=password", &address, &phone(written, "wrong")).await;
+        assert_wrong(&refused);
+    }
+    let refused = post(&t, "token?grant_type=password", &address, &phone("15550001111", PASSWORD)).await;
+    assert_limited(&refused, "passwords-per-address");
+}
+
+#[tokio::test]
+async fn a_sign_up_is_no_way_around_the_limit() {
+    let t = TestServer::with_auth(|settings| {
+        settings.email.autoconfirm = true;
+        settings.sms.enabled = true;
+        settings.sms.autoconfirm = true;
+    })
+    .await;
+    for (name, value, column) in [("email", ADA, "email_confirmed_at"), ("phone", "15550001111", "phone_confirmed_at")]
+    {
+        let body = |password: &str| json!({name: value, "password": password});
+        post(&t, "signup", HOME, &body(PASSWORD)).await.expect(200);
+        t.execute(&format!("update auth.users set {column} = null; delete from portico.attempts")).await;
+        for _ in 0..10 {
+            assert_eq!(
+                post(&t, "signup", HOME, &body("wrong-password")).await.refusal(),
+                (422, "user_already_exists".into())
+            );
+        }
+        assert_limited(&post(&t, "signup", HOME, &body(PASSWORD)).await, "passwords-per-address");
+        assert_limited(&post(&t, "token?grant_type=password", HOME, &body(PASSWORD)).await, "passwords-per-address");
+    }
+}
+
+#[tokio::test]
+async fn the_current_password_cannot_be_guessed_and_guesses_limit_only_their_session() {
+    let t = TestServer::with_auth(|settings| settings.password_change_needs_current = true).await;
+    let stolen = t.signed_in(ADA, PASSWORD).await;
+    let own = t.sign_in(ADA, PASSWORD).await;
+    let change = async |session: &Value, current: &str| {
+        let body = json!({"password": "battery-staple", "current_password": current});
+        t.put("/auth/v1/user").bearer(session["access_token"].as_str().unwrap()).json(&body).send().await
+    };
+    for _ in 0..10 {
+        assert_eq!(change(&stolen, "wrong").await.refusal(), (400, "current_password_invalid".into()));
+    }
+    assert_limited(&change(&stolen, PASSWORD).await, "passwords-per-session");
+    change(&own, PASSWORD).await.expect(200);
+}
+
+#[tokio::test]
+async fn an_account_knows_its_ten_newest_networks_and_none_that_merely_claims_its_address() {
+    let t = TestServer::with_auth(|settings| settings.sms.enabled = true).await;
+    t.account(ADA, PASSWORD).await;
+    let known = "select count(*) from portico.known_networks";
+    for number in 0..15 {
+        sign_in(&t, &stranger(number), PASSWORD).await.expect(200);
+        t.clock().advance(Duration::seconds(1));
+    }
+    assert_eq!(t.count(known).await, 10);
+    use_up_from(&t, 100).await;
+    assert_limited(&sign_in(&t, &stranger(2), PASSWORD).await, "passwords-per-account");
+    sign_in(&t, &stranger(14), PASSWORD).await.expect(200);
+    t.clock().advance(Duration::days(179));
+    t.clean_up().await;
+    assert_eq!(t.count(known).await, 10);
+    t.clock().advance(Duration::days(2));
+    t.clean_up().await;
+    assert_eq!(t.count(known).await, 0);
+
+    // The sign-in of an account with a number says nothing about the address that it merely claims
+    t.execute("update auth.users set email_confirmed_at = null, phone = '15550001111', phone_confirmed_at = now()")
+        .await;
+    let by_phone = json!({"phone": "15550001111", "password": PASSWORD});
+    post(&t, "token?grant_type=password", HOME, &by_phone).await.expect(200);
+    assert_eq!(t.count(known).await, 1);
+}
+
+/// As [`use_up`], from networks that begin with a number.
+async fn use_up_from(t: &TestServer, first: usize) {
+    for number in 0..50 {
+        assert_wrong(&sign_in(t, &stranger(first + number / 10), "wrong").await);
+    }
+}
+
+#[tokio::test]
+async fn passwords_are_not_limited_where_that_is_turned_off() {
+    let t = TestServer::with_auth(|settings| settings.rate_limits.passwords = false).await;
+    t.account(ADA, PASSWORD).await;
+    for _ in 0..30 {
+        assert_wrong(&sign_in(&t, HOME, "wrong").await);
+    }
+    sign_in(&t, HOME, PASSWORD).await.expect(200);
+    assert_eq!(
+        t.count("select (select count(*) from portico.known_networks) + (select count(*) from portico.attempts)").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn two_servers_count_passwords_together() {
+    let t = TestServer::start().await;
+    let peer: Peer = t.peer().await;
+    t.account(ADA, PASSWORD).await;
+    let body = json!({"email": ADA, "password": "wrong"});
+    let guess = |number: usize| {
+        let path = "token?grant_type=password";
+        let url = if number.is_multiple_of(2) { path.to_owned() } else { peer.url(&format!("/auth/v1/{path}")) };
+        let (t, body) = (&t, &body);
+        async move { post(t, &url, &stranger(number / 12), body).await.status }
+    };
+    let statuses = futures_util::future::join_all((0..96).map(guess)).await;
+    assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 50, "{statuses:?}");
+}

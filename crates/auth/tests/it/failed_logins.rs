@@ -1,0 +1,87 @@
+//! Sign-ins that failed are in the audit log, within a budget.
+
+use portico_testkit::{Answer, TestServer};
+use serde_json::{Value, json};
+use time::Duration;
+
+const ADA: &str = "ada@example.com";
+const PASSWORD: &str = "correct-horse";
+
+async fn sign_in(t: &TestServer, email: &str, address: &str) -> Answer {
+    let body = json!({"email": email, "password": "battery-staple"});
+    t.post("/auth/v1/token?grant_type=password").header("x-forwarded-for", address).json(&body).send().await
+}
+
+/// The payloads of failed sign-ins and the addresses they came from, oldest first.
+async fn failures(t: &TestServer) -> Vec<(Value, String)> {
+    let rows = t
+        .query(
+            "select payload::text, ip_address from auth.audit_log_entries
+              where payload ->> 'action' = 'login_failed' order by created_at, ctid",
+        )
+        .await;
+    rows.iter().map(|row| (serde_json::from_str(row.get(0)).unwrap(), row.get(1))).collect()
+}
+
+#[tokio::test]
+async fn a_failed_sign_in_is_written_with_the_account_if_there_is_one() {
+    let t = TestServer::start().await;
+    let id = t.account(ADA, PASSWORD).await;
+    sign_in(&t, ADA, "192.0.2.1").await.expect(400);
+    sign_in(&t, "my-password-in-the-wrong-field", "192.0.2.2").await.expect(400);
+    let code = json!({"type": "email", "email": ADA, "token": "000000"});
+    t.post("/auth/v1/verify").header("x-forwarded-for", "192.0.2.3").json(&code).send().await.expect(403);
+    let of_account = |error: &str| {
+        json!({
+            "actor_id": id, "actor_via_sso": false, "actor_username": ADA, "action": "login_failed",
+            "log_type": "account", "traits": {"provider": "email", "error_code": error},
+        })
+    };
+    let unknown = json!({
+        "actor_id": "00000000-0000-0000-0000-000000000000", "actor_via_sso": false, "actor_username": "",
+        "action": "login_failed", "log_type": "account",
+        "traits": {"provider": "email", "error_code": "invalid_credentials"},
+    });
+    let expected = [
+        (of_account("invalid_credentials"), "192.0.2.1".to_owned()),
+        (unknown, "192.0.2.2".to_owned()),
+        (of_account("otp_expired"), "192.0.2.3".to_owned()),
+    ];
+    assert_eq!(failures(&t).await, expected);
+    let secret = "select count(*) from auth.audit_log_entries where payload::text ~ 'battery|my-password'";
+    assert_eq!(t.count(secret).await, 0);
+}
+
+#[tokio::test]
+async fn a_flood_of_failures_does_not_fill_the_log_nor_hide_the_others() {
+    let t = TestServer::with_auth(|settings| settings.rate_limits.passwords = false).await;
+    t.account(ADA, PASSWORD).await;
+    for number in 0..60 {
+        sign_in(&t, &format!("nobody{number}@example.com"), "192.0.2.1").await.expect(400);
+    }
+    assert_eq!(failures(&t).await.len(), 20);
+    sign_in(&t, ADA, "192.0.2.2").await.expect(400);
+    let all = failures(&t).await;
+    assert_eq!(all.len(), 21);
+    assert_eq!(all[20].0["actor_username"], ADA);
+    assert_eq!(all[20].0["traits"]["omitted"], 40);
+
+    // Nor do floods from everywhere
+    for number in 0..600 {
+        sign_in(&t, ADA, &format!("2001:db8:0:{number:x}::1")).await.expect(400);
+    }
+    assert_eq!(failures(&t).await.len(), 500);
+    t.clock().advance(Duration::minutes(1));
+    sign_in(&t, ADA, "192.0.2.3").await.expect(400);
+    sign_in(&t, ADA, "192.0.2.4").await.expect(400);
+    sign_in(&t, ADA, "192.0.2.5").await.expect(400);
+    assert_eq!(failures(&t).await.len(), 502, "two a minute");
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_the_log_is_off() {
+    let t = TestServer::with_auth(|settings| settings.audit_log_disabled = true).await;
+    t.account(ADA, PASSWORD).await;
+    sign_in(&t, ADA, "192.0.2.1").await.expect(400);
+    assert!(failures(&t).await.is_empty());
+}
