@@ -13,6 +13,7 @@
 mod attempts;
 pub mod audit;
 mod captcha;
+mod claimed_email;
 mod clean_up;
 mod discovery;
 pub mod error;

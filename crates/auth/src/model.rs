@@ -182,6 +182,17 @@ impl User {
         self.phone_confirmed_at.is_some()
     }
 
+    /// The address if its owner has proved it, else empty: the only one that a token may carry. An
+    /// address that needs no confirmation is confirmed when it is stored.
+    pub fn proved_email(&self) -> &str {
+        if self.is_email_confirmed() { &self.email } else { "" }
+    }
+
+    /// As [`User::proved_email`], for the number.
+    pub fn proved_phone(&self) -> &str {
+        if self.is_phone_confirmed() { &self.phone } else { "" }
+    }
+
     /// Whether there is a password to sign in with.
     pub fn has_password(&self) -> bool {
         !self.encrypted_password.is_empty()

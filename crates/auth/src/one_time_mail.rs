@@ -209,6 +209,38 @@ pub(crate) async fn send_email_change(
     }
 }
 
+/// Confirmation of the address that a provider does not vouch for, which becomes the account's when
+/// the link is followed. For the person it is the confirmation of a new account; the token belongs
+/// to the pending change, so that it can prove no other address.
+///
+/// # Errors
+/// 429 when it is too early, 400 when the address may not get mail.
+pub(crate) async fn send_claim_confirmation(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    email: &EmailAddress,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    let kind = Kind::EmailChangeNew;
+    check_interval(auth, user, kind, request)?;
+    mailer::check_recipient(auth, email)?;
+    mailer::count(auth, request)?;
+    let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
+    let variables =
+        Variables { email: email.to_string(), ..with_link(auth, user, MailKind::Confirmation, &token, request) };
+    let (column, row, other, mail) = tokio::join!(biased;
+        users::set_email_change(tx, user.id, email, &token.hash, "", request.now),
+        one_time_tokens::put(tx, user.id, kind.as_str(), &token.hash, email.as_str(), request.now),
+        one_time_tokens::delete_kind(tx, user.id, Kind::EmailChangeCurrent.as_str()),
+        mailer::promise(auth, tx, MailKind::Confirmation, email.as_str(), &variables),
+    );
+    column?;
+    row?;
+    other?;
+    mail
+}
+
 /// Does what sending a mail of this kind costs, and sends nothing: an address that gets no mail is answered as slowly as one
 /// that does, and as often.
 ///

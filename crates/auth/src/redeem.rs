@@ -11,12 +11,12 @@ use crate::audit::{self, Action, provider_trait};
 use crate::error::{AuthError, SqlResultExt as _};
 use crate::extract::RequestInfo;
 use crate::ids::{EmailAddress, UserId};
-use crate::mailer;
 use crate::model::{JsonObject, User};
 use crate::one_time_token::Kind;
 use crate::sms;
-use crate::sql::{Tx, accounts, identities, one_time_tokens, sessions, users};
+use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
 use crate::verify::{Found, VerifyType};
+use crate::{claimed_email, mailer};
 
 /// What a token did.
 pub(crate) enum Outcome {
@@ -87,16 +87,18 @@ async fn confirm_email(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     let now = request.now;
-    if !user.is_email_confirmed() || (verify_type == VerifyType::Invite && !user.has_password()) {
-        // Whoever is signed in already did not show that the address is theirs
+    if !user.is_email_confirmed() {
+        let signed_up_by_mail =
+            identities::of_user(tx, user.id).await?.iter().any(|identity| identity.provider == "email");
+        // The password was chosen by the sign-up that this mail belongs to, if there was one
+        claimed_email::clear_access(tx, user, signed_up_by_mail, now).await?;
+        if signed_up_by_mail {
+            // Identities of providers may be another person's, who must not get into an account that
+            // the owner of the address confirmed
+            identities::delete_unverified(tx, user.id, &user.email).await?;
+        }
+    } else if verify_type == VerifyType::Invite && !user.has_password() {
         sessions::delete_all(tx, user.id).await?;
-    }
-    let signed_up_by_mail = identities::of_user(tx, user.id).await?.iter().any(|identity| identity.provider == "email");
-    if signed_up_by_mail && !user.is_email_confirmed() {
-        // The mail belongs to the person who signed up by mail. An identity that merely claims the same address may be
-        // another person's, who must not get into an account that was confirmed by its owner; so may be a number
-        identities::delete_unverified(tx, user.id, &user.email).await?;
-        forget_phone(tx, user, now).await?;
     }
     let (audit, confirmed, verified) = tokio::join!(biased;
         audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
@@ -107,15 +109,6 @@ async fn confirm_email(
     confirmed?;
     verified?;
     Ok(())
-}
-
-/// The number of an account whose address belongs to somebody else.
-async fn forget_phone(tx: &Tx, user: &User, now: OffsetDateTime) -> Result<(), AuthError> {
-    if user.phone.is_empty() {
-        return Ok(());
-    }
-    identities::delete_phone(tx, user.id).await?;
-    Ok(accounts::clear_phone(tx, user.id, now).await?)
 }
 
 async fn sign_in_again(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
@@ -131,17 +124,14 @@ async fn sign_in_again(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
 async fn recover_unconfirmed(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
     let now = request.now;
     users::clear_recovery(tx, user.id, now).await?;
-    // Nobody had proved that the address is theirs, so nobody's password, session, number or claim counts
-    sessions::delete_all(tx, user.id).await?;
-    forget_phone(tx, user, now).await?;
-    let (password, unverified, audit, confirmed, verified) = tokio::join!(biased;
-        users::set_password(tx, user.id, "", now),
+    // The address was not proved before, so no password, session, number or identity of the account counts
+    claimed_email::clear_access(tx, user, false, now).await?;
+    let (unverified, audit, confirmed, verified) = tokio::join!(biased;
         identities::delete_unverified(tx, user.id, &user.email),
         audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
         users::confirm_email(tx, user.id, now),
         identities::verify_email(tx, user.id, &user.email, now),
     );
-    password?;
     unverified?;
     audit?;
     confirmed?;
@@ -164,8 +154,34 @@ async fn change_email(auth: &Auth, tx: &Tx, user: &User, kind: Kind, request: &R
         gone?;
         return Ok(false);
     }
-    apply_email_change(auth, tx, user, request).await?;
+    if claimed_email::is_claimed_by_identity(tx, user).await? {
+        confirm_claim(auth, tx, user, request).await?;
+    } else {
+        apply_email_change(auth, tx, user, request).await?;
+    }
     Ok(true)
+}
+
+/// Makes sure that no other account has the address that `user` has proved.
+///
+/// # Errors
+/// 422 `email_exists` when another account has proved it too.
+async fn take_address(
+    auth: &Auth,
+    tx: &Tx,
+    user: &User,
+    new: &EmailAddress,
+    now: OffsetDateTime,
+) -> Result<(), AuthError> {
+    if user.is_sso_user {
+        return Ok(());
+    }
+    claimed_email::withdraw_from_others(tx, new.as_str(), &user.aud, Some(user.id), now).await?;
+    let others = auth.providers_of_other_domains();
+    match users::lock_owner_of_email(tx, new, &user.aud, &others, Some(user.id)).await? {
+        Some(_) => Err(AuthError::email_exists()),
+        None => Ok(()),
+    }
 }
 
 /// The pending address becomes the user's (auth-core 7.3, "When applied").
@@ -177,10 +193,7 @@ pub(crate) async fn apply_email_change(
 ) -> Result<(), AuthError> {
     let now = request.now;
     let new = EmailAddress::parse(&user.email_change)?;
-    let others = auth.providers_of_other_domains();
-    if users::lock_owner_of_email(tx, &new, &user.aud, &others, Some(user.id)).await?.is_some() {
-        return Err(AuthError::email_exists());
-    }
+    take_address(auth, tx, user, &new, now).await?;
     let data = JsonObject::from_iter([
         ("sub".to_owned(), user.id.to_string().into()),
         ("email".to_owned(), new.as_str().into()),
@@ -203,6 +216,23 @@ pub(crate) async fn apply_email_change(
         mailer::notify(auth, tx, MailKind::EmailChanged, &user.email, &variables).await?;
     }
     Ok(())
+}
+
+/// The address that an identity claimed is the account's from now on. The identity stays, as the
+/// mail promised.
+async fn confirm_claim(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
+    let now = request.now;
+    let new = EmailAddress::parse(&user.email_change)?;
+    take_address(auth, tx, user, &new, now).await?;
+    claimed_email::clear_access(tx, user, false, now).await?;
+    let (audit, applied, verified) = tokio::join!(biased;
+        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
+        users::apply_email_change(tx, user.id, &new, now),
+        identities::verify_email(tx, user.id, new.as_str(), now),
+    );
+    audit?;
+    applied.on_constraint("users_email_partial_key", AuthError::email_exists).context(FAILED)?;
+    Ok(verified?)
 }
 
 async fn confirm_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {

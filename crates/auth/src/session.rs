@@ -313,8 +313,9 @@ fn access_token(auth: &Auth, session: &Session, user: &User, now: OffsetDateTime
         aud: &user.aud,
         exp: expires.unix_timestamp(),
         iat: now.unix_timestamp(),
-        email: &user.email,
-        phone: &user.phone,
+        // Policies read these two as facts
+        email: user.proved_email(),
+        phone: user.proved_phone(),
         app_metadata: &user.app_metadata,
         user_metadata: &user.user_metadata,
         role: &user.role,

@@ -19,8 +19,8 @@ use crate::one_time_token::Kind;
 use crate::pkce::Challenge;
 use crate::session::{self, Method};
 use crate::sql::users::NewUser;
-use crate::sql::{Tx, accounts, identities, users};
-use crate::{attempts, mailer, sms};
+use crate::sql::{Tx, identities, users};
+use crate::{attempts, claimed_email, mailer, sms};
 
 /// The body of `POST /signup`.
 #[derive(Debug, Default, Deserialize)]
@@ -184,7 +184,8 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
         let merely_claims = !user.is_email_confirmed() && user.email == applicant.email.as_str();
         merely_claims && user.is_phone_confirmed() && !settings.email.autoconfirm
     }) {
-        take_claim_away(&tx, &claimant, request).await?;
+        // Neither gets the other's account, and the address is free for the person who proves it
+        claimed_email::withdraw(&tx, &claimant, request.now).await?;
     }
     let Some(existing) = existing else {
         return match insert(auth, &tx, request, applicant).await {
@@ -212,18 +213,6 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
         return Ok(Attempt::Done(Registration::Waiting(Box::new(stranger(request, applicant)))));
     }
     continue_unconfirmed(auth, tx, request, applicant, existing).await.map(Attempt::Done)
-}
-
-/// The account is somebody's by its number, and merely claims the address: neither gets the other's account. The address
-/// is free again for whoever proves it.
-async fn take_claim_away(tx: &Tx, claimant: &User, request: &RequestInfo) -> Result<(), AuthError> {
-    for identity in identities::of_user(tx, claimant.id).await? {
-        if identity.provider == "email" {
-            accounts::delete_identity(tx, identity.id, claimant.id).await?;
-        }
-    }
-    accounts::promote_email(tx, claimant.id, "", false, request.now).await?;
-    Ok(users::refresh_providers(tx, claimant.id, request.now).await?)
 }
 
 /// The rows of a new account. 422 `user_already_exists` when somebody else was faster.

@@ -74,12 +74,19 @@ impl VerifyType {
     /// The pools that a token of this type may come from, in the order in which they are tried.
     fn kinds(self) -> &'static [Kind] {
         match self {
-            Self::SignUp | Self::Invite | Self::Sms => &[Kind::Confirmation],
+            Self::SignUp => &[Kind::Confirmation, Kind::EmailChangeNew],
+            Self::Invite | Self::Sms => &[Kind::Confirmation],
             Self::MagicLink | Self::Recovery => &[Kind::Recovery],
             Self::EmailChange => &[Kind::EmailChangeNew, Kind::EmailChangeCurrent],
-            Self::Email => &[Kind::Confirmation, Kind::Recovery],
+            Self::Email => &[Kind::Confirmation, Kind::Recovery, Kind::EmailChangeNew],
             Self::PhoneChange => &[Kind::PhoneChange],
         }
+    }
+
+    /// Whether a token of `kind` may be used under this type for `user`. A pending address is
+    /// confirmed as a sign-up where the account has none: it came from a provider.
+    fn admits(self, kind: Kind, user: &User) -> bool {
+        self == Self::EmailChange || kind != Kind::EmailChangeNew || user.email.is_empty()
     }
 }
 
@@ -306,7 +313,7 @@ async fn follow_link(
         let tokens = session::issue(auth, &tx, &user, Method::Otp, request).await?;
         tx.commit().await?;
         let link_type = match (verify_type, kind) {
-            (VerifyType::Email, Kind::Confirmation) => "signup",
+            (VerifyType::Email, Kind::Confirmation | Kind::EmailChangeNew) => "signup",
             (VerifyType::Email, _) => "magiclink",
             _ => verify_type.as_str(),
         };
@@ -362,6 +369,7 @@ async fn find_by_hash(
         .iter()
         .copied()
         .find(|kind| one_time_token::hash_matches(kind.stored(&user), hash))
+        .filter(|kind| verify_type.admits(*kind, &user))
         .filter(|kind| kind.is_fresh(&user, auth.settings().email.otp_expiry, auth.now()))
         .ok_or_else(AuthError::link_expired)?;
     not_banned(&user, request)?;
@@ -381,11 +389,12 @@ async fn find_by_code(
         let mut kinds = verify_type.kinds().iter().copied();
         kinds.find(|kind| {
             one_time_token::code_matches(kind.stored(user), email.as_str(), code)
+                && verify_type.admits(*kind, user)
                 && kind.is_fresh(user, life, auth.now())
         })
     };
     let mut found = users::lock_by_email(tx, email, &request.aud).await?.map(|user| (fitting(&user), user));
-    if verify_type == VerifyType::EmailChange && !matches!(found, Some((Some(_), _))) {
+    if verify_type.kinds().contains(&Kind::EmailChangeNew) && !matches!(found, Some((Some(_), _))) {
         // Several people may want an address, even one that another one has: each has a code of their own
         let wanting = lock_by_sent_code(tx, Kind::EmailChangeNew, email.as_str(), code, request).await?;
         found = wanting.map(|user| (fitting(&user), user));

@@ -9,15 +9,15 @@ use http::StatusCode;
 use portico_database::sqlstate;
 use portico_mail::{MailKind, Variables};
 
-use super::profile::Profile;
+use super::profile::{Profile, ProviderEmail};
 use crate::Auth;
 use crate::audit::{self, Action, Traits};
+use crate::claimed_email;
 use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
 use crate::extract::RequestInfo;
 use crate::ids::{EmailAddress, UserId};
 use crate::mailer;
 use crate::model::{Identity, JsonObject, User};
-use crate::one_time_mail;
 use crate::one_time_token::Kind;
 use crate::sql::accounts::LinkingDomain;
 use crate::sql::users::NewUser;
@@ -227,11 +227,8 @@ async fn create(
     }
     let now = request.now;
     let is_sso_user = domain_name(auth, claim.provider) != DEFAULT_DOMAIN;
-    let mut email = claim.profile.candidate().map(|email| email.address).unwrap_or_default();
-    if !email.is_empty() && !is_sso_user && accounts::is_address_taken(tx, &email, &request.aud, None).await? {
-        email.clear();
-    }
     let id = UserId::random();
+    let email = usable_address(auth, tx, request, claim, id, is_sso_user).await?.unwrap_or_default();
     let app_metadata = JsonObject::from_iter([
         ("provider".to_owned(), claim.provider.into()),
         ("providers".to_owned(), vec![claim.provider].into()),
@@ -255,6 +252,28 @@ async fn create(
     Ok((locked(tx, id).await?, identity))
 }
 
+/// Returns the profile's address if it may be the account's own now: the provider vouches for it, or
+/// addresses need no confirmation, and no other account has it.
+async fn usable_address(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    claim: &Claim<'_>,
+    user: UserId,
+    is_sso_user: bool,
+) -> Result<Option<String>, AuthError> {
+    let counts = |email: &ProviderEmail| email.verified || auth.settings().email.autoconfirm;
+    let Some(email) = claim.profile.candidate().filter(counts) else { return Ok(None) };
+    if is_sso_user {
+        return Ok(Some(email.address));
+    }
+    if email.verified {
+        claimed_email::withdraw_from_others(tx, &email.address, &request.aud, Some(user), request.now).await?;
+    }
+    let is_taken = accounts::is_address_taken(tx, &email.address, &request.aud, Some(user)).await?;
+    Ok(Some(email.address).filter(|_| !is_taken))
+}
+
 /// The checks that everybody passes, and what happens to accounts that nobody confirmed yet.
 async fn admit(
     auth: &Auth,
@@ -276,25 +295,35 @@ async fn admit(
     if user.is_email_confirmed() || without_email {
         audit::record(auth, tx, &user, Action::Login, provider, None, now).await?;
     } else {
-        if !user.is_phone_confirmed() {
-            // Whoever registered here before did not show that the address is theirs
-            accounts::keep_only_identity(tx, user.id, identity.id).await?;
-            accounts::start_over(tx, user.id, data, now).await?;
-            sessions::delete_all(tx, user.id).await?;
+        // With confirmations off, the word of a person about their own account is enough
+        let is_named = |address: &str| claim.profile.emails.iter().any(|email| email.address.to_lowercase() == address);
+        let mut proves = match auth.settings().email.autoconfirm {
+            true => is_named(&user.email),
+            false => claim.profile.verified().contains(&user.email),
+        };
+        if !user.email.is_empty() {
+            if !user.is_phone_confirmed() {
+                // Whoever registered here before did not show that the address is theirs
+                accounts::keep_only_identity(tx, user.id, identity.id).await?;
+                accounts::start_over(tx, user.id, data, now).await?;
+                sessions::delete_all(tx, user.id).await?;
+            }
+            if !proves {
+                claimed_email::withdraw(tx, &user, now).await?;
+                user.email.clear();
+            }
         }
-        let verified = claim.profile.verified();
         if user.email.is_empty()
-            && let Some(email) = candidate.as_ref().filter(|email| email.verified)
-            && !accounts::is_address_taken(tx, &email.address, &request.aud, Some(user.id)).await?
+            && let Some(address) = usable_address(auth, tx, request, claim, user.id, user.is_sso_user).await?
         {
-            accounts::adopt_email(tx, user.id, &email.address, now).await?;
-            user.email.clone_from(&email.address);
+            accounts::adopt_email(tx, user.id, &address, now).await?;
+            user.email = address;
+            proves = true;
         }
-        let trusted = auth.settings().email.autoconfirm || verified.contains(&user.email);
-        if !user.email.is_empty() && trusted {
+        if proves {
             users::confirm_email(tx, user.id, now).await?;
             audit::record(auth, tx, &user, Action::UserSignedUp, provider, None, now).await?;
-        } else if user.email.is_empty() && !verified.is_empty() {
+        } else if !claim.profile.verified().is_empty() {
             // Somebody else has the address; the identity is this person's all the same
             audit::record(auth, tx, &user, Action::Login, provider, None, now).await?;
         } else {
@@ -308,7 +337,8 @@ async fn admit(
     }
 }
 
-/// Nobody vouches for the address. `Ok(Some)`: refused, and the account waits for its confirmation.
+/// The provider does not vouch for the address, which waits as a pending change. `Ok(Some)`: refused,
+/// and the account waits for the confirmation.
 async fn unverified(
     auth: &Auth,
     tx: &Tx,
@@ -318,21 +348,37 @@ async fn unverified(
 ) -> Result<Option<AuthError>, AuthError> {
     let refuse = |text: String| AuthError::refuse(ErrorCode::ProviderEmailNeedsVerification, text);
     let name = claim.provider;
-    if user.email.is_empty() {
-        if auth.settings().email.allow_unverified_sign_ins {
+    let settings = &auth.settings().email;
+    let address = match claim.profile.candidate() {
+        // Where addresses need no confirmation, this one is another account's
+        Some(email) if !settings.autoconfirm => {
+            let (address, aud) = (email.address, &request.aud);
+            let is_proved =
+                !user.is_sso_user && claimed_email::is_proved_elsewhere(auth, tx, &address, aud, Some(user.id)).await?;
+            Some(address).filter(|_| !is_proved)
+        }
+        _ => None,
+    };
+    let Some(address) = address else {
+        if settings.allow_unverified_sign_ins {
             return Ok(None);
         }
         // Nothing would ever confirm such an account, so nothing of it stays
         return Err(refuse(format!("Unverified email with {name}. Verify the email with {name} in order to sign in")));
+    };
+    // A person who is let in may be waiting for an address that they chose themselves
+    let waits_for_another = !user.email_change.is_empty() && user.email_change != address;
+    if !(settings.allow_unverified_sign_ins && waits_for_another) {
+        let fresh = locked(tx, user.id).await?;
+        match claimed_email::await_proof(auth, tx, &fresh, &address, request).await {
+            Ok(()) => {}
+            // A confirmation is on its way already
+            Err(AuthError::TooMany { .. })
+                if fresh.email_change == address && Kind::EmailChangeNew.sent_at(&fresh).is_some() => {}
+            Err(error) => return Err(error),
+        }
     }
-    let fresh = locked(tx, user.id).await?;
-    match one_time_mail::send_confirmation(auth, tx, &fresh, None, request).await {
-        Ok(()) => {}
-        // A confirmation is on its way already
-        Err(AuthError::TooMany { .. }) if Kind::Confirmation.sent_at(&fresh).is_some() => {}
-        Err(error) => return Err(error),
-    }
-    if auth.settings().email.allow_unverified_sign_ins {
+    if settings.allow_unverified_sign_ins {
         return Ok(None);
     }
     Ok(Some(refuse(format!("Unverified email with {name}. A confirmation email has been sent to your {name} email"))))

@@ -141,10 +141,7 @@ async fn finish(
         other => other,
     })?;
     let secrets = client_state(auth, request, flow).await?;
-    let (tokens, mut profile) = identify(auth, request, &provider, fields, secrets.as_ref()).await?;
-    if auth.settings().email.autoconfirm {
-        profile.trust_every_email();
-    }
+    let (tokens, profile) = identify(auth, request, &provider, fields, secrets.as_ref()).await?;
     // Mails of this sign-in lead to the app as well
     let request = &RequestInfo { redirect_to: target.to_owned(), ..request.clone() };
     account::look_up_domain(auth, &profile).await;
@@ -251,7 +248,7 @@ async fn settle(
                 )));
             };
             if let Some(code) = flow.auth_code.clone() {
-                identities::check_link(&tx, &target, &provider.name, profile, request).await?;
+                identities::check_link(auth, &tx, &target, &provider.name, profile, request).await?;
                 let pending = identities::keep_link(&tx, &provider.name, profile, request).await?;
                 let arrival = Arrival { pending: Some(pending), ..arrival_of(tokens, target.id) };
                 flow_state::signed_in(&tx, flow.id, arrival, request.now).await?;

@@ -76,10 +76,7 @@ pub(crate) async fn grant(
     };
     let expected = expected(auth, &body).await?;
     let claims = verified(auth, request, &body, &expected).await?;
-    let mut profile = read(&expected, &claims)?;
-    if auth.settings().email.autoconfirm {
-        profile.trust_every_email();
-    }
+    let profile = read(&expected, &claims)?;
     account::look_up_domain(auth, &profile).await;
     let mut settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
     for _ in 1..account::ATTEMPTS {

@@ -10,15 +10,15 @@ use uuid::Uuid;
 
 use super::account::{self, Outcome, identity_traits, notify, record_link};
 use super::authorize;
-use super::profile::Profile;
+use super::profile::{Profile, ProviderEmail};
 use super::redirects;
 use crate::Auth;
 use crate::audit::{self, Action};
+use crate::claimed_email;
 use crate::error::{AuthError, ErrorCode};
 use crate::extract::{Query, RequestInfo, SignedIn};
 use crate::ids::IdentityId;
 use crate::model::{Identity, User};
-use crate::one_time_mail;
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, accounts, identities, users};
 
@@ -49,6 +49,7 @@ pub(crate) async fn authorize(
 /// # Errors
 /// As auth-core 8.2.
 pub(crate) async fn check_link(
+    auth: &Auth,
     tx: &Tx,
     user: &User,
     provider: &str,
@@ -67,7 +68,7 @@ pub(crate) async fn check_link(
     }
     if user.email.is_empty()
         && let Some(email) = profile.candidate()
-        && accounts::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?
+        && is_taken(auth, tx, user, &email).await?
     {
         return Err(AuthError::refuse_with(
             StatusCode::BAD_REQUEST,
@@ -76,6 +77,15 @@ pub(crate) async fn check_link(
         ));
     }
     Ok(())
+}
+
+/// Returns whether the address of an identity is another account's. What another account merely claims
+/// is not, unless nothing but a claim is asked of this one either.
+async fn is_taken(auth: &Auth, tx: &Tx, user: &User, email: &ProviderEmail) -> Result<bool, AuthError> {
+    if !email.verified && auth.settings().email.autoconfirm {
+        return Ok(accounts::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?);
+    }
+    claimed_email::is_proved_elsewhere(auth, tx, &email.address, &user.aud, Some(user.id)).await
 }
 
 /// Keeps the identity until the code is exchanged. Returns where.
@@ -146,7 +156,7 @@ pub(crate) async fn link(
     profile: &Profile,
 ) -> Result<Outcome, AuthError> {
     let now = request.now;
-    check_link(tx, &user, provider, profile, request).await?;
+    check_link(auth, tx, &user, provider, profile, request).await?;
     let data = profile.identity_data();
     let identity = identities::insert(tx, user.id, provider, &profile.subject, &data, now).await?;
     record_link(auth, tx, &user, &identity, request).await?;
@@ -154,12 +164,12 @@ pub(crate) async fn link(
     if user.email.is_empty() {
         match profile.candidate() {
             Some(email) => {
-                accounts::adopt_email(tx, user.id, &email.address, now).await?;
                 if email.verified || auth.settings().email.autoconfirm {
+                    claimed_email::withdraw_from_others(tx, &email.address, &user.aud, Some(user.id), now).await?;
+                    accounts::adopt_email(tx, user.id, &email.address, now).await?;
                     users::confirm_email(tx, user.id, now).await?;
                 } else {
-                    let adopted = users::lock_complete(tx, user.id).await?.unwrap_or_else(|| user.clone());
-                    one_time_mail::send_confirmation(auth, tx, &adopted, None, request).await?;
+                    claimed_email::await_proof(auth, tx, &user, &email.address, request).await?;
                     kept = Some(AuthError::refuse_with(
                         StatusCode::UNPROCESSABLE_ENTITY,
                         ErrorCode::EmailNotConfirmed,
@@ -224,7 +234,8 @@ pub(crate) async fn unlink(
     Ok(Json(json!({})))
 }
 
-/// The account's address was that of the identity that goes: the best remaining one's takes its place.
+/// Gives the account, whose address was that of the identity that goes, the address that a remaining
+/// identity proves. An account without such an identity has no address from then on.
 async fn replace_email(
     auth: &Auth,
     tx: &Tx,
@@ -232,23 +243,30 @@ async fn replace_email(
     user: &User,
     remaining: &[&Identity],
 ) -> Result<(), AuthError> {
-    // Verified first, then unverified, then none; oldest first, as they are sorted
-    let rank = |identity: &Identity| match (identity.email.is_empty(), identity.is_email_verified()) {
-        (false, true) => 0,
-        (false, false) => 1,
-        (true, _) => 2,
+    let now = request.now;
+    // The data of a number's identity is the person's own
+    let proves = |identity: &Identity| {
+        !identity.email.is_empty() && identity.is_email_verified() && identity.provider != "phone"
     };
-    let mut candidates = remaining.to_vec();
-    candidates.sort_by_key(|identity| rank(identity));
-    for identity in candidates {
-        let taken = !identity.email.is_empty()
-            && accounts::is_address_taken(tx, &identity.email, &user.aud, Some(user.id)).await?;
-        if taken {
+    let mut may_be_without = false;
+    // Oldest first, as they are sorted
+    for identity in remaining {
+        let email = &identity.email;
+        if email.is_empty() {
+            may_be_without = true;
             continue;
         }
-        let confirmed =
-            !identity.email.is_empty() && (identity.is_email_verified() || auth.settings().email.autoconfirm);
-        return Ok(accounts::promote_email(tx, user.id, &identity.email, confirmed, request.now).await?);
+        if claimed_email::is_proved_elsewhere(auth, tx, email, &user.aud, Some(user.id)).await? {
+            continue;
+        }
+        if proves(identity) {
+            claimed_email::withdraw_from_others(tx, email, &user.aud, Some(user.id), now).await?;
+            return Ok(accounts::promote_email(tx, user.id, email, true, now).await?);
+        }
+        may_be_without = true;
+    }
+    if may_be_without {
+        return Ok(accounts::promote_email(tx, user.id, "", false, now).await?);
     }
     Err(AuthError::refuse(
         ErrorCode::EmailConflictIdentityNotDeletable,

@@ -70,13 +70,6 @@ impl Profile {
         data.insert("phone_verified".into(), json!(false));
         data
     }
-
-    /// Treats every address as verified: what a project without confirmation mails asks for (auth-core 10.3).
-    pub fn trust_every_email(&mut self) {
-        for email in &mut self.emails {
-            email.verified = true;
-        }
-    }
 }
 
 fn lower_cased(email: &ProviderEmail) -> ProviderEmail {

@@ -218,6 +218,8 @@ async fn insert(
     };
     let mut claims = full.clone();
     claims.insert("phone".into(), phone.as_str().into());
+    // The person may write any address into `data`, and that of an identity is read as a claim to it
+    claims.shift_remove("email");
     let provider_id = id.to_string();
     let (inserted, role, identity, metadata, user) = tokio::join!(biased;
         users::insert(tx, &new, now),

@@ -14,12 +14,14 @@ pub const ALL: &[(&str, &str)] = &[
     ("accounts::OWNERS_BY_IDENTITY", OWNERS_BY_IDENTITY),
     ("accounts::OWNERS_BY_ADDRESS", OWNERS_BY_ADDRESS),
     ("accounts::IS_ADDRESS_TAKEN", IS_ADDRESS_TAKEN),
+    ("accounts::IS_ADDRESS_PROVED", IS_ADDRESS_PROVED),
     ("accounts::KEEP_ONLY_IDENTITY", KEEP_ONLY_IDENTITY),
     ("accounts::START_OVER", START_OVER),
     ("accounts::ADOPT_EMAIL", ADOPT_EMAIL),
     ("accounts::LOSE_ANONYMITY", LOSE_ANONYMITY),
     ("accounts::DELETE_IDENTITY", DELETE_IDENTITY),
     ("accounts::CLEAR_PHONE", CLEAR_PHONE),
+    ("accounts::DELETE_FACTORS", DELETE_FACTORS),
     ("accounts::PROMOTE_EMAIL", PROMOTE_EMAIL),
     ("accounts::DELETE_ONE_TIME_TOKENS", DELETE_ONE_TIME_TOKENS),
     ("accounts::LOCK_OLD_ANONYMOUS", LOCK_OLD_ANONYMOUS),
@@ -34,12 +36,13 @@ const IDENTITY: &str = concat!(
 );
 /// Who proved one of the addresses in the linking domain. An identity that merely claims an address counts only if it is
 /// also the account's own: such an account is unconfirmed, and whoever proves the address takes it over completely. Not so an
-/// account whose owner proved a number: it stays theirs.
+/// account whose owner proved a number: it stays theirs. The identity of a number proves no address, whatever its data says.
 const OWNERS_BY_IDENTITY: &str = "
     select distinct identities.user_id
       from auth.identities
       join auth.users on users.id = identities.user_id
      where identities.email = any ($1)
+       and identities.provider <> 'phone'
        and users.aud = $2
        and case when $3::text[] is not null
                 then identities.provider = any ($3)
@@ -65,6 +68,27 @@ const IS_ADDRESS_TAKEN: &str = "
        and not users.is_sso_user
        and users.id is distinct from $3
      limit 1";
+/// As `users::LOCK_OWNER_OF_EMAIL`, but a claim that its owner has not proved does not count, and nothing is locked.
+const IS_ADDRESS_PROVED: &str = "
+    select 1
+      from auth.users
+     where users.aud = $2
+       and not users.is_sso_user
+       and users.id is distinct from $3
+       and users.id in (select identities.user_id
+                          from auth.identities
+                         where identities.email = $1
+                           and (identities.identity_data ->> 'email_verified') = 'true'
+                           and identities.provider <> 'phone'
+                           and identities.provider not like 'sso:%'
+                           and identities.provider <> all ($4)
+                        union all
+                        select owners.id
+                          from auth.users as owners
+                         where owners.instance_id = '00000000-0000-0000-0000-000000000000'
+                           and lower(owners.email) = $1
+                           and owners.email_confirmed_at is not null)
+     limit 1";
 const KEEP_ONLY_IDENTITY: &str = "delete from auth.identities where user_id = $1 and id <> $2";
 /// Nothing that somebody else chose for an account that nobody confirmed stays.
 const START_OVER: &str = "
@@ -76,6 +100,7 @@ const START_OVER: &str = "
            email_change = '',
            email_change_token_new = '',
            email_change_token_current = '',
+           phone = case when phone_confirmed_at is not null then phone end,
            phone_change = '',
            phone_change_token = '',
            reauthentication_token = '',
@@ -87,11 +112,12 @@ const LOSE_ANONYMITY: &str =
 const DELETE_IDENTITY: &str = "delete from auth.identities where id = $1 and user_id = $2";
 const CLEAR_PHONE: &str =
     "update auth.users set phone = null, phone_confirmed_at = null, updated_at = $2 where id = $1";
+const DELETE_FACTORS: &str = "delete from auth.mfa_factors where user_id = $1";
 /// The address of another identity becomes the account's; messages on their way to the old one are worth nothing.
 const PROMOTE_EMAIL: &str = "
     update auth.users
        set email = nullif($2, ''),
-           email_confirmed_at = case when $3 then email_confirmed_at end,
+           email_confirmed_at = case when $3 then coalesce(email_confirmed_at, $4) end,
            raw_user_meta_data = case when $3 then raw_user_meta_data
                                      else coalesce(raw_user_meta_data, '{}') || '{\"email_verified\": false}' end,
            confirmation_token = '',
@@ -196,6 +222,17 @@ pub async fn is_address_taken(tx: &Tx, address: &str, aud: &str, except: Option<
     Ok(tx.query_opt(IS_ADDRESS_TAKEN, &[&address, &aud, &except]).await?.is_some())
 }
 
+/// Whether another account of the default linking domain has proved the address, as its own or by an identity.
+pub async fn is_address_proved(
+    tx: &Tx,
+    address: &str,
+    aud: &str,
+    except: Option<UserId>,
+    other_domain_providers: &[String],
+) -> Result<bool, Error> {
+    Ok(tx.query_opt(IS_ADDRESS_PROVED, &[&address, &aud, &except, &other_domain_providers]).await?.is_some())
+}
+
 /// Removes every other identity of a user.
 pub async fn keep_only_identity(tx: &Tx, user: UserId, keep: IdentityId) -> Result<(), Error> {
     tx.execute(KEEP_ONLY_IDENTITY, &[&user, &keep]).await.map(drop)
@@ -229,6 +266,11 @@ pub async fn delete_identity(tx: &Tx, id: IdentityId, user: UserId) -> Result<bo
 /// The account has no number any more.
 pub async fn clear_phone(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(CLEAR_PHONE, &[&user, &now]).await.map(drop)
+}
+
+/// Removes every second factor of a user.
+pub async fn delete_factors(tx: &Tx, user: UserId) -> Result<(), Error> {
+    tx.execute(DELETE_FACTORS, &[&user]).await.map(drop)
 }
 
 /// Makes `address` (empty: none) the account's own, `confirmed` or not.

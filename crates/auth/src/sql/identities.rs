@@ -39,14 +39,13 @@ const VERIFY_EMAIL: &str = "
      where user_id = $1
        and email = $2
        and (identity_data -> 'email_verified') is distinct from 'true'";
-/// Identities of other providers that only claim the address.
 const DELETE_PHONE: &str = "delete from auth.identities where user_id = $1 and provider = 'phone'";
+/// Identities of other providers that do not prove the address.
 const DELETE_UNVERIFIED: &str = "
     delete from auth.identities
      where user_id = $1
        and provider not in ('email', 'phone')
-       and (identity_data ->> 'email_verified') is distinct from 'true'
-       and email = $2";
+       and ((identity_data ->> 'email_verified') is distinct from 'true' or email is distinct from $2)";
 /// The identity that stands for the account's own address or number: made if missing.
 const UPSERT_CONTACT: &str = "
     insert into auth.identities
@@ -84,7 +83,7 @@ pub async fn verify_email(tx: &Tx, user: UserId, email: &str, now: OffsetDateTim
     tx.execute(VERIFY_EMAIL, &[&user, &email, &now]).await.map(drop)
 }
 
-/// Removes identities of providers that only claim the address.
+/// Removes identities of providers that do not prove the address.
 pub async fn delete_unverified(tx: &Tx, user: UserId, email: &str) -> Result<(), Error> {
     tx.execute(DELETE_UNVERIFIED, &[&user, &email]).await.map(drop)
 }

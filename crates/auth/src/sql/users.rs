@@ -101,6 +101,7 @@ const LOCK_OWNER_OF_EMAIL: &str = concat!(
                           from auth.identities
                          where identities.email = $1
                            and (identities.identity_data ->> 'email_verified') = 'true'
+                           and identities.provider <> 'phone'
                            and identities.provider not like 'sso:%'
                            and identities.provider <> all ($3)
                         union all

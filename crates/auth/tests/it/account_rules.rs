@@ -86,7 +86,7 @@ async fn who_links_an_address_that_nobody_vouches_for_has_to_confirm_it() {
     told(&answer, "server_error", "email_not_confirmed", text);
     let user = user_of(&server, &token).await;
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
-    assert_eq!((&user["email"], user.get("email_confirmed_at")), (&json!("ada@example.com"), None));
+    assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("ada@example.com")));
     server.mail_to("ada@example.com").await;
 }
 
@@ -119,15 +119,31 @@ async fn an_address_that_somebody_else_has_is_not_promoted() {
 }
 
 #[tokio::test]
-async fn a_promoted_address_is_as_sure_as_its_identity() {
+async fn only_an_address_that_an_identity_proves_is_promoted() {
+    for (verified, promoted) in [(false, ""), (true, "s@example.com")] {
+        // Also where addresses need no confirmation: the person did not choose this one
+        for autoconfirm in [false, true] {
+            let server = linking(|auth| auth.email.autoconfirm = autoconfirm).await;
+            let account = json!({"email": "eve@example.com", "password": PASSWORD});
+            let token = match autoconfirm {
+                true => server.post("/auth/v1/signup").json(&account).send().await.expect(200).json()["access_token"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+                false => token_of(&server, "eve@example.com").await,
+            };
+            let email = user_of(&server, &token).await["identities"][0]["identity_id"].as_str().unwrap().to_owned();
+            identity(&server, "eve@example.com", "spotify", "s@example.com", verified).await;
+            unlink(&server, &token, &email).await.expect(200);
+            let user = user_of(&server, &token).await;
+            assert_eq!(user["email"], promoted);
+            assert_eq!(user["email_confirmed_at"].is_string(), verified);
+            if !verified {
+                assert_eq!(user["user_metadata"]["email_verified"], false);
+            }
+        }
+    }
     let server = linking(|_| {}).await;
-    let token = token_of(&server, "eve@example.com").await;
-    let email = user_of(&server, &token).await["identities"][0]["identity_id"].as_str().unwrap().to_owned();
-    identity(&server, "eve@example.com", "spotify", "s@example.com", false).await;
-    unlink(&server, &token, &email).await.expect(200);
-    let user = user_of(&server, &token).await;
-    assert_eq!((&user["email"], user.get("email_confirmed_at")), (&json!("s@example.com"), None));
-    assert_eq!(user["user_metadata"]["email_verified"], false);
 
     // A number goes with its identity, and the address stays
     let token = token_of(&server, "bob@example.com").await;

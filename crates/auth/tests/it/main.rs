@@ -21,6 +21,7 @@ mod phone;
 mod phone_change;
 mod phone_gateway;
 mod protection;
+mod proved_address;
 mod provider;
 mod refresh;
 mod replay;

@@ -1,0 +1,311 @@
+//! A token carries an address only after its owner has proved it, and nobody gets into an account by
+//! an address that they merely claim.
+
+use portico_auth::AuthSettings;
+use portico_testkit::{Answer, GooglePerson, TestServer, claims_of, code_in, link_in};
+use serde_json::{Value, json};
+
+use crate::misbehaving::{Provider, begin, come_back, server_and};
+
+const PASSWORD: &str = "correct horse";
+const ADA: &str = "ada@example.com";
+const PHONE: &str = "15550001111";
+const CLAIMS_ADA: GooglePerson<'static> = GooglePerson::Unverified { name: "Eve", email: ADA };
+const IS_ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: ADA };
+
+async fn server(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
+    TestServer::with_auth(|auth| {
+        auth.manual_linking = true;
+        auth.anonymous_users = true;
+        auth.sms.enabled = true;
+        auth.sms.max_frequency = std::time::Duration::ZERO;
+        change(auth);
+    })
+    .await
+}
+
+async fn google(t: &TestServer, person: GooglePerson<'_>) -> Answer {
+    let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
+    t.google().answer(&url, person).await.expect(302)
+}
+
+async fn link_google(t: &TestServer, token: &str, person: GooglePerson<'_>) -> Answer {
+    let target = "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true";
+    let url = t.get(target).bearer(token).send().await.expect(200).json()["url"].as_str().unwrap().parse().unwrap();
+    t.google().answer(&url, person).await
+}
+
+#[track_caller]
+fn token_in(answer: &Answer) -> String {
+    answer.location_fragment("access_token").unwrap_or_else(|| panic!("no session: {answer:?}"))
+}
+
+async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
+}
+
+async fn user_of(t: &TestServer, token: &str) -> Value {
+    t.get("/auth/v1/user").bearer(token).send().await.expect(200).json()
+}
+
+/// The addresses in the access token of an answer with a session.
+#[track_caller]
+fn contacts(session: &Value) -> (String, String) {
+    let claims = claims_of(session["access_token"].as_str().unwrap_or_else(|| panic!("no session: {session}")));
+    (claims["email"].as_str().unwrap().to_owned(), claims["phone"].as_str().unwrap().to_owned())
+}
+
+fn pair(email: &str, phone: &str) -> (String, String) {
+    (email.to_owned(), phone.to_owned())
+}
+
+async fn refresh(t: &TestServer, session: &Value) -> Answer {
+    post(t, "token?grant_type=refresh_token", json!({"refresh_token": session["refresh_token"]})).await
+}
+
+#[tokio::test]
+async fn a_token_has_the_addresses_that_are_confirmed() {
+    let t = server(|auth| auth.sms.autoconfirm = true).await;
+    let anonymous = post(&t, "signup", json!({})).await.expect(200).json();
+    assert_eq!(contacts(&anonymous), pair("", ""));
+    let by_phone = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
+    assert_eq!(contacts(&by_phone), pair("", PHONE));
+    let by_mail = t.signed_in(ADA, PASSWORD).await;
+    assert_eq!(contacts(&by_mail), pair(ADA, ""));
+
+    // A change counts when it is confirmed
+    let token = by_phone["access_token"].as_str().unwrap();
+    let change = json!({"email": "new@example.com"});
+    t.put("/auth/v1/user").bearer(token).json(&change).send().await.expect(200);
+    let refreshed = refresh(&t, &by_phone).await.expect(200).json();
+    assert_eq!(contacts(&refreshed), pair("", PHONE));
+    let code = code_in(t.mail_to("new@example.com").await.html());
+    let proof = json!({"type": "email_change", "email": "new@example.com", "token": code});
+    let changed = post(&t, "verify", proof).await.expect(200).json();
+    assert_eq!(contacts(&changed), pair("new@example.com", PHONE));
+
+    // Rows of other servers may name what was never confirmed
+    t.execute("update auth.users set email_confirmed_at = null, phone_confirmed_at = null").await;
+    let refreshed = refresh(&t, &refreshed).await.expect(200).json();
+    assert_eq!(contacts(&refreshed), pair("", ""));
+    assert_eq!(refreshed["user"]["email"], "new@example.com", "the account shows it");
+}
+
+#[tokio::test]
+async fn without_confirmations_an_address_counts_from_the_sign_up() {
+    let t = server(|auth| auth.email.autoconfirm = true).await;
+    let session = post(&t, "signup", json!({"email": "eve@example.com", "password": PASSWORD})).await.json();
+    assert_eq!(contacts(&session).0, "eve@example.com");
+    let anonymous = post(&t, "signup", json!({})).await.expect(200).json();
+    let token = anonymous["access_token"].as_str().unwrap();
+    t.put("/auth/v1/user").bearer(token).json(&json!({"email": "bob@example.com"})).send().await.expect(200);
+    assert_eq!(contacts(&refresh(&t, &anonymous).await.expect(200).json()).0, "bob@example.com");
+    // That of a provider as well, while it is free
+    let token = token_in(&google(&t, CLAIMS_ADA).await);
+    assert_eq!(claims_of(&token)["email"], ADA);
+    let user = user_of(&t, &token).await;
+    assert_eq!(user["identities"][0]["identity_data"]["email_verified"], false, "the provider's own word");
+}
+
+#[tokio::test]
+async fn an_unverified_address_never_leads_into_an_account_whatever_the_confirmations() {
+    for autoconfirm in [false, true] {
+        for account_is_confirmed in [false, true] {
+            let t = server(|auth| auth.email.autoconfirm = autoconfirm).await;
+            post(&t, "signup", json!({"email": ADA, "password": PASSWORD})).await.expect(200);
+            let at = if account_is_confirmed { "now()" } else { "null" };
+            t.execute(&format!("update auth.users set email_confirmed_at = {at}")).await;
+            let before = t.count("select count(*) from auth.sessions").await;
+            let answer = google(&t, CLAIMS_ADA).await;
+            let code = answer.location_query("error_code");
+            assert_eq!(code.as_deref(), Some("provider_email_needs_verification"), "{answer:?}");
+            assert_eq!(t.count("select count(*) from auth.sessions").await, before);
+            let linked = "select count(*) from auth.identities
+                           where provider = 'google' and user_id in (select id from auth.users where email = 'ada@example.com')";
+            assert_eq!(t.count(linked).await, 0);
+            let mut kinds = t.query("select provider from auth.identities order by 1").await;
+            // With confirmations an unconfirmed sign-up has no more right to the address than the provider's person
+            let waits = !autoconfirm && !account_is_confirmed;
+            kinds.retain(|row| row.get::<_, &str>(0) != "email");
+            assert_eq!(kinds.len(), usize::from(waits));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_id_token_with_an_unverified_address_never_leads_into_an_account() {
+    let provider = Provider::start().await;
+    let t = server_and("google", &provider, |auth| auth.email.autoconfirm = true).await;
+    post(&t, "signup", json!({"email": ADA, "password": PASSWORD})).await.expect(200);
+    let mut claims = provider.claims(&t, None);
+    claims["email_verified"] = false.into();
+    let body = json!({"provider": "google", "id_token": provider.key.sign(&claims)});
+    let refused = post(&t, "token?grant_type=id_token", body).await;
+    assert_eq!(refused.refusal(), (422, "provider_email_needs_verification".into()));
+    assert_eq!(t.count("select count(*) from auth.users").await, 1);
+    // Nor by a browser
+    let begun = begin(&t, "google").await;
+    claims["nonce"] = begun.nonce.clone().into();
+    provider.gives(provider.key.sign(&claims));
+    let answer = come_back(&t, &begun).await;
+    assert_eq!(answer.location_query("error_code").as_deref(), Some("provider_email_needs_verification"));
+}
+
+#[tokio::test]
+async fn the_address_of_a_provider_waits_until_it_is_proved_by_link_or_code() {
+    for way in ["link", "signup", "email", "email_change"] {
+        let t = server(|_| {}).await;
+        google(&t, CLAIMS_ADA).await;
+        let row = &t.query("select email, email_change, email_confirmed_at is null from auth.users").await[0];
+        assert_eq!(row.get::<_, Option<&str>>(0), None);
+        assert_eq!((row.get::<_, &str>(1), row.get::<_, bool>(2)), (ADA, true));
+        let mail = t.mail_to(ADA).await;
+        let token = if way == "link" {
+            let link = link_in(mail.html());
+            assert!(link.query().unwrap().contains("type=signup"), "{link}");
+            token_in(&t.get(link.as_str()).send().await.expect(303))
+        } else {
+            let body = json!({"type": way, "email": ADA, "token": code_in(mail.html())});
+            let session = post(&t, "verify", body).await.expect(200).json();
+            session["access_token"].as_str().unwrap().to_owned()
+        };
+        let user = user_of(&t, &token).await;
+        assert_eq!((&user["email"], user.get("new_email")), (&json!(ADA), None), "{way}");
+        assert_eq!(user["app_metadata"]["providers"], json!(["google"]), "{way}");
+        assert_eq!(user["identities"][0]["identity_data"]["email_verified"], true, "{way}");
+        assert_eq!(claims_of(&token)["email"], ADA);
+        // From now on the provider leads into the account
+        let again = user_of(&t, &token_in(&google(&t, CLAIMS_ADA).await)).await;
+        assert_eq!(again["id"], user["id"], "{way}");
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_address_keeps_nobody_from_it() {
+    let t = server(|auth| auth.email.allow_unverified_sign_ins = true).await;
+    let eve = token_in(&google(&t, CLAIMS_ADA).await);
+    assert_eq!(claims_of(&eve)["email"], "");
+    let link = link_in(t.mail_to(ADA).await.html());
+    // Ada has an account of her own
+    let ada = t.account(ADA, PASSWORD).await;
+    let eve = user_of(&t, &eve).await;
+    assert_ne!(eve["id"], json!(ada));
+    assert_eq!(eve["email"], "");
+    // The mail that Eve caused does nothing any more
+    let late = t.get(link.as_str()).send().await.expect(303);
+    assert_eq!(late.location_fragment("error_code").as_deref(), Some("email_exists"), "{late:?}");
+    assert_eq!(t.sign_in(ADA, PASSWORD).await["user"]["id"], json!(ada));
+}
+
+#[tokio::test]
+async fn the_link_of_a_claim_proves_no_other_address() {
+    let t = server(|auth| auth.email.allow_unverified_sign_ins = true).await;
+    // Eve proves her own address, and means Ada's
+    let own = GooglePerson::Unverified { name: "Eve", email: "eve@example.com" };
+    let eve = token_in(&google(&t, own).await);
+    let link = link_in(t.mail_to("eve@example.com").await.html());
+    t.clock().advance(time::Duration::minutes(2));
+    t.put("/auth/v1/user").bearer(&eve).json(&json!({"email": ADA})).send().await.expect(200);
+    let refused = t.get(link.as_str()).send().await.expect(303);
+    assert_eq!(refused.location_fragment("error_code").as_deref(), Some("otp_expired"), "{refused:?}");
+    assert_eq!(user_of(&t, &eve).await["email"], "");
+}
+
+#[tokio::test]
+async fn who_proves_a_claimed_address_gets_the_account_without_the_other_ways_in() {
+    let t = server(|auth| {
+        auth.sms.autoconfirm = true;
+        auth.email.allow_unverified_sign_ins = true;
+    })
+    .await;
+    // Eve has a number and a password, and claims Ada's address by a provider
+    let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
+    let token = eve["access_token"].as_str().unwrap();
+    let waiting = link_google(&t, token, CLAIMS_ADA).await.expect(302);
+    assert_eq!(waiting.location_query("error_code").as_deref(), Some("email_not_confirmed"));
+    let session = post(&t, "token?grant_type=password", json!({"phone": PHONE, "password": PASSWORD})).await.json();
+    assert_eq!(contacts(&session), pair("", PHONE), "a claim is not in a token");
+
+    let link = link_in(t.mail_to(ADA).await.html());
+    let ada = token_in(&t.get(link.as_str()).send().await.expect(303));
+    assert_eq!(claims_of(&ada)["email"], ADA);
+    assert_eq!(user_of(&t, &ada).await["phone"], "");
+    for session in [&eve, &session] {
+        assert_eq!(refresh(&t, session).await.status, 400);
+    }
+    let by_number = post(&t, "token?grant_type=password", json!({"phone": PHONE, "password": PASSWORD})).await;
+    assert_eq!(by_number.refusal().1, "invalid_credentials");
+    let by_mail = post(&t, "token?grant_type=password", json!({"email": ADA, "password": PASSWORD})).await;
+    assert_eq!(by_mail.refusal().1, "invalid_credentials");
+}
+
+#[tokio::test]
+async fn who_confirms_a_claim_of_another_server_gets_the_account_without_the_other_ways_in() {
+    for path in ["resend", "otp", "recover"] {
+        let t = server(|auth| auth.sms.autoconfirm = true).await;
+        let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
+        // The number is not confirmed, so that the account is the address's; Eve has a second factor and a provider
+        t.execute(&format!(
+            "update auth.users set email = '{ADA}', phone_confirmed_at = null;
+             insert into auth.mfa_factors (id, user_id, factor_type, status, created_at, updated_at, secret)
+             select gen_random_uuid(), id, 'totp', 'verified', now(), now(), 'x' from auth.users;
+             insert into auth.identities (provider_id, user_id, identity_data, provider, created_at, updated_at)
+             select 'eve', id, '{{\"sub\": \"eve\", \"email\": \"eve@example.com\", \"email_verified\": true}}', 'github', now(), now()
+               from auth.users"
+        ))
+        .await;
+        post(&t, path, json!({"type": "signup", "email": ADA})).await.expect(200);
+        let link = link_in(t.mail_to(ADA).await.html());
+        let ada = user_of(&t, &token_in(&t.get(link.as_str()).send().await.expect(303))).await;
+        assert_eq!((&ada["email"], &ada["phone"]), (&json!(ADA), &json!("")), "{path}");
+        assert_eq!(ada.get("factors"), None, "{path}");
+        assert_eq!(refresh(&t, &eve).await.status, 400, "{path}");
+        assert_eq!(t.count("select count(*) from auth.users where encrypted_password <> ''").await, 0, "{path}");
+        if path == "recover" {
+            assert_eq!(ada["identities"], json!([]), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_proves_an_address_gets_it_from_an_account_that_merely_claims_it() {
+    // By a change of address
+    let t = server(|_| {}).await;
+    let bob = t.signed_in("bob@example.com", PASSWORD).await;
+    let token = bob["access_token"].as_str().unwrap();
+    t.put("/auth/v1/user").bearer(token).json(&json!({"email": ADA})).send().await.expect(200);
+    let codes = (code_in(t.mail_to(ADA).await.html()), code_in(t.nth_mail_to("bob@example.com", 1).await.html()));
+    post(&t, "signup", json!({"email": ADA, "password": "of-a-stranger"})).await.expect(200);
+    for (email, code) in [("bob@example.com", codes.1), (ADA, codes.0)] {
+        post(&t, "verify", json!({"type": "email_change", "email": email, "token": code})).await.expect(200);
+    }
+    assert_eq!(t.sign_in(ADA, PASSWORD).await["user"]["email"], ADA);
+
+    // By a provider that vouches for it, though the claimant has a number of their own
+    let t = server(|auth| auth.sms.autoconfirm = true).await;
+    let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
+    t.execute(&format!("update auth.users set email = '{ADA}'")).await;
+    let ada = user_of(&t, &token_in(&google(&t, IS_ADA).await)).await;
+    assert_eq!(ada["email"], ADA);
+    let eve = user_of(&t, eve["access_token"].as_str().unwrap()).await;
+    assert_eq!((&eve["email"], &eve["phone"]), (&json!(""), &json!(PHONE)));
+}
+
+#[tokio::test]
+async fn the_data_of_a_sign_up_by_phone_is_no_claim_to_an_address() {
+    let t = server(|auth| auth.sms.autoconfirm = true).await;
+    let body = json!({"phone": PHONE, "password": PASSWORD, "data": {"email": ADA, "name": "Eve"}});
+    let eve = post(&t, "signup", body).await.expect(200).json();
+    let identity = &eve["user"]["identities"][0];
+    assert_eq!((identity.get("email"), identity["identity_data"].get("email")), (None, None));
+    assert_eq!(identity["identity_data"]["name"], "Eve");
+    assert_eq!(eve["user"]["user_metadata"]["email"], ADA, "people may write of themselves what they like");
+    // An identity that an earlier version left behind proves nothing either, whatever it says
+    t.execute(&format!(
+        "update auth.identities set identity_data = identity_data || '{{\"email\": \"{ADA}\", \"email_verified\": true}}'"
+    ))
+    .await;
+    let ada = user_of(&t, &token_in(&google(&t, IS_ADA).await)).await;
+    assert_ne!(ada["id"], eve["user"]["id"]);
+    assert_eq!(ada["email"], ADA);
+}
