@@ -1,23 +1,34 @@
 //! Requests as a test writes them, and answers as it reads them.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
+
+/// The cookies of a browser, by name: all are for one server, and none ends.
+pub(crate) type Cookies = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// A request that is being put together. Redirects are never followed: a test looks at them.
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request {
     builder: reqwest::RequestBuilder,
+    cookies: Cookies,
 }
 
 impl Request {
-    pub(crate) fn new(builder: reqwest::RequestBuilder) -> Self {
-        Self { builder }
+    pub(crate) fn new(builder: reqwest::RequestBuilder, cookies: Cookies) -> Self {
+        Self { builder, cookies }
+    }
+
+    /// Sends it from a browser that has no cookies.
+    pub fn from_another_browser(self) -> Self {
+        Self { cookies: Cookies::default(), ..self }
     }
 
     /// Adds a header.
     pub fn header(self, name: &str, value: &str) -> Self {
-        Self { builder: self.builder.header(name, value) }
+        Self { builder: self.builder.header(name, value), ..self }
     }
 
     /// Calls with an API key.
@@ -32,7 +43,7 @@ impl Request {
 
     /// Sends `body` as JSON.
     pub fn json(self, body: &Value) -> Self {
-        Self { builder: self.builder.json(body) }
+        Self { builder: self.builder.json(body), ..self }
     }
 
     /// Sends `fields` as a form.
@@ -43,7 +54,7 @@ impl Request {
 
     /// Sends `body` as it is.
     pub fn body(self, body: impl Into<reqwest::Body>) -> Self {
-        Self { builder: self.builder.body(body) }
+        Self { builder: self.builder.body(body), ..self }
     }
 
     /// Sends it and reads the whole answer.
@@ -59,7 +70,19 @@ impl Request {
     /// # Errors
     /// When there is no complete answer.
     pub async fn try_send(self) -> Result<Answer, reqwest::Error> {
-        let response = self.builder.send().await?;
+        let jar = || self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
+        let known: Vec<String> = jar().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let builder = match known.as_slice() {
+            [] => self.builder,
+            _ => self.builder.header("cookie", known.join("; ")),
+        };
+        let response = builder.send().await?;
+        for cookie in response.headers().get_all("set-cookie") {
+            let pair = cookie.to_str().unwrap_or_default().split(';').next().and_then(|pair| pair.split_once('='));
+            if let Some((name, value)) = pair {
+                jar().insert(name.to_owned(), value.to_owned());
+            }
+        }
         Ok(Answer {
             status: response.status().as_u16(),
             headers: response.headers().clone(),

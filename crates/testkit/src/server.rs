@@ -18,6 +18,7 @@ use tokio_postgres::types::ToSql;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::mail::Outgoing;
+use crate::request::Cookies;
 use crate::texts::OutgoingTexts;
 use crate::{Google, Request, cluster};
 
@@ -28,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct TestServer {
     base: String,
     http: reqwest::Client,
+    cookies: Cookies,
     outgoing: Outgoing,
     texts: OutgoingTexts,
     clock: Clock,
@@ -130,7 +132,22 @@ impl TestServer {
             .timeout(PATIENCE)
             .build()
             .expect("a client");
-        Self { base: origin, http, outgoing, texts, clock, keys, auth, server, database, admin, ending, scratch }
+        let cookies = Cookies::default();
+        Self {
+            base: origin,
+            http,
+            cookies,
+            outgoing,
+            texts,
+            clock,
+            keys,
+            auth,
+            server,
+            database,
+            admin,
+            ending,
+            scratch,
+        }
     }
 
     /// Stops the server and starts one with the same account service on the same database, at another address. Nothing is left of
@@ -186,7 +203,7 @@ impl TestServer {
     /// A request to a path of the server, or to a whole URL.
     pub fn request(&self, method: http::Method, target: &str) -> Request {
         let url = if target.starts_with("http") { target.to_owned() } else { format!("{}{target}", self.base) };
-        Request::new(self.http.request(method, url))
+        Request::new(self.http.request(method, url), Cookies::clone(&self.cookies))
     }
 
     /// `GET`

@@ -2,10 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use http::StatusCode;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use portico_tokens::random;
 use url::Url;
 
+use super::browser::{self, Browser, Reach};
 use super::configured::{self, Configured, Place};
 use super::redirects;
 use super::signed;
@@ -31,7 +33,8 @@ const RESERVED: [&str; 8] = [
     "code_verifier",
 ];
 /// Parameters that are meant for us. An invitation is a secret, and API keys are none of a provider's business.
-const WITHHELD: [&str; 9] = [
+const WITHHELD: [&str; 10] = [
+    browser::ARRIVED,
     "",
     "provider",
     "scopes",
@@ -83,9 +86,30 @@ pub(crate) async fn authorize(
     State(auth): State<Auth>,
     request: RequestInfo,
     query: Query,
+    headers: HeaderMap,
+    uri: Uri,
 ) -> Result<Response, AuthError> {
-    let url = begin(&auth, &request, &query, None).await?;
-    Ok(redirects::redirect(StatusCode::FOUND, &url))
+    let browser = Browser::of(&headers, &uri);
+    let begun = begin(&auth, &request, &query, &browser, None).await?;
+    let mut response = redirects::redirect(StatusCode::FOUND, &begun.url);
+    begun.give_cookie(&mut response);
+    Ok(response)
+}
+
+/// A flow that has begun.
+pub(crate) struct Begun {
+    /// Where the browser goes.
+    pub(crate) url: String,
+    /// By which the browser is known again.
+    cookie: Option<HeaderValue>,
+}
+
+impl Begun {
+    pub(crate) fn give_cookie(self, response: &mut Response) {
+        if let Some(cookie) = self.cookie {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+    }
 }
 
 /// Begins a flow, to sign in or to link an identity to `linking`, and says where the person goes.
@@ -96,13 +120,25 @@ pub(crate) async fn begin(
     auth: &Auth,
     request: &RequestInfo,
     query: &Query,
+    browser: &Browser,
     linking: Option<UserId>,
-) -> Result<String, AuthError> {
+) -> Result<Begun, AuthError> {
     // Each leaves a row behind, and may cost a call to the provider
     auth.limits().check(Limiter::Authorize, request)?;
     let provider = configured::find(auth, query.get("provider").unwrap_or_default()).await?;
     let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))
         .map_err(|error| AuthError::validation(error.to_string()))?;
+    let reach = browser::reach(auth, &provider.redirect_uri, browser);
+    if let Reach::CookieAt(url) = &reach
+        && challenge.is_none()
+        && linking.is_none()
+        && query.get(browser::ARRIVED).is_none()
+    {
+        // A proxy may hide the name that the browser used, so it is sent once only
+        let mut url = url.clone();
+        url.query_pairs_mut().extend_pairs(query.pairs()).append_pair(browser::ARRIVED, "true");
+        return Ok(Begun { url: url.into(), cookie: None });
+    }
     let nonce = query.get("nonce").filter(|nonce| nonce.len() <= 255 && !nonce.contains(char::is_whitespace));
 
     // Before a connection is taken: an issuer may be slow
@@ -115,6 +151,9 @@ pub(crate) async fn begin(
     let is_signed = matches!(provider.place, Place::Signed { .. });
     let uses_pkce = provider.needs_pkce || offers_pkce;
 
+    let mut parameters = provider.parameters.clone();
+    parameters.extend(passed_on(&provider, query));
+
     let tx = Tx::begin(auth.database()).await?;
     let invite = invitation(&tx, query.get("invite_token")).await?;
     let client_state = if uses_pkce || provider.returns_nonce {
@@ -125,10 +164,18 @@ pub(crate) async fn begin(
     } else {
         None
     };
+    let binding = challenge.is_none().then(|| {
+        let (by_cookie, by_network) = match (reach, linking) {
+            (Reach::Cookie, None) | (Reach::CookieAt(_), None) => (true, None),
+            (Reach::Cookie, Some(_)) => (true, Some(request)),
+            _ => (false, Some(request)),
+        };
+        let answers_with_form = parameters.iter().any(|(name, value)| name == "response_mode" && value == "form_post");
+        browser::bind(auth, &provider.redirect_uri, browser, answers_with_form, by_cookie, by_network)
+    });
     let flow = NewFlow {
         challenge: challenge.as_ref(),
-        // A link must not be finished by another person's browser: see `callback`
-        origin: request.network.as_deref().filter(|_| linking.is_some()),
+        origin: binding.as_ref().map(|binding| binding.column.as_str()),
         provider_type: &provider.name,
         authentication_method: method::OAUTH,
         referrer: Some(&request.redirect_to),
@@ -141,12 +188,14 @@ pub(crate) async fn begin(
     let state = flow_state::insert(&tx, &flow, request.now).await?.to_string();
     tx.commit().await?;
 
+    let cookie = binding.and_then(|binding| binding.cookie);
     if is_signed {
-        return signed::begin(auth, &provider, &state, client_state, request).await;
+        let url = signed::begin(auth, &provider, &state, client_state, request).await?;
+        return Ok(Begun { url, cookie });
     }
     let mut url = Url::parse(&addresses.authorize)
         .map_err(|error| AuthError::internal_with("Unsupported provider: its address is not a URL", error))?;
-    let mut parameters = vec![
+    let mut own = vec![
         ("client_id".to_owned(), provider.client_id().to_owned()),
         ("redirect_uri".to_owned(), provider.redirect_uri.clone()),
         ("response_type".to_owned(), "code".to_owned()),
@@ -154,19 +203,18 @@ pub(crate) async fn begin(
     ];
     let scopes = scopes(&provider, query.get("scopes"));
     if !scopes.is_empty() {
-        parameters.push(("scope".to_owned(), scopes));
+        own.push(("scope".to_owned(), scopes));
     }
     if uses_pkce {
-        parameters.push(("code_challenge".to_owned(), pkce::s256(&secrets.verifier)));
-        parameters.push(("code_challenge_method".to_owned(), "S256".to_owned()));
+        own.push(("code_challenge".to_owned(), pkce::s256(&secrets.verifier)));
+        own.push(("code_challenge_method".to_owned(), "S256".to_owned()));
     }
     if provider.returns_nonce {
-        parameters.push(("nonce".to_owned(), secrets.nonce));
+        own.push(("nonce".to_owned(), secrets.nonce));
     }
-    parameters.extend(provider.parameters.iter().cloned());
-    parameters.extend(passed_on(&provider, query));
-    put(&mut url, parameters);
-    Ok(url.into())
+    own.extend(parameters);
+    put(&mut url, own);
+    Ok(Begun { url: url.into(), cookie })
 }
 
 /// The hash of a pending invitation, if one is given.

@@ -2,18 +2,19 @@
 //!
 //! Whatever happens, the answer is a redirect: to the app, or to the site when nobody knows which app it was.
 //!
-//! A flow that links an identity to an account is known by its `state` alone, which whoever began it can give to another
-//! person: their browser would finish it, and their identity would lead into the other one's account. So with a proof
-//! key the identity waits here, and is linked when the code is exchanged, which only the app that holds the key can do.
-//! Without a proof key, the flow must be finished in the network in which it began.
+//! A flow that links an identity to an account could be given to another person: their browser would
+//! finish it, and their identity would lead into the other one's account. So with a proof key the
+//! identity waits here, and is linked when the code is exchanged, which only the app that holds the
+//! key can do. A flow without a proof key must be finished by the browser that began it ([`browser`]).
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::Method as Verb;
+use http::{Method as Verb, StatusCode};
 use serde_json::Value;
 
 use super::account::{self, Claim, Outcome};
 use super::authorize::ProviderSecrets;
+use super::browser::{self, Browser};
 use super::configured::{self, Configured, Place};
 use super::exchange::{self, Tokens};
 use super::identities;
@@ -34,24 +35,46 @@ const CLIENT_STATE_EXPIRY: time::Duration = time::Duration::minutes(5);
 
 /// `GET /callback`, and `POST` from providers that answer with a form.
 pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw: Request) -> Response {
+    let browser = Browser::of(raw.headers(), raw.uri());
+    let is_form = raw.method() == Verb::POST;
     let fields = match fields(raw).await {
         Ok(fields) => fields,
         Err(error) => return redirects::to_site(&auth, &error),
     };
-    let flow = match flow(&auth, &request, &fields).await {
-        Ok(flow) => flow,
-        Err(error) => {
-            error.log();
-            return redirects::to_site(&auth, &error);
-        }
+    let untrusted = |error: AuthError| {
+        error.log();
+        redirects::to_site(&auth, &error)
     };
+    let found = match find(&auth, &fields).await {
+        Ok(found) => found,
+        Err(error) => return untrusted(error),
+    };
+    // A browser sends no `Lax` cookie with the form of another site, but with the next request
+    if is_form
+        && browser.is_unknown()
+        && found.as_ref().is_some_and(|flow| is_elsewhere(flow, &browser, &request))
+        && let Some(again) = browser::repeated(fields.pairs())
+    {
+        return redirects::redirect(StatusCode::SEE_OTHER, &again);
+    }
+    let flow = match check(&auth, &request, &browser, found) {
+        Ok(flow) => flow,
+        Err(error) => return untrusted(error),
+    };
+    let provider = provider_of(&auth, &flow).await;
+    if let Ok(provider) = &provider
+        && let Err(error) = check_issuer(&auth, provider, &fields).await
+    {
+        return untrusted(error);
+    }
     let target = target(&auth, &flow);
     // Twitter's word for a person who changed their mind
     let refusal = fields.get("error").or(fields.get("denied").map(|_| "access_denied"));
     if let Some(refusal) = refusal {
         return redirects::failed(&auth, &target, &Failure::of_provider(refusal, fields.get("error_description")));
     }
-    match finish(&auth, &request, &fields, &flow, &target).await {
+    let arrived = Arrived { request: &request, browser: &browser, fields: &fields };
+    match finish(&auth, &arrived, provider, &flow, &target).await {
         Ok(response) => response,
         Err(Failed::State(error)) => redirects::to_site(&auth, &error),
         Err(Failed::SignIn(error)) => {
@@ -71,20 +94,36 @@ async fn fields(raw: Request) -> Result<Query, AuthError> {
     Ok(Query::parse(&format!("{query}&{}", String::from_utf8_lossy(&body))))
 }
 
-/// The flow that the person began, if it can still be finished.
-async fn flow(auth: &Auth, request: &RequestInfo, fields: &Query) -> Result<FlowState, AuthError> {
+/// The request that brought a person back.
+struct Arrived<'a> {
+    request: &'a RequestInfo,
+    browser: &'a Browser,
+    fields: &'a Query,
+}
+
+/// The flow that the request names.
+async fn find(auth: &Auth, fields: &Query) -> Result<Option<FlowState>, AuthError> {
     let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadOauthState, text);
     let state = fields
         .get("state")
         .ok_or_else(|| AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth state parameter missing"))?;
     let id = FlowStateId::parse(state).ok_or_else(|| bad("OAuth state parameter is invalid"))?;
     let client = auth.database().auth().await?;
-    let flow = flow_state::by_id(&client, id).await?;
-    drop(client);
-    check(auth, request, flow)
+    Ok(flow_state::by_id(&client, id).await?)
 }
 
-fn check(auth: &Auth, request: &RequestInfo, flow: Option<FlowState>) -> Result<FlowState, AuthError> {
+/// Returns whether an implicit flow began in another browser.
+fn is_elsewhere(flow: &FlowState, browser: &Browser, request: &RequestInfo) -> bool {
+    flow.challenge.is_none() && !browser::is_same(flow.origin.as_deref(), browser, request)
+}
+
+/// The flow, if it can still be finished, and by this browser.
+fn check(
+    auth: &Auth,
+    request: &RequestInfo,
+    browser: &Browser,
+    flow: Option<FlowState>,
+) -> Result<FlowState, AuthError> {
     let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadOauthState, text);
     let flow = flow
         // Flows of mails live in the same table
@@ -96,13 +135,16 @@ fn check(auth: &Auth, request: &RequestInfo, flow: Option<FlowState>) -> Result<
     if flow.challenge.is_some() && flow.user_id.is_some() {
         return Err(AuthError::refuse(ErrorCode::FlowStateAlreadyUsed, "State has already been used"));
     }
-    if flow.origin.as_ref().is_some_and(|origin| request.network.as_ref() != Some(origin)) {
+    if is_elsewhere(&flow, browser, request) {
         tracing::warn!(
             flow = flow.id.to_string(),
-            "A link of an identity was begun in another network, and not finished: apps that are used across networks \
-             need the flow with a proof key"
+            "A sign-in at a provider was begun in another browser, and not finished: apps that hand it from one \
+             browser to another, or link identities across networks, need the flow with a proof key"
         );
-        return Err(bad("An identity must be linked by the browser that asked for it"));
+        return Err(bad(match flow.linking_target_id {
+            Some(_) => "An identity must be linked by the browser that asked for it",
+            None => "The sign-in must be finished in the browser in which it began",
+        }));
     }
     Ok(flow)
 }
@@ -126,31 +168,55 @@ impl From<AuthError> for Failed {
     }
 }
 
-async fn finish(
-    auth: &Auth,
-    request: &RequestInfo,
-    fields: &Query,
-    flow: &FlowState,
-    target: &str,
-) -> Result<Response, Failed> {
-    let provider = configured::find(auth, &flow.provider_type).await.map_err(|error| match error {
+async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<Configured, AuthError> {
+    configured::find(auth, &flow.provider_type).await.map_err(|error| match error {
         AuthError::Refused { .. } => AuthError::refuse(
             ErrorCode::OauthProviderNotSupported,
             format!("Unsupported provider: {}", flow.provider_type),
         ),
         other => other,
-    })?;
-    let secrets = client_state(auth, request, flow).await?;
-    let (tokens, profile) = identify(auth, request, &provider, fields, secrets.as_ref()).await?;
+    })
+}
+
+/// Checks which issuer answered (RFC 9207, 2.4): a code of another one must not be sent to this one.
+async fn check_issuer(auth: &Auth, provider: &Configured, fields: &Query) -> Result<(), AuthError> {
+    let named = fields.get("iss");
+    // Without the document the sign-in fails a moment later, for its own reason
+    let addresses = provider.addresses(auth).await.ok();
+    let promised = addresses
+        .as_ref()
+        .and_then(|addresses| addresses.discovery.as_ref())
+        .is_some_and(|discovery| discovery.authorization_response_iss_parameter_supported);
+    let authorize = addresses.as_ref().map_or("", |addresses| addresses.authorize.as_str());
+    // What is neither a code nor an error is refused as that
+    let is_answer = fields.get("code").or(fields.get("error")).is_some();
+    let is_right = named.map_or(!(promised && is_answer), |named| exchange::may_be_issuer(provider, authorize, named));
+    if is_right {
+        return Ok(());
+    }
+    Err(AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth callback from another issuer"))
+}
+
+async fn finish(
+    auth: &Auth,
+    arrived: &Arrived<'_>,
+    provider: Result<Configured, AuthError>,
+    flow: &FlowState,
+    target: &str,
+) -> Result<Response, Failed> {
+    let provider = provider?;
+    let secrets = client_state(auth, arrived.request, flow).await?;
+    let (tokens, profile) = identify(auth, arrived.request, &provider, arrived.fields, secrets.as_ref()).await?;
     // Mails of this sign-in lead to the app as well
-    let request = &RequestInfo { redirect_to: target.to_owned(), ..request.clone() };
+    let request = &RequestInfo { redirect_to: target.to_owned(), ..arrived.request.clone() };
+    let arrived = &Arrived { request, ..*arrived };
     account::look_up_domain(auth, &profile).await;
-    let mut settled = settle(auth, request, flow, &provider, &profile, &tokens).await;
+    let mut settled = settle(auth, arrived, flow, &provider, &profile, &tokens).await;
     for _ in 1..account::ATTEMPTS {
         if !settled.as_ref().is_err_and(account::is_race) {
             break;
         }
-        settled = settle(auth, request, flow, &provider, &profile, &tokens).await;
+        settled = settle(auth, arrived, flow, &provider, &profile, &tokens).await;
     }
     match settled? {
         Settled::Code(code) => Ok(redirects::with_code(auth, target, &code)),
@@ -227,15 +293,16 @@ fn arrival_of(tokens: &Tokens, user: UserId) -> Arrival<'_> {
 /// Decides about the account and ends the flow, in one transaction.
 async fn settle(
     auth: &Auth,
-    request: &RequestInfo,
+    arrived: &Arrived<'_>,
     flow: &FlowState,
     provider: &Configured,
     profile: &Profile,
     tokens: &Tokens,
 ) -> Result<Settled, AuthError> {
+    let request = arrived.request;
     let tx = Tx::begin(auth.database()).await?;
     // Locked now: of two callbacks with one state, the second finds the flow finished
-    let flow = match check(auth, request, flow_state::lock_by_id(&tx, flow.id).await?) {
+    let flow = match check(auth, request, arrived.browser, flow_state::lock_by_id(&tx, flow.id).await?) {
         Ok(flow) => flow,
         Err(error) => return Ok(Settled::BadState(error)),
     };

@@ -8,8 +8,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::catalogue::{APPLE_ISSUER, AZURE_ISSUERS, GOOGLE_ISSUER};
-use super::configured::{Addresses, Configured, TokenIssuer};
-use super::http::{Answer, CallError};
+use super::configured::{Addresses, Configured, Place, TokenIssuer};
+use super::http::{Answer, CallError, Trust};
 use super::oidc::{self, IdTokenError, Issuer, has_audience};
 use super::profile::{Object, Profile, Unreadable};
 use super::provider::{ClientProof, Extra, Sources};
@@ -227,6 +227,25 @@ pub(crate) fn issuer_of(provider: &Configured, token: &str) -> Result<Issuer, Ex
                 None => AZURE_ISSUERS.iter().any(|start| named.starts_with(start)),
             };
             if allowed { Ok(Issuer::configured(named)) } else { Err(IdTokenError::Issued.into()) }
+        }
+    }
+}
+
+/// Returns whether an answer in the name of `iss` may come from this provider, whose authorization
+/// endpoint is `authorize`. The issuers of most built-in providers without id_tokens are not known; a
+/// provider of the table that names none must at least be at the place where it sends people.
+pub(crate) fn may_be_issuer(provider: &Configured, authorize: &str, iss: &str) -> bool {
+    if let Place::Issuer(issuer) = &provider.place {
+        return is_accepted(issuer, iss);
+    }
+    match &provider.token_issuer {
+        TokenIssuer::One { issuer, .. } => is_accepted(issuer, iss),
+        TokenIssuer::Tenant(Some(only)) => iss == only,
+        TokenIssuer::Tenant(None) => AZURE_ISSUERS.iter().any(|start| iss.starts_with(start)),
+        TokenIssuer::Nobody if provider.trust == Trust::Configured => true,
+        TokenIssuer::Nobody => {
+            let origin = |url: &str| url::Url::parse(url).ok().map(|url| url.origin()).filter(url::Origin::is_tuple);
+            origin(iss).is_some_and(|iss| Some(iss) == origin(authorize))
         }
     }
 }

@@ -3,13 +3,14 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode, Uri};
 use portico_mail::MailKind;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::account::{self, Outcome, identity_traits, notify, record_link};
 use super::authorize;
+use super::browser::Browser;
 use super::profile::{Profile, ProviderEmail};
 use super::redirects;
 use crate::Auth;
@@ -35,13 +36,18 @@ pub(crate) async fn authorize(
     request: RequestInfo,
     query: Query,
     signed_in: SignedIn,
+    headers: HeaderMap,
+    uri: Uri,
 ) -> Result<Response, AuthError> {
     check_enabled(&auth)?;
-    let url = authorize::begin(&auth, &request, &query, Some(signed_in.user.id)).await?;
-    if query.get("skip_http_redirect") == Some("true") {
-        return Ok(Json(json!({"url": url})).into_response());
-    }
-    Ok(redirects::redirect(StatusCode::FOUND, &url))
+    let browser = Browser::of(&headers, &uri);
+    let begun = authorize::begin(&auth, &request, &query, &browser, Some(signed_in.user.id)).await?;
+    let mut response = match query.get("skip_http_redirect") {
+        Some("true") => Json(json!({"url": begun.url})).into_response(),
+        _ => redirects::redirect(StatusCode::FOUND, &begun.url),
+    };
+    begun.give_cookie(&mut response);
+    Ok(response)
 }
 
 /// Whether a provider's identity may be added to `user`, who is locked. Nothing is written.

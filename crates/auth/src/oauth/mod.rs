@@ -8,6 +8,7 @@
 //! - [`catalogue`] describes the built-in providers, [`custom`] reads those of `auth.custom_oauth_providers`;
 //!   [`configured`] joins either with the operator's settings.
 //! - [`exchange`] talks to them, through [`http`] with its limits; [`oidc`] checks id_tokens.
+//! - [`browser`] knows the browser of an implicit flow again.
 //! - [`account`] decides whose account it is; [`identities`] links and unlinks on request.
 //!
 //! Promises: a provider's word is believed only after the code exchange or the signature; a flow is used once; nobody is
@@ -21,6 +22,7 @@
 
 pub(crate) mod account;
 pub(crate) mod authorize;
+pub(crate) mod browser;
 pub(crate) mod callback;
 pub mod catalogue;
 pub(crate) mod configured;

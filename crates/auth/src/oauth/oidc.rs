@@ -53,6 +53,9 @@ pub struct Discovery {
     /// Proof keys that are understood.
     #[serde(default)]
     pub code_challenge_methods_supported: Vec<String>,
+    /// Every answer of the authorization endpoint names the issuer (RFC 9207, 3).
+    #[serde(default)]
+    pub authorization_response_iss_parameter_supported: bool,
 }
 
 /// Why an id_token, or its issuer, is not usable. Texts are for the log.

@@ -119,7 +119,7 @@ pub struct FlowState {
     pub auth_code: Option<String>,
     /// The app's proof key; `None`: implicit flow.
     pub challenge: Option<Challenge>,
-    /// Where an implicit flow must be finished, see [`NewFlow::origin`].
+    /// The browser that must finish an implicit flow, see [`NewFlow::origin`].
     pub origin: Option<String>,
     /// `google`, `email`, ...
     pub provider_type: String,
@@ -201,8 +201,8 @@ impl FlowState {
 pub struct NewFlow<'a> {
     /// The app's proof key; `None`: implicit flow.
     pub challenge: Option<&'a Challenge>,
-    /// Where an implicit flow must be finished: the network that it began in. In the column of the challenge, without a
-    /// method; nothing when there is a challenge.
+    /// The browser that must finish an implicit flow, as [`crate::oauth`] writes it. In the column of the
+    /// challenge, without a method; nothing when there is a challenge.
     pub origin: Option<&'a str>,
     /// `google`, `email`, ...
     pub provider_type: &'a str,

@@ -5,7 +5,7 @@ use portico_testkit::{TestServer, claims_of};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::misbehaving::{Begun, Provider, begin, come_back, server_and};
+use crate::misbehaving::{Begun, Provider, begin, begin_at, come_back, server_and};
 use crate::provider::custom;
 use crate::sealed::{NEW, OLD, sealed, sealing};
 
@@ -57,8 +57,9 @@ async fn they_send_people_back_to_an_address_of_their_own() {
     };
     let server = server(&provider, elsewhere).await;
     let expected = Some("https://accounts.example.com/auth/v1/callback".to_owned());
-    assert_eq!(field(&begin(&server, ACME).await, "redirect_uri"), expected);
-    assert_eq!(field(&begin(&server, "custom:plain").await, "redirect_uri"), expected);
+    for name in [ACME, "custom:plain"] {
+        assert_eq!(field(&begin_at(&server, name, "accounts.example.com").await, "redirect_uri"), expected);
+    }
     let built_in = Some(format!("{}/auth/v1/callback", server.base()));
     assert_eq!(field(&begin(&server, "google").await, "redirect_uri"), built_in);
 }

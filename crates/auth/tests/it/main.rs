@@ -4,6 +4,7 @@
 
 mod account_rules;
 mod attempts;
+mod browser;
 mod contract;
 mod custom_providers;
 mod dump;

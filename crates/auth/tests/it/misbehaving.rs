@@ -181,7 +181,13 @@ pub struct Begun {
 }
 
 pub async fn begin(server: &TestServer, provider: &str) -> Begun {
-    let url = server.get(&format!("/auth/v1/authorize?provider={provider}")).send().await.expect(302).location();
+    begin_at(server, provider, server.base().trim_start_matches("http://")).await
+}
+
+/// As [`begin`], by a browser that calls the server `host`.
+pub async fn begin_at(server: &TestServer, provider: &str, host: &str) -> Begun {
+    let request = server.get(&format!("/auth/v1/authorize?provider={provider}")).header("host", host);
+    let url = request.send().await.expect(302).location();
     let field = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     Begun { state: field("state").unwrap(), nonce: field("nonce"), url }
 }
