@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,19 +14,23 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use ipnet::IpNet;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tower::Service;
 
 use crate::gateway::{Gateway, infallible};
 use crate::lanes::Lanes;
-use crate::places::{Leaving, Places};
-use crate::request_line::{RequestLines, UnderWay};
+use crate::request_line::{BodyLength, Calls, RequestLines, Standing, UnderWay};
+use crate::slots::{Connection, PATIENCE, SlotLimits, Slots};
 
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -34,18 +38,45 @@ const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Room for a request's head in memory: above what the gateway allows, so that it can answer in its own words.
 const HEAD_BUFFER: usize = 128 * 1024;
 
+/// How long the client of an answer that came before the request's end may go on sending, so that it gets to read the answer: a
+/// connection that is closed while data arrives loses what was sent last (RFC 9112, 9.6).
+const LINGER: Duration = Duration::from_secs(10);
+/// The same, without a byte of it.
+const LINGER_SILENCE: Duration = Duration::from_secs(2);
+
 /// Limits of the listening side.
 #[derive(Debug, Clone)]
 pub struct ServeLimits {
     /// How long requests in flight may take to end after the shutdown began.
     pub drain: Duration,
-    /// Connections open at a time. Where one more comes, those that came first are ended as soon as nothing is under way on them; it
-    /// waits for that.
+    /// Connections open at a time. Where one more comes, one ends for it: the oldest without a whole head, else the oldest idle one. While
+    /// requests are under way on all, it waits.
     pub max_connections: usize,
-    /// Time for a request's head to arrive completely; also how long an idle connection is kept.
-    pub header_timeout: Duration,
+    /// Connections of one address at a time; of an IPv6 address the /64 network counts. Where one more comes, one of the same address
+    /// ends for it; while requests are under way on all of them, it is refused.
+    ///
+    /// The address is the connection's other end. Behind a proxy that is the proxy, so proxies belong into `unlimited_peers`.
+    pub max_connections_per_address: usize,
+    /// Addresses of which any number of connections may come: trusted proxies, which speak for many clients, and this machine.
+    pub unlimited_peers: Vec<IpNet>,
+    /// Time for a request's head to arrive completely, from its first byte on; the first one's from the connection's start on.
+    pub head_timeout: Duration,
+    /// How long a connection is kept on which every request is answered.
+    pub idle_timeout: Duration,
+    /// How long a connection is new: its first head may be on its way, so idle ones end before it for others.
+    pub new_for: Duration,
     /// How long nothing may happen on a connection before its memory is let go.
     pub rest: Duration,
+}
+
+impl ServeLimits {
+    /// The addresses of this machine, from which a proxy may come that is not named as one.
+    pub fn this_machine() -> Vec<IpNet> {
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        let mut networks = loopback.map(IpNet::from).to_vec();
+        networks.extend(IpNet::new(Ipv4Addr::new(127, 0, 0, 0).into(), 8));
+        networks
+    }
 }
 
 impl Default for ServeLimits {
@@ -53,10 +84,22 @@ impl Default for ServeLimits {
         Self {
             drain: Duration::from_secs(10),
             max_connections: 10_000,
-            header_timeout: Duration::from_secs(60),
+            max_connections_per_address: 1_000,
+            unlimited_peers: Self::this_machine(),
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            new_for: Duration::from_secs(1),
             rest: Duration::from_secs(2),
         }
     }
+}
+
+/// The time limits of one connection.
+#[derive(Debug, Clone, Copy)]
+struct TimeLimits {
+    head: Duration,
+    idle: Duration,
+    rest: Duration,
 }
 
 /// What can be served.
@@ -90,7 +133,13 @@ pub async fn serve(
     lanes: Lanes,
 ) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
-    let mut places = Places::new(limits.max_connections);
+    let mut slots = Slots::new(SlotLimits {
+        most: limits.max_connections,
+        most_per_network: limits.max_connections_per_address,
+        unlimited: limits.unlimited_peers.clone(),
+        new_for: limits.new_for,
+    });
+    let times = TimeLimits { head: limits.head_timeout, idle: limits.idle_timeout, rest: limits.rest };
     let mut connections = JoinSet::new();
 
     let outcome = loop {
@@ -102,30 +151,30 @@ pub async fn serve(
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
-                let place = tokio::select! {
-                    place = places.take() => place,
+                let slot = tokio::select! {
+                    slot = slots.take(peer.ip()) => slot,
                     () = &mut shutdown => break Ok(()),
                 };
+                // Without one it is closed
+                let Some(slot) = slot else { continue };
                 let service = service.clone();
-                let leaving = places.leaving();
-                let limits = limits.clone();
                 lanes.serve(&mut connections, stream, peer, move |stream, peer| async move {
-                    connection(stream, peer, service, &leaving, limits).await;
-                    drop(place);
+                    connection(stream, peer, service, slot.connection(), times).await;
+                    drop(slot);
                 });
             }
             Err(error) if is_passing(&error) => {}
             Err(error) if is_exhaustion(&error) => {
                 tracing::error!(%error, "no connection can be accepted: raise the limit of open files (ulimit -n)");
                 // The listener stays readable, so without a pause this would spin until a connection ends
-                places.make_room().await;
+                slots.make_room().await;
             }
             Err(error) => break Err(error),
         }
     };
 
     drop(listener);
-    places.close();
+    slots.close();
     let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.drain, ended).await.is_err() {
         tracing::warn!(
@@ -152,48 +201,36 @@ fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, service: impl Serve, leaving: &Leaving, limits: ServeLimits) {
-    let mut told = pin!(leaving.told());
-    told.as_mut().enable();
-    if leaving.is_over() {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    service: impl Serve,
+    connection: &Connection,
+    limits: TimeLimits,
+) {
+    let mut end = pin!(connection.asked_to_end());
+    if connection.is_ending() {
         return;
     }
+    let since = Instant::now();
     // Answers are written whole, so waiting for more to send only delays them
     let _ = stream.set_nodelay(true);
     let is_http2 = tokio::select! {
-        found = tokio::time::timeout(limits.header_timeout, speaks_http2(&stream)) => match found {
+        found = tokio::time::timeout(limits.head, speaks_http2(&stream)) => match found {
             Ok(Ok(is_http2)) => is_http2,
             Ok(Err(_)) | Err(_) => return,
         },
         // Nothing was asked yet
-        () = &mut told => return,
+        () = &mut end => return,
     };
     let service = ConnectionService { service, peer };
+    let calls = &connection.calls;
     let result = if is_http2 {
         // On the heap, or every connection would have room for one of these
-        Box::pin(async {
-            let answer = hyper::service::service_fn(move |request| {
-                let service = service.clone();
-                async move { Ok::<_, Infallible>(service.answer(request).await) }
-            });
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder
-                .timer(TokioTimer::new())
-                .keep_alive_interval(limits.header_timeout)
-                .max_concurrent_streams(256)
-                .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
-            let mut http = pin!(builder.serve_connection(TokioIo::new(stream), answer));
-            tokio::select! {
-                result = &mut http => result,
-                () = &mut told => {
-                    http.as_mut().graceful_shutdown();
-                    http.await
-                }
-            }
-        })
-        .await
+        Box::pin(http2_connection(stream, service, end, calls, since + limits.head, limits)).await
     } else {
-        http1_connection(stream, service, told, limits).await
+        let stream = RequestLines::new(stream, Arc::clone(calls), since, limits.head);
+        http1_connection(stream, service, end, calls, limits).await
     };
     if let Err(error) = result {
         // The client's doing: cut connections, nonsense, slow heads
@@ -216,27 +253,79 @@ impl<S: Serve> ConnectionService<S> {
     }
 }
 
+/// Serves a connection by HTTP/2. The first request has to come before `first_head`.
+async fn http2_connection(
+    stream: TcpStream,
+    service: ConnectionService<impl Serve>,
+    mut end: Pin<&mut impl Future<Output = ()>>,
+    calls: &Arc<Calls>,
+    first_head: Instant,
+    limits: TimeLimits,
+) -> hyper::Result<()> {
+    let answer = hyper::service::service_fn(move |request| {
+        let (service, under_way) = (service.clone(), calls.begins_multiplexed());
+        async move {
+            let answer = service.answer(request).await;
+            Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _under_way: under_way }))
+        }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.idle)
+        .max_concurrent_streams(256)
+        .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
+    let mut http = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+    tokio::select! {
+        result = &mut http => return result,
+        () = &mut end => {}
+        () = tokio::time::sleep_until(first_head) => {
+            if calls.standing() != Standing::Unfinished {
+                tokio::select! {
+                    result = &mut http => return result,
+                    () = &mut end => {}
+                }
+            }
+        }
+    }
+    if calls.standing() == Standing::Unfinished {
+        return Ok(());
+    }
+    http.as_mut().graceful_shutdown();
+    // A client that does not answer the farewell keeps the connection only for what is under way
+    while calls.standing() == Standing::Busy {
+        if let Ok(result) = tokio::time::timeout(PATIENCE, &mut http).await {
+            return result;
+        }
+    }
+    tokio::time::timeout(PATIENCE / 2, http).await.unwrap_or(Ok(()))
+}
+
 /// Serves a connection by HTTP/1.1.
 ///
 /// Whenever it has rested for a while, what the HTTP library keeps for it (two buffers of 8 KiB, room for an answer under way) is let
 /// go, and only the socket stays. The library begins anew when something comes; between two requests that makes no difference.
 async fn http1_connection(
-    stream: TcpStream,
+    mut stream: RequestLines<TcpStream>,
     service: ConnectionService<impl Serve>,
-    mut told: Pin<&mut impl Future<Output = ()>>,
-    limits: ServeLimits,
+    mut end: Pin<&mut impl Future<Output = ()>>,
+    calls: &Arc<Calls>,
+    limits: TimeLimits,
 ) -> hyper::Result<()> {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_buf_size(HEAD_BUFFER);
-    let (mut stream, calls) = RequestLines::new(stream);
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(HEAD_BUFFER);
     loop {
         let answer = {
-            let (service, calls) = (service.clone(), Arc::clone(&calls));
+            let (service, calls) = (service.clone(), Arc::clone(calls));
             hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-                let under_way = calls.begins(length_on_wire(&request));
-                let service = service.clone();
+                let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
+                let under_way = calls.begins(body_length(&request), may_upgrade);
+                let (service, calls) = (service.clone(), may_upgrade.then(|| Arc::clone(&calls)));
                 async move {
                     let answer = service.answer(request).await;
+                    if let Some(calls) = calls {
+                        calls.decide_upgrade(answer.status() == StatusCode::SWITCHING_PROTOCOLS);
+                    }
                     Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _under_way: under_way }))
                 }
             })
@@ -246,8 +335,20 @@ async fn http1_connection(
         loop {
             tokio::select! {
                 biased;
-                result = http.as_mut() => return result,
-                () = told.as_mut() => {
+                result = http.as_mut() => {
+                    if calls.is_within_request()
+                        && let Some(parts) = http.into_parts()
+                    {
+                        // On the heap, for few need it
+                        let lingering = Box::pin(linger(parts.io.into_inner()));
+                        futures_util::future::select(lingering, end).await;
+                    }
+                    return result;
+                }
+                () = end.as_mut() => {
+                    if calls.standing() != Standing::Busy {
+                        return Ok(());
+                    }
                     Pin::new(http.as_mut()).graceful_shutdown();
                     return http.await;
                 }
@@ -265,17 +366,29 @@ async fn http1_connection(
         stream.unread(parts.read_buf);
         if stream.is_used_up() {
             tracing::trace!("connection rests");
-            let idle = limits.header_timeout.saturating_sub(limits.rest * 2);
+            let idle = limits.idle.saturating_sub(limits.rest * 2);
             tokio::select! {
                 // An end of the connection is for the library to find
                 readable = tokio::time::timeout(idle, stream.stream().readable()) => match readable {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) | Err(_) => return Ok(()),
                 },
-                () = told.as_mut() => return Ok(()),
+                () = end.as_mut() => return Ok(()),
             }
         }
     }
+}
+
+/// Reads and forgets what a client goes on to send of a request that is answered, within bounds.
+async fn linger(stream: RequestLines<TcpStream>) {
+    if stream.is_cut_off() {
+        return;
+    }
+    let mut stream = stream.into_stream();
+    let mut scratch = vec![0; 16 * 1024];
+    let read =
+        async { while let Ok(Ok(1..)) = tokio::time::timeout(LINGER_SILENCE, stream.read(&mut scratch)).await {} };
+    let _ = tokio::time::timeout(LINGER, read).await;
 }
 
 /// An answer's body, which says when it is done with.
@@ -304,10 +417,9 @@ impl http_body::Body for AnswerBody {
     }
 }
 
-/// How many bytes of the connection are the request's body, where that is certain: not of bodies in chunks, nor before another protocol.
-fn length_on_wire(request: &hyper::Request<Incoming>) -> Option<u64> {
-    let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
-    request.body().size_hint().exact().filter(|_| !may_upgrade)
+/// How many bytes of the connection are the request's body: a body without a length is in chunks (RFC 9112, 6.3).
+fn body_length(request: &hyper::Request<Incoming>) -> BodyLength {
+    request.body().size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Known)
 }
 
 /// Whether the client starts with HTTP/2's preface. Reads nothing away and needs no buffer while the client is silent.
@@ -342,8 +454,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        let leaving = Leaving::default();
-        let size = size_of_val(&connection(stream, peer, gateway, &leaving, ServeLimits::default()));
+        let mut slots =
+            Slots::new(SlotLimits { most: 1, most_per_network: 1, unlimited: Vec::new(), new_for: Duration::ZERO });
+        let slot = slots.take(peer.ip()).await.unwrap();
+        let limits = TimeLimits { head: Duration::ZERO, idle: Duration::ZERO, rest: Duration::ZERO };
+        let size = size_of_val(&connection(stream, peer, gateway, slot.connection(), limits));
         drop(client);
         assert!(size <= 2048, "{size} bytes: ten thousand clients may wait");
     }

@@ -20,11 +20,12 @@ mod cors;
 mod encoding;
 mod forwarding;
 mod gateway;
+mod host;
 mod keys;
 mod lanes;
-mod places;
 mod refusal;
 mod request_line;
+mod slots;
 mod web_app;
 
 pub use access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};

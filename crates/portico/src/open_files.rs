@@ -7,6 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Connections of clients where nobody says how many.
 const USUAL: usize = 10_000;
 
+/// Connections of one address, at most, where the configuration does not say how many: enough for a large office behind one address.
+const USUAL_PER_ADDRESS: usize = 1_000;
+
 /// Files that are not connections of clients: those to the database, calls to providers and mail servers, what the program reads.
 const OWN: usize = 256;
 
@@ -14,6 +17,14 @@ const OWN: usize = 256;
 /// that the configuration names.
 pub(crate) fn max_connections(wish: Option<NonZeroU32>) -> usize {
     settle(wish, raised())
+}
+
+/// How many of `most` connections may come from one address. `wish`: the number that the configuration names.
+pub(crate) fn max_connections_per_address(wish: Option<NonZeroU32>, most: usize) -> usize {
+    match wish {
+        Some(wish) => usize::try_from(wish.get()).unwrap_or(usize::MAX),
+        None => (most / 4).clamp(1, USUAL_PER_ADDRESS),
+    }
 }
 
 fn settle(wish: Option<NonZeroU32>, files: Option<u64>) -> usize {
@@ -55,6 +66,14 @@ mod tests {
         assert_eq!(settle(None, Some(10)), 256);
         assert_eq!(settle(NonZeroU32::new(50_000), Some(1024)), 50_000);
         assert_eq!(settle(NonZeroU32::new(5), Some(1024)), 5);
+    }
+
+    #[test]
+    fn one_address_gets_a_quarter_of_the_connections_at_most() {
+        assert_eq!(max_connections_per_address(None, 10_000), 1_000);
+        assert_eq!(max_connections_per_address(None, 768), 192);
+        assert_eq!(max_connections_per_address(None, 1), 1);
+        assert_eq!(max_connections_per_address(NonZeroU32::new(5_000), 768), 5_000);
     }
 
     #[test]

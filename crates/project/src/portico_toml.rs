@@ -59,6 +59,8 @@ pub struct ServerSettings {
     pub drain: Duration,
     /// Connections of clients at a time. Default: as the limit of open files allows.
     pub max_connections: Option<NonZeroU32>,
+    /// Connections of one address at a time, proxies and this machine aside. Default: a quarter of `max_connections`, at most 1,000.
+    pub max_connections_per_address: Option<NonZeroU32>,
 }
 
 /// `[database]`
@@ -199,12 +201,14 @@ impl ServerSettings {
             }
         }
         let max_connections: Option<u32> = server.number("max_connections");
+        let max_connections_per_address: Option<u32> = server.number("max_connections_per_address");
         Self {
             bind,
             public_url,
             trusted_proxies,
             // 0 is what the absent key means
             max_connections: max_connections.and_then(NonZeroU32::new),
+            max_connections_per_address: max_connections_per_address.and_then(NonZeroU32::new),
             drain: Duration::from_secs(server.number_or("drain_seconds", 10_u16).into()),
         }
     }

@@ -1,37 +1,61 @@
 use proptest::prelude::*;
 
 use super::*;
+use BodyLength::{Chunked, Known};
 
-/// A connection whose bytes come in these pieces; `told` is what the HTTP library says before it asks for each piece.
-fn through(pieces: &[&[u8]], told: &[Option<Option<u64>>]) -> String {
-    let (mut lines, calls) = RequestLines::new(());
+fn lines<S>(stream: S) -> (RequestLines<S>, Arc<Calls>) {
+    let calls = Arc::<Calls>::default();
+    (RequestLines::new(stream, Arc::clone(&calls), Instant::now(), Duration::from_secs(60)), calls)
+}
+
+impl RequestLines<()> {
+    /// What is passed on when these bytes come; the rest waits for a report.
+    fn feed(&mut self, piece: &[u8]) -> Vec<u8> {
+        let mut left = [&self.ahead[..], piece].concat();
+        let mut out = Vec::new();
+        self.ahead = Bytes::new();
+        loop {
+            self.ahead = Bytes::from(left);
+            if self.ahead.is_empty() || !self.settle() || self.place == Place::Broken {
+                return out;
+            }
+            let bytes = std::mem::take(&mut self.ahead);
+            let (end, changed) = self.pass(&bytes);
+            out.extend(changed.unwrap_or_else(|| bytes[..end].to_vec()));
+            left = bytes[end..].to_vec();
+        }
+    }
+}
+
+/// A connection whose bytes come in these pieces; `reports` are the bodies that the HTTP library reports before it asks for each piece.
+fn through(pieces: &[&[u8]], reports: &[Option<BodyLength>]) -> String {
+    let (mut lines, calls) = lines(());
     let mut out = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
-        if let Some(Some(body)) = told.get(at) {
-            calls.begins(*body);
+        if let Some(Some(body)) = reports.get(at) {
+            calls.begins(*body, false);
         }
-        out.extend(lines.pass(piece).unwrap_or_else(|| piece.to_vec()));
+        out.extend(lines.feed(piece));
     }
     String::from_utf8(out).unwrap()
 }
 
 const RAW: &[u8] = b"GET /a?b=\"<>` HTTP/1.1\r\nx: \"<>`\r\n\r\n";
 const DONE: &str = "GET /a?b=%22%3C%3E%60 HTTP/1.1\r\nx: \"<>`\r\n\r\n";
-const AS_IT_WAS: &str = "GET /a?b=\"<>` HTTP/1.1\r\nx: \"<>`\r\n\r\n";
 
 #[test]
 fn only_the_target_changes() {
     assert_eq!(through(&[RAW], &[]), DONE);
-    assert_eq!(through(&[b"\r\n\n", RAW], &[]), format!("\r\n\n{DONE}"));
+    assert_eq!(through(&[b"\r\n\r\n", RAW], &[]), format!("\r\n\r\n{DONE}"));
     // A backtick may stand in a method
-    assert_eq!(through(&[b"A` /` \"\n<:>\n\n"], &[]), "A` /%60 \"\n<:>\n\n");
+    assert_eq!(through(&[b"A` /` \"\r\n<:>\r\n\r\n"], &[]), "A` /%60 \"\r\n<:>\r\n\r\n");
     // Not a path
     for line in ["CONNECT a\"b:1 HTTP/1.1\r\n", "GET http://a<b/> HTTP/1.1\r\n", "GET  /> HTTP/1.1\r\n"] {
         assert_eq!(through(&[line.as_bytes()], &[]), line);
     }
     // Not a request
     for line in ["\"GET /> HTTP/1.1\r\n\r\n", "GET\t/> HTTP/1.1\r\n\r\n", "<GET /> HTTP/1.1\r\n\r\n"] {
-        assert_eq!(through(&[line.as_bytes(), RAW], &[]), format!("{line}{AS_IT_WAS}"));
+        assert_eq!(through(&[line.as_bytes(), RAW], &[]), format!("{line}{}", RAW.as_utf8()));
     }
 }
 
@@ -52,37 +76,143 @@ fn of_a_target_beyond_the_limit_as_much_is_passed_on_as_shows_it() {
 
 #[test]
 fn the_next_request_begins_where_the_library_says_the_last_one_ends() {
-    assert_eq!(through(&[RAW, RAW], &[None, Some(Some(0))]), format!("{DONE}{DONE}"));
+    assert_eq!(through(&[RAW, RAW], &[None, Some(Known(0))]), format!("{DONE}{DONE}"));
     let post = [&b"POST /> HTTP/1.1\r\ncontent-length: 6\r\n\r\n\">"[..], b"GET ", b"/>", RAW];
-    let told = [None, Some(Some(8)), None, None];
-    assert_eq!(through(&post, &told), format!("POST /%3E HTTP/1.1\r\ncontent-length: 6\r\n\r\n\">GET />{DONE}"));
+    let reports = [None, Some(Known(8)), None, None];
+    assert_eq!(through(&post, &reports), format!("POST /%3E HTTP/1.1\r\ncontent-length: 6\r\n\r\n\">GET />{DONE}"));
     // With the end of a body comes the next request
     let post = [&b"POST /> HTTP/1.1\r\n\r\n"[..], b"\"\">>GET /> HTTP/1.1\r\n\r\n", RAW];
-    let told = [None, Some(Some(4)), Some(Some(0))];
-    assert_eq!(through(&post, &told), format!("POST /%3E HTTP/1.1\r\n\r\n\"\">>GET /%3E HTTP/1.1\r\n\r\n{DONE}"));
+    let reports = [None, Some(Known(4)), Some(Known(0))];
+    assert_eq!(through(&post, &reports), format!("POST /%3E HTTP/1.1\r\n\r\n\"\">>GET /%3E HTTP/1.1\r\n\r\n{DONE}"));
+    // Also of one in chunks
+    let post = [&b"POST /> HTTP/1.1\r\n\r\n"[..], b"7\r\nGET />>\r", b"\n0\r\n\r\nGET /> HTTP/1.1\r\n\r\n"];
+    let reports = [None, Some(Chunked), None];
+    assert_eq!(
+        through(&post, &reports),
+        "POST /%3E HTTP/1.1\r\n\r\n7\r\nGET />>\r\n0\r\n\r\nGET /%3E HTTP/1.1\r\n\r\n"
+    );
 }
 
 #[test]
 fn where_a_request_ends_is_never_guessed() {
-    // The library did not say, or could not
-    for told in [None, Some(None), Some(Some(u64::MAX))] {
-        assert_eq!(through(&[RAW, RAW, RAW], &[None, told, Some(Some(0))]), format!("{DONE}{AS_IT_WAS}{AS_IT_WAS}"));
-    }
-    // Requests sent ahead
+    // Nothing passes behind a head before the library has said what it is, whether it came with the head or later. The
+    // third request here begins with the body of the second
     let two = [RAW, RAW].concat();
-    assert_eq!(through(&[&two, RAW], &[None, Some(Some(0))]), format!("{DONE}{AS_IT_WAS}{AS_IT_WAS}"));
+    assert_eq!(through(&[&two], &[]), DONE);
+    assert_eq!(through(&[RAW, RAW], &[]), DONE);
+    assert_eq!(through(&[&two, RAW, b"x"], &[None, Some(Known(0)), Some(Known(1))]), format!("{DONE}{DONE}{DONE}"));
+    // What is no body in chunks ends the connection
+    assert_eq!(through(&[RAW, b"3\n", RAW], &[None, Some(Chunked), None]), DONE);
 }
 
 #[test]
-fn what_is_said_about_a_request_sent_ahead_is_not_taken_for_the_first_one_s() {
-    let (mut lines, calls) = RequestLines::new(());
-    // The second one's body is as long as what came behind the first one's head
-    let ahead = b"POST /b HTTP/1.1\r\ncontent-length: 41\r\n\r\n";
-    lines.pass(&[b"GET /a HTTP/1.1\r\n\r\n", &ahead[..]].concat());
-    calls.begins(Some(0));
-    calls.begins(Some(ahead.len() as u64));
-    assert!(lines.pass(RAW).is_none());
-    assert_eq!(lines.place, Place::Lost);
+fn a_bare_line_feed_makes_the_library_refuse_the_head() {
+    for (head, passed) in [
+        ("GET / HTTP/1.1\nx: y\r\n\r\n", "GET / HTTP/1.1\0x: y\r\n\r\n"),
+        ("GET /\n\n", "GET /\0\n"),
+        ("GET / HTTP/1.1\r\nx: y\n\r\n", "GET / HTTP/1.1\r\nx: y\0\r\n"),
+        ("GET / HTTP/1.1\r\nx\ny: z\r\n\r\n", "GET / HTTP/1.1\r\nx\0y: z\r\n\r\n"),
+        ("GET / HTTP/1.1\r\nx: y\r\n\n", "GET / HTTP/1.1\r\nx: y\r\n\0"),
+        ("\nGET / HTTP/1.1\r\n\r\n", "\0GET / HTTP/1.1\r\n\r\n"),
+    ] {
+        let pieces: Vec<_> = head.as_bytes().chunks(1).collect();
+        for pieces in [&[head.as_bytes()][..], &pieces] {
+            let out = through(pieces, &[]);
+            assert_eq!(out, passed, "{head:?}");
+            let mut headers = [httparse::EMPTY_HEADER; 32];
+            assert!(httparse::Request::new(&mut headers).parse(out.as_bytes()).is_err(), "{head:?}");
+        }
+        // Behind every kind of body
+        for (body, bytes) in [(Known(0), &b""[..]), (Known(2), b"\n\n"), (Chunked, b"1\r\n\n\r\n0\r\n\r\n")] {
+            let out = through(&[RAW, bytes, head.as_bytes()], &[None, Some(body), None]);
+            assert_eq!(out, format!("{DONE}{}{passed}", bytes.as_utf8()), "{head:?}");
+        }
+    }
+}
+
+#[test]
+fn an_upgrade_is_decided_before_more_is_looked_at() {
+    for (is_granted, expected) in [(true, RAW.as_utf8()), (false, DONE)] {
+        for body in [0, 3] {
+            let (mut lines, calls) = lines(());
+            assert_eq!(lines.feed(RAW).as_utf8(), DONE);
+            let _under_way = calls.begins(Known(body), true);
+            let sent = [&b"\">\n"[..usize::try_from(body).unwrap()], RAW].concat();
+            assert_eq!(lines.feed(&sent).len() as u64, body);
+            calls.decide_upgrade(is_granted);
+            assert_eq!(lines.feed(b"").as_utf8(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_connection_stands_for_what_has_arrived_on_it() {
+    let (mut lines, calls) = lines(());
+    assert_eq!(calls.standing(), Standing::Unfinished);
+    lines.feed(&RAW[..10]);
+    assert_eq!(calls.standing(), Standing::Unfinished);
+    lines.feed(&RAW[10..]);
+    let under_way = calls.begins(Known(0), false);
+    assert_eq!(calls.standing(), Standing::Busy);
+    drop(under_way);
+    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Idle, Some(1)));
+    calls.set_blocked(true);
+    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Busy, None));
+    calls.set_blocked(false);
+    lines.feed(&RAW[..1]);
+    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Unfinished, None));
+    // A body that is still to come
+    lines.feed(&RAW[1..]);
+    drop(calls.begins(Known(2), false));
+    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Unfinished, None));
+    lines.feed(b"x");
+    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Unfinished, None));
+    lines.feed(b"y");
+    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Idle, Some(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_has_to_arrive_in_time_however_slowly_it_goes_on() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let limit = Duration::from_secs(10);
+    let second = Duration::from_secs(1);
+    for first in [&b""[..], RAW] {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let calls = Arc::<Calls>::default();
+        let mut lines = RequestLines::new(server, Arc::clone(&calls), Instant::now(), limit);
+        let mut buffer = vec![0; 1024];
+        if !first.is_empty() {
+            // Between two requests there is no limit
+            client.write_all(first).await.unwrap();
+            assert_ne!(lines.read(&mut buffer).await.unwrap(), 0);
+            drop(calls.begins(Known(0), false));
+            assert!(tokio::time::timeout(limit * 100, lines.read(&mut buffer)).await.is_err());
+        }
+        let began = Instant::now();
+        let trickle = async {
+            for byte in b"\r\nGET / HTTP/1.1\r\n".iter().cycle() {
+                client.write_all(&[*byte]).await.unwrap();
+                tokio::time::sleep(second).await;
+            }
+        };
+        let read = async { while lines.read(&mut buffer).await.is_ok() {} };
+        tokio::select! {
+            () = trickle => {}
+            () = read => {}
+        }
+        assert_eq!(began.elapsed(), limit);
+        assert!(lines.is_cut_off());
+    }
+}
+
+trait AsUtf8 {
+    fn as_utf8(&self) -> &str;
+}
+
+impl AsUtf8 for [u8] {
+    fn as_utf8(&self) -> &str {
+        std::str::from_utf8(self).unwrap()
+    }
 }
 
 /// Pieces of heads, likely to be near what matters.
@@ -120,33 +250,43 @@ proptest! {
     #[test]
     fn the_head_ends_where_the_library_s_parser_says(bytes in fragments()) {
         let mut place = Place::Start;
-        place.follow(&bytes);
+        let (end, changed) = place.follow(&bytes);
+        let passed = changed.unwrap_or_else(|| bytes[..end].to_vec());
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut request = httparse::Request::new(&mut headers);
-        match request.parse(&bytes) {
-            Ok(httparse::Status::Complete(end)) => {
-                prop_assert_eq!(place, Place::Behind { more: (bytes.len() - end) as u64 });
+        match request.parse(&passed) {
+            Ok(httparse::Status::Complete(whole)) => {
+                prop_assert_eq!(place, Place::Behind);
+                prop_assert_eq!(whole, passed.len());
             }
             Ok(httparse::Status::Partial) => {
- let is_past = matches!(place, Place::Behind { .. } | Place::Lost);
- prop_assert!(!is_past);
- }
+                let is_past = matches!(place, Place::Behind | Place::Refused);
+                prop_assert!(!is_past);
+            }
             // It says no more
             Err(_) => {}
         }
     }
 
     #[test]
-    fn it_does_not_matter_how_the_bytes_are_cut(bytes in fragments(), sizes in prop::collection::vec(1_usize..9, 1..5)) {
+    fn no_head_with_a_bare_line_feed_is_taken(bytes in fragments()) {
         let mut place = Place::Start;
-        let whole = place.follow(&bytes).unwrap_or_else(|| bytes.clone());
-        let mut in_pieces = Place::Start;
-        let out: Vec<u8> = cut(&bytes, &sizes)
-            .into_iter()
-            .flat_map(|piece| in_pieces.follow(&piece).unwrap_or(piece))
-            .collect();
-        prop_assert_eq!(out, whole);
-        prop_assert_eq!(in_pieces, place);
+        let (end, changed) = place.follow(&bytes);
+        let passed = changed.unwrap_or_else(|| bytes[..end].to_vec());
+        if place == Place::Behind {
+            let lines = passed.split_inclusive(|byte| *byte == b'\n');
+            prop_assert!(lines.into_iter().all(|line| line.ends_with(b"\r\n")));
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_how_the_bytes_are_cut(bytes in fragments(), sizes in prop::collection::vec(1_usize..9, 1..5)) {
+        let mut whole = lines(()).0;
+        let expected = whole.feed(&bytes);
+        let mut in_pieces = lines(()).0;
+        let out: Vec<u8> = cut(&bytes, &sizes).into_iter().flat_map(|piece| in_pieces.feed(&piece)).collect();
+        prop_assert_eq!(out, expected);
+        prop_assert_eq!(in_pieces.place, whole.place);
     }
 
     #[test]
@@ -154,17 +294,17 @@ proptest! {
         requests in prop::collection::vec(("[!-~]{0,20}", "[ -~]{0,10}", prop::collection::vec(any::<u8>(), 0..40)), 1..5),
         sizes in prop::collection::vec(1_usize..30, 1..5),
     ) {
-        let (mut lines, calls) = RequestLines::new(());
+        let (mut lines, calls) = lines(());
         let (mut out, mut expected) = (Vec::new(), Vec::new());
         for (target, value, body) in &requests {
             let rest = format!(" HTTP/1.1\r\nx: {value}\r\n\r\n").into_bytes();
             let target = format!("/{target}").into_bytes();
             for piece in cut(&[b"PUT ", &target[..], &rest].concat(), &sizes) {
-                out.extend(lines.pass(&piece).unwrap_or(piece));
+                out.extend(lines.feed(&piece));
             }
-            calls.begins(Some(body.len() as u64));
+            calls.begins(Known(body.len() as u64), false);
             for piece in cut(body, &sizes) {
-                out.extend(lines.pass(&piece).unwrap_or(piece));
+                out.extend(lines.feed(&piece));
             }
             expected.extend([b"PUT ", &encode(&target)[..], &rest, body].concat());
         }
@@ -173,16 +313,19 @@ proptest! {
 
     #[test]
     fn readers_with_little_room_get_everything(target in "[!-~]{0,60}", room in 1_usize..20) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let head = format!("GET /{target} HTTP/1.1\r\n\r\n");
-        let (mut lines, _) = RequestLines::new(head.as_bytes());
         let out = runtime.block_on(async {
+            let (mut lines, calls) = lines(head.as_bytes());
             let mut out = Vec::new();
             let mut buffer = vec![0; room];
             loop {
                 match tokio::io::AsyncReadExt::read(&mut lines, &mut buffer).await.unwrap() {
                     0 => break out,
                     count => out.extend_from_slice(&buffer[..count]),
+                }
+                if out.ends_with(b"\r\n\r\n") {
+                    calls.begins(Known(0), false);
                 }
             }
         });

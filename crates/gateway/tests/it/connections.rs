@@ -86,7 +86,7 @@ async fn a_connection_is_kept_for_more_than_one_request() {
 
 #[tokio::test]
 async fn a_head_that_comes_too_slowly_ends_the_connection() {
-    let limits = ServeLimits { header_timeout: Duration::from_millis(100), ..ServeLimits::default() };
+    let limits = ServeLimits { head_timeout: Duration::from_millis(100), ..ServeLimits::default() };
     let server = Server::start_with(limits, |gateway| gateway).await;
     for start in [b"".as_slice(), b"G", b"GET / HTTP/1.1\r\nhost:", b"PRI * HT"] {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
@@ -119,7 +119,7 @@ async fn http_2_is_spoken_without_tls() {
 
 #[tokio::test]
 async fn more_connections_than_allowed_take_the_places_of_idle_ones() {
-    let limits = ServeLimits { max_connections: 1, header_timeout: PATIENCE, ..ServeLimits::default() };
+    let limits = ServeLimits { max_connections: 1, head_timeout: PATIENCE, ..ServeLimits::default() };
     let server = Server::start_with(limits, |gateway| gateway).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     first.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -140,7 +140,7 @@ async fn more_connections_than_allowed_take_the_places_of_idle_ones() {
 #[tokio::test]
 async fn a_request_under_way_is_ended_for_nobody() {
     let (router, asked, go) = slow();
-    let limits = ServeLimits { max_connections: 1, header_timeout: PATIENCE, ..ServeLimits::default() };
+    let limits = ServeLimits { max_connections: 1, head_timeout: PATIENCE, ..ServeLimits::default() };
     let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     first.write_all(b"GET /slow/v1/wait HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -190,7 +190,7 @@ async fn a_connection_that_rested_goes_on_where_it_was() {
     let rested = Arc::new(Notify::new());
     // The server runs on this test's thread
     let _listening = tracing::subscriber::set_default(Rests(Arc::clone(&rested)));
-    let limits = ServeLimits { rest: Duration::from_millis(1), header_timeout: PATIENCE, ..ServeLimits::default() };
+    let limits = ServeLimits { rest: Duration::from_millis(1), head_timeout: PATIENCE, ..ServeLimits::default() };
     let mut server = Server::start_on(Lanes::here(), limits, |gateway| {
         gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", crate::echo(), Access::open()).mount(
             "/large/v1",

@@ -10,6 +10,7 @@ mod limits;
 mod log;
 mod proxies;
 mod request_line;
+mod slots;
 mod web_app;
 
 use std::net::SocketAddr;
@@ -41,7 +42,7 @@ struct Server {
 
 impl Server {
     async fn start(settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Self {
-        Self::start_with(ServeLimits { header_timeout: PATIENCE, ..ServeLimits::default() }, settle).await
+        Self::start_with(ServeLimits { head_timeout: PATIENCE, ..ServeLimits::default() }, settle).await
     }
 
     async fn start_with(limits: ServeLimits, settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Self {

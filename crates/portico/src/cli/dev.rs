@@ -122,7 +122,10 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
 
         let ending = CancellationToken::new();
         let max_connections = open_files::max_connections(settings.server.max_connections);
-        let limits = || ServeLimits { drain: DRAIN, max_connections, ..ServeLimits::default() };
+        let max_connections_per_address =
+            open_files::max_connections_per_address(settings.server.max_connections_per_address, max_connections);
+        let limits =
+            || ServeLimits { drain: DRAIN, max_connections, max_connections_per_address, ..ServeLimits::default() };
         let mut serving = tokio::task::JoinSet::new();
         let lanes = super::lanes()?;
         let ended = || ending.clone().cancelled_owned();

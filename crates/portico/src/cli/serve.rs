@@ -121,6 +121,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             mark: mark_path.as_deref(),
             auth: &auth_settings,
         });
+        let trusted_proxies = safety::networks(&settings.server.trusted_proxies)?;
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,
@@ -130,7 +131,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 key_policy: KeyPolicy::Hosted,
                 mail: delivery,
                 texts: text_delivery,
-                trusted_proxies: safety::networks(&settings.server.trusted_proxies)?,
+                trusted_proxies: trusted_proxies.clone(),
                 https: public_url.starts_with("https://"),
                 development: false,
                 mounts: mark.map(brand::Mark::mount).into_iter().collect(),
@@ -139,11 +140,18 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             &database,
         )?;
         let ending = CancellationToken::new();
-        let limits = ServeLimits {
+        let max_connections = open_files::max_connections(settings.server.max_connections);
+        let mut limits = ServeLimits {
             drain: settings.server.drain,
-            max_connections: open_files::max_connections(settings.server.max_connections),
+            max_connections,
+            max_connections_per_address: open_files::max_connections_per_address(
+                settings.server.max_connections_per_address,
+                max_connections,
+            ),
             ..ServeLimits::default()
         };
+        // A proxy's connections are many people's
+        limits.unlimited_peers.extend(trusted_proxies.iter().copied());
         let (ended, lanes) = (ending.clone().cancelled_owned(), super::lanes()?);
         let mut serving =
             tokio::spawn(portico_gateway::serve(listener, server.gateway(), ended, limits, lanes.clone()));

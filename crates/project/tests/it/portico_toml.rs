@@ -25,7 +25,7 @@ fn without_a_file_everything_has_its_default() {
 fn every_setting_is_read() {
     let settings = settings(
         "[server]\nbind = \"0.0.0.0\"\npublic_url = \"https://app.example.com/\"\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n\
-         drain_seconds = 3\nmax_connections = 500\n[database]\nurl = \"postgresql://u:p@db.example/app\"\npool_size = 4\ndata = \"../data\"\n\
+         drain_seconds = 3\nmax_connections = 500\nmax_connections_per_address = 50\n[database]\nurl = \"postgresql://u:p@db.example/app\"\npool_size = 4\ndata = \"../data\"\n\
          [web.brand]\nname = \"Shop\"\naccent = \"#4f46e5\"\nmark = \"mark.svg\"\n\
          [web.analytics]\nadapter = \"posthog\"\nposthog_key = \"phc_x\"\n\
          [texts]\ngateway_url = \"https://api.example.com\"\ntwilio_content_sid = \"HX1\"\n[emulators]\ngoogle = false\n",
@@ -36,6 +36,7 @@ fn every_setting_is_read() {
     assert_eq!(settings.server.trusted_proxies.len(), 2);
     assert_eq!(settings.server.drain, Duration::from_secs(3));
     assert_eq!(settings.server.max_connections.map(u32::from), Some(500));
+    assert_eq!(settings.server.max_connections_per_address.map(u32::from), Some(50));
     assert_eq!(settings.database.pool_size, 4);
     assert_eq!(settings.web.brand.name, "Shop");
     assert!(matches!(settings.web.analytics, AnalyticsAdapter::Posthog { key, .. } if key == "phc_x"));
