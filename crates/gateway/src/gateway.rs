@@ -32,6 +32,7 @@ use crate::compression::Wish;
 use crate::context::{self, CurrentRequest};
 use crate::cors;
 use crate::forwarding::{Called, Outside};
+use crate::host;
 use crate::keys::{self, Keys};
 use crate::refusal::Refusal;
 use crate::request_line::LONGEST_TARGET;
@@ -215,25 +216,22 @@ fn tenths(number: f64) -> f64 {
 
 impl Door {
     /// Finds who answers; the prefix is for the log.
-    async fn route(&self, parts: Parts, body: Body, client: Client, id: RequestId) -> (Response, &str) {
-        if let Some(refusal) = too_large(&parts) {
-            let mut answer = refusal.answer();
-            cors::open_to_pages(answer.headers_mut());
-            return (answer, "");
+    async fn route(&self, mut parts: Parts, body: Body, client: Client, id: RequestId) -> (Response, &str) {
+        let refusal = too_large(&parts).or_else(|| host::settle(&mut parts).err().map(|_| Refusal::WrongHost));
+        if let Some(refusal) = refusal {
+            return (refuse(refusal, &parts.headers, body).await, "");
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.holds(parts.uri.path())) {
             return (self.enter(mount, parts, body, client, id).await, &mount.prefix);
         }
         match &self.web_app {
             Some(app) if !is_service_path(parts.uri.path()) => {
-                let page = Box::pin(app.answer(Request::from_parts(parts, body)));
+                // No page reads a body
+                ignore(&parts.headers, body).await;
+                let page = Box::pin(app.answer(Request::from_parts(parts, Body::empty())));
                 (guarded(page).await.unwrap_or_else(Refusal::answer), "web")
             }
-            _ => {
-                let mut answer = Refusal::NoRoute.answer();
-                cors::open_to_pages(answer.headers_mut());
-                (answer, "")
-            }
+            _ => (refuse(Refusal::NoRoute, &parts.headers, body).await, ""),
         }
     }
 
@@ -241,6 +239,7 @@ impl Door {
     async fn enter(&self, mount: &Mount, parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
         let cors = &mount.access.cors;
         if cors::is_preflight(&parts.method, &parts.headers) {
+            ignore(&parts.headers, body).await;
             return cors.preflight(&parts.headers);
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
@@ -258,8 +257,7 @@ impl Door {
         let path = parts.uri.path().get(mount.prefix.len()..).unwrap_or("/");
         let open = access.is_open(path);
         let limit = access.body_limit;
-        // Whoever waits for our word before sending need not be listened to
-        let waits = parts.headers.contains_key(header::EXPECT);
+        let waits = waits(&parts.headers);
         let refusal = match self.keys.caller(&parts.headers, &parts.uri, open) {
             Err(refusal) => Some(refusal),
             Ok(_) if body.size_hint().lower() > limit as u64 => Some(Refusal::BodyTooLarge { limit }),
@@ -269,12 +267,11 @@ impl Door {
             }
         };
         if let Some(refusal) = refusal {
-            if !waits && !body.is_end_stream() {
-                body::drain(body).await;
-            }
+            ignore(&parts.headers, body).await;
             return refusal.answer();
         }
         let Some((path, uri)) = called_and_inner(std::mem::take(&mut parts.uri), &mount.prefix) else {
+            ignore(&parts.headers, body).await;
             return Refusal::NoRoute.answer();
         };
         let called = Called { path, prefix: mount.told_prefix.clone(), authority: uri.authority().cloned() };
@@ -300,6 +297,26 @@ impl Door {
             Err(_) => answer,
         }
     }
+}
+
+/// Answers a request that no mount sees.
+async fn refuse(refusal: Refusal, headers: &HeaderMap, body: Body) -> Response {
+    ignore(headers, body).await;
+    let mut answer = refusal.answer();
+    cors::open_to_pages(answer.headers_mut());
+    answer
+}
+
+/// Reads and forgets a body, within bounds, so that its sender gets to read the answer.
+async fn ignore(headers: &HeaderMap, body: Body) {
+    if !body.is_end_stream() && !waits(headers) {
+        body::drain(body).await;
+    }
+}
+
+/// Whether the client waits for a word of ours before it sends the body: then nothing is on its way.
+fn waits(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::EXPECT)
 }
 
 impl Mount {

@@ -11,12 +11,16 @@ use serde_json::json;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoRoute,
+    /// No host, several, or none that is one.
+    WrongHost,
     NoKey,
     WrongKey,
     SecretKeyInBrowser,
     TargetTooLong,
     HeadersTooLarge,
-    BodyTooLarge { limit: usize },
+    BodyTooLarge {
+        limit: usize,
+    },
     MethodNotAllowed,
     TooSlow,
     Panicked,
@@ -26,6 +30,7 @@ impl Refusal {
     fn contract(self) -> (StatusCode, &'static str, Option<&'static str>) {
         match self {
             Self::NoRoute => (StatusCode::NOT_FOUND, "no Route matched with those values", None),
+            Self::WrongHost => (StatusCode::BAD_REQUEST, "A request must name one valid host", None),
             Self::NoKey => (
                 StatusCode::UNAUTHORIZED,
                 "No API key found in request",

@@ -10,9 +10,10 @@ use reqwest::Body;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::request_line::ask;
-use crate::{Server, json_of, slow};
+use crate::{PATIENCE, Server, json_of, slow};
 
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_answered_with_413_whether_or_not_it_says_its_length() {
@@ -44,6 +45,34 @@ async fn a_refusal_reaches_a_client_that_is_still_sending() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let answer = server.client.post(server.url("/auth/v1/read")).body(vec![b'x'; 3_000_000]).send().await.unwrap();
     assert_eq!(answer.status(), 401);
+}
+
+#[tokio::test]
+async fn a_body_on_a_path_that_is_not_there_is_sent_to_its_end_and_the_answer_read() {
+    let server = Server::with_echo(KeyPolicy::Development).await;
+    let preflight = "origin: http://a.example\r\naccess-control-request-method: POST\r\n";
+    // Also more than is read before the answer
+    for megabytes in [1, 20] {
+        for (method, path, headers, status) in [
+            ("POST", "/nowhere/v1/x", "", "404"),
+            ("POST", "/nowhere", "", "404"),
+            ("POST", "/nowhere", "host: y\r\n", "400"),
+            ("POST", "/auth/v1/nowhere", "", "404"),
+            ("OPTIONS", "/auth/v1/user", preflight, "200"),
+        ] {
+            let mut socket = TcpStream::connect(server.address).await.unwrap();
+            let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{headers}transfer-encoding: chunked\r\n\r\n");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            let megabyte = [b"100000\r\n", &[b'x'; 1024 * 1024][..], b"\r\n"].concat();
+            for _ in 0..megabytes {
+                socket.write_all(&megabyte).await.expect("the server reads on");
+            }
+            socket.write_all(b"0\r\n\r\n").await.expect("the server reads on");
+            let mut start = [0; 12];
+            timeout(PATIENCE, socket.read_exact(&mut start)).await.unwrap().expect("an answer");
+            assert_eq!(std::str::from_utf8(&start).unwrap(), format!("HTTP/1.1 {status}"), "{method} {path}");
+        }
+    }
 }
 
 #[tokio::test]
