@@ -4,6 +4,7 @@ mod answers;
 mod auth_functions;
 mod columns;
 mod constraints;
+mod foreign;
 mod functions;
 mod names;
 mod partitions;
@@ -24,6 +25,7 @@ pub fn all() -> Vec<Scenario> {
         answers::scenarios(),
         columns::scenarios(),
         constraints::scenarios(),
+        foreign::scenarios(),
         functions::scenarios(),
         names::scenarios(),
         partitions::scenarios(),

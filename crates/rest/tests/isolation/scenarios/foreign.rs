@@ -1,0 +1,54 @@
+//! Foreign tables, whose defaults and triggers run here. What the other server's session keeps is
+//! its own.
+
+use crate::scenario::{Probe, Scenario};
+use crate::schedule;
+
+const MARK: &str = r#"{"mark":"{mark}"}"#;
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "foreign_table",
+            "create table private.remote_rows (mark text, who text);
+             create foreign table foreign_table (mark text, who text default {inline})
+               server loopback options (schema_name 'private', table_name 'remote_rows');
+             create foreign table foreign_with_trigger (mark text, who text)
+               server loopback options (schema_name 'private', table_name 'remote_rows');
+             create function private.fill_foreign() returns trigger language plpgsql as $$
+             begin new.who := public.witness(); return new; end $$;
+             create trigger fill before insert on foreign_with_trigger
+               for each row execute function private.fill_foreign();
+             create trigger record after insert on foreign_with_trigger
+               for each row execute function private.record_new();
+             create foreign table foreign_rows (mark text, who text)
+               server loopback options (schema_name 'private', table_name 'remote_owners');
+             create table private.remote_owners (mark text, who text);
+             insert into private.remote_owners (who) values ('-'), ('00000000-0000-4000-8000-00000000000a'),
+               ('00000000-0000-4000-8000-00000000000b'), ('00000000-0000-4000-8000-00000000000c');
+             create view foreign_view as select who as owner, {inline} as who from foreign_rows
+               where who = coalesce(auth.uid()::text, '-');",
+            [
+                Probe::post("foreign_table?select=mark,who", MARK).expect_row(201),
+                Probe::post("foreign_with_trigger?select=mark,who", MARK).expect_row(201).writes("written"),
+                Probe::get("foreign_view?select=owner,who").expect(200, r#"[{"owner":"{sub}","who":"{w}"}]"#),
+            ],
+        )
+        .superuser(
+            "create extension postgres_fdw with schema extensions;
+             do $$ begin
+               execute format('create server loopback foreign data wrapper postgres_fdw
+                 options (host %L, port %L, dbname %L)', trim(both ' \"' from split_part(current_setting('unix_socket_directories'), ',', 1)),
+                 current_setting('port'), current_database());
+               execute format('create user mapping for public server loopback
+                 options (user %L, password_required ''false'')', session_user);
+             end $$;
+             grant usage on foreign server loopback to postgres;",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn foreign_tables_are_filled_for_the_caller() {
+    schedule::run(scenarios()).await;
+}
