@@ -4,6 +4,7 @@
 //! `alter role authenticator set pgrst.db_max_rows = '50'; notify pgrst, 'reload config'` works as users know it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderName;
 use portico_tokens::{KeyRing, Secret, SigningKey};
@@ -51,6 +52,8 @@ pub struct Config {
     pub pre_config: Option<QualifiedName>,
     /// How transactions end.
     pub tx_end: TxEnd,
+    /// How often the schema is compared with the last one where no event trigger announces changes. `None`: never.
+    pub schema_poll: Option<Duration>,
     /// Keep statements prepared on connections.
     pub prepared_statements: bool,
     /// Settings of functions that hold for the whole transaction: `name=value` matches one of these.
@@ -94,6 +97,7 @@ impl Default for Config {
             root_spec: None,
             pre_config: None,
             tx_end: TxEnd::default(),
+            schema_poll: Some(Duration::from_secs(10)),
             prepared_statements: true,
             hoisted_settings: patterns(HOISTED).unwrap_or_default(),
             keys: None,
@@ -129,6 +133,7 @@ pub const IN_DATABASE: &[&str] = &[
     "db_prepared_statements",
     "db_root_spec",
     "db_schemas",
+    "db_schema_poll",
     "db_tx_end",
     "jwt_aud",
     "jwt_role_claim_key",
@@ -200,6 +205,10 @@ impl Config {
             "db_pre_request" => self.pre_request = text().map(|name| qualified(&name)),
             "db_root_spec" => self.root_spec = text().map(|name| qualified(&name)),
             "db_pre_config" => self.pre_config = text().map(|name| qualified(&name)),
+            "db_schema_poll" => {
+                let seconds: u32 = value.trim().parse().map_err(|_| "it must be a whole number of seconds")?;
+                self.schema_poll = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+            }
             "db_tx_end" => {
                 self.tx_end = match value.trim() {
                     "commit" => TxEnd { rollback: false, may_override: false },
@@ -348,6 +357,7 @@ mod tests {
             ("db_max_rows", "7"),
             ("db_pre_request", "private.\"check.it\""),
             ("db_tx_end", "rollback-allow-override"),
+            ("db_schema_poll", "2"),
             ("db_aggregates_enabled", "true"),
             ("jwt_secret", "a secret of at least thirty-two bytes"),
         ]);
@@ -355,6 +365,7 @@ mod tests {
         assert_eq!(config.plan.max_rows, Some(7));
         assert_eq!(config.pre_request, Some(QualifiedName { schema: "private".into(), name: "check.it".into() }));
         assert_eq!(config.tx_end, TxEnd { rollback: true, may_override: true });
+        assert_eq!(config.schema_poll, Some(Duration::from_secs(2)));
         assert!(config.plan.aggregates && config.keys.is_some());
     }
 
@@ -364,6 +375,7 @@ mod tests {
             ("db_max_rows", "many"),
             ("db_schemas", "public, pg_catalog"),
             ("db_tx_end", "maybe"),
+            ("db_schema_poll", "-1"),
             ("jwt_secret", "short"),
         ]);
         assert_eq!(config.plan.max_rows, Some(1000));

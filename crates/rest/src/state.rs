@@ -2,7 +2,7 @@
 //!
 //! A [`Snapshot`] never changes. A change in the database makes a new one in the background; requests under way go on with theirs.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use portico_database::wire::{FunctionTraits, Pool};
@@ -22,6 +22,32 @@ const CHANNEL: &str = "pgrst";
 const BURST: Duration = Duration::from_millis(100);
 /// Pauses between two attempts: seconds, doubled each time up to 2 to the power of this.
 const LONGEST_PAUSE: usize = 5;
+/// Whether event triggers announce changes of the schema.
+const ANNOUNCES: &str = "
+    select exists (select from pg_catalog.pg_event_trigger where evtname = 'pgrst_ddl_watch' and evtenabled in ('O', 'A'))";
+/// A digest of the catalogs that the schema cache is made of.
+const DIGEST: &str = "
+    select pg_catalog.md5(pg_catalog.string_agg(digest, ',' order by digest))
+      from (select 'class ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_class where oid >= 16384
+             union all
+            select 'attribute ' || sum(pg_catalog.hashtextextended(xmin::text || attrelid, 0)) from pg_catalog.pg_attribute where attrelid >= 16384
+             union all
+            select 'proc ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_proc where oid >= 16384
+             union all
+            select 'type ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_type where oid >= 16384
+             union all
+            select 'constraint ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_constraint
+             union all
+            select 'namespace ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_namespace
+             union all
+            select 'description ' || sum(pg_catalog.hashtextextended(xmin::text || objoid, 0)) from pg_catalog.pg_description where objoid >= 16384
+             union all
+            select 'rewrite ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_rewrite where oid >= 16384
+             union all
+            select 'trigger ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_trigger
+             union all
+            select 'cast ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_cast where oid >= 16384
+           ) as catalogs (digest)";
 /// How long a request waits for news of the schema before it is refused for what it does not know.
 const NEWS: Duration = Duration::from_secs(10);
 
@@ -74,7 +100,15 @@ impl State {
         let shared = Arc::new(Shared { snapshot: RwLock::new(Arc::new(snapshot)), loads: RwLock::default() });
         let (news, asked) = mpsc::channel(1024);
         let (tell, attempted) = watch::channel(false);
-        let work = Work { database, pool, server, shared: Arc::clone(&shared), asked, attempted: tell };
+        let work = Work {
+            database,
+            pool,
+            server,
+            shared: Arc::clone(&shared),
+            asked,
+            attempted: tell,
+            silent_digest: Mutex::default(),
+        };
         (Self { shared, news, attempted }, Keeper(tokio::spawn(work.run())))
     }
 
@@ -107,6 +141,14 @@ impl State {
     /// How loading went so far.
     pub fn loads(&self) -> Loads {
         *self.shared.loads.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until then; for ever where there is nothing to wait for.
+async fn until(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -144,6 +186,8 @@ struct Work {
     shared: Arc<Shared>,
     asked: mpsc::Receiver<oneshot::Sender<()>>,
     attempted: watch::Sender<bool>,
+    /// Where no event trigger announces changes: the digest of the catalogs before they were read last.
+    silent_digest: Mutex<Option<String>>,
 }
 
 impl Work {
@@ -199,6 +243,7 @@ impl Work {
         self.load(Change::Schema).await?;
         *failures = 0;
         self.attempted.send_replace(true);
+        let mut looked = tokio::time::Instant::now();
         loop {
             tokio::select! {
                 payload = listener.next() => {
@@ -211,8 +256,33 @@ impl Work {
                     let Some(asked) = asked else { return Ok(()) };
                     self.settle(&mut listener, asked).await?;
                 }
+                () = until(self.poll().map(|poll| looked + poll)) => {
+                    self.look().await?;
+                    looked = tokio::time::Instant::now();
+                }
             }
         }
+    }
+
+    /// How often to look for changes that are not announced.
+    fn poll(&self) -> Option<Duration> {
+        self.silent_digest().as_ref()?;
+        self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner).config.schema_poll
+    }
+
+    fn silent_digest(&self) -> MutexGuard<'_, Option<String>> {
+        self.silent_digest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the schema if it has changed since it was read last.
+    async fn look(&self) -> Result<(), DatabaseError> {
+        let client = self.database.administrator().await?;
+        let digest: Option<String> = client.query_one(DIGEST, &[]).await?.get(0);
+        drop(client);
+        if *self.silent_digest() != digest {
+            self.load(Change::Schema).await?;
+        }
+        Ok(())
     }
 
     /// After a load, notifications of the same burst are collected for one more load; whoever asks is served at once.
@@ -265,6 +335,8 @@ impl Work {
     async fn read(&self, change: Change) -> Result<(), DatabaseError> {
         let client = self.database.administrator().await?;
         client.batch_execute(&format!("set role {LOGIN}; set statement_timeout = '60s'; set timezone = 'UTC'")).await?;
+        let announces: bool = client.query_one(ANNOUNCES, &[]).await?.get(0);
+        let digest = if announces { None } else { client.query_one(DIGEST, &[]).await?.get(0) };
         let (config, roles) = in_database::load(&client, LOGIN, &self.server).await?;
         let before = Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner));
         let is_same_place =
@@ -291,6 +363,7 @@ impl Work {
             self.pool.renew();
         }
         self.pool.set_function_traits(traits);
+        *self.silent_digest() = digest;
         Ok(())
     }
 

@@ -99,3 +99,20 @@ async fn a_database_that_goes_away_is_a_503_until_it_is_back() {
     let back = tokio::time::timeout(Duration::from_secs(60), back).await.unwrap();
     assert_eq!(back.text(), before.text());
 }
+
+/// An external database that was set up without a superuser has no event triggers.
+#[tokio::test]
+async fn changes_that_no_event_trigger_announces_are_found_by_looking() {
+    let house = House::open().await;
+    house.execute("drop event trigger pgrst_ddl_watch; drop event trigger pgrst_drop_watch").await;
+    house.configure(&[("db_schema_poll", "1")]).await;
+    house.execute("create table silent (id int primary key); grant all on silent to anon").await;
+    let patience = tokio::time::Instant::now() + Duration::from_secs(60);
+    while house.read("silent").send().await.status != 200 {
+        assert!(tokio::time::Instant::now() < patience, "it is never found");
+    }
+    house.execute("alter table silent add column later int").await;
+    while house.read("silent?select=later").send().await.status != 200 {
+        assert!(tokio::time::Instant::now() < patience, "the column is never found");
+    }
+}
