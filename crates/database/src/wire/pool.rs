@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::answers::Answers;
-use super::batch::{Batch, Statement};
+use super::batch::{Access, Batch, Statement};
 use super::connection::{Connection, Way};
 use super::dial::Dialer;
 use super::error::WireError;
@@ -458,19 +458,32 @@ impl Lease {
     /// Sends the batch in one write and reads its answers.
     ///
     /// When a statement that an earlier batch parsed no longer fits the schema, the batch is run once more with statements
-    /// parsed anew; since a batch is one transaction, nothing of the first attempt remains.
+    /// parsed anew; since a batch is one transaction, nothing of the first attempt remains. When the connection turns
+    /// out to be in doubt, or breaks under a transaction that only reads, the batch is run once more on another.
     ///
     /// # Errors
     /// [`WireError::Postgres`] with the first error; then nothing of the batch took effect, and a transaction that it began or
     /// ran in can only be rolled back. [`WireError::Lost`] when the connection broke, which the next lease knows nothing of.
     pub async fn run(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
+        let is_whole = !self.in_transaction();
         match self.run_once(batch).await {
-            Err(WireError::Postgres(_)) if self.is_in_doubt() => {
-                // Nothing of it took effect, and only this connection was to blame
+            Err(error) if self.may_repeat(batch, is_whole, &error) => {
+                tracing::debug!(%error, "a connection is replaced, and its batch run again");
                 self.replace().await?;
                 self.run_once(batch).await
             }
             outcome => outcome,
+        }
+    }
+
+    /// Whether a batch that failed can be run on another connection: nothing of it took effect and only the connection
+    /// was to blame, or it was a transaction that only reads and the connection broke without a word.
+    fn may_repeat(&self, batch: &Batch<'_>, is_whole: bool, error: &WireError) -> bool {
+        let only_reads = is_whole && batch.ends == Some(Access::ReadOnly);
+        match error {
+            WireError::Postgres(_) => self.connection.as_ref().is_some_and(|connection| connection.is_in_doubt()),
+            WireError::Lost(_) | WireError::Protocol(_) => only_reads,
+            _ => false,
         }
     }
 
@@ -486,10 +499,6 @@ impl Lease {
             inner.distrust_functions();
         }
         Ok(answers)
-    }
-
-    fn is_in_doubt(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.is_in_doubt())
     }
 
     /// Opens another connection in the place of one that has ended.
@@ -528,6 +537,7 @@ impl Lease {
         }
         match outcome {
             Err(WireError::Postgres(_)) if connection.is_in_doubt() => {}
+            Err(WireError::Lost(_) | WireError::Protocol(_)) => {}
             outcome => {
                 let outcome = outcome?;
                 if outcome.has_new_traits {

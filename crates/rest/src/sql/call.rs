@@ -15,7 +15,8 @@ pub fn call(plan: &CallPlan, count: Count, producer: &Producer) -> Sql {
         sql.raw("pgrst_source AS ").name(CALL);
     };
     let source = |sql: &mut Sql| {
-        sql.raw("SELECT * FROM ");
+        // The arguments may stand beside it in FROM
+        sql.raw("SELECT ").name(CALL).raw(".* FROM ");
         from_item(sql, plan, producer);
     };
     let all = |sql: &mut Sql| {

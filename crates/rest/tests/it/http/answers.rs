@@ -333,3 +333,29 @@ async fn wrong_ways_are_told_in_the_order_of_the_contract() {
         house.post("/rest/v1/stations").header("content-type", "application/json").body("{").send().await.expect(400);
     assert_eq!(body.json()["message"], "Empty or invalid json");
 }
+
+#[tokio::test]
+async fn a_counted_call_with_a_body_has_the_function_s_columns_and_no_others() {
+    let house = House::open().await;
+    house
+        .execute(
+            "create function pairs(a int, y text) returns table (x int, y text) language sql as
+               'select a + n, $2 from generate_series(0, 2) as n';
+             create function pair(a int, out x int, out y text) language sql as 'select a, a::text';
+             create function numbers_of(a int) returns setof int language sql as 'select a union all select a + 1'",
+        )
+        .await;
+    for (function, arguments, expected, range) in [
+        ("pairs", json!({ "a": 1, "y": "z" }), json!([{ "x": 1, "y": "z" }, { "x": 2, "y": "z" }, { "x": 3, "y": "z" }]), "0-2/3"),
+        ("pairs?limit=1", json!({ "a": 1, "y": "z" }), json!([{ "x": 1, "y": "z" }]), "0-0/3"),
+        ("pairs?offset=2", json!({ "a": 1, "y": "z" }), json!([{ "x": 3, "y": "z" }]), "2-2/3"),
+        ("pairs?select=x&limit=1", json!({ "a": 1, "y": "z" }), json!([{ "x": 1 }]), "0-0/3"),
+        ("pair?limit=1", json!({ "a": 1 }), json!({ "x": 1, "y": "1" }), "0-0/1"),
+        ("numbers_of?limit=1", json!({ "a": 1 }), json!([1]), "0-0/2"),
+    ] {
+        let answer = house.call(function, &arguments).header("prefer", "count=exact").send().await;
+        assert!(answer.status == 200 || answer.status == 206, "{function}: {}", answer.text());
+        assert_eq!(answer.json(), expected, "{function}");
+        assert_eq!(answer.header("content-range"), Some(range), "{function}");
+    }
+}
