@@ -223,9 +223,9 @@ pub(crate) async fn send_claim_confirmation(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     let kind = Kind::EmailChangeNew;
-    check_interval(auth, user, kind, request)?;
+    check_interval(auth, user, kind)?;
     mailer::check_recipient(auth, email)?;
-    mailer::count(auth, request)?;
+    mailer::count(auth)?;
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables =
         Variables { email: email.to_string(), ..with_link(auth, user, MailKind::Confirmation, &token, request) };

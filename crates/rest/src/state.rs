@@ -245,6 +245,7 @@ impl Work {
         self.attempted.send_replace(true);
         let mut looked = tokio::time::Instant::now();
         loop {
+            let next_look = self.poll().map(|poll| looked + poll);
             tokio::select! {
                 payload = listener.next() => {
                     let Some(payload) = payload else { return Ok(()) };
@@ -256,7 +257,7 @@ impl Work {
                     let Some(asked) = asked else { return Ok(()) };
                     self.settle(&mut listener, asked).await?;
                 }
-                () = until(self.poll().map(|poll| looked + poll)) => {
+                () = until(next_look) => {
                     self.look().await?;
                     looked = tokio::time::Instant::now();
                 }

@@ -103,7 +103,7 @@ async fn a_second_server_sees_at_once_what_the_first_one_counted() {
     let peer = t.peer().await;
     let code = with_code(&t).await;
     let verify_at = async |url: &str, code: &str| post(&t, url, HOME, &typed(code)).await;
-    for number in 0..10 {
+    for number in 0..10_u32 {
         let url = if number.is_multiple_of(2) { "verify".to_owned() } else { peer.url("/auth/v1/verify") };
         assert_eq!(verify_at(&url, not(&code)).await.refusal(), (403, "otp_expired".into()));
     }
