@@ -7,8 +7,9 @@
 //! The data folder holds `server.json`, which says who runs and where the socket is, because a socket's path may not be longer
 //! than about a hundred bytes and a project's path often is.
 
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -111,7 +112,13 @@ impl Control {
         let running = Running { pid: std::process::id(), socket: socket.clone() };
         // Written aside and renamed, so that a reader never sees half of it.
         let draft = record.with_extension("json.new");
-        std::fs::write(&draft, serde_json::to_vec(&running)?)
+        let _ = std::fs::remove_file(&draft);
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)
+            .and_then(|mut file| file.write_all(&serde_json::to_vec(&running)?))
             .and_then(|()| std::fs::rename(&draft, &record))
             .with_context(|| format!("could not write {}", record.display()))?;
         let listening = tokio::spawn(async move {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::binaries::Binaries;
 use super::home::{Home, private_folder};
+use super::private::close;
 
 /// The first version that looks for extensions in more than one folder.
 const SEARCHES_FOLDERS: u32 = 18;
@@ -16,7 +17,8 @@ pub(super) fn write(home: &Home, binaries: &Binaries) -> io::Result<()> {
     }
     let folder = home.extensions();
     private_folder(&folder, home.account)?;
-    crate::bootstrap::install_extensions(&folder, system_folder(binaries).as_deref())
+    crate::bootstrap::install_extensions(&folder, system_folder(binaries).as_deref())?;
+    close(&folder, home.account)
 }
 
 /// Where PostgreSQL is to search: ours first. `None`: it can not, being too old or by a colon in the path, which separates

@@ -13,6 +13,7 @@ mod home;
 mod initialise;
 mod leftovers;
 mod log;
+mod private;
 mod process;
 mod settings;
 mod supervisor;
@@ -24,6 +25,7 @@ use rustix::process::Signal;
 
 pub use binaries::{BINARIES_VARIABLE, Binaries};
 pub use error::ClusterError;
+pub use private::{close_folder, make_folder};
 pub use settings::{ClusterSettings, Durability};
 
 use crate::endpoint::Endpoint;

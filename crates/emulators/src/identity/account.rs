@@ -2,6 +2,7 @@
 
 use std::{
     io::{ErrorKind, Write},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -156,10 +157,11 @@ fn read(file: &Path) -> Result<Option<Vec<Account>>, IdentityProviderError> {
 /// Writes beside the file and renames, so that a crash leaves the old accounts or the new.
 fn write(file: &Path, list: &[Account]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let fresh = file.with_extension("json.new");
-    let mut out = std::fs::File::create(&fresh)?;
+    let _ = std::fs::remove_file(&fresh);
+    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     out.write_all(&serde_json::to_vec_pretty(&Stored { accounts: list.to_vec() })?)?;
     out.sync_all()?;
     std::fs::rename(&fresh, file)

@@ -43,7 +43,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let (project, api, mailbox_listener) = open_ports(global).await?;
     let settings = Settings::load(&project)?;
     let data = project.root().join(".portico");
-    folder::make_data_folder(&data)?;
+    folder::make_development_folder(&data)?;
 
     let clock = Clock::system();
     let origin = project.config().api.external_url.clone();
@@ -250,7 +250,7 @@ impl Store {
             tcp_port: Some(project.config().db.port),
             binaries: settings.postgres_bin.clone(),
             parameters: project.config().db.settings.parameters.clone().into_iter().collect(),
-            ..ClusterSettings::new(data.join("postgres"))
+            ..ClusterSettings::new(data.join(folder::CLUSTER))
         })
         .await?;
         Ok(Self { endpoint: cluster.endpoint(), cluster: Some(cluster) })

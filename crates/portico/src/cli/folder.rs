@@ -1,11 +1,13 @@
 //! Where a project's data lies, and the commands that only need to know that.
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use portico_database::cluster;
 use portico_project::{LoadOptions, Project};
 
 use super::Global;
@@ -41,18 +43,28 @@ pub(super) fn data_folder(global: &Global) -> anyhow::Result<PathBuf> {
     Ok(Project::find_root(&options)?.join(".portico"))
 }
 
-/// Makes a data folder that nobody else may enter and that git leaves alone.
+/// The data folder of the embedded cluster within the data folder.
+pub(super) const CLUSTER: &str = "postgres";
+
+/// Makes a data folder that other users cannot enter and that git ignores. An existing one keeps its mode: the operator
+/// chose it.
 pub(super) fn make_data_folder(path: &Path) -> anyhow::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o711)
-        .create(path)
+    cluster::make_folder(path, CLUSTER)
         .with_context(|| format!("could not make the data folder {}", path.display()))?;
     let ignore = path.join(".gitignore");
-    if !ignore.exists() {
-        fs::write(&ignore, "*\n").with_context(|| format!("could not write {}", ignore.display()))?;
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&ignore) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        opened => opened
+            .and_then(|mut file| file.write_all(b"*\n"))
+            .with_context(|| format!("could not write {}", ignore.display())),
     }
-    Ok(())
+}
+
+/// Makes the data folder of a development server, and closes it to other users if it exists and is open to them, with the
+/// files of earlier versions in it.
+pub(super) fn make_development_folder(path: &Path) -> anyhow::Result<()> {
+    make_data_folder(path)?;
+    cluster::close_folder(path, CLUSTER).with_context(|| format!("could not close {} to other users", path.display()))
 }
 
 pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()> {

@@ -96,7 +96,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             let cluster_settings = ClusterSettings {
                 binaries: settings.database.postgres_bin.clone(),
                 parameters: project.config().db.settings.parameters.clone().into_iter().collect(),
-                ..ClusterSettings::new(data.join("postgres"))
+                ..ClusterSettings::new(data.join(folder::CLUSTER))
             };
             let cluster = tokio::select! {
                 cluster = Cluster::start(cluster_settings) => cluster?,
