@@ -109,7 +109,8 @@ impl Auth {
         clock: Clock,
     ) -> Result<Self, SettingsError> {
         settings.validate()?;
-        let allow_list = AllowList::new(&settings.site_url, &settings.redirect_allow_list)?;
+        let allow_list =
+            AllowList::new(&settings.site_url, &settings.redirect_allow_list)?.closed_to_api(&settings.external_url);
         let mailer = Mailer::new(&settings, mail, database.clone())?;
         mailer.start();
         let passwords = Passwords::new(&settings.password);

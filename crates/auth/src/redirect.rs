@@ -2,7 +2,9 @@
 //!
 //! A target is accepted when it belongs to the site, is a loopback address, or matches a pattern of the list. Everything
 //! else is ignored silently, so that `redirect_to` is never an open redirect. A text that two parsers could read
-//! differently (backslashes, control characters, user names, percent-encoded hosts) is never accepted.
+//! differently (backslashes, control characters, user names, percent-encoded hosts) is never accepted; neither is a path of
+//! the server's own API, whatever the list says: codes and tokens would go to a service that did not ask for them, and a
+//! sign-in could lead on into the next one.
 
 use std::net::IpAddr;
 
@@ -21,6 +23,7 @@ pub struct AllowList {
     site_url: String,
     site: Target,
     patterns: Vec<Pattern>,
+    api: Option<Api>,
 }
 
 impl AllowList {
@@ -45,7 +48,13 @@ impl AllowList {
                 })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { site_url: site_url.to_owned(), site, patterns })
+        Ok(Self { site_url: site_url.to_owned(), site, patterns, api: None })
+    }
+
+    /// Closes the paths of the API in which the account service is at `external_url` (`https://app.example.com/auth/v1`).
+    #[must_use]
+    pub fn closed_to_api(self, external_url: &str) -> Self {
+        Self { api: Api::around(external_url), ..self }
     }
 
     /// The site: where people go when nothing better was asked for.
@@ -58,6 +67,9 @@ impl AllowList {
         let Some(target) = Target::parse(url) else {
             return false;
         };
+        if self.api.as_ref().is_some_and(|api| api.holds(&target, url)) {
+            return false;
+        }
         if target.is_same_place(&self.site) {
             return true;
         }
@@ -166,12 +178,69 @@ impl Target {
             || self.host.parse() == Ok(std::net::Ipv6Addr::LOCALHOST)
     }
 
+    /// Every name of this machine, also those that people may be sent to under any name.
+    fn is_this_machine(&self) -> bool {
+        self.is_local() || self.address().is_some_and(|address| address.is_loopback())
+    }
+
+    fn port(&self) -> Option<u16> {
+        match &self.port {
+            Some(port) if !port.is_empty() => port.parse().ok(),
+            _ => Some(if self.scheme == "https" { 443 } else { 80 }),
+        }
+    }
+
+    /// A port that browsers need not be given: http is usually led on to https.
+    fn has_usual_port(&self) -> bool {
+        matches!(self.port(), Some(80 | 443))
+    }
+
     fn is_same_place(&self, site: &Self) -> bool {
         !self.host.is_empty()
             && self.scheme == site.scheme
             && self.host == site.host
             && (self.port == site.port || self.is_local())
     }
+}
+
+/// Where the server's own services are.
+#[derive(Debug, Clone)]
+struct Api {
+    place: Target,
+    /// What stands before the services' paths, `/` at its end.
+    base: String,
+}
+
+impl Api {
+    fn around(external_url: &str) -> Option<Self> {
+        let place = Target::parse(external_url).filter(Target::is_web)?;
+        let path = Url::parse(external_url).ok()?.path().trim_end_matches('/').to_owned();
+        Some(Self { place, base: format!("{}/", path.strip_suffix("/auth/v1").unwrap_or_default()) })
+    }
+
+    /// Whether the target is a path of the API, or may be taken for one.
+    fn holds(&self, target: &Target, url: &str) -> bool {
+        let is_here = target.is_web()
+            && (target.host == self.place.host || (target.is_this_machine() && self.place.is_this_machine()))
+            && (target.port() == self.place.port() || (target.has_usual_port() && self.place.has_usual_port()));
+        // As browsers send it: without dot segments
+        let Some(path) = Url::parse(url).ok().filter(|_| is_here).map(|url| url.path().to_owned()) else {
+            return false;
+        };
+        let path = percent_encoding::percent_decode_str(&path).decode_utf8_lossy().to_lowercase();
+        let below_base = path.strip_prefix(&self.base.to_lowercase());
+        below_base.into_iter().chain([&*path]).any(is_service_path)
+    }
+}
+
+/// `auth/v1/…`, `/rest-admin/v1`, `portico/google/…`: a segment and a version, or a name that is a service's for itself.
+fn is_service_path(path: &str) -> bool {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    let (first, second) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
+    let is_version = second
+        .strip_prefix('v')
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+    is_version || matches!(first, "portico" | "pg" | "mcp" | ".well-known")
 }
 
 /// `^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$`
@@ -458,6 +527,58 @@ mod tests {
             "https://app.example.com"
         );
         assert_eq!(list.resolve(None, None), "https://app.example.com");
+    }
+
+    #[test]
+    fn no_target_lies_within_the_server_s_own_api() {
+        let patterns = ["https://app.example.com/**", "http://localhost:3000/**", "**"];
+        for (external_url, origins) in [
+            ("https://app.example.com/auth/v1", &["https://app.example.com", "http://APP.example.com:80"][..]),
+            (
+                "https://app.example.com/backend/auth/v1",
+                &["https://app.example.com/backend", "https://app.example.com"],
+            ),
+            (
+                "http://127.0.0.1:54321/auth/v1",
+                &["http://127.0.0.1:54321", "http://localhost:54321", "http://[::1]:54321", "http://127.0.0.2:54321"],
+            ),
+        ] {
+            for site in ["https://app.example.com", "http://localhost:3000"] {
+                let list = list(site, &patterns).closed_to_api(external_url);
+                for origin in origins {
+                    for path in [
+                        "/auth/v1",
+                        "/auth/v1/authorize?provider=google",
+                        "/rest/v1/rpc/f",
+                        "/storage/v1/x",
+                        "/functions/v1/f",
+                        "/AUTH/V1/x",
+                        "/%61uth/v1/x",
+                        "/x/../auth/v1/x",
+                        "/x/%2e%2e/auth/v1/x",
+                        "//auth//v1/x",
+                        "/portico/google/authorize",
+                        "/.well-known/x",
+                    ] {
+                        assert!(!list.allows(&format!("{origin}{path}")), "{external_url} {origin}{path}");
+                    }
+                    assert!(list.allows(&format!("{origin}/app")) || !list.allows(origin), "{origin}");
+                }
+                // Pages, and other servers' services
+                for good in [
+                    "https://app.example.com/app/v1x",
+                    "https://app.example.com/",
+                    "https://other.example/auth/v1/x",
+                    "http://localhost:3000/auth/v1/x",
+                    "myapp://auth/v1",
+                ] {
+                    assert!(list.allows(good), "{external_url} {good}");
+                }
+            }
+        }
+        let list = list("https://app.example.com", &[]).closed_to_api("https://app.example.com/auth/v1");
+        let inner = "https://app.example.com/auth/v1/authorize";
+        assert_eq!(list.resolve(Some(inner), Some(inner)), "https://app.example.com");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! This crate must not know: accounts, sessions, the database. It never sends anything out.
 
+mod admission;
 mod development;
 mod identity;
 mod mailbox;

@@ -53,6 +53,12 @@ impl Default for Cors {
 }
 
 impl Cors {
+    /// No page of another origin may read an answer, or send what needs a preflight.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default().origins(|_| Some(false))
+    }
+
     /// The methods that a preflight allows.
     #[must_use]
     pub fn methods(self, methods: &'static str) -> Self {

@@ -22,7 +22,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
-use portico_tokens::{ApiKeys, ClientAddress, Clock, KeyRing, RequestId};
+use portico_tokens::{AllowedOrigins, ApiKeys, ClientAddress, Clock, KeyRing, RequestId};
 use tower::Service;
 
 use crate::access::{Access, KeyPolicy};
@@ -79,6 +79,14 @@ impl GatewayBuilder {
     #[must_use]
     pub fn key_policy(mut self, policy: KeyPolicy) -> Self {
         self.door.keys.policy = policy;
+        self
+    }
+
+    /// Refuses secret keys, and tokens with other rights than a visitor's or user's, from pages other than these, and at hosts that could
+    /// be another website's (DNS rebinding). For servers whose keys and secrets are published. Default: the page does not matter.
+    #[must_use]
+    pub fn secret_keys_from(mut self, pages: AllowedOrigins) -> Self {
+        self.door.keys.pages = Some(pages);
         self
     }
 

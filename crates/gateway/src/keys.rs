@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
-use portico_tokens::{ApiKeys, ApiRole, Caller, Clock, KeyRing, Secret, bearer, looks_opaque};
+use portico_tokens::{AllowedOrigins, ApiKeys, ApiRole, Caller, Claims, Clock, KeyRing, Secret, bearer, looks_opaque};
 
 use crate::access::KeyPolicy;
 use crate::refusal::Refusal;
@@ -15,6 +16,8 @@ pub(crate) struct Keys {
     pub(crate) api_keys: Arc<ApiKeys>,
     pub(crate) clock: Clock,
     pub(crate) policy: KeyPolicy,
+    /// The only pages from which secret keys are taken; `None`: every page.
+    pub(crate) pages: Option<AllowedOrigins>,
     /// What opaque keys stand for, as `Authorization` says it: made once, for every request has one.
     anon: Secret,
     service_role: Secret,
@@ -24,7 +27,7 @@ impl Keys {
     pub(crate) fn new(ring: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> Self {
         let authorization = |role| Secret::new(format!("Bearer {}", api_keys.jwt_of(role)));
         let (anon, service_role) = (authorization(ApiRole::Anon), authorization(ApiRole::ServiceRole));
-        Self { ring, api_keys, clock, policy: KeyPolicy::Hosted, anon, service_role }
+        Self { ring, api_keys, clock, policy: KeyPolicy::Hosted, pages: None, anon, service_role }
     }
 
     /// The caller of a request; a refusal when the policy does not let it pass. `open`: the path needs no key.
@@ -34,6 +37,16 @@ impl Keys {
         if !open {
             self.admit(key.as_deref(), role, headers)?;
         }
+        let caller = self.present(key, role, headers);
+        match &self.pages {
+            Some(pages) if is_privileged(&caller) && !may_be_privileged(pages, headers) => {
+                Err(Refusal::SecretKeyOfOtherPage)
+            }
+            _ => Ok(caller),
+        }
+    }
+
+    fn present(&self, key: Option<Cow<'_, str>>, role: Option<ApiRole>, headers: &HeaderMap) -> Caller {
         let mut caller = Caller { api_key: role, ..Caller::default() };
         let authorization = headers.get(header::AUTHORIZATION);
         match authorization.and_then(|value| bearer(value.as_bytes())) {
@@ -54,7 +67,7 @@ impl Keys {
                 (None, _) => caller.authorization = authorization.map(|_| Secret::new("")),
             },
         }
-        Ok(caller)
+        caller
     }
 
     fn authorization_of(&self, role: ApiRole) -> &Secret {
@@ -104,6 +117,25 @@ fn api_key<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<Cow<'a, str>> {
     form_urlencoded::parse(uri.query()?.as_bytes())
         .find(|(name, value)| name == "apikey" && !value.is_empty())
         .map(|(_, value)| value)
+}
+
+/// Whether a caller has, or may have within a service's leeway of time, more rights than a visitor or a user: those of the service,
+/// or of a role that only the holder of the signing secret can name.
+fn is_privileged(caller: &Caller) -> bool {
+    let is_more = |claims: &Arc<Claims>| !matches!(claims.role(), None | Some("" | "anon" | "authenticated"));
+    caller.api_key == Some(ApiRole::ServiceRole)
+        || [&caller.token, &caller.untimely, &caller.key_claims].into_iter().flatten().any(is_more)
+}
+
+/// Whether a request comes from one of the pages or from a program, at a host that no other website can have.
+fn may_be_privileged(pages: &AllowedOrigins, headers: &HeaderMap) -> bool {
+    let is_of_page = match headers.get(header::ORIGIN) {
+        Some(origin) => origin.to_str().is_ok_and(|origin| pages.allows(origin)),
+        // Scripts, pictures and links of other websites come without an origin, but with this
+        None => headers.get("sec-fetch-site").is_none_or(|site| site != "cross-site"),
+    };
+    let host = headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    is_of_page && host.is_none_or(|host| pages.is_private_host(host.host()))
 }
 
 fn is_browser(headers: &HeaderMap) -> bool {

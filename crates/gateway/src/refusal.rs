@@ -16,6 +16,8 @@ pub(crate) enum Refusal {
     NoKey,
     WrongKey,
     SecretKeyInBrowser,
+    /// A published secret key came with a page of another website.
+    SecretKeyOfOtherPage,
     TargetTooLong,
     HeadersTooLarge,
     BodyTooLarge {
@@ -47,6 +49,14 @@ impl Refusal {
                 Some(
                     "Secret API keys can only be used in a protected environment and should never be used in a \
                      browser. Delete this secret API key immediately.",
+                ),
+            ),
+            Self::SecretKeyOfOtherPage => (
+                StatusCode::FORBIDDEN,
+                "Forbidden use of a secret API key from another website",
+                Some(
+                    "The keys of a development server are published, so it takes secret keys and service_role tokens only from programs, \
+                     from pages of this machine, and from the sites of [auth] site_url and additional_redirect_urls.",
                 ),
             ),
             Self::TargetTooLong => (StatusCode::URI_TOO_LONG, "Request URL too long (max 65000 bytes)", None),

@@ -12,7 +12,7 @@ use portico_database::Database;
 use portico_gateway::{Access, BoxedAnswer, Cors, Gateway, KeyPolicy, Outside, WebApp};
 use portico_mail::Transport;
 use portico_rest::{Rest, RestSettings};
-use portico_tokens::Clock;
+use portico_tokens::{AllowedOrigins, Clock};
 use serde_json::Value;
 
 use crate::upkeep::Upkeep;
@@ -41,6 +41,9 @@ pub struct ServerSettings {
     pub https: bool,
     /// A development server: its page may talk to every port of this machine.
     pub development: bool,
+    /// The pages from which secret keys and tokens with a service's rights are taken; `None`: from every page. Set where the keys
+    /// are published ones.
+    pub secret_key_pages: Option<AllowedOrigins>,
     /// Further routers: development stand-ins.
     pub mounts: Vec<Mount>,
     /// The time.
@@ -53,6 +56,8 @@ pub struct Mount {
     pub prefix: String,
     /// What answers there.
     pub router: Router,
+    /// The rules for its requests.
+    pub access: Access,
 }
 
 /// A server that is ready to be served. Its background work ends when it is dropped.
@@ -81,6 +86,7 @@ impl Server {
             trusted_proxies,
             https,
             development,
+            secret_key_pages,
             mounts,
             clock,
         } = settings;
@@ -112,8 +118,11 @@ impl Server {
                 Access::open().compressed(),
             );
         }
-        for Mount { prefix, router } in mounts {
-            gateway = gateway.mount(&prefix, router, Access::open());
+        for Mount { prefix, router, access } in mounts {
+            gateway = gateway.mount(&prefix, router, access);
+        }
+        if let Some(pages) = secret_key_pages {
+            gateway = gateway.secret_keys_from(pages);
         }
         gateway = match page::files() {
             Some(files) => gateway.web_app(page::allow_adapter(

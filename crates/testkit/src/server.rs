@@ -11,7 +11,7 @@ use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, Lanes, ServeLimits};
 use portico_mail::{Email, Transport};
 use portico_rest::RestSettings;
-use portico_tokens::{ApiKeys, Clock};
+use portico_tokens::{AllowedOrigins, ApiKeys, Clock};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio_postgres::types::ToSql;
@@ -102,8 +102,14 @@ impl TestServer {
         let texts = OutgoingTexts::new();
         let mut mounts = Vec::new();
         if settings.emulate_google {
-            let google =
-                portico::wiring::google::emulate(Development::confirm(), &mut settings.auth, &origin, None, &clock);
+            let google = portico::wiring::google::emulate(
+                Development::confirm(),
+                &mut settings.auth,
+                &origin,
+                None,
+                &clock,
+                AllowedOrigins::default(),
+            );
             mounts.push(google.expect("Google is emulated"));
         }
         let auth = settings.auth.clone();
@@ -119,6 +125,7 @@ impl TestServer {
                 trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
                 https: false,
                 development: true,
+                secret_key_pages: None,
                 mounts,
                 clock: clock.clone(),
             },
@@ -185,6 +192,7 @@ impl TestServer {
                 trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
                 https: false,
                 development: true,
+                secret_key_pages: None,
                 mounts: Vec::new(),
                 clock: self.clock.clone(),
             },

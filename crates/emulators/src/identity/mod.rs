@@ -42,14 +42,16 @@ use std::{
 use axum::{
     Json, Router,
     extract::{DefaultBodyLimit, Path, State},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use http::{StatusCode, header};
-use portico_tokens::{Clock, Secret};
+use portico_tokens::{AllowedOrigins, Clock, Secret};
 use serde_json::{Value, json};
 
 use crate::Development;
+use crate::admission::{self, Admission};
 use account::Accounts;
 use grant::Grants;
 
@@ -152,8 +154,10 @@ impl IdentityProvider {
         })
     }
 
-    /// The endpoints, to be mounted where the issuer says.
-    pub fn router(&self) -> Router {
+    /// The endpoints, to be mounted where the issuer says: for programs, and for pages of this machine and of `origins`.
+    /// Pages of other websites are refused, and no page may read answers to calls across origins.
+    pub fn router(&self, origins: AllowedOrigins) -> Router {
+        let admission = Admission { origins, shares: false };
         Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/jwks", get(jwks))
@@ -165,6 +169,7 @@ impl IdentityProvider {
             .route("/avatar/{file}", get(avatar))
             .route("/style.css", get(page::style))
             .layer(DefaultBodyLimit::max(64 << 10))
+            .layer(middleware::from_fn_with_state(admission, admission::admit))
             .with_state(self.clone())
     }
 

@@ -92,7 +92,8 @@ fn html(template: &Template, shown: &impl Serialize) -> Response {
                 (header::CONTENT_SECURITY_POLICY, POLICY),
                 (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
                 (header::X_FRAME_OPTIONS, "DENY"),
-                (header::REFERRER_POLICY, "no-referrer"),
+                // With no-referrer browsers would send `Origin: null` along with the form
+                (header::REFERRER_POLICY, "same-origin"),
                 (header::CACHE_CONTROL, "no-store"),
             ],
             Html(page),

@@ -15,14 +15,16 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt};
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use portico_tokens::AllowedOrigins;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_stream::wrappers::BroadcastStream;
 
+use crate::admission::{self, Admission};
+
 use super::{
     CapturedMail, Mailbox, MailboxEvent,
-    guests::{self, Guests},
     message::{Part, clean_tags},
     search::Search,
     store::{Entry, Store},
@@ -31,7 +33,7 @@ use super::{
 /// The most messages that one answer lists.
 const LONGEST_PAGE: usize = 1_000;
 
-pub(super) fn router(mailbox: Mailbox, guests: Guests) -> Router {
+pub(super) fn router(mailbox: Mailbox, origins: AllowedOrigins) -> Router {
     Router::new()
         .route("/api/v1/messages", get(list).put(set_read).delete(delete))
         .route("/api/v1/search", get(search).delete(delete_found))
@@ -49,7 +51,7 @@ pub(super) fn router(mailbox: Mailbox, guests: Guests) -> Router {
         .route("/readyz", get(async || "ok"))
         .fallback(async || not_found("Not found"))
         .layer(DefaultBodyLimit::max(1 << 20))
-        .layer(middleware::from_fn_with_state(guests, guests::admit))
+        .layer(middleware::from_fn_with_state(Admission { origins, shares: true }, admission::admit))
         .with_state(mailbox)
 }
 

@@ -11,7 +11,6 @@
 //! | `/portico/v1/texts` | captured text messages (GET, DELETE) |
 
 mod api;
-mod guests;
 mod message;
 mod search;
 mod smtp;
@@ -23,7 +22,7 @@ use std::{
 };
 
 use portico_mail::{Email, SendError, Transport};
-use portico_tokens::Clock;
+use portico_tokens::{AllowedOrigins, Clock};
 use tokio::{net::TcpListener, sync::broadcast};
 
 use crate::Development;
@@ -94,7 +93,7 @@ impl Mailbox {
     /// The HTTP API and the live events: for programs, for pages of this machine (loopback names), and for pages of these
     /// sites (addresses such as `https://app.example.com`). Pages of other websites are refused.
     pub fn router(&self, sites: &[&str]) -> axum::Router {
-        api::router(self.clone(), guests::Guests::new(sites))
+        api::router(self.clone(), AllowedOrigins::new(sites.iter().copied()))
     }
 
     /// Takes mails over SMTP until `shutdown` is done. Any login is accepted, and nothing is passed on.

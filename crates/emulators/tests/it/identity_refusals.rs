@@ -194,3 +194,46 @@ async fn the_client_proves_itself() {
         .unwrap();
     assert!(nothing.status().is_client_error());
 }
+
+#[tokio::test]
+async fn pages_of_other_websites_are_refused() {
+    let provider = provider(None).await;
+    let decide = async |headers: &[(&str, &str)]| {
+        let form = [
+            ("request", request(&[])),
+            ("action", "add".into()),
+            ("email", "eve@example.com".into()),
+            ("name", "Eve".into()),
+        ];
+        let mut decision = provider.client.post(format!("{}/authorize/decision", provider.issuer)).form(&form);
+        for (name, value) in headers {
+            decision = decision.header(*name, *value);
+        }
+        decision.send().await.unwrap()
+    };
+    for (headers, status) in [
+        (&[][..], 303),
+        (&[("origin", "http://localhost:3000")], 303),
+        (&[("origin", "https://shop.example.com")], 303),
+        (&[("origin", "https://evil.example")], 403),
+        (&[("origin", "null")], 403),
+        (&[("origin", "http://localhost.evil.example")], 403),
+        // A name of another website that leads here
+        (&[("host", "evil.example:54321")], 403),
+        (&[("host", "evil.example:54321"), ("origin", "http://evil.example:54321")], 403),
+        (&[("host", "shop.example.com")], 303),
+    ] {
+        let answer = decide(headers).await;
+        assert_eq!(answer.status(), status, "{headers:?}");
+        let opened: Vec<_> =
+            answer.headers().keys().filter(|name| name.as_str().starts_with("access-control")).collect();
+        assert!(opened.is_empty(), "{opened:?}");
+    }
+    for path in ["/authorize", "/.well-known/openid-configuration", "/jwks", "/userinfo", "/avatar/1.svg"] {
+        let page = provider.client.get(format!("{}{path}", provider.issuer)).header("origin", "https://evil.example");
+        assert_eq!(page.send().await.unwrap().status(), 403, "{path}");
+    }
+    // The chooser's own form is sent with its origin
+    let page = provider.client.get(format!("{}/authorize?{}", provider.issuer, request(&[]))).send().await.unwrap();
+    assert_eq!(page.headers()["referrer-policy"], "same-origin");
+}

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Once, time::Duration};
 
 use portico_emulators::{Development, IdentityProvider, IdentityProviderSettings, Mailbox, MailboxLimits};
 use portico_mail::{Address, Email, HeaderLine, Sender};
-use portico_tokens::Clock;
+use portico_tokens::{AllowedOrigins, Clock};
 use reqwest::{Client, redirect::Policy};
 use tokio::net::TcpListener;
 
@@ -68,7 +68,8 @@ pub async fn provider(accounts: Option<std::path::PathBuf>) -> Provider {
     let clock = Clock::movable(time::OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap());
     let settings = IdentityProviderSettings { accounts, ..IdentityProviderSettings::google(&issuer, CALLBACK) };
     let provider = IdentityProvider::new(Development::confirm(), settings, clock.clone()).unwrap();
-    let router = axum::Router::new().nest("/google", provider.router());
+    let router =
+        axum::Router::new().nest("/google", provider.router(AllowedOrigins::new(["https://shop.example.com"])));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Provider { issuer, client: client(), clock }
 }

@@ -1,10 +1,11 @@
 //! Who needs a key, and whom a request is taken for.
 
-use portico_gateway::KeyPolicy;
-use portico_tokens::development::{ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
+use portico_gateway::{Access, KeyPolicy};
+use portico_tokens::development::{ANON_KEY, JWT_SECRET, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
+use portico_tokens::{AllowedOrigins, KeyRing, Secret};
 use serde_json::{Value, json};
 
-use crate::{Server, json_of};
+use crate::{Server, echo, json_of};
 
 struct Given<'a> {
     key: Option<&'a str>,
@@ -206,4 +207,71 @@ async fn keys_that_were_signed_earlier_with_the_same_secret_go_on_working() {
     let (status, told) =
         ask(&server, Given { key: Some(older.trim_start_matches("Bearer ")), authorization: None }).await;
     assert_eq!((status, told["role"].as_str()), (200, Some("anon")));
+}
+
+async fn status(server: &Server, path: &str, headers: &[(&str, &str)]) -> u16 {
+    let mut request = server.get(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn published_secret_keys_are_taken_from_programs_and_own_pages_only() {
+    let pages = AllowedOrigins::new(["https://app.example.com/start", "myapp://open"]);
+    let server = Server::start(|gateway| {
+        gateway.key_policy(KeyPolicy::Development).secret_keys_from(pages).mount("/auth/v1", echo(), Access::open())
+    })
+    .await;
+    let ring = KeyRing::hs256(&Secret::new(JWT_SECRET));
+    let bearer = |claims: Value| format!("Bearer {}", ring.sign(&claims).unwrap());
+    let privileged = [
+        ("apikey", SECRET_KEY.to_owned()),
+        ("apikey", SERVICE_ROLE_KEY.to_owned()),
+        ("apikey", ring.sign(&json!({ "role": "service_role" })).unwrap()),
+        ("authorization", format!("Bearer {}", SERVICE_ROLE_KEY)),
+        ("authorization", bearer(json!({ "role": "service_role", "sub": "x" }))),
+        ("authorization", bearer(json!({ "role": "supabase_admin" }))),
+        // Within what a service may allow the clocks to differ
+        ("authorization", bearer(json!({ "role": "service_role", "exp": 1 }))),
+    ];
+    for (name, value) in &privileged {
+        let key = (*name, value.as_str());
+        for (headers, is_taken) in [
+            (&[][..], true),
+            (&[("origin", "http://localhost:3000")], true),
+            (&[("origin", "http://127.0.0.1:54321"), ("sec-fetch-site", "cross-site")], true),
+            (&[("origin", "https://app.example.com")], true),
+            (&[("host", "portico:54321")], true),
+            (&[("host", "host.docker.internal:54321")], true),
+            (&[("host", "192.168.1.5:54321")], true),
+            (&[("sec-fetch-site", "same-origin")], true),
+            (&[("origin", "https://evil.example")], false),
+            (&[("origin", "https://app.example.com:8443")], false),
+            (&[("origin", "null")], false),
+            (&[("origin", "myapp://open")], false),
+            (&[("sec-fetch-site", "cross-site")], false),
+            // A name of another website that leads here
+            (&[("host", "evil.example:54321")], false),
+            (&[("host", "evil.example:54321"), ("origin", "http://evil.example:54321")], false),
+            (&[("host", "evil.example:54321"), ("origin", "http://localhost:3000")], false),
+        ] {
+            let status = status(&server, "/auth/v1/user", &[headers, &[key]].concat()).await;
+            assert_eq!(status, if is_taken { 200 } else { 403 }, "{name}: {value}, {headers:?}");
+        }
+    }
+    let evil = ("origin", "https://evil.example");
+    let query = format!("/auth/v1/user?apikey={}", SECRET_KEY);
+    assert_eq!(status(&server, &query, &[evil]).await, 403);
+    // What every page may hold
+    for (name, value) in [
+        ("apikey", ANON_KEY.to_owned()),
+        ("apikey", PUBLISHABLE_KEY.to_owned()),
+        ("authorization", format!("Bearer {}", ANON_KEY)),
+        ("authorization", bearer(json!({ "role": "authenticated", "sub": "x" }))),
+        ("authorization", bearer(json!({ "sub": "x" }))),
+    ] {
+        assert_eq!(status(&server, "/auth/v1/user", &[evil, (name, &value)]).await, 200, "{name}: {value}");
+    }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use portico_auth::AuthSettings;
 use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_database::{Database, Endpoint};
 use portico_emulators::{Development, Mailbox};
@@ -13,7 +14,7 @@ use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_project::portico_toml::Settings;
 use portico_project::status::StatusValues;
 use portico_project::{LoadOptions, Project};
-use portico_tokens::{Clock, development as well_known};
+use portico_tokens::{AllowedOrigins, Clock, development as well_known};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -85,10 +86,11 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 texts::inbox(mailbox.clone())
             }
         };
+        let pages = own_pages(&origin, &auth_settings, settings.server.public_url.as_deref());
         let mut mounts: Vec<Mount> = Vec::new();
         if google::is_emulated(&auth_settings, settings.emulators.google) {
             let accounts = Some(data.join("google-accounts.json"));
-            mounts.push(google::emulate(witness, &mut auth_settings, &origin, accounts, &clock)?);
+            mounts.push(google::emulate(witness, &mut auth_settings, &origin, accounts, &clock, pages.clone())?);
         }
         let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;
         let mark_path = mark.as_ref().map(brand::Mark::path);
@@ -114,6 +116,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 trusted_proxies: Vec::new(),
                 https: false,
                 development: true,
+                secret_key_pages: Some(pages),
                 mounts,
                 clock: clock.clone(),
             },
@@ -261,6 +264,13 @@ impl Store {
             cluster.stop().await;
         }
     }
+}
+
+/// The pages that the project calls its own, besides those of this machine: at the server's address, the site, and the sites that
+/// people may be sent back to.
+fn own_pages(origin: &str, auth: &AuthSettings, public_url: Option<&str>) -> AllowedOrigins {
+    let sites = auth.redirect_allow_list.iter().chain([&auth.site_url, &auth.external_url]).map(String::as_str);
+    AllowedOrigins::new(sites.chain([origin]).chain(public_url))
 }
 
 /// The mailbox's own port: its API, and for a person the page of the web app. Besides pages of this machine, those of the

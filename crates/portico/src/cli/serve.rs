@@ -134,6 +134,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 trusted_proxies: trusted_proxies.clone(),
                 https: public_url.starts_with("https://"),
                 development: false,
+                secret_key_pages: None,
                 mounts: mark.map(brand::Mark::mount).into_iter().collect(),
                 clock,
             },

@@ -10,6 +10,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
+use portico_gateway::Access;
 
 use crate::Mount;
 
@@ -84,7 +85,11 @@ impl Mark {
             ];
             (headers, content.clone()).into_response()
         };
-        Mount { prefix: PREFIX.to_owned(), router: Router::new().route(&format!("/{name}"), get(answer)) }
+        Mount {
+            prefix: PREFIX.to_owned(),
+            router: Router::new().route(&format!("/{name}"), get(answer)),
+            access: Access::open(),
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use portico_auth::AuthSettings;
 use portico_emulators::{Development, IdentityProvider, IdentityProviderSettings};
-use portico_tokens::Clock;
+use portico_gateway::{Access, Cors};
+use portico_tokens::{AllowedOrigins, Clock};
 
 use crate::Mount;
 
@@ -19,7 +20,7 @@ pub fn is_emulated(auth: &AuthSettings, wanted: bool) -> bool {
     wanted && !real
 }
 
-/// Sets the stand-in up at `origin` and makes the account service use it.
+/// Sets the stand-in up at `origin`, for people who come from `pages`, and makes the account service use it.
 ///
 /// # Errors
 /// When its accounts or keys can not be read or made.
@@ -29,6 +30,7 @@ pub fn emulate(
     origin: &str,
     accounts: Option<PathBuf>,
     clock: &Clock,
+    pages: AllowedOrigins,
 ) -> anyhow::Result<Mount> {
     let issuer = format!("{origin}{PREFIX}");
     let callback = format!("{}/callback", auth.external_url);
@@ -44,5 +46,7 @@ pub fn emulate(
         clock.clone(),
     )?;
     let provider = Arc::new(provider);
-    Ok(Mount { prefix: PREFIX.to_owned(), router: provider.router() })
+    // No page has to read its answers; people are sent there
+    let access = Access::open().cors(Cors::none());
+    Ok(Mount { prefix: PREFIX.to_owned(), router: provider.router(pages), access })
 }
