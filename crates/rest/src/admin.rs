@@ -49,6 +49,7 @@ async fn token_figures(rest: &Rest) -> RingFigures {
                 presented: own.presented + also.presented,
                 remembered: own.remembered + also.remembered,
                 forgotten: own.forgotten + also.forgotten,
+                bytes: own.bytes + also.bytes,
             }
         }
     }

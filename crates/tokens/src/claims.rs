@@ -108,6 +108,12 @@ impl Claims {
         &self.text
     }
 
+    /// Returns the memory that the claims take, in bytes: the text, and the values that were read from it, which can take many
+    /// times as much. Rounded up where a container does not tell its capacity.
+    pub(crate) fn weight(&self) -> usize {
+        size_of::<Self>() + self.text.len() + weight_of_object(&self.values)
+    }
+
     /// `sub`: the user's id.
     pub fn subject(&self) -> Option<&str> {
         self.string("sub")
@@ -158,6 +164,23 @@ impl Claims {
     fn string(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(Value::as_str)
     }
+}
+
+/// What a value keeps on the heap. Recursion is bounded by the parser's.
+fn weight_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.capacity(),
+        Value::Array(list) => list.capacity() * size_of::<Value>() + list.iter().map(weight_of).sum::<usize>(),
+        Value::Object(object) => weight_of_object(object),
+    }
+}
+
+fn weight_of_object(object: &Map<String, Value>) -> usize {
+    // An entry has its hash beside it, and its place in a table with spare room
+    const ENTRY: usize = size_of::<String>() + size_of::<Value>() + 4 * size_of::<usize>();
+    let room = if object.is_empty() { 0 } else { object.len().next_power_of_two().max(4) };
+    room * ENTRY + object.iter().map(|(name, value)| name.capacity() + weight_of(value)).sum::<usize>()
 }
 
 impl When {

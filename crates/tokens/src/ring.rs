@@ -157,8 +157,8 @@ impl KeyRing {
     /// The key is the one with the token's `kid` and algorithm; without a `kid` every key of the algorithm is
     /// tried. An HS256 token whose `kid` is not ours is tried with the secret, which has no `kid` of its own (auth-core 21): tokens
     /// that another server signed with the same secret carry that server's `kid`, and go on working after a move. Rings without a
-    /// secret, as of a JWK set, have nothing to try then. What verified is remembered, in a memory that holds a fixed number of tokens;
-    /// what did not is never.
+    /// secret, as of a JWK set, have nothing to try then. What verified is remembered, in a memory that is bounded in tokens and
+    /// in bytes, unless it is large; what did not is never.
     ///
     /// # Errors
     /// Every [`TokenError`] but those about times.
@@ -216,7 +216,7 @@ impl KeyRing {
     /// How often a signature need not be computed.
     pub fn figures(&self) -> RingFigures {
         let [presented, remembered, forgotten] = self.verified.figures();
-        RingFigures { presented, remembered, forgotten }
+        RingFigures { presented, remembered, forgotten, bytes: self.verified.bytes() }
     }
 
     /// The public keys as a JWK set. Symmetric keys are never in it.
@@ -234,6 +234,8 @@ pub struct RingFigures {
     pub remembered: u64,
     /// Verified tokens that were forgotten for newer ones.
     pub forgotten: u64,
+    /// The memory that the remembered tokens take now.
+    pub bytes: usize,
 }
 
 impl fmt::Debug for KeyRing {

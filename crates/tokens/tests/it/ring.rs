@@ -260,3 +260,25 @@ fn claims_tell_what_services_ask_for() {
     assert_eq!((odd.subject(), odd.role(), odd.audience()), (None, None, Some("a")));
     assert!(!odd.is_anonymous());
 }
+
+#[test]
+fn one_user_with_much_metadata_who_refreshes_and_reads_costs_little_memory() {
+    let ring = ring("ES256", 0);
+    let metadata = "x".repeat(30_000);
+    for n in 0..1_500 {
+        let token = ring.sign(&json!({ "sub": "s", "session_id": n, "user_metadata": { "notes": metadata } })).unwrap();
+        ring.verify(&token, at(0)).unwrap();
+    }
+    assert_eq!(ring.figures().bytes, 0, "large tokens are not kept");
+
+    // Smaller ones are, up to a sum
+    let metadata: Vec<_> = (0..100).map(|n| json!({ "n": n })).collect();
+    for n in 0..3_000 {
+        let token = ring
+            .sign(&json!({ "sub": "s", "session_id": n, "user_metadata": { "list": &metadata[..n % 40] } }))
+            .unwrap();
+        ring.verify(&token, at(0)).unwrap();
+        assert!(ring.figures().bytes < 32 * 1024 * 1024);
+    }
+    assert!(ring.figures().bytes > 4 * 1024 * 1024, "{}", ring.figures().bytes);
+}
