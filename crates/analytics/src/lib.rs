@@ -5,7 +5,7 @@
 //! for long the newest are given up.
 //!
 //! Promises: only known events in their exact shape are kept; nothing personal beyond the user's id; nothing at all from
-//! a browser that asks not to be tracked (`DNT`, `Sec-GPC`); memory and rate are bounded. Does not promise: that every
+//! a browser that asks not to be tracked (`DNT`, `Sec-GPC`); memory, rate and the table are bounded, in events. Does not promise: that every
 //! event arrives, or arrives once.
 //!
 //! Must not know: who reads the events, other services, the gateway.
@@ -23,6 +23,7 @@ use axum::Router;
 use portico_database::{Database, DatabaseError};
 use portico_tokens::Clock;
 
+pub use rate::AnalyticsLimits;
 use rate::RateLimit;
 use writer::Writer;
 
@@ -37,14 +38,22 @@ struct Inner {
     clock: Clock,
     rate: RateLimit,
     writer: Writer,
+    /// Events that the table keeps.
+    kept: u32,
 }
 
 impl Analytics {
     /// A collector that writes to `database`. Starts a task, so it needs a Tokio runtime; the task ends after the last
     /// clone and router are dropped and what waited was written.
     pub fn new(database: Database, clock: Clock) -> Self {
-        let writer = Writer::start(database.clone());
-        Self { inner: Arc::new(Inner { database, clock, rate: RateLimit::default(), writer }) }
+        Self::with_limits(database, clock, AnalyticsLimits::default())
+    }
+
+    /// As [`Analytics::new`], with other limits.
+    pub fn with_limits(database: Database, clock: Clock, limits: AnalyticsLimits) -> Self {
+        let writer = Writer::start(database.clone(), limits.kept);
+        let rate = RateLimit::new(clock.clone(), limits);
+        Self { inner: Arc::new(Inner { database, clock, rate, writer, kept: limits.kept }) }
     }
 
     /// `POST /events`, to be mounted at `/portico/v1`, open to callers without a key.
@@ -52,17 +61,18 @@ impl Analytics {
         routes::router(self.clone())
     }
 
-    /// Deletes events that arrived more than `keep` ago, a bounded number at a time; says how many went. To be called
-    /// now and then; concurrent calls do not harm.
+    /// Deletes events that arrived more than `keep` ago, and the oldest beyond the number that the table keeps, a bounded
+    /// number at a time; returns how many were deleted. To be called now and then; concurrent calls do not harm.
     ///
     /// # Errors
     /// What the database says.
     pub async fn clean_up(&self, keep: time::Duration) -> Result<u64, DatabaseError> {
-        match self.inner.clock.now().checked_sub(keep) {
-            Some(limit) => writer::delete_before(&self.inner.database, limit).await,
+        let old = match self.inner.clock.now().checked_sub(keep) {
+            Some(limit) => writer::delete_before(&self.inner.database, limit).await?,
             // Before the calendar begins there are no events
-            None => Ok(0),
-        }
+            None => 0,
+        };
+        Ok(old + writer::delete_surplus(&self.inner.database, self.inner.kept, u32::MAX).await?)
     }
 
     /// Writes now what waits, for a clean shutdown. `false`: the database did not take it (yet).

@@ -1,109 +1,136 @@
-//! How often one address may send.
+//! How many events are taken: of one address, of all together, and in the table.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::net::IpAddr;
+use std::time::Duration;
 
-use time::{Duration, OffsetDateTime};
+use portico_tokens::bucket::{Buckets, Quota, whole_seconds};
+use portico_tokens::{ClientAddress, Clock};
 
-/// Requests that may come at once.
-const BURST: f64 = 60.0;
-/// Requests per second after that.
-const PER_SECOND: f64 = 1.0;
 /// Addresses that are remembered.
 const MAX_ADDRESSES: usize = 10_000;
+/// The longest pause that is asked for.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// A bucket of requests for each address, which fills again with time.
-#[derive(Default)]
-pub(crate) struct RateLimit {
-    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+/// How many events are taken. The defaults keep the table below about 4 GiB, and leave room for 50 events a second.
+#[derive(Debug, Clone, Copy)]
+pub struct AnalyticsLimits {
+    /// Events of one address (of IPv6, one /64 network). Default: 300 at once, then one a second.
+    pub per_address: Quota,
+    /// Events of all addresses together. Default: 5,000 at once, then 50 a second.
+    pub in_all: Quota,
+    /// Events that the table keeps; the oldest are deleted for newer ones. Default: 5 million.
+    pub kept: u32,
 }
 
-struct Bucket {
-    left: f64,
-    at: OffsetDateTime,
-}
-
-impl Bucket {
-    fn left_at(&self, now: OffsetDateTime) -> f64 {
-        // A clock that went backwards fills nothing
-        let seconds = (now - self.at).max(Duration::ZERO).as_seconds_f64();
-        (self.left + seconds * PER_SECOND).min(BURST)
+impl Default for AnalyticsLimits {
+    fn default() -> Self {
+        Self { per_address: Quota::new(300.0, 1.0), in_all: Quota::new(5_000.0, 50.0), kept: 5_000_000 }
     }
+}
+
+/// The budgets of events, which fill again with time.
+pub(crate) struct RateLimit {
+    addresses: Buckets<IpAddr>,
+    all: Buckets<()>,
+    limits: AnalyticsLimits,
 }
 
 impl RateLimit {
-    /// Takes one request of the address's bucket; an error with the seconds to wait when it is empty.
-    pub(crate) fn take(&self, address: IpAddr, now: OffsetDateTime) -> Result<(), u64> {
-        let key = network_of(address);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= MAX_ADDRESSES && !buckets.contains_key(&key) {
-            // Full buckets say nothing
-            buckets.retain(|_, bucket| bucket.left_at(now) < BURST);
-            if buckets.len() >= MAX_ADDRESSES {
-                // As many senders at once are an attack or a success; forgetting is the kinder mistake
-                buckets.clear();
-            }
-        }
-        let bucket = buckets.entry(key).or_insert(Bucket { left: BURST, at: now });
-        let left = bucket.left_at(now);
-        *bucket = Bucket { left, at: now };
-        if left < 1.0 {
-            // Positive and at most 1 / PER_SECOND
-            return Err(((1.0 - left) / PER_SECOND).ceil() as u64);
-        }
-        bucket.left = left - 1.0;
-        Ok(())
+    pub(crate) fn new(clock: Clock, limits: AnalyticsLimits) -> Self {
+        Self { addresses: Buckets::new(clock.clone(), MAX_ADDRESSES), all: Buckets::new(clock, 1), limits }
+    }
+
+    /// Charges an address with a request, which may carry one event: before its body is read.
+    ///
+    /// # Errors
+    /// The seconds to wait.
+    pub(crate) fn take_request(&self, address: IpAddr) -> Result<(), u64> {
+        self.addresses.take(ClientAddress(address).network(), self.limits.per_address, 1).map_err(seconds)
+    }
+
+    /// Charges the events of a request that [`RateLimit::take_request`] charged: all or none.
+    ///
+    /// # Errors
+    /// The seconds to wait.
+    pub(crate) fn take_events(&self, address: IpAddr, count: usize) -> Result<(), u64> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let (network, more) = (ClientAddress(address).network(), count.saturating_sub(1));
+        self.addresses.take(network, self.limits.per_address, more).map_err(seconds)?;
+        self.all.take((), self.limits.in_all, count).map_err(|wait| {
+            self.addresses.give_back(&network, more);
+            seconds(wait)
+        })
     }
 }
 
-/// One household has a whole /64 of IPv6.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
-        address => address,
-    }
+fn seconds(wait: Duration) -> u64 {
+    whole_seconds(wait, LONGEST_WAIT).as_secs()
 }
 
 #[cfg(test)]
 mod tests {
+    use time::OffsetDateTime;
+
     use super::*;
 
-    #[test]
-    fn a_burst_is_allowed_then_one_a_second() {
-        let limit = RateLimit::default();
-        let (ours, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let mut now = OffsetDateTime::UNIX_EPOCH;
-        for _ in 0..60 {
-            assert_eq!(limit.take(ours, now), Ok(()));
-        }
-        assert_eq!(limit.take(ours, now), Err(1));
-        assert_eq!(limit.take(other, now), Ok(()));
-        now += Duration::SECOND;
-        assert_eq!(limit.take(ours, now), Ok(()));
-        assert_eq!(limit.take(ours, now), Err(1));
-        assert_eq!(limit.take(ours, now - Duration::HOUR), Err(1));
+    fn limit(clock: &Clock) -> RateLimit {
+        let limits =
+            AnalyticsLimits { per_address: Quota::new(60.0, 1.0), in_all: Quota::new(100.0, 2.0), kept: 1_000 };
+        RateLimit::new(clock.clone(), limits)
+    }
+
+    /// A request with so many events.
+    fn send(limit: &RateLimit, address: &str, count: usize) -> Result<(), u64> {
+        let address = address.parse().unwrap();
+        limit.take_request(address)?;
+        limit.take_events(address, count)
     }
 
     #[test]
-    fn addresses_of_one_network_share_a_bucket() {
-        let limit = RateLimit::default();
-        let now = OffsetDateTime::UNIX_EPOCH;
-        for n in 0..60 {
-            assert_eq!(limit.take(format!("2001:db8::{n:x}").parse().unwrap(), now), Ok(()));
+    fn events_count_and_not_requests() {
+        let clock = Clock::movable(OffsetDateTime::UNIX_EPOCH);
+        let limit = limit(&clock);
+        assert_eq!(send(&limit, "192.0.2.1", 50), Ok(()));
+        assert_eq!(send(&limit, "192.0.2.1", 50), Err(40));
+        // The refused request itself counted
+        for _ in 0..9 {
+            assert_eq!(send(&limit, "192.0.2.1", 1), Ok(()));
         }
-        assert!(limit.take("2001:db8::ffff:1".parse().unwrap(), now).is_err());
-        assert!(limit.take("2001:db8:0:1::1".parse().unwrap(), now).is_ok());
+        assert_eq!(send(&limit, "192.0.2.1", 1), Err(1));
+        clock.advance(time::Duration::SECOND);
+        assert_eq!(send(&limit, "192.0.2.1", 1), Ok(()));
+        assert_eq!(send(&limit, "192.0.2.1", 1), Err(1));
     }
 
     #[test]
-    fn the_memory_is_bounded() {
-        let limit = RateLimit::default();
-        let mut now = OffsetDateTime::UNIX_EPOCH;
-        for n in 0..25_000_u32 {
-            now += Duration::MILLISECOND;
-            let _ = limit.take(IpAddr::V4(n.into()), now);
-            assert!(limit.buckets.lock().unwrap().len() <= MAX_ADDRESSES);
+    fn all_addresses_together_have_a_budget() {
+        let clock = Clock::movable(OffsetDateTime::UNIX_EPOCH);
+        let limit = limit(&clock);
+        assert_eq!(send(&limit, "192.0.2.1", 50), Ok(()));
+        assert_eq!(send(&limit, "192.0.2.2", 50), Ok(()));
+        assert_eq!(send(&limit, "192.0.2.3", 50), Err(25));
+        // Which is not charged to the address that was refused
+        clock.advance(time::Duration::seconds(25));
+        assert_eq!(send(&limit, "192.0.2.3", 50), Ok(()));
+    }
+
+    #[test]
+    fn addresses_of_one_network_share_a_budget() {
+        let clock = Clock::movable(OffsetDateTime::UNIX_EPOCH);
+        let limit = limit(&clock);
+        assert_eq!(send(&limit, "2001:db8::1", 50), Ok(()));
+        assert!(send(&limit, "2001:db8::ffff:1", 50).is_err());
+        assert_eq!(send(&limit, "2001:db8:0:1::1", 50), Ok(()));
+    }
+
+    #[test]
+    fn time_that_runs_backwards_fills_no_budget() {
+        let clock = Clock::movable(OffsetDateTime::UNIX_EPOCH);
+        let limit = limit(&clock);
+        assert_eq!(send(&limit, "192.0.2.1", 60), Ok(()));
+        for hours in [-1, 1, -5, 5] {
+            clock.advance(time::Duration::hours(hours));
+            assert_eq!(send(&limit, "192.0.2.1", 1), Err(1));
         }
     }
 }

@@ -72,14 +72,15 @@ async fn collect(State(analytics): State<Analytics>, request: Request) -> Result
         return Err(Refusal::MediaType);
     }
     let collector = &analytics.inner;
-    let now = collector.clock.now();
     let address =
         parts.extensions.get::<ClientAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.0);
-    collector.rate.take(address, now).map_err(Refusal::TooMany)?;
+    collector.rate.take_request(address).map_err(Refusal::TooMany)?;
     let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| Refusal::TooLarge)?;
     let user_id =
         parts.extensions.get::<Caller>().and_then(Caller::subject).and_then(|subject| Uuid::parse_str(subject).ok());
-    let events = event::parse(&body, user_id, now)?;
+    // A body may have taken its time
+    let events = event::parse(&body, user_id, collector.clock.now())?;
+    collector.rate.take_events(address, events.len()).map_err(Refusal::TooMany)?;
     collector.writer.add(events).map_err(|Overloaded| Refusal::Overloaded)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -51,6 +51,33 @@ pub(crate) async fn delete_before(database: &Database, limit: OffsetDateTime) ->
     }
 }
 
+/// The oldest beyond a number of events. Ids only grow, so the newest is as far from the oldest as there are events, or further.
+const DELETE_SURPLUS: &str = "
+    delete from portico.analytics_events
+     where id in (select id
+                    from portico.analytics_events
+                   where id <= (select max(id) from portico.analytics_events) - $1
+                   order by id
+                   limit 5000)";
+
+/// Events that may be written before the table is looked at again, and statements of [`DELETE_SURPLUS`] then: these delete as many as
+/// were written, and more.
+const LOOK_EVERY: u32 = 10_000;
+const LOOK_STEPS: u32 = 4;
+
+/// Deletes the oldest events beyond `kept`, in `steps` statements at most.
+pub(crate) async fn delete_surplus(database: &Database, kept: u32, steps: u32) -> Result<u64, DatabaseError> {
+    let client = database.service().await?;
+    let mut deleted = 0;
+    for _ in 0..steps {
+        match client.execute(DELETE_SURPLUS, &[&i64::from(kept)]).await? {
+            0 => break,
+            some => deleted += some,
+        }
+    }
+    Ok(deleted)
+}
+
 enum Message {
     Events(Vec<Event>),
     /// Answered with whether nothing waits any more.
@@ -66,9 +93,19 @@ pub(crate) struct Writer {
 pub(crate) struct Overloaded;
 
 impl Writer {
-    pub(crate) fn start(database: Database) -> Self {
+    /// Starts the task. The table keeps `kept` events, and few more for a while.
+    pub(crate) fn start(database: Database, kept: u32) -> Self {
         let (queue, messages) = mpsc::channel(MAX_QUEUED);
-        let task = Task { database, held: Vec::new(), refusals: 0, pause: FIRST_PAUSE, due: None, is_paused: false };
+        let task = Task {
+            database,
+            held: Vec::new(),
+            refusals: 0,
+            pause: FIRST_PAUSE,
+            due: None,
+            is_paused: false,
+            kept,
+            since_look: u32::MAX,
+        };
         tokio::spawn(task.run(messages));
         Self { queue }
     }
@@ -94,6 +131,10 @@ struct Task {
     due: Option<Instant>,
     /// The database refused a moment ago, so a full batch waits for `due` too.
     is_paused: bool,
+    /// Events that the table keeps.
+    kept: u32,
+    /// Events that were written since the table was looked at.
+    since_look: u32,
 }
 
 impl Task {
@@ -146,7 +187,9 @@ impl Task {
         }
         match self.insert().await {
             Ok(()) => {
+                self.since_look = self.since_look.saturating_add(u32::try_from(self.held.len()).unwrap_or(u32::MAX));
                 self.held.clear();
+                self.bound_table().await;
                 (self.refusals, self.pause) = (0, FIRST_PAUSE);
             }
             Err(DatabaseError::Closed) => self.held.clear(),
@@ -164,6 +207,19 @@ impl Task {
                 (self.due, self.is_paused) = (Some(Instant::now() + self.pause), true);
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
+        }
+    }
+
+    /// Deletes the oldest events beyond those that the table keeps.
+    async fn bound_table(&mut self) {
+        // A tenth more at most
+        if self.since_look < (self.kept / 10).min(LOOK_EVERY) {
+            return;
+        }
+        match delete_surplus(&self.database, self.kept, LOOK_STEPS).await {
+            Ok(_) => self.since_look = 0,
+            // Tried again with the next events
+            Err(error) => tracing::warn!(%error, "the oldest events could not be deleted"),
         }
     }
 

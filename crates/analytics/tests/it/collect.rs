@@ -1,7 +1,11 @@
 //! What is kept, and what is not.
 
+use portico_analytics::AnalyticsLimits;
+use portico_tokens::bucket::Quota;
 use serde_json::Value;
 use time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::{Collector, USER};
 
@@ -84,17 +88,79 @@ async fn what_is_not_exactly_an_event_of_ours_is_refused_as_a_whole() {
     collector.end().await;
 }
 
+fn many(count: usize) -> String {
+    format!("{{\"events\":[{}]}}", vec![r#"{"name":"sign_out"}"#; count].join(","))
+}
+
 #[tokio::test]
-async fn an_address_that_sends_too_often_is_told_when_to_come_back() {
+async fn an_address_that_sends_too_many_events_is_told_when_to_come_back() {
     let collector = Collector::start().await;
-    for _ in 0..60 {
-        assert_eq!(collector.send(SIGN_IN).await, 204);
+    for _ in 0..6 {
+        assert_eq!(collector.send(&many(50)).await, 204);
     }
     let answer = collector.post(SIGN_IN).send().await.unwrap();
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+    // Time that runs backwards, and forwards again, allows nothing
+    for hours in [-1, 1] {
+        collector.clock.advance(Duration::hours(hours));
+        assert_eq!(collector.send(SIGN_IN).await, 429);
+    }
     collector.clock.advance(Duration::SECOND);
     assert_eq!(collector.send(SIGN_IN).await, 204);
-    assert_eq!(collector.kept().await.len(), 61);
+    assert_eq!(collector.kept().await.len(), 301);
+    collector.end().await;
+}
+
+#[tokio::test]
+async fn all_addresses_together_have_a_budget() {
+    let limits = AnalyticsLimits { in_all: Quota::new(60.0, 1.0), ..AnalyticsLimits::default() };
+    let collector = Collector::start_with(limits).await;
+    assert_eq!(collector.send(&many(50)).await, 204);
+    let answer = collector.post(many(50)).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"40".parse().unwrap()));
+    assert_eq!(collector.send(&many(10)).await, 204);
+    assert_eq!(collector.kept().await.len(), 60);
+    collector.end().await;
+}
+
+#[tokio::test]
+async fn the_table_keeps_the_newest_events_only() {
+    let collector = Collector::start_with(AnalyticsLimits { kept: 20, ..AnalyticsLimits::default() }).await;
+    for _ in 0..3 {
+        assert_eq!(collector.send(&many(30)).await, 204);
+        assert_eq!(collector.kept().await.len(), 20);
+    }
+    assert_eq!(collector.send(SIGN_IN).await, 204);
+    let kept = collector.kept().await;
+    assert!((20..=22).contains(&kept.len()), "a tenth more at most: {}", kept.len());
+    assert!(kept.last().unwrap().starts_with("sign_in"));
+    // The rest goes with what is old
+    collector.analytics.clean_up(Duration::days(1)).await.unwrap();
+    assert_eq!(collector.kept().await.len(), 20);
+    collector.end().await;
+}
+
+#[tokio::test]
+async fn an_event_has_arrived_when_all_of_it_has() {
+    let collector = Collector::start().await;
+    let address = collector.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/events")).unwrap();
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST /events HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+        SIGN_IN.len()
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    // The server asks for the body once it has looked at the head
+    let mut word = [0; 25];
+    socket.read_exact(&mut word).await.unwrap();
+    assert_eq!(&word, b"HTTP/1.1 100 Continue\r\n\r\n");
+    collector.clock.advance(Duration::HOUR);
+    socket.write_all(SIGN_IN.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+    // Received an hour after the request began
+    assert_eq!(collector.kept().await, [r#"sign_in {"method": "google"} - - 10 false"#]);
     collector.end().await;
 }
 

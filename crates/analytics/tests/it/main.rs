@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
-use portico_analytics::Analytics;
+use portico_analytics::{Analytics, AnalyticsLimits};
 use portico_database::{BootstrapSettings, Database, PoolSettings, scratch};
 use portico_tokens::{Caller, ClientAddress, Clock, KeyRing, Secret};
 use serde_json::json;
@@ -34,6 +34,10 @@ struct Collector {
 
 impl Collector {
     async fn start() -> Self {
+        Self::start_with(AnalyticsLimits::default()).await
+    }
+
+    async fn start_with(limits: AnalyticsLimits) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let admin = scratch::shared_cluster().await.unwrap().endpoint();
         let name = scratch::fresh_name();
@@ -44,7 +48,7 @@ impl Collector {
         database.bootstrap(&BootstrapSettings::default()).await.unwrap();
 
         let clock = Clock::movable(NOW);
-        let analytics = Analytics::new(database.clone(), clock.clone());
+        let analytics = Analytics::with_limits(database.clone(), clock.clone(), limits);
         let router = analytics
             .router()
             .layer(middleware::from_fn(introduce))
