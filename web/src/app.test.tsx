@@ -265,10 +265,12 @@ test("only the ways in that the server offers are shown", async () => {
   expect(screen.queryByRole("link", { name: "Create an account" })).toBeNull();
 });
 
-test("an error that a provider sent back is shown, and the address is clean", async () => {
+test("an error that a provider sent back is told in words of ours, and the address is clean", async () => {
   fakeServer();
-  renderApp("/app?error=access_denied&error_description=The+person+cancelled");
-  expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("The person cancelled");
+  renderApp("/app?error=access_denied&error_description=Your+account+is+locked.+Call+555-0100");
+  const alert = await screen.findByRole("alert", {}, patient);
+  expect(alert).toHaveTextContent("The sign-in was cancelled or refused.");
+  expect(alert).not.toHaveTextContent("555-0100");
   await waitFor(() => expect(window.location.href).toBe("http://portico.test/sign-in"), patient);
 });
 

@@ -30,6 +30,7 @@ const texts: Record<string, Described> = {
   user_banned: { message: "This account is locked. Write to us if you think that is a mistake." },
   user_not_found: { message: "This account no longer exists." },
   otp_expired: { message: "This code or link is wrong or no longer valid. Ask for a new one.", field: "code" },
+  access_denied: { message: "The sign-in was cancelled or refused." },
   otp_disabled: { message: "There is no account with this address yet." },
   same_password: { message: "That is your current password. Choose a different one.", field: "password" },
   current_password_required: { message: "Enter your current password too." },
@@ -46,7 +47,7 @@ const texts: Record<string, Described> = {
   bad_code_verifier: { message: "This sign-in was begun in another browser. Please start again here." },
   bad_oauth_state: { message: "This sign-in took too long or was changed on its way. Please start again." },
   bad_oauth_callback: { message: "The provider’s answer was incomplete. Please start again." },
-  provider_email_needs_verification: { message: "The provider hasn’t verified this address. We sent you a mail to confirm it." },
+  provider_email_needs_verification: { message: "The provider hasn’t verified this address. Confirm it by mail first." },
   identity_already_exists: { message: "That sign-in already belongs to another account." },
   single_identity_not_deletable: { message: "This is your only way in, so it can’t be removed." },
   email_conflict_identity_not_deletable: { message: "Another account uses this address, so this sign-in can’t be removed." },
@@ -72,7 +73,7 @@ export function describeError(error: unknown): Described {
     return { message: "Choose a stronger password.", field: "password", reasons: list.length > 0 ? list : [message] };
   }
   if (code?.startsWith("over_") || code === "too_many_requests") return { message: tooMany(code) };
-  const known = code === null ? undefined : texts[code];
+  const known = code !== null && Object.hasOwn(texts, code) ? texts[code] : undefined;
   if (known) return known;
   if (name === "AuthRetryableFetchError" || (name === "TypeError" && /fetch|network/i.test(message))) {
     return { message: unreachable };

@@ -5,7 +5,7 @@ export interface ArrivalProblem extends Described {
   kind: "refused" | "other-browser" | "note" | "change-half-done" | "change-done";
   /** Who tells it: the banner above every page, or the page that the link leads to in its own words. */
   toldBy: "banner" | "page";
-  /** The server's own description, word for word. */
+  /** What else there is to say. */
   detail: string | null;
 }
 
@@ -20,7 +20,8 @@ export function openArrival() {
   const hasCode = query.has("code");
   const hasError = said("error") !== null || said("error_code") !== null || said("error_description") !== null;
   const comesFromServer = hasCode || hasError || fragment.has("sb") || query.has("sb") || fragment.has("access_token");
-  const message = comesFromServer ? said("message") : null;
+  // The server has one message, for the first of two links of a change.
+  const hasMessage = comesFromServer && said("message") !== null;
   const { pathname } = window.location;
   const isEmailChange = pathname === "/confirm-email-change";
 
@@ -31,14 +32,13 @@ export function openArrival() {
     settle(error: unknown, hasSession: boolean): ArrivalProblem | null {
       if (comesFromServer) cleanAddress();
       if (error) {
-        const coded = { code: said("error_code") ?? codeOf(error), message: textOf(error), name: nameOf(error) };
-        const described = describeError(coded);
-        const detail = hasError ? said("error_description") : null;
-        return { kind: "refused", toldBy: "banner", ...described, detail: detail === described.message ? null : detail };
+        // Anyone can write an address, so nothing of it is shown: it only selects among sentences of ours.
+        const described = describeError(hasError ? { code: said("error_code") ?? said("error"), message: "" } : error);
+        return { kind: "refused", toldBy: "banner", ...described, detail: null };
       }
-      if (message !== null) {
+      if (hasMessage) {
         const [kind, toldBy] = isEmailChange ? (["change-half-done", "page"] as const) : (["note", "banner"] as const);
-        return { kind, toldBy, message, detail: null };
+        return { kind, toldBy, message: "Now open the link in the other mail too.", detail: null };
       }
       if (hasCode && isEmailChange) {
         // The server hands out a code once the change is made, whichever browser then shows it.
@@ -66,20 +66,4 @@ function cleanAddress(): void {
   if (signs.some((name) => fragment.has(name))) url.hash = "";
   const clean = url.pathname + url.search + url.hash;
   window.history.replaceState(window.history.state, "", clean);
-}
-
-function codeOf(error: unknown): string | null {
-  return hasText(error, "code") ? error.code : null;
-}
-
-function textOf(error: unknown): string {
-  return hasText(error, "message") ? error.message : String(error);
-}
-
-function nameOf(error: unknown): string {
-  return hasText(error, "name") ? error.name : "";
-}
-
-function hasText<Name extends string>(value: unknown, name: Name): value is Record<Name, string> {
-  return typeof value === "object" && value !== null && typeof Reflect.get(value, name) === "string";
 }

@@ -51,14 +51,14 @@ test("a code whose sign-in began in another browser explains itself", async () =
 test.each([
   ["/app?error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired"],
   ["/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired&sb="],
-])("an error in the address is told with its description and removed: %s", async (address) => {
+])("an error in the address is told by its code and removed: %s", async (address) => {
   fakeServer();
   window.history.replaceState(null, "", address);
   const { arrival, client } = openAuth(config);
   expect(await arrival).toMatchObject({
     kind: "refused",
     message: "This code or link is wrong or no longer valid. Ask for a new one.",
-    detail: "Email link is invalid or has expired",
+    detail: null,
   });
   expect(window.location.href).toBe("http://portico.test/app");
   const { error } = await client.initialize();
@@ -85,10 +85,30 @@ test("sign-up without address and phone has the agreed words", async () => {
 test("the first of two links of an e-mail change is told by its page", async () => {
   fakeServer();
   vi.spyOn(console, "error").mockImplementation(() => undefined);
-  window.history.replaceState(null, "", "/confirm-email-change#message=One+more+link&sb=");
+  window.history.replaceState(null, "", "/confirm-email-change#message=Confirmation+link+accepted&sb=");
   expect(await openAuth(config).arrival).toMatchObject({ kind: "change-half-done", toldBy: "page" });
-  window.history.replaceState(null, "", "/app#message=Hello&sb=");
-  expect(await openAuth(config).arrival).toMatchObject({ kind: "note", toldBy: "banner", message: "Hello" });
+  window.history.replaceState(null, "", "/app#message=Confirmation+link+accepted&sb=");
+  expect(await openAuth(config).arrival).toMatchObject({ kind: "note", toldBy: "banner", message: "Now open the link in the other mail too." });
+});
+
+test.each([
+  "error=access_denied&error_description=Call+555-0100",
+  "error=Call+555-0100",
+  "error_code=Call+555-0100&error=server_error",
+  "error_code=toString&error_description=Call+555-0100",
+  "error_code=unexpected_failure&error_description=Call+555-0100",
+  "error_description=Unverified+email+with+call.+Verify+the+email+with+call+in+order+to+sign+in+555-0100",
+  "error_description=Unverified+email+with+call_us.+Verify+the+email+with+call_us+in+order+to+sign+in",
+  "message=Call+555-0100",
+])("nothing of the address is shown: %s", async (said) => {
+  fakeServer();
+  vi.spyOn(console, "error").mockImplementation(() => undefined);
+  for (const address of [`/app?${said}`, `/app#${said}&sb=`]) {
+    window.history.replaceState(null, "", address);
+    const arrival = await openAuth(config).arrival;
+    expect(JSON.stringify(arrival)).not.toMatch(/555|call/i);
+    if (said.startsWith("error")) expect(arrival).toMatchObject({ kind: "refused", message: expect.stringMatching(/^(The sign-in was|Something went)/) as string });
+  }
 });
 
 test("a code on the page of an e-mail change says that it is made, in whichever browser", async () => {
