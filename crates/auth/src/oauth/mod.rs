@@ -34,6 +34,7 @@ pub(crate) mod identities;
 pub mod oidc;
 pub mod profile;
 pub mod provider;
+mod public_address;
 mod readers;
 pub(crate) mod redirects;
 pub(crate) mod signed;
