@@ -433,6 +433,11 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     /// A list of texts; one text is a list separated by commas.
     pub fn list(&mut self, name: &'static str) -> Option<Vec<String>> {
         self.asked.push(name);
+        self.any_list(name)
+    }
+
+    /// As [`Self::list`], under a name of the user's own.
+    pub fn any_list(&mut self, name: &str) -> Option<Vec<String>> {
         let found = self.find(name)?;
         if let Some(text) = found.text() {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());

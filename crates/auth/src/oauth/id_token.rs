@@ -187,14 +187,16 @@ async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
         return Err(AuthError::validation(format!("Custom OIDC provider \"{shown}\" not allowed")));
     }
-    let is_allowed = auth.settings().allowed_id_token_issuers.contains(&body.issuer);
-    if !is_allowed {
+    let Some(client_ids) = auth.settings().allowed_id_token_issuers.get(&body.issuer) else {
         return Err(disabled(&body.issuer));
-    }
+    };
+    // The request chooses among the clients of the project: at an issuer that anyone can be a client
+    // of, a token for another app says nothing to this one
+    let audiences = client_ids.iter().filter(|id| **id == body.client_id).cloned().collect();
     Ok(Expected {
         provider: body.issuer.clone(),
         issuer: Issuer::configured(body.issuer.clone()),
-        audiences: vec![body.client_id.clone()],
+        audiences,
         skip_nonce_check: false,
         email_optional: false,
         read: readers::openid,

@@ -56,8 +56,9 @@ pub struct AuthSettings {
     pub custom_providers: CustomProviderSettings,
     /// Fixed target of all provider callbacks, instead of the flow's own.
     pub external_redirect_url: Option<String>,
-    /// Issuers that `grant_type=id_token` accepts without a provider name.
-    pub allowed_id_token_issuers: Vec<String>,
+    /// Issuers that `grant_type=id_token` accepts without a provider name, each with the client ids
+    /// that its tokens may be for.
+    pub allowed_id_token_issuers: BTreeMap<String, Vec<String>>,
     /// Provider name to linking domain; providers not listed are in `default`.
     pub linking_domains: BTreeMap<String, String>,
     /// Life time of a flow state. At least 300 s.
@@ -109,7 +110,7 @@ impl Default for AuthSettings {
             external: BTreeMap::new(),
             custom_providers: CustomProviderSettings::default(),
             external_redirect_url: None,
-            allowed_id_token_issuers: vec!["https://appleid.apple.com".into(), "https://accounts.google.com".into()],
+            allowed_id_token_issuers: BTreeMap::new(),
             linking_domains: BTreeMap::new(),
             flow_state_expiry: Duration::from_secs(300),
             oidc_cache_ttl: Duration::from_secs(3600),

@@ -4,6 +4,7 @@
 
 mod account_rules;
 mod attempts;
+mod allowed_issuers;
 mod browser;
 mod contract;
 mod custom_providers;

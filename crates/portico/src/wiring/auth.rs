@@ -97,7 +97,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     }
     set(&mut settings.audit_log_disabled, own.audit_log_disabled);
     set(&mut settings.sb_forwarded_for, own.sb_forwarded_for);
-    set(&mut settings.allowed_id_token_issuers, own.allowed_id_token_issuers.clone());
+    settings.allowed_id_token_issuers.clone_from(&own.allowed_id_token_issuers);
     settings.external_redirect_url.clone_from(&own.external_redirect_url);
     settings.linking_domains.clone_from(&own.linking_domains);
     let (limits, rates) = (&mut settings.rate_limits, &own.rate_limits);

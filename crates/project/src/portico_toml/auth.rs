@@ -38,8 +38,9 @@ pub struct AccountSettings {
     pub jwt_valid_methods: Option<Vec<String>>,
     /// One target for all providers' callbacks.
     pub external_redirect_url: Option<String>,
-    /// Issuers whose id_tokens need no provider name.
-    pub allowed_id_token_issuers: Option<Vec<String>>,
+    /// `[auth.allowed_id_token_issuers]`: issuers whose id_tokens need no provider name, each with the
+    /// client ids that the tokens may be for.
+    pub allowed_id_token_issuers: BTreeMap<String, Vec<String>>,
     /// `[auth.linking_domains]`: provider to domain; accounts are linked within a domain only.
     pub linking_domains: BTreeMap<String, String>,
     /// `[auth.password]`
@@ -165,7 +166,9 @@ impl AccountSettings {
             sb_forwarded_for: auth.flag("sb_forwarded_for"),
             jwt_valid_methods: auth.list("jwt_valid_methods"),
             external_redirect_url: written(&mut auth, "external_redirect_url"),
-            allowed_id_token_issuers: auth.list("allowed_id_token_issuers"),
+            allowed_id_token_issuers: own_names(auth.section("allowed_id_token_issuers"), |section, name| {
+                section.any_list(name)
+            }),
             linking_domains: own_names(auth.section("linking_domains"), |section, name| section.any_text(name)),
             password: PasswordExtras::read(auth.section("password")),
             sessions: SessionExtras::read(auth.section("sessions")),

@@ -50,7 +50,7 @@ fn what_accounts_can_do_besides_is_read() {
     let auth = settings(
         "[auth]\nrequire_current_password = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\njwt_valid_methods = [\"ES256\"]\n\
          oidc_cache_ttl = \"30m\"\nhttp_timeout = \"8s\"\nmax_request_duration = \"20s\"\n\
-         allowed_id_token_issuers = [\"https://id.example.com\"]\n[auth.linking_domains]\nacme = \"staff\"\n\
+         [auth.allowed_id_token_issuers]\n\"https://id.example.com\" = [\"web\", \"phone\"]\n[auth.linking_domains]\nacme = \"staff\"\n\
          [auth.password]\nbreach_check = \"fail-closed\"\nbcrypt_cost = 12\n\
          [auth.sessions]\nsingle_per_user = true\ntags = [\"web\"]\nallow_low_aal = \"15m\"\n\
          [auth.refresh_tokens]\nalgorithm_version = 2\nupgrade_percentage = 50\nallow_reuse = true\n\
@@ -77,6 +77,7 @@ fn what_accounts_can_do_besides_is_read() {
     assert_eq!(auth.email.blocked_mail_servers.as_deref(), Some(&["mx.example.com".to_owned()][..]));
     let servers: Vec<String> = auth.email.name_servers.iter().flatten().map(ToString::to_string).collect();
     assert_eq!(servers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
+    assert_eq!(auth.allowed_id_token_issuers["https://id.example.com"], ["web", "phone"]);
     assert_eq!(auth.linking_domains["acme"], "staff");
     assert_eq!(auth.password.breach_check, Some(BreachCheck::FailClosed));
     assert_eq!(auth.sessions.allow_low_aal, Some(Duration::from_secs(900)));
