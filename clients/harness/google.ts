@@ -1,7 +1,7 @@
 // The emulated Google, driven by its forms as a browser would.
 import { createHash } from "node:crypto";
 
-import { follow } from "./page.ts";
+import { type Cookies, follow } from "./page.ts";
 
 export const GOOGLE_CLIENT_ID = "portico-development.apps.googleusercontent.com";
 const GOOGLE_CLIENT_SECRET = "portico-development-secret";
@@ -25,8 +25,9 @@ export function decide(authorize: string | URL, visitor: Visitor): Promise<URL> 
 
 /** Follows `start`, an address that the client gave, to Google, answers there, and goes on to the app: the app's address. */
 export async function visit(start: string, visitor: Visitor): Promise<URL> {
-  const google = start.includes("/portico/google/") ? new URL(start) : await follow(start);
-  return follow(await decide(google, visitor));
+  const cookies: Cookies = new Map();
+  const google = start.includes("/portico/google/") ? new URL(start) : await follow(start, {}, cookies);
+  return follow(await decide(google, visitor), {}, cookies);
 }
 
 /** What Google's own library gives an app on a phone. */

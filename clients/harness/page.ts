@@ -1,9 +1,18 @@
 // What a browser does for an app that people come back to: follows a link, and hands the app the address it is opened at.
 import type { AuthError, SupabaseClient } from "@supabase/supabase-js";
 
+/** The cookies of a browser, by name: all are for one server. */
+export type Cookies = Map<string, string>;
+
 /** Where a link or a form leads, without going there. */
-export async function follow(url: string | URL, init: RequestInit = {}): Promise<URL> {
-  const answer = await fetch(url, { ...init, redirect: "manual" });
+export async function follow(url: string | URL, init: RequestInit = {}, cookies: Cookies = new Map()): Promise<URL> {
+  const headers = new Headers(init.headers);
+  if (cookies.size > 0) headers.set("cookie", [...cookies].map(([name, value]) => `${name}=${value}`).join("; "));
+  const answer = await fetch(url, { ...init, headers, redirect: "manual" });
+  for (const cookie of answer.headers.getSetCookie()) {
+    const [, name, value] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
+    if (name !== undefined && value !== undefined) cookies.set(name, value);
+  }
   const location = answer.headers.get("location");
   if (location === null) throw new Error(`${String(url)} leads nowhere: ${answer.status} ${(await answer.text()).slice(0, 500)}`);
   return new URL(location, url);
