@@ -1,5 +1,5 @@
--- What all scenarios share: the witness, which shows the request that SQL runs for, and the
--- vandal, which leaves things in the session when a request's header asks for it.
+-- Shared by all scenarios: request_context(), which returns the request that SQL runs for, and
+-- pollute(), which leaves things in the session when a request's header asks for it.
 --
 -- Run by the superuser on a database with the bootstrap.
 
@@ -8,9 +8,9 @@ do $$ begin
 end $$;
 
 -- Needs the superuser, as an extension's functions would.
-create schema vandal;
-grant usage on schema vandal to public;
-create function vandal.disable_triggers() returns void language plpgsql security definer as $$
+create schema pollution;
+grant usage on schema pollution to public;
+create function pollution.disable_triggers() returns void language plpgsql security definer as $$
 begin
   perform pg_catalog.set_config('session_replication_role', 'replica', false);
 end $$;
@@ -24,7 +24,7 @@ grant usage on sequence private.counter to anon, authenticated, service_role;
 
 -- Leaves in the session what the header x-leave names. A part that is not allowed where this runs
 -- is passed over.
-create function private.vandalise() returns void language plpgsql volatile as $$
+create function private.pollute() returns void language plpgsql volatile as $$
 declare
   headers json := coalesce(nullif(current_setting('request.headers', true), ''), '{}');
   wanted text := headers ->> 'x-leave';
@@ -55,7 +55,7 @@ begin
       end;
     end loop;
     begin
-      perform vandal.disable_triggers();
+      perform pollution.disable_triggers();
     exception when others then null;
     end;
   elsif wanted = 'request' then
@@ -105,17 +105,17 @@ begin
   end if;
 end $$;
 
--- The request that SQL runs for; `Caller::witness` computes the same text.
-create function public.witness() returns text language plpgsql volatile as $$
+-- The request that SQL runs for; `Caller::context` computes the same text.
+create function public.request_context() returns text language plpgsql volatile as $$
 declare
   seen text := {inline};
 begin
-  perform private.vandalise();
+  perform private.pollute();
   return seen;
 end $$;
 
 -- Declared wrongly: it depends on settings.
-create function public.witness_immutable() returns text language plpgsql immutable as $$
+create function public.context_immutable() returns text language plpgsql immutable as $$
 begin
   return {inline};
 end $$;
@@ -123,20 +123,20 @@ end $$;
 -- Whether a mark is that of the request, for checks and predicates.
 create function private.is_own(mark text) returns boolean language plpgsql volatile as $$
 begin
-  return mark = split_part(public.witness(), '|', 7);
+  return mark = split_part(public.request_context(), '|', 7);
 end $$;
 
 -- As is_own, for places that take immutable functions only.
 create function private.is_own_immutable(mark text) returns boolean language plpgsql immutable as $$
 begin
-  return mark = split_part(public.witness(), '|', 7);
+  return mark = split_part(public.request_context(), '|', 7);
 end $$;
 
 -- The mark itself, when it is that of the request; else an error.
 create function private.own_mark(mark text) returns text language plpgsql immutable as $$
 begin
   if not private.is_own(mark) then
-    raise exception 'not the mark of %', public.witness();
+    raise exception 'not the mark of %', public.request_context();
   end if;
   return mark;
 end $$;
@@ -145,12 +145,12 @@ end $$;
 create table public.written (mark text, who text, step text);
 create function private.record_new() returns trigger language plpgsql as $$
 begin
-  insert into public.written values (new.mark, public.witness(), tg_name);
+  insert into public.written values (new.mark, public.request_context(), tg_name);
   return new;
 end $$;
 create function private.record_old() returns trigger language plpgsql as $$
 begin
-  insert into public.written values (old.mark, public.witness(), tg_name);
+  insert into public.written values (old.mark, public.request_context(), tg_name);
   return old;
 end $$;
 

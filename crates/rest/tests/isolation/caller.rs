@@ -1,4 +1,4 @@
-//! The callers that take turns, and what SQL must see of a request of theirs.
+//! The callers that take turns, and the context that SQL must see of their requests.
 
 use portico_testkit::{Request, TestServer};
 use serde_json::json;
@@ -16,10 +16,10 @@ pub struct Caller {
     sends_cookie: bool,
 }
 
-/// How a caller proves the role.
+/// The proof of a caller's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Credential {
-    /// Not at all.
+    /// None.
     Nothing,
     /// One token for all requests, with the caller's name as its `jti`.
     OneToken,
@@ -54,7 +54,7 @@ impl Caller {
         self.subject.unwrap_or("-")
     }
 
-    /// Adds to a request what tells the caller apart: the token, the header with the mark, the cookie.
+    /// Adds the caller's token, the header with the mark and the cookie to a request.
     pub fn sign(&self, server: &TestServer, request: Request, mark: &str) -> Request {
         let mut request = request.header("x-mark", mark);
         if self.sends_cookie {
@@ -78,8 +78,9 @@ impl Caller {
         request.bearer(&server.keys().ring.sign(&claims).unwrap())
     }
 
-    /// The text that `witness()` of `base.sql` returns for a request, computed without the server.
-    pub fn witness(&self, method: &str, path: &str, mark: &str, user: Option<&str>) -> String {
+    /// The text that `request_context()` of `base.sql` must return for a request, computed without
+    /// the server.
+    pub fn context(&self, method: &str, path: &str, mark: &str, user: Option<&str>) -> String {
         let subject = self.subject_text();
         let jti = match self.credential {
             Credential::OneToken => self.name,

@@ -1,5 +1,5 @@
-//! The adversarial suite of the data API: no request may act as another, see anything of another, or
-//! find anything that another left behind (`docs/isolation.md`).
+//! The adversarial suite of the data API: no request may act as another, see anything of another,
+//! or find anything that another left behind (`docs/isolation.md`).
 //!
 //! The suite knows nothing of the server's mechanism. It sends real HTTP requests of alternating
 //! callers through the whole server with very few database connections. Each [`scenario::Scenario`]
@@ -10,7 +10,7 @@
 //! - `scenarios/`: one module for each kind of place. Each module has one test, which sends the
 //!   requests alone on fresh connections, in turn over one connection, and many at once.
 //! - `directed`: schedules for the classic leaks.
-//! - `storm`: everything at once, in random order, with kills, cancels, aborts, lock waits and DDL.
+//! - `stress`: everything at once in random order, with kills, cancels, aborts, lock waits and DDL.
 #![allow(clippy::unwrap_used)]
 
 mod caller;
@@ -20,4 +20,4 @@ mod scenario;
 mod scenarios;
 mod schedule;
 mod stage;
-mod storm;
+mod stress;

@@ -72,7 +72,7 @@ impl Oracle {
         };
         leaks_nothing(sent)?;
         if let Expected::Exactly(status, body) = probe.expected {
-            let body = fill(body, caller, &sent.mark, &sent.witness);
+            let body = fill(body, caller, &sent.mark, &sent.context);
             if answer.status != status || !same_body(&body, &answer.body) {
                 return Err(format!("is not {status} {body}"));
             }

@@ -6,8 +6,8 @@ use crate::caller::Caller;
 pub struct Scenario {
     /// Unique in the suite.
     pub name: &'static str,
-    /// Run by the role `postgres`, as a project's migration. `{inline}` stands for the witness as an
-    /// expression of nothing but PostgreSQL's own functions.
+    /// Run by the role `postgres`, as a project's migration. `{inline}` stands for the request
+    /// context as an expression of nothing but PostgreSQL's own functions.
     pub sql: &'static str,
     /// Run by the superuser before `sql`.
     pub superuser_sql: &'static str,
@@ -27,8 +27,9 @@ impl Scenario {
     }
 }
 
-/// A request and its expected answer. In texts, `{mark}` stands for the request's mark, `{w}` for the
-/// witness of the request, `{sub}`, `{role}` and `{name}` for those of the caller.
+/// A request and its expected answer. In texts, `{mark}` stands for the request's mark,
+/// `{context}` for the context that SQL must see, `{sub}`, `{role}` and `{name}` for those of the
+/// caller.
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// The HTTP method.
@@ -114,9 +115,9 @@ impl Probe {
         self
     }
 
-    /// Expects the row that most scenarios return: the mark and the witness.
+    /// Expects the row that most scenarios return: the mark and the context.
     pub fn expect_row(self, status: u16) -> Self {
-        self.expect(status, r#"[{"mark":"{mark}","who":"{w}"}]"#)
+        self.expect(status, r#"[{"mark":"{mark}","who":"{context}"}]"#)
     }
 
     /// Expects any answer.

@@ -12,7 +12,7 @@ use crate::oracle::{self, Key, Oracle};
 use crate::scenario::{Expected, Probe, Scenario};
 use crate::stage::{Sent, Stage};
 
-/// The values of the header `x-leave`: what `vandalise()` of `base.sql` leaves in the session.
+/// The values of the header `x-leave`, for `pollute()` of `base.sql`.
 pub const LEFT: &[&str] = &["settings", "request", "role", "objects", "raise", "deallocate"];
 /// Requests at once, at most.
 const IN_FLIGHT: usize = 24;
@@ -103,7 +103,7 @@ pub async fn run(scenarios: Vec<Scenario>) {
     let oracle = alone(&stage, &mut report).await;
     in_turn(&stage, &oracle, &mut report, 1).await;
     at_once(&stage, &oracle, &mut report).await;
-    after_vandals(&stage, &oracle, &mut report).await;
+    after_pollution(&stage, &oracle, &mut report).await;
     finish(&stage, report).await;
 }
 
@@ -176,9 +176,9 @@ pub async fn at_once(stage: &Stage, oracle: &Oracle, report: &mut Report) {
     }
 }
 
-/// Sends each probe with the header that makes `witness()` leave things in the session. Behind it,
-/// another caller asks for the state of the session, and for the probe itself.
-pub async fn after_vandals(stage: &Stage, oracle: &Oracle, report: &mut Report) {
+/// Sends each probe with the header that makes `request_context()` leave things in the session.
+/// Then another caller reads the state of the session, and sends the probe itself.
+pub async fn after_pollution(stage: &Stage, oracle: &Oracle, report: &mut Report) {
     let state = Probe::get("session_states");
     let other_state = Probe::call("rpc/session_state");
     let mut clean = Oracle::default();
@@ -198,15 +198,15 @@ pub async fn after_vandals(stage: &Stage, oracle: &Oracle, report: &mut Report) 
                 if (position + at) % 3 != 0 && seconds().is_none() {
                     continue;
                 }
-                let vandal = &CALLERS[(position + at) % CALLERS.len()];
+                let polluter = &CALLERS[(position + at) % CALLERS.len()];
                 let caller = &CALLERS[(position + at * 2 + 1) % CALLERS.len()];
-                if !probe.is_for(vandal) || !probe.is_for(caller) {
+                if !probe.is_for(polluter) || !probe.is_for(caller) {
                     continue;
                 }
                 let step = Step { scenario, index, caller };
-                let place = step.place(&format!("after a vandal of {leaves}"));
-                let sent = stage.send_leaving(probe, vandal, leaves).await;
-                report.judged(&place, vandal, &sent, oracle::leaks_nothing(&sent));
+                let place = step.place(&format!("after polluting {leaves}"));
+                let sent = stage.send_leaving(probe, polluter, leaves).await;
+                report.judged(&place, polluter, &sent, oracle::leaks_nothing(&sent));
                 let (at, probe_of_state) = if position % 2 == 0 { (0, &state) } else { (1, &other_state) };
                 let sent = stage.send(probe_of_state, caller).await;
                 let judgement = clean.judge(("state", at, caller.name), probe_of_state, caller, &sent);
@@ -219,8 +219,8 @@ pub async fn after_vandals(stage: &Stage, oracle: &Oracle, report: &mut Report) 
     }
 }
 
-/// How long the storm lasts (`PORTICO_ISOLATION_SECONDS`); the other tests then do all of their
-/// combinations.
+/// The duration of the stress test (`PORTICO_ISOLATION_SECONDS`). When it is set, the other tests
+/// send all of their combinations.
 pub fn seconds() -> Option<Duration> {
     let seconds = std::env::var("PORTICO_ISOLATION_SECONDS").ok()?;
     Some(Duration::from_secs(seconds.parse().expect("PORTICO_ISOLATION_SECONDS is a number")))

@@ -1,4 +1,5 @@
-//! A whole server with the schema of some scenarios, few connections, and a record of every request.
+//! A whole server with the schema of some scenarios, few database connections, and a record of
+//! every request.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -12,7 +13,7 @@ use portico_testkit::{Answer, TestServer};
 use crate::caller::Caller;
 use crate::scenario::{Probe, Scenario};
 
-/// The witness as an expression of nothing but PostgreSQL's own functions and `auth.uid()`.
+/// The request context as an expression of nothing but PostgreSQL's own functions and `auth.uid()`.
 const INLINE: &str = "(('w(' || coalesce(nullif(current_setting('role', true), ''), '-')
   || '|' || coalesce(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', '-')
   || '|' || coalesce(auth.uid()::text, '-')
@@ -28,9 +29,9 @@ pub struct Stage {
     /// The scenarios whose schema is there.
     pub scenarios: Vec<Scenario>,
     next_mark: AtomicU64,
-    /// The witness of every request that was sent, by its mark; `None` for those that leave things,
+    /// The context of every request that was sent, by its mark; `None` for those that leave things,
     /// which see what they left.
-    witnesses: Mutex<HashMap<String, Option<String>>>,
+    contexts: Mutex<HashMap<String, Option<String>>>,
     /// Tables and the marks that they must have a row with.
     writes: Mutex<Vec<(&'static str, String)>>,
 }
@@ -47,8 +48,8 @@ impl Deref for Stage {
 pub struct Sent {
     /// The request's mark.
     pub mark: String,
-    /// The witness of the request.
-    pub witness: String,
+    /// The context that SQL must see.
+    pub context: String,
     /// The answer; `None` when the connection broke.
     pub answer: Option<Answer>,
 }
@@ -86,7 +87,7 @@ impl Stage {
             server,
             scenarios,
             next_mark: AtomicU64::new(0),
-            witnesses: Mutex::default(),
+            contexts: Mutex::default(),
             writes: Mutex::default(),
         };
         stage.catch_up().await;
@@ -122,9 +123,9 @@ impl Stage {
 
     async fn send_with(&self, probe: &Probe, caller: &Caller, leaves: Option<&str>) -> Sent {
         let mark = self.new_mark(caller);
-        let witness = caller.witness(probe.method, &probe.path(), &mark, probe.user);
-        self.witnesses.lock().unwrap().insert(mark.clone(), leaves.is_none().then(|| witness.clone()));
-        let filled = |text: &str| fill(text, caller, &mark, &witness);
+        let context = caller.context(probe.method, &probe.path(), &mark, probe.user);
+        self.contexts.lock().unwrap().insert(mark.clone(), leaves.is_none().then(|| context.clone()));
+        let filled = |text: &str| fill(text, caller, &mark, &context);
         if let Some(before) = probe.before {
             self.execute(&filled(before)).await;
         }
@@ -148,7 +149,7 @@ impl Stage {
         {
             self.writes.lock().unwrap().push((table, mark.clone()));
         }
-        Sent { mark, witness, answer }
+        Sent { mark, context, answer }
     }
 
     /// Removes the rows that requests wrote; of those requests none is compared any more.
@@ -166,7 +167,7 @@ impl Stage {
         }
         self.execute("reset session_replication_role").await;
         // A request whose client went away may still write
-        self.witnesses.lock().unwrap().values_mut().for_each(|witness| *witness = None);
+        self.contexts.lock().unwrap().values_mut().for_each(|context| *context = None);
         self.writes.lock().unwrap().clear();
     }
 
@@ -174,7 +175,7 @@ impl Stage {
     /// `mark` and `who`. Returns a description of each row that is wrong or missing.
     pub async fn wrong_rows(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        let witnesses = self.witnesses.lock().unwrap().clone();
+        let contexts = self.contexts.lock().unwrap().clone();
         let tables = self
             .query(
                 "select c.oid::regclass::text from pg_class as c
@@ -187,7 +188,7 @@ impl Stage {
         for table in tables.iter().map(|row| row.get::<_, String>(0)) {
             for row in self.query(&format!("select mark, who::text from {table} where mark is not null")).await {
                 let (mark, who): (String, Option<String>) = (row.get(0), row.get(1));
-                let expected = witnesses.get(&mark);
+                let expected = contexts.get(&mark);
                 if expected == Some(&None) {
                     continue;
                 }
@@ -219,15 +220,15 @@ async fn run(server: &TestServer, scenario: &Scenario, text: &str) {
     }
 }
 
-/// Puts the witness into a piece of SQL.
+/// Puts the expression of the request context into a piece of SQL.
 pub fn sql(text: &str) -> String {
     text.replace("{inline}", INLINE)
 }
 
 /// Replaces the names in braces.
-pub fn fill(text: &str, caller: &Caller, mark: &str, witness: &str) -> String {
+pub fn fill(text: &str, caller: &Caller, mark: &str, context: &str) -> String {
     text.replace("{mark}", mark)
-        .replace("{w}", witness)
+        .replace("{context}", context)
         .replace("{sub}", caller.subject_text())
         .replace("{role}", caller.role)
         .replace("{name}", caller.name)

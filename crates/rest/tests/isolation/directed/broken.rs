@@ -11,7 +11,7 @@ use crate::scenario::{Probe, Scenario};
 use crate::schedule::{self, LEFT, Report};
 use crate::stage::Stage;
 
-/// What ends a request that waits for a lock.
+/// The end of a request that waits for a lock.
 #[derive(Debug, Clone, Copy)]
 enum Ending {
     ClientGoesAway,
@@ -28,7 +28,7 @@ fn waiting() -> Scenario {
         "waiting",
         "create function private.wait() returns boolean language plpgsql volatile as $$
          begin
-           perform public.witness();
+           perform public.request_context();
            perform pg_advisory_xact_lock(99);
            return true;
          end $$;
@@ -71,12 +71,12 @@ async fn a_request_that_is_broken_off_leaves_nothing() {
                 if turn % 3 != index % 3 && schedule::seconds().is_none() {
                     continue;
                 }
-                let (vandal, caller) = (&CALLERS[turn % CALLERS.len()], &CALLERS[(turn + 1 + at) % CALLERS.len()]);
+                let (polluter, caller) = (&CALLERS[turn % CALLERS.len()], &CALLERS[(turn + 1 + at) % CALLERS.len()]);
                 let place = format!("{ending:?} in {} {}, which left {leaves}", probe.method, probe.resource);
                 holder.batch_execute("select pg_advisory_lock(99)").await.unwrap();
                 let request = tokio::spawn({
                     let (stage, probe) = (std::sync::Arc::clone(&stage), probe.clone());
-                    async move { stage.send_leaving(&probe, vandal, leaves).await }
+                    async move { stage.send_leaving(&probe, polluter, leaves).await }
                 });
                 until_waiting(&stage).await;
                 match ending {
@@ -88,7 +88,7 @@ async fn a_request_that_is_broken_off_leaves_nothing() {
                 if !matches!(ending, Ending::ClientGoesAway) {
                     holder.batch_execute("select pg_advisory_unlock(99)").await.unwrap();
                     let sent = request.await.unwrap();
-                    report.judged(&place, vandal, &sent, oracle::leaks_nothing(&sent));
+                    report.judged(&place, polluter, &sent, oracle::leaks_nothing(&sent));
                 }
                 let sent = stage.send(&state, caller).await;
                 report.judged(&place, caller, &sent, clean.judge(("state", 0, caller.name), &state, caller, &sent));
@@ -127,7 +127,7 @@ async fn a_request_that_times_out_leaves_nothing() {
         "late",
         "create function public.late() returns text language plpgsql set statement_timeout = '20ms' as $$
          begin
-           perform public.witness();
+           perform public.request_context();
            perform pg_sleep(60);
            return 'never';
          end $$;",
@@ -137,9 +137,9 @@ async fn a_request_that_times_out_leaves_nothing() {
     let (mut report, oracle) = (Report::default(), Oracle::default());
     let late = stage.scenarios[1].probes[0].clone();
     for (at, leaves) in LEFT.iter().enumerate() {
-        let vandal = &CALLERS[at % CALLERS.len()];
-        let sent = stage.send_leaving(&late, vandal, leaves).await;
-        report.judged(leaves, vandal, &sent, oracle::leaks_nothing(&sent));
+        let polluter = &CALLERS[at % CALLERS.len()];
+        let sent = stage.send_leaving(&late, polluter, leaves).await;
+        report.judged(leaves, polluter, &sent, oracle::leaks_nothing(&sent));
         for (index, probe) in stage.scenarios[0].probes.iter().enumerate() {
             for caller in CALLERS.iter().filter(|caller| probe.is_for(caller)) {
                 let sent = stage.send(probe, caller).await;
@@ -151,7 +151,7 @@ async fn a_request_that_times_out_leaves_nothing() {
     schedule::finish(&stage, report).await;
 }
 
-/// A role without rights has none behind those that have them, and takes none from them.
+/// A role without rights gets none from the requests before it.
 #[tokio::test]
 async fn a_role_without_rights_borrows_none() {
     let stage = Stage::open(1, shared::scenarios()).await;
@@ -167,8 +167,8 @@ async fn a_role_without_rights_borrows_none() {
     let expires = stage.clock().now().unix_timestamp() + 3600;
     let claims = json!({ "role": "isolation_outsider", "sub": "00000000-0000-4000-8000-0000000000dd", "exp": expires });
     let token = stage.keys().ring.sign(&claims).unwrap();
-    let nobody = json!({ "role": "not_a_role", "exp": expires });
-    let unknown = stage.keys().ring.sign(&nobody).unwrap();
+    let unknown_role = json!({ "role": "not_a_role", "exp": expires });
+    let unknown = stage.keys().ring.sign(&unknown_role).unwrap();
     let (mut report, oracle) = (Report::default(), Oracle::default());
     for caller in &CALLERS {
         for (index, probe) in stage.scenarios[0].probes.iter().enumerate().filter(|(_, probe)| probe.is_for(caller)) {

@@ -11,7 +11,7 @@ use crate::stage::{Stage, sql};
 
 /// A change of the schema, and a request before and behind it.
 pub struct Change {
-    /// What becomes of the schema.
+    /// A description.
     pub name: &'static str,
     /// Makes the state before it, also from the one behind it.
     pub before: &'static str,
@@ -30,7 +30,7 @@ const MARK: &str = r#"{"mark":"{mark}"}"#;
 const ALL: &str = r#"[{"owner":"anon"},{"owner":"ada"},{"owner":"ben"},{"owner":"cleo"},{"owner":"service"}]"#;
 const OWN: &str = r#"[{"owner":"{name}"}]"#;
 const NONE: &str = r#"[{"who":"none"}]"#;
-const WHO: &str = r#"[{"who":"{w}"}]"#;
+const WHO: &str = r#"[{"who":"{context}"}]"#;
 
 /// The schema that changes.
 pub fn scenario() -> Scenario {
@@ -91,7 +91,7 @@ pub fn changes() -> Vec<Change> {
             before: "alter table defaulted alter column seen set default 'none'",
             after: "alter table defaulted alter column seen set default {inline}",
             probe_before: Probe::post("defaulted?select=seen", MARK).expect(201, r#"[{"seen":"none"}]"#),
-            probe_after: Probe::post("defaulted?select=seen", MARK).expect(201, r#"[{"seen":"{w}"}]"#),
+            probe_after: Probe::post("defaulted?select=seen", MARK).expect(201, r#"[{"seen":"{context}"}]"#),
         },
         Change {
             name: "a view reads everything",
@@ -121,7 +121,7 @@ pub fn changes() -> Vec<Change> {
                     begin new.seen := {inline}; return new; end $$;
                     create trigger sees before insert on triggered for each row execute function private.see()",
             probe_before: Probe::post("triggered?select=seen", MARK).expect(201, r#"[{"seen":null}]"#),
-            probe_after: Probe::post("triggered?select=seen", MARK).expect(201, r#"[{"seen":"{w}"}]"#),
+            probe_after: Probe::post("triggered?select=seen", MARK).expect(201, r#"[{"seen":"{context}"}]"#),
         },
         Change {
             name: "a check reads a header",

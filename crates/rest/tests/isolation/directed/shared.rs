@@ -34,7 +34,7 @@ pub fn scenarios() -> Vec<Scenario> {
         [
             Probe::get("rows_of_callers?select=owner").without_service().expect(200, r#"[{"owner":"{sub}"}]"#),
             Probe::get("plain?select=note&id=eq.1").expect(200, r#"[{"note":"a"}]"#),
-            Probe::get("seen").expect(200, r#"[{"who":"{w}"}]"#),
+            Probe::get("seen").expect(200, r#"[{"who":"{context}"}]"#),
             Probe::post("filled", r#"{"mark":"{mark}"}"#).minimal().expect(201, "").writes("filled"),
             Probe::post("filled?select=mark,who", r#"{"mark":"{mark}"}"#).expect_row(201),
             Probe::post("judged", r#"{"mark":"{mark}"}"#).minimal().expect(201, "").writes("written"),
@@ -151,12 +151,12 @@ async fn a_pre_request_function_speaks_of_its_own_request() {
         "create function public.before_each() returns void language plpgsql as $$
          declare headers json := current_setting('request.headers')::json;
          begin
-           perform set_config('app.tenant', 'tenant of ' || split_part(public.witness(), '|', 7), false);
+           perform set_config('app.tenant', 'tenant of ' || split_part(public.request_context(), '|', 7), false);
            if headers ->> 'x-say' is not null then
              perform set_config('response.headers', json_build_array(json_build_object('x-said', headers ->> 'x-mark'))::text, false);
            end if;
            if headers ->> 'x-refuse' is not null then
-             raise exception '%', public.witness() using errcode = 'PT403';
+             raise exception '%', public.request_context() using errcode = 'PT403';
            end if;
            if headers ->> 'x-role' is not null then
              perform set_config('role', headers ->> 'x-role', false);
@@ -177,9 +177,9 @@ async fn a_pre_request_function_speaks_of_its_own_request() {
             Probe::get("untouched").expect(200, r#"[{"id":1}]"#),
             Probe::get("untouched")
                 .header("x-refuse", "yes")
-                .expect(403, r#"{"code":"PT403","details":null,"hint":null,"message":"{w}"}"#),
+                .expect(403, r#"{"code":"PT403","details":null,"hint":null,"message":"{context}"}"#),
             Probe::post("tenants?select=tenant,who", r#"{"mark":"{mark}"}"#)
-                .expect(201, r#"[{"tenant":"tenant of {mark}","who":"{w}"}]"#),
+                .expect(201, r#"[{"tenant":"tenant of {mark}","who":"{context}"}]"#),
         ],
     )];
     let stage = Stage::with(2, scenarios, |config| {
@@ -190,7 +190,7 @@ async fn a_pre_request_function_speaks_of_its_own_request() {
     let oracle = schedule::alone(&stage, &mut report).await;
     schedule::in_turn(&stage, &oracle, &mut report, 2).await;
     schedule::at_once(&stage, &oracle, &mut report).await;
-    schedule::after_vandals(&stage, &oracle, &mut report).await;
+    schedule::after_pollution(&stage, &oracle, &mut report).await;
     schedule::finish(&stage, report).await;
 }
 
@@ -200,9 +200,9 @@ async fn a_request_that_is_rolled_back_leaves_nothing() {
     let mut scenarios = scenarios();
     scenarios.push(Scenario::new(
         "rolled_back",
-        "create table counted (mark text, who text default public.witness());
+        "create table counted (mark text, who text default public.request_context());
          create function public.some_rows() returns setof text language plpgsql as $$
-         begin perform private.vandalise(); return query values (public.witness()), ('b'); end $$;",
+         begin perform private.pollute(); return query values (public.request_context()), ('b'); end $$;",
         [
             Probe::post("counted", r#"{"mark":"{mark}"}"#).header("prefer", "tx=rollback, return=representation"),
             Probe::write("PATCH", "counted?mark=eq.none", r#"{"mark":"x"}"#)
@@ -225,10 +225,11 @@ async fn a_request_that_is_rolled_back_leaves_nothing() {
     let shared = &stage.scenarios[0].probes;
     for (index, probe) in stage.scenarios[1].probes.iter().enumerate() {
         for (at, leaves) in schedule::LEFT.iter().enumerate() {
-            let (vandal, caller) = (&CALLERS[(at + index) % CALLERS.len()], &CALLERS[(at + index + 1) % CALLERS.len()]);
+            let (polluter, caller) =
+                (&CALLERS[(at + index) % CALLERS.len()], &CALLERS[(at + index + 1) % CALLERS.len()]);
             let place = format!("after {} {}, {leaves}", probe.method, probe.resource);
-            let sent = stage.send_leaving(probe, vandal, leaves).await;
-            report.judged(&place, vandal, &sent, oracle::leaks_nothing(&sent));
+            let sent = stage.send_leaving(probe, polluter, leaves).await;
+            report.judged(&place, polluter, &sent, oracle::leaks_nothing(&sent));
             let sent = stage.send(&state, caller).await;
             report.judged(&place, caller, &sent, clean.judge(("state", 0, caller.name), &state, caller, &sent));
             for (index, probe) in shared.iter().enumerate().filter(|(_, probe)| probe.is_for(caller)) {

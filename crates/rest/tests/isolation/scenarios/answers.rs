@@ -1,4 +1,4 @@
-//! What SQL says of the answer: its status and its headers.
+//! The status and the headers that SQL sets for the answer.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
@@ -11,7 +11,7 @@ pub fn scenarios() -> Vec<Scenario> {
              begin
                perform set_config('response.status', status, not kept),
                  set_config('response.headers', json_build_array(json_build_object('x-said',
-                   split_part(public.witness(), '|', 7)))::text, not kept);
+                   split_part(public.request_context(), '|', 7)))::text, not kept);
                return 'said';
              end $$;",
             [

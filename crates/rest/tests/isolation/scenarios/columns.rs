@@ -28,13 +28,13 @@ pub fn scenarios() -> Vec<Scenario> {
                     .expect_row(201),
                 Probe::post("default_inline?select=mark,who", MARK)
                     .header("accept", "application/vnd.pgrst.object+json")
-                    .expect(201, r#"{"mark":"{mark}","who":"{w}"}"#),
+                    .expect(201, r#"{"mark":"{mark}","who":"{context}"}"#),
             ],
         ),
         Scenario::new(
             "default_function",
             "create table default_function (id bigint generated always as identity primary key,
-               mark text, who text default public.witness());",
+               mark text, who text default public.request_context());",
             [
                 Probe::post("default_function?select=mark,who", MARK).expect_row(201),
                 Probe::post("default_function", MARK).minimal().expect(201, "").writes("default_function"),
@@ -65,29 +65,29 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "default_operator",
-            "create function private.add_witness(text, text) returns text language sql as $$ select public.witness() $$;
-             create operator public.<+> (leftarg = text, rightarg = text, function = private.add_witness);
+            "create function private.add_context(text, text) returns text language sql as $$ select public.request_context() $$;
+             create operator public.<+> (leftarg = text, rightarg = text, function = private.add_context);
              create table default_operator (id bigint generated always as identity primary key,
                mark text, who text default ('a'::text operator(public.<+>) 'b'::text));",
             [Probe::post("default_operator?select=mark,who", MARK).expect_row(201)],
         ),
         Scenario::new(
             "default_taken_on_update",
-            "create table default_taken_on_update (mark text, who text default {inline});
+            "create table default_taken_on_update (key text, mark text, who text default {inline});
              create function public.take_default(wanted text) returns text language plpgsql as $$
              declare seen text;
              begin
-               update public.default_taken_on_update set who = default where mark = wanted returning who into seen;
+               update public.default_taken_on_update set who = default, mark = wanted where key = wanted returning who into seen;
                return seen;
              end $$;",
             [Probe::write("POST", "rpc/take_default", r#"{"wanted":"{mark}"}"#)
-                .before("insert into default_taken_on_update (mark, who) values ('{mark}', 'nothing')")
-                .expect(200, r#""{w}""#)],
+                .before("insert into default_taken_on_update (key, who) values ('{mark}', 'nothing')")
+                .expect(200, r#""{context}""#)],
         ),
         Scenario::new(
             "generated_stored",
             "create function private.stored(mark text) returns text language plpgsql immutable as $$
-             begin return public.witness(); end $$;
+             begin return public.request_context(); end $$;
              create table generated_stored (id bigint generated always as identity primary key,
                mark text, who text generated always as (private.stored(mark)) stored);",
             [

@@ -29,11 +29,11 @@ fn checks() -> Vec<Scenario> {
         ),
         Scenario::new(
             "domain_default",
-            "create domain private.told as text default {inline};
-             create domain private.told_by_function as text default public.witness();
-             create table domain_default (mark text, who private.told, again private.told_by_function);",
+            "create domain private.prefilled as text default {inline};
+             create domain private.prefilled_by_function as text default public.request_context();
+             create table domain_default (mark text, who private.prefilled, again private.prefilled_by_function);",
             [Probe::post("domain_default?select=mark,who,again", MARK)
-                .expect(201, r#"[{"mark":"{mark}","who":"{w}","again":"{w}"}]"#)],
+                .expect(201, r#"[{"mark":"{mark}","who":"{context}","again":"{context}"}]"#)],
         ),
         Scenario::new(
             "domain_argument",
@@ -91,14 +91,14 @@ fn indexes() -> Vec<Scenario> {
                     .expect(201, r#"[{"mark":"{mark}"}]"#)
                     .writes("index_expression"),
                 Probe::post("index_expression?select=mark", r#"{"mark":"of another"}"#)
-                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {w}"}"#),
+                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {context}"}"#),
             ],
         ),
         Scenario::new(
             "partial_index",
             "create function private.must_be_own(mark text) returns boolean language plpgsql immutable as $$
              begin
-               if not private.is_own_immutable(mark) then raise exception 'not the mark of %', public.witness(); end if;
+               if not private.is_own_immutable(mark) then raise exception 'not the mark of %', public.request_context(); end if;
                return true;
              end $$;
              create table partial_index (mark text);
@@ -106,7 +106,7 @@ fn indexes() -> Vec<Scenario> {
             [
                 Probe::post("partial_index?select=mark", MARK).expect(201, r#"[{"mark":"{mark}"}]"#),
                 Probe::post("partial_index?select=mark", r#"{"mark":"of another"}"#)
-                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {w}"}"#),
+                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {context}"}"#),
             ],
         ),
         Scenario::new(
@@ -115,14 +115,14 @@ fn indexes() -> Vec<Scenario> {
             [
                 Probe::post("exclusion?select=mark", MARK).expect(201, r#"[{"mark":"{mark}"}]"#).writes("exclusion"),
                 Probe::post("exclusion?select=mark", r#"{"mark":"of another"}"#)
-                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {w}"}"#),
+                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {context}"}"#),
             ],
         ),
         Scenario::new(
             "unique_of_the_caller",
             // Two rows of one key are allowed for different callers only
             "create function private.of_caller(key text) returns text language plpgsql immutable as $$
-             begin return split_part(public.witness(), '|', 2) || key; end $$;
+             begin return split_part(public.request_context(), '|', 2) || key; end $$;
              create table unique_of_the_caller (key text, owner text default split_part({inline}, '|', 2));
              create unique index on unique_of_the_caller (private.of_caller(key));",
             [Probe::post("unique_of_the_caller?select=owner", r#"{"key":"{sub}{mark}"}"#)
@@ -176,10 +176,10 @@ fn foreign_keys() -> Vec<Scenario> {
              create table set_default_log (mark text, who text);
              create function private.record_default() returns trigger language plpgsql as $$
              begin
-               if new.key is distinct from split_part(public.witness(), '|', 2) then
-                 raise exception 'the default % is not of %', new.key, public.witness();
+               if new.key is distinct from split_part(public.request_context(), '|', 2) then
+                 raise exception 'the default % is not of %', new.key, public.request_context();
                end if;
-               insert into public.set_default_log values (new.ask, public.witness());
+               insert into public.set_default_log values (new.ask, public.request_context());
                return new;
              end $$;
              create trigger record_default after update on default_children
@@ -206,7 +206,7 @@ fn foreign_keys() -> Vec<Scenario> {
         ),
         Scenario::new(
             "referenced_policy",
-            // The check of a foreign key runs as the table's owner, whom policies do not bind
+            // The check of a foreign key runs as the table's owner, for which policies do not apply
             "create table guarded_parents (key text primary key);
              alter table guarded_parents enable row level security;
              create policy own on guarded_parents using (private.is_own(key));
@@ -218,9 +218,9 @@ fn foreign_keys() -> Vec<Scenario> {
         Scenario::new(
             "cast_of_a_foreign_key",
             // PostgreSQL casts the referencing value to the key's type
-            "create domain private.key_domain as text check (value <> '' and public.witness() <> '');
+            "create domain private.key_domain as text check (value <> '' and public.request_context() <> '');
              create table domain_parents (key private.key_domain primary key);
-             create table domain_children (mark text references domain_parents on update cascade, who text default public.witness());",
+             create table domain_children (mark text references domain_parents on update cascade, who text default public.request_context());",
             [Probe::post("domain_children?select=mark,who", MARK)
                 .before("insert into domain_parents values ('{mark}')")
                 .expect_row(201)],

@@ -16,7 +16,7 @@ pub fn scenarios() -> Vec<Scenario> {
              create foreign table foreign_with_trigger (mark text, who text)
                server loopback options (schema_name 'private', table_name 'remote_rows');
              create function private.fill_foreign() returns trigger language plpgsql as $$
-             begin new.who := public.witness(); return new; end $$;
+             begin new.who := public.request_context(); return new; end $$;
              create trigger fill before insert on foreign_with_trigger
                for each row execute function private.fill_foreign();
              create trigger record after insert on foreign_with_trigger
@@ -31,7 +31,7 @@ pub fn scenarios() -> Vec<Scenario> {
             [
                 Probe::post("foreign_table?select=mark,who", MARK).expect_row(201),
                 Probe::post("foreign_with_trigger?select=mark,who", MARK).expect_row(201).writes("written"),
-                Probe::get("foreign_view?select=owner,who").expect(200, r#"[{"owner":"{sub}","who":"{w}"}]"#),
+                Probe::get("foreign_view?select=owner,who").expect(200, r#"[{"owner":"{sub}","who":"{context}"}]"#),
             ],
         )
         .superuser(

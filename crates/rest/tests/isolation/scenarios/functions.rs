@@ -3,7 +3,7 @@
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
 
-const WHO: &str = r#""{w}""#;
+const WHO: &str = r#""{context}""#;
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -11,14 +11,14 @@ pub fn scenarios() -> Vec<Scenario> {
             "called",
             "create function public.called_inlined() returns text language sql stable as $$ select {inline} $$;
              create function public.called_atomic() returns text language sql stable return {inline};
-             create function public.called_volatile() returns text language sql volatile as $$ select public.witness() $$;
+             create function public.called_volatile() returns text language sql volatile as $$ select public.request_context() $$;
              create function public.called_plpgsql() returns text language plpgsql stable as $$ begin return {inline}; end $$;
              create function public.called_definer() returns text language sql stable security definer
-               set search_path = '' as $$ select public.witness() $$;
+               set search_path = '' as $$ select public.request_context() $$;
              create function public.called_dynamic() returns text language plpgsql volatile as $$
-             declare seen text; begin execute 'select public.witness()' into seen; return seen; end $$;
+             declare seen text; begin execute 'select public.request_context()' into seen; return seen; end $$;
              create function public.called_strict(a integer default 1) returns text language sql stable strict as $$
-               select public.witness() $$;",
+               select public.request_context() $$;",
             [
                 Probe::get("rpc/called_inlined").expect(200, WHO),
                 Probe::call("rpc/called_inlined").expect(200, WHO),
@@ -32,24 +32,24 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "called_argument_default",
-            "create function public.called_default(a text default {inline}, b text default public.witness()) returns text[]
+            "create function public.called_default(a text default {inline}, b text default public.request_context()) returns text[]
                language sql stable as $$ select array[a, b] $$;",
             [
-                Probe::get("rpc/called_default").expect(200, r#"["{w}","{w}"]"#),
-                Probe::write("POST", "rpc/called_default", r#"{"a":"x"}"#).expect(200, r#"["x","{w}"]"#),
+                Probe::get("rpc/called_default").expect(200, r#"["{context}","{context}"]"#),
+                Probe::write("POST", "rpc/called_default", r#"{"a":"x"}"#).expect(200, r#"["x","{context}"]"#),
             ],
         ),
         Scenario::new(
             "called_for_rows",
             "create function public.called_table() returns table (who text) language sql stable as $$ select {inline} $$;
              create function public.called_setof() returns setof text language plpgsql as $$
-             begin return next public.witness(); end $$;
+             begin return next public.request_context(); end $$;
              create function public.called_record(out who text, out sub text) language sql stable as $$
-               select public.witness(), split_part({inline}, '|', 2) $$;",
+               select public.request_context(), split_part({inline}, '|', 2) $$;",
             [
-                Probe::get("rpc/called_table?who=neq.x&limit=1").expect(200, r#"[{"who":"{w}"}]"#),
-                Probe::call("rpc/called_setof").expect(200, r#"["{w}"]"#),
-                Probe::get("rpc/called_record").expect(200, r#"{"who":"{w}","sub":"{sub}"}"#),
+                Probe::get("rpc/called_table?who=neq.x&limit=1").expect(200, r#"[{"who":"{context}"}]"#),
+                Probe::call("rpc/called_setof").expect(200, r#"["{context}"]"#),
+                Probe::get("rpc/called_record").expect(200, r#"{"who":"{context}","sub":"{sub}"}"#),
             ],
         ),
         Scenario::new(
@@ -88,7 +88,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::new(
             "called_raising",
             "create function public.raises() returns text language plpgsql as $$
-             begin raise exception '%', public.witness() using errcode = 'PT418', detail = {inline}; end $$;
+             begin raise exception '%', public.request_context() using errcode = 'PT418', detail = {inline}; end $$;
              create function public.catches() returns text language plpgsql as $$
              begin
                begin
@@ -96,10 +96,10 @@ pub fn scenarios() -> Vec<Scenario> {
                  raise exception 'caught';
                exception when raise_exception then null;
                end;
-               return public.witness();
+               return public.request_context();
              end $$;",
             [
-                Probe::call("rpc/raises").expect(418, r#"{"code":"PT418","details":"{w}","hint":null,"message":"{w}"}"#),
+                Probe::call("rpc/raises").expect(418, r#"{"code":"PT418","details":"{context}","hint":null,"message":"{context}"}"#),
                 Probe::call("rpc/catches").expect(200, WHO),
             ],
         ),
@@ -111,12 +111,12 @@ pub fn scenarios() -> Vec<Scenario> {
              create function public.writes_and_raises(mark text) returns text language plpgsql as $$
              begin
                insert into public.called_writes (mark, who) values (mark, 'must not stay');
-               raise exception '%', public.witness();
+               raise exception '%', public.request_context();
              end $$;",
             [
                 Probe::write("POST", "rpc/writes", r#"{"mark":"{mark}"}"#).expect(200, WHO).writes("called_writes"),
                 Probe::write("POST", "rpc/writes_and_raises", r#"{"mark":"{mark}"}"#)
-                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"{w}"}"#),
+                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"{context}"}"#),
             ],
         ),
         Scenario::new(
@@ -124,7 +124,7 @@ pub fn scenarios() -> Vec<Scenario> {
             "create function public.whole(json) returns json language sql stable as $$
                select json_build_object('body', $1, 'who', {inline}) $$;",
             [Probe::write("POST", "rpc/whole", r#"{"a":"{mark}"}"#)
-                .expect(200, r#"{"body":{"a":"{mark}"},"who":"{w}"}"#)],
+                .expect(200, r#"{"body":{"a":"{mark}"},"who":"{context}"}"#)],
         ),
         Scenario::new(
             "called_setting_the_role",

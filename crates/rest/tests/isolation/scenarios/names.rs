@@ -47,12 +47,12 @@ pub fn scenarios() -> Vec<Scenario> {
             "temporary_table",
             "create function public.shadow() returns text language plpgsql as $$
              begin
-               create temporary table whose as select public.witness() as who;
+               create temporary table whose as select public.request_context() as who;
                return (select who from whose);
              end $$;
              create function public.shadow_on_commit() returns text language plpgsql as $$
              begin
-               create temporary table shadowed on commit drop as select public.witness() as who;
+               create temporary table shadowed on commit drop as select public.request_context() as who;
                return (select who from shadowed);
              end $$;
              create function public.shadow_function() returns text language plpgsql as $$
@@ -61,8 +61,8 @@ pub fn scenarios() -> Vec<Scenario> {
                return 'made';
              end $$;",
             [
-                Probe::call("rpc/shadow").expect(200, r#""{w}""#),
-                Probe::call("rpc/shadow_on_commit").expect(200, r#""{w}""#),
+                Probe::call("rpc/shadow").expect(200, r#""{context}""#),
+                Probe::call("rpc/shadow_on_commit").expect(200, r#""{context}""#),
                 Probe::call("rpc/shadow_function").expect(200, r#""made""#),
                 Probe::get("whose").expect(200, r#"[{"who":"of all"}]"#),
             ],

@@ -38,7 +38,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::new(
             "partition_key",
             "create function private.key_of(mark text) returns text language plpgsql immutable as $$
-             begin return split_part(public.witness(), '|', 1); end $$;
+             begin return split_part(public.request_context(), '|', 1); end $$;
              create table partition_key (mark text, who text default {inline}) partition by list (private.key_of(mark));
              create table private.keyed_anon partition of partition_key for values in ('w(anon');
              create table private.keyed_accounts partition of partition_key for values in ('w(authenticated');
@@ -53,7 +53,7 @@ pub fn scenarios() -> Vec<Scenario> {
             [
                 Probe::post("partition_index?select=mark", MARK).expect(201, r#"[{"mark":"{mark}"}]"#),
                 Probe::post("partition_index?select=mark", r#"{"mark":"of another"}"#)
-                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {w}"}"#),
+                    .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"not the mark of {context}"}"#),
             ],
         ),
         Scenario::new(
@@ -70,7 +70,7 @@ pub fn scenarios() -> Vec<Scenario> {
                     .before("insert into private.heirs values ('{mark}', null, null)")
                     .expect_row(200),
                 Probe::write("DELETE", "inherited?key=eq.{mark}/gone&select=key", "")
-                    .before("insert into private.heirs values ('{mark}/gone', '{mark}', '{w}')")
+                    .before("insert into private.heirs values ('{mark}/gone', '{mark}', '{context}')")
                     .expect(200, r#"[{"key":"{mark}/gone"}]"#)
                     .writes("written"),
             ],

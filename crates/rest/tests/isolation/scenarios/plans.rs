@@ -9,14 +9,14 @@ use crate::stage::Stage;
 /// PostgreSQL tries five plans for given values before it considers one for all.
 const ROUNDS: usize = 4;
 
-const WHO: &str = r#"[{"who":"{w}"}]"#;
+const WHO: &str = r#"[{"who":"{context}"}]"#;
 
 pub fn scenarios() -> Vec<Scenario> {
     let who = |resource| Probe::get(resource).expect(200, WHO);
     vec![
         Scenario::new(
             "immutable_in_view",
-            "create view immutable_in_view as select public.witness_immutable() as who;
+            "create view immutable_in_view as select public.context_immutable() as who;
              create function private.sub_immutable() returns text language sql immutable as $$
                select coalesce(auth.uid()::text, '-') $$;
              create view immutable_sql_in_view as select private.sub_immutable() as sub;",
@@ -24,7 +24,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 who("immutable_in_view"),
                 who("immutable_in_view?select=who"),
                 who("immutable_in_view?select=who&limit=1"),
-                Probe::get("immutable_in_view?select=who&who=eq.{w}").expect(200, WHO),
+                Probe::get("immutable_in_view?select=who&who=eq.{context}").expect(200, WHO),
                 Probe::get("immutable_sql_in_view?select=sub").expect(200, r#"[{"sub":"{sub}"}]"#),
             ],
         ),
@@ -46,7 +46,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "immutable_in_default",
-            "create table immutable_in_default (mark text, who text default public.witness_immutable());",
+            "create table immutable_in_default (mark text, who text default public.context_immutable());",
             [Probe::post("immutable_in_default?select=mark,who", r#"{"mark":"{mark}"}"#).expect_row(201)],
         ),
         Scenario::new(
@@ -54,31 +54,31 @@ pub fn scenarios() -> Vec<Scenario> {
             "create function public.immutable_called() returns text language plpgsql immutable as $$ begin return {inline}; end $$;
              create function public.immutable_inlined() returns text language sql immutable as $$ select {inline} $$;",
             [
-                Probe::get("rpc/immutable_called").expect(200, r#""{w}""#),
-                Probe::call("rpc/immutable_called").expect(200, r#""{w}""#),
-                Probe::get("rpc/immutable_inlined").expect(200, r#""{w}""#),
-                Probe::call("rpc/immutable_inlined").expect(200, r#""{w}""#),
+                Probe::get("rpc/immutable_called").expect(200, r#""{context}""#),
+                Probe::call("rpc/immutable_called").expect(200, r#""{context}""#),
+                Probe::get("rpc/immutable_inlined").expect(200, r#""{context}""#),
+                Probe::call("rpc/immutable_inlined").expect(200, r#""{context}""#),
             ],
         ),
         Scenario::new(
             "immutable_in_a_body",
             // Bodies have plans of their own, which live as long as the session
             "create function public.in_plpgsql() returns text language plpgsql stable as $$
-             begin return public.witness_immutable(); end $$;
+             begin return public.context_immutable(); end $$;
              create function public.in_plpgsql_query() returns text language plpgsql stable as $$
-             declare seen text; begin select public.witness_immutable() into seen; return seen; end $$;
-             create function public.in_sql() returns setof text language sql volatile as $$ select public.witness_immutable() $$;",
+             declare seen text; begin select public.context_immutable() into seen; return seen; end $$;
+             create function public.in_sql() returns setof text language sql volatile as $$ select public.context_immutable() $$;",
             [
-                Probe::get("rpc/in_plpgsql").expect(200, r#""{w}""#),
-                Probe::get("rpc/in_plpgsql_query").expect(200, r#""{w}""#),
-                Probe::call("rpc/in_sql").expect(200, r#"["{w}"]"#),
+                Probe::get("rpc/in_plpgsql").expect(200, r#""{context}""#),
+                Probe::get("rpc/in_plpgsql_query").expect(200, r#""{context}""#),
+                Probe::call("rpc/in_sql").expect(200, r#"["{context}"]"#),
             ],
         ),
         Scenario::new(
             "immutable_in_a_trigger",
             "create table immutable_in_a_trigger (mark text, who text);
              create function private.fill_immutable() returns trigger language plpgsql as $$
-             begin new.who := public.witness_immutable(); return new; end $$;
+             begin new.who := public.context_immutable(); return new; end $$;
              create trigger fill before insert on immutable_in_a_trigger
                for each row execute function private.fill_immutable();",
             [Probe::post("immutable_in_a_trigger?select=mark,who", r#"{"mark":"{mark}"}"#).expect_row(201)],
@@ -86,7 +86,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::new(
             "immutable_in_check",
             "create table immutable_in_check (mark text,
-               check (mark = split_part(public.witness_immutable(), '|', 7)));",
+               check (mark = split_part(public.context_immutable(), '|', 7)));",
             [
                 Probe::post("immutable_in_check?select=mark", r#"{"mark":"{mark}"}"#)
                     .expect(201, r#"[{"mark":"{mark}"}]"#),
@@ -98,7 +98,7 @@ pub fn scenarios() -> Vec<Scenario> {
             "create table immutable_computed (id integer);
              insert into immutable_computed values (1);
              create function public.who(public.immutable_computed) returns text language plpgsql immutable as $$
-             begin return public.witness_immutable(); end $$;",
+             begin return public.context_immutable(); end $$;",
             [who("immutable_computed?select=who"), who("immutable_computed?select=who&id=eq.1")],
         ),
         Scenario::new(

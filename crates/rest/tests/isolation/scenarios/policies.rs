@@ -60,7 +60,7 @@ fn reads() -> Vec<Scenario> {
             "create table policy_function (owner text);
              insert into policy_function select * from private.owners();
              alter table policy_function enable row level security;
-             create policy own on policy_function using (owner = split_part(public.witness(), '|', 2));",
+             create policy own on policy_function using (owner = split_part(public.request_context(), '|', 2));",
             [read("policy_function?select=owner"), read("policy_function?select=owner&order=owner&limit=3")],
         ),
         Scenario::new(
@@ -130,11 +130,11 @@ fn reads() -> Vec<Scenario> {
              insert into policy_raises values (1);
              alter table policy_raises enable row level security;
              create function private.refuse() returns boolean language plpgsql stable as $$
-             begin raise exception '%', public.witness(); end $$;
+             begin raise exception '%', public.request_context(); end $$;
              create policy refuses on policy_raises using (private.refuse());",
             [Probe::get("policy_raises")
                 .without_service()
-                .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"{w}"}"#)],
+                .expect(400, r#"{"code":"P0001","details":null,"hint":null,"message":"{context}"}"#)],
         ),
         Scenario::new(
             "policy_against_leaks",
@@ -187,7 +187,7 @@ fn writes() -> Vec<Scenario> {
              alter table policy_update enable row level security;
              create policy readable on policy_update for select using (true);
              create policy own on policy_update for update using (mark = split_part({inline}, '|', 7))
-               with check (note = split_part(public.witness(), '|', 2));",
+               with check (note = split_part(public.request_context(), '|', 2));",
             [
                 Probe::write("PATCH", "policy_update?note=eq.old&select=mark,note", r#"{"note":"{sub}"}"#)
                     .without_service()
@@ -211,7 +211,7 @@ fn writes() -> Vec<Scenario> {
         ),
         Scenario::new(
             "policy_upsert",
-            "create table policy_upsert (mark text primary key, who text default public.witness());
+            "create table policy_upsert (mark text primary key, who text default public.request_context());
              alter table policy_upsert enable row level security;
              create policy own on policy_upsert using (private.is_own(mark)) with check (private.is_own(mark));",
             [Probe::post("policy_upsert?select=mark,who", MARK)

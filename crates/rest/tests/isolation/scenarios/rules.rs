@@ -13,7 +13,7 @@ pub fn scenarios() -> Vec<Scenario> {
             "create table rule_also (mark text);
              create table private.changing (mark text);
              create table private.doomed (mark text);
-             create table rule_log (mark text, who text, again text default public.witness());
+             create table rule_log (mark text, who text, again text default public.request_context());
              create rule log_insert as on insert to rule_also do also
                insert into rule_log (mark, who) values (new.mark, {inline});
              create rule log_update as on update to private.changing do also
@@ -57,7 +57,7 @@ pub fn scenarios() -> Vec<Scenario> {
                where new.mark <> split_part({inline}, '|', 7) do instead nothing;
              create rule log_own as on insert to rule_condition
                where new.mark = split_part({inline}, '|', 7)
-               do also insert into rule_condition_log values (new.mark, public.witness());
+               do also insert into rule_condition_log values (new.mark, public.request_context());
              create function public.insert_with_condition(mark text) returns void language sql as $$
                insert into public.rule_condition values (mark) $$;",
             [Probe::write("POST", "rpc/insert_with_condition", MARK).expect(204, "").writes("rule_condition_log")],

@@ -1,4 +1,4 @@
-//! What functions leave in the session, and what shows it.
+//! State that functions leave in the session, and requests that show it.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;

@@ -4,7 +4,7 @@ use crate::scenario::{Probe, Scenario};
 use crate::schedule;
 
 const MARK: &str = r#"{"mark":"{mark}"}"#;
-const RAISED: &str = r#"{"code":"P0001","details":null,"hint":null,"message":"{w}"}"#;
+const RAISED: &str = r#"{"code":"P0001","details":null,"hint":null,"message":"{context}"}"#;
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = immediate();
@@ -53,7 +53,7 @@ fn immediate() -> Vec<Scenario> {
              create table statements (mark text, who text);
              create function private.record_statement() returns trigger language plpgsql as $$
              begin
-               insert into public.statements values (split_part({inline}, '|', 7), public.witness());
+               insert into public.statements values (split_part({inline}, '|', 7), public.request_context());
                return null;
              end $$;
              create trigger statement after insert on trigger_of_a_statement
@@ -67,7 +67,7 @@ fn immediate() -> Vec<Scenario> {
             "create table transition_tables (mark text);
              create function private.record_rows() returns trigger language plpgsql as $$
              begin
-               insert into public.written select mark, public.witness(), 'transition' from added;
+               insert into public.written select mark, public.request_context(), 'transition' from added;
                return null;
              end $$;
              create trigger rows_added after insert on transition_tables referencing new table as added
@@ -83,7 +83,7 @@ fn immediate() -> Vec<Scenario> {
              create trigger when_own after insert on trigger_condition for each row
                when (new.mark = split_part({inline}, '|', 7)) execute function private.record_new();
              create function private.fail() returns trigger language plpgsql as $$
-             begin raise exception '%', public.witness(); end $$;
+             begin raise exception '%', public.request_context(); end $$;
              create trigger when_not_own after insert on trigger_condition for each row
                when (new.mark <> split_part({inline}, '|', 7)) execute function private.fail();",
             [
@@ -97,7 +97,7 @@ fn immediate() -> Vec<Scenario> {
              create view instead_of as select mark, who from behind_a_view;
              create function private.insert_instead() returns trigger language plpgsql as $$
              begin
-               new.who := public.witness();
+               new.who := public.request_context();
                insert into public.behind_a_view values (new.mark, new.who);
                return new;
              end $$;
@@ -125,7 +125,7 @@ fn immediate() -> Vec<Scenario> {
             "create table trigger_with_settings (mark text, who text);
              create function private.fill_with_settings() returns trigger language plpgsql security definer
                set search_path = '' set timezone = 'Asia/Tokyo' as $$
-             begin new.who := public.witness(); return new; end $$;
+             begin new.who := public.request_context(); return new; end $$;
              create trigger fill before insert on trigger_with_settings
                for each row execute function private.fill_with_settings();",
             [Probe::post("trigger_with_settings?select=mark,who", MARK).expect_row(201)],
@@ -148,8 +148,8 @@ fn immediate() -> Vec<Scenario> {
              create trigger recorded before truncate on truncated
                for each statement execute function private.record_truncation();
              create function public.empty() returns text language plpgsql security definer as $$
-             begin truncate public.truncated; return public.witness(); end $$;",
-            [Probe::call("rpc/empty").expect(200, r#""{w}""#).writes("truncations")],
+             begin truncate public.truncated; return public.request_context(); end $$;",
+            [Probe::call("rpc/empty").expect(200, r#""{context}""#).writes("truncations")],
         ),
     ]
 }
@@ -206,7 +206,7 @@ fn deferred() -> Vec<Scenario> {
                insert into public.deferred_by_function values (mark);
                return {inline};
              end $$;",
-            [Probe::write("POST", "rpc/write_deferred", MARK).expect(200, r#""{w}""#).writes("written")],
+            [Probe::write("POST", "rpc/write_deferred", MARK).expect(200, r#""{context}""#).writes("written")],
         ),
         Scenario::new(
             "deferred_from_a_read",
@@ -217,7 +217,7 @@ fn deferred() -> Vec<Scenario> {
                if new.mark not like '%/again' then
                  insert into public.deferred_chain values (new.mark || '/again');
                else
-                 insert into public.written values (split_part(new.mark, '/', 1), public.witness(), 'chain');
+                 insert into public.written values (split_part(new.mark, '/', 1), public.request_context(), 'chain');
                end if;
                return null;
              end $$;

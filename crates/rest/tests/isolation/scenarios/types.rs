@@ -7,7 +7,7 @@ use crate::scenario::{Probe, Scenario};
 use crate::schedule;
 
 const MARK: &str = r#"{"mark":"{mark}"}"#;
-const WHO: &str = r#"[{"who":"{w}"}]"#;
+const WHO: &str = r#"[{"who":"{context}"}]"#;
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = casts_and_operators();
@@ -22,13 +22,13 @@ fn casts_and_operators() -> Vec<Scenario> {
             "cast_in_select",
             "create type public.stamp as (seen text);
              create function private.stamp_of(integer) returns public.stamp language plpgsql as $$
-             begin return row(public.witness())::public.stamp; end $$;
+             begin return row(public.request_context())::public.stamp; end $$;
              create cast (integer as public.stamp) with function private.stamp_of(integer) as assignment;
-             create domain public.watched as text check (public.witness() <> '');
+             create domain public.watched as text check (public.request_context() <> '');
              create table cast_in_select (id integer);
              insert into cast_in_select values (1);",
             [
-                Probe::get("cast_in_select?select=who:id::stamp").expect(200, r#"[{"who":{"seen":"{w}"}}]"#),
+                Probe::get("cast_in_select?select=who:id::stamp").expect(200, r#"[{"who":{"seen":"{context}"}}]"#),
                 Probe::get("cast_in_select?select=id::watched").expect(200, r#"[{"id":"1"}]"#),
             ],
         ),
@@ -36,7 +36,7 @@ fn casts_and_operators() -> Vec<Scenario> {
             "cast_on_assignment",
             "create type public.seal as (who text);
              create function private.seal_of(integer) returns public.seal language plpgsql as $$
-             begin return row(public.witness())::public.seal; end $$;
+             begin return row(public.request_context())::public.seal; end $$;
              create cast (integer as public.seal) with function private.seal_of(integer) as assignment;
              create table seals (mark text, seal public.seal);
              create view cast_on_assignment as select mark, 1 as number from seals;
@@ -52,7 +52,7 @@ fn casts_and_operators() -> Vec<Scenario> {
             "cast_implicit",
             "create type public.implied as (who text);
              create function private.implied_of(integer) returns public.implied language plpgsql as $$
-             begin return row(public.witness())::public.implied; end $$;
+             begin return row(public.request_context())::public.implied; end $$;
              create cast (integer as public.implied) with function private.implied_of(integer) as implicit;
              create function private.text_of(public.implied) returns text language sql as $$ select ($1).who $$;
              create view cast_implicit as select private.text_of(7) as who;",
@@ -62,7 +62,7 @@ fn casts_and_operators() -> Vec<Scenario> {
             "operator_in_filter",
             "create type public.badge as (label text);
              create function private.badge_eq(public.badge, public.badge) returns boolean language plpgsql as $$
-             begin return ($1).label = split_part(public.witness(), '|', 2); end $$;
+             begin return ($1).label = split_part(public.request_context(), '|', 2); end $$;
              create operator public.= (leftarg = public.badge, rightarg = public.badge, function = private.badge_eq);
              create table operator_in_filter (badge public.badge);
              insert into operator_in_filter select row(owner)::public.badge from (values ('-'),
@@ -72,7 +72,7 @@ fn casts_and_operators() -> Vec<Scenario> {
         ),
         Scenario::new(
             "operator_in_view",
-            "create function private.seen_by(text, integer) returns text language sql as $$ select public.witness() $$;
+            "create function private.seen_by(text, integer) returns text language sql as $$ select public.request_context() $$;
              create operator public.@@@ (leftarg = text, rightarg = integer, function = private.seen_by);
              create view operator_in_view as select 'a'::text operator(public.@@@) 1 as who;",
             [Probe::get("operator_in_view").expect(200, WHO)],
@@ -80,7 +80,7 @@ fn casts_and_operators() -> Vec<Scenario> {
         Scenario::new(
             "aggregate",
             "create function private.add_seen(text, text) returns text language plpgsql as $$
-             begin return public.witness(); end $$;
+             begin return public.request_context(); end $$;
              create aggregate public.seen_by_all(text) (sfunc = private.add_seen, stype = text);
              create view aggregate as select public.seen_by_all(v) as who from (values ('a'), ('b')) as v (v);
              create function private.last_seen(text) returns text language sql stable as $$ select {inline} $$;
@@ -92,12 +92,12 @@ fn casts_and_operators() -> Vec<Scenario> {
             "range_type",
             // The function of differences is for statistics and GiST only; the comparisons are built in
             "create function private.difference(integer, integer) returns double precision language sql immutable as $$
-               select ($1 - $2)::double precision + length(public.witness_immutable()) * 0 $$;
+               select ($1 - $2)::double precision + length(public.context_immutable()) * 0 $$;
              create type public.span as range (subtype = integer, subtype_diff = private.difference);
              create table range_type (mark text, span public.span, who text default {inline},
                exclude using gist (span with &&, span with =) where (mark = 'none'));",
             [Probe::post("range_type?select=mark,span,who", r#"{"mark":"{mark}","span":"[1,3)"}"#)
-                .expect(201, r#"[{"mark":"{mark}","span":"[1,3)","who":"{w}"}]"#)],
+                .expect(201, r#"[{"mark":"{mark}","span":"[1,3)","who":"{context}"}]"#)],
         ),
         Scenario::new(
             "composite_column",
@@ -123,10 +123,10 @@ fn computed() -> Vec<Scenario> {
              insert into computed_field values (1);
              create function public.who(public.computed_field) returns text language sql stable as $$ select {inline} $$;
              create function public.seen(public.computed_field) returns text language plpgsql volatile as $$
-             begin return public.witness(); end $$;",
+             begin return public.request_context(); end $$;",
             [
                 Probe::get("computed_field?select=who").expect(200, WHO),
-                Probe::get("computed_field?select=id&who=eq.{w}").expect(200, r#"[{"id":1}]"#),
+                Probe::get("computed_field?select=id&who=eq.{context}").expect(200, r#"[{"id":1}]"#),
                 Probe::get("computed_field?select=who:seen&order=seen").expect(200, WHO),
             ],
         ),
@@ -140,7 +140,7 @@ fn computed() -> Vec<Scenario> {
              create function public.own_rows(public.relating) returns setof public.related language sql stable as $$
                select * from public.related where owner = split_part({inline}, '|', 2) $$;
              create function public.own_row(public.relating) returns setof public.related rows 1 language plpgsql stable as $$
-             begin return query select * from public.related where owner = split_part(public.witness(), '|', 2); end $$;",
+             begin return query select * from public.related where owner = split_part(public.request_context(), '|', 2); end $$;",
             [
                 Probe::get("relating?select=own_rows(owner)").expect(200, r#"[{"own_rows":[{"owner":"{sub}"}]}]"#),
                 Probe::get("relating?select=own_row(owner)").expect(200, r#"[{"own_row":{"owner":"{sub}"}}]"#),
@@ -153,8 +153,8 @@ fn computed() -> Vec<Scenario> {
              create function public.whole_rows() returns setof public.whole_row language sql stable as $$
                select 1, {inline} $$;",
             [
-                Probe::get("rpc/whole_rows?select=owner").expect(200, r#"[{"owner":"{w}"}]"#),
-                Probe::call("rpc/whole_rows").expect(200, r#"[{"id":1,"owner":"{w}"}]"#),
+                Probe::get("rpc/whole_rows?select=owner").expect(200, r#"[{"owner":"{context}"}]"#),
+                Probe::call("rpc/whole_rows").expect(200, r#"[{"id":1,"owner":"{context}"}]"#),
             ],
         ),
     ]
@@ -166,11 +166,11 @@ fn representations() -> Vec<Scenario> {
             "domain_representation",
             "create domain public.shown as text;
              create function public.json(public.shown) returns json language plpgsql as $$
-             begin return to_json(public.witness()); end $$;
+             begin return to_json(public.request_context()); end $$;
              create function public.shown(json) returns public.shown language plpgsql as $$
-             begin return public.witness(); end $$;
+             begin return public.request_context(); end $$;
              create function public.shown(text) returns public.shown language plpgsql as $$
-             begin return split_part(public.witness(), '|', 2); end $$;
+             begin return split_part(public.request_context(), '|', 2); end $$;
              create cast (public.shown as json) with function public.json(public.shown) as implicit;
              create cast (json as public.shown) with function public.shown(json) as implicit;
              create cast (text as public.shown) with function public.shown(text) as implicit;
@@ -187,17 +187,17 @@ fn representations() -> Vec<Scenario> {
         ),
         Scenario::new(
             "media_type_handler",
-            "create domain public.\"text/witness\" as text;
+            "create domain public.\"text/context\" as text;
              create table media_type_handler (id integer);
              insert into media_type_handler values (1);
-             create function private.handle(state text, next public.media_type_handler) returns public.\"text/witness\"
-               language plpgsql as $$ begin return public.witness(); end $$;
+             create function private.handle(state text, next public.media_type_handler) returns public.\"text/context\"
+               language plpgsql as $$ begin return public.request_context(); end $$;
              create aggregate public.handler(public.media_type_handler)
-               (sfunc = private.handle, stype = public.\"text/witness\", initcond = '');
-             create function public.handled() returns public.\"text/witness\" language sql as $$ select {inline} $$;",
+               (sfunc = private.handle, stype = public.\"text/context\", initcond = '');
+             create function public.handled() returns public.\"text/context\" language sql as $$ select {inline} $$;",
             [
-                Probe::get("media_type_handler").header("accept", "text/witness").expect(200, "{w}"),
-                Probe::get("rpc/handled").header("accept", "text/witness").expect(200, "{w}"),
+                Probe::get("media_type_handler").header("accept", "text/context").expect(200, "{context}"),
+                Probe::get("rpc/handled").header("accept", "text/context").expect(200, "{context}"),
             ],
         ),
     ]

@@ -3,7 +3,7 @@
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
 
-const WHO: &str = r#"[{"who":"{w}"}]"#;
+const WHO: &str = r#"[{"who":"{context}"}]"#;
 
 pub fn scenarios() -> Vec<Scenario> {
     let who = |resource| Probe::get(resource).expect(200, WHO);
@@ -15,12 +15,12 @@ pub fn scenarios() -> Vec<Scenario> {
                 who("view_inline"),
                 who("view_inline?select=who&limit=1"),
                 who("view_inline?who=neq.x&order=who"),
-                Probe::get("view_inline?select=who&who=eq.{w}").expect(200, WHO),
+                Probe::get("view_inline?select=who&who=eq.{context}").expect(200, WHO),
             ],
         ),
         Scenario::new(
             "view_function",
-            "create view view_function as select public.witness() as who;",
+            "create view view_function as select public.request_context() as who;",
             [who("view_function"), who("view_function?who=neq.x&limit=2")],
         ),
         Scenario::new(
@@ -82,7 +82,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "view_of_views",
-            "create view view_first as select public.witness() as who;
+            "create view view_first as select public.request_context() as who;
              create view view_second as select who from view_first where who <> '';
              create view view_of_views as with recursive rows as (select who, 1 as depth from view_second
                union all select who, depth + 1 from rows where depth < 2) select who from rows where depth = 2;",
@@ -90,7 +90,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "view_lateral",
-            "create function private.rows_of(text) returns table (who text) language sql stable as $$ select public.witness() $$;
+            "create function private.rows_of(text) returns table (who text) language sql stable as $$ select public.request_context() $$;
              create view view_lateral as select f.who from (values ('a')) as v (a), lateral private.rows_of(v.a) as f;",
             [who("view_lateral")],
         ),
@@ -116,8 +116,8 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "materialized_view",
-            // It has what it was filled with, whoever reads it; a view over it may look at the caller
-            "create materialized view materialized as select 1 as id, public.witness() as filled_by;
+            // Its rows are those of the refresh for all callers; a view over it reads settings
+            "create materialized view materialized as select 1 as id, public.request_context() as filled_by;
              create view view_of_materialized as select id, {inline} as who from materialized;",
             [
                 Probe::get("materialized?select=id,filled_by"),
@@ -126,9 +126,9 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "view_with_aggregate_and_window",
-            "create view view_with_aggregate as select max(who) as who from (values ({inline}), (public.witness())) as v (who)
+            "create view view_with_aggregate as select max(who) as who from (values ({inline}), (public.request_context())) as v (who)
                group by v.who;
-             create view view_with_window as select first_value(public.witness()) over (order by i) as who
+             create view view_with_window as select first_value(public.request_context()) over (order by i) as who
                from generate_series(1, 1) as i;",
             [who("view_with_aggregate"), who("view_with_window")],
         ),
@@ -139,7 +139,7 @@ pub fn scenarios() -> Vec<Scenario> {
              create table books (id integer primary key, shelf integer references shelves);
              insert into books values (1, 1);
              create view view_embedded as select id, shelf, {inline} as who from books;",
-            [Probe::get("shelves?select=id,view_embedded(who)").expect(200, r#"[{"id":1,"view_embedded":[{"who":"{w}"}]}]"#)],
+            [Probe::get("shelves?select=id,view_embedded(who)").expect(200, r#"[{"id":1,"view_embedded":[{"who":"{context}"}]}]"#)],
         ),
     ]
 }

@@ -1,4 +1,4 @@
-//! What goes on beside the requests of a storm: cancels, kills, locks, changes of the schema.
+//! The disturbances of a stress test: cancels, kills, locks, changes of the schema.
 
 use std::time::Duration;
 

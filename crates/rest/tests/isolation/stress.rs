@@ -1,10 +1,10 @@
-//! The storm: requests of all scenarios by all callers in random order, many at once over three
-//! connections, many of them leaving things in their session or going away half-way. First in calm,
-//! where every answer must be exact, then among disturbances, where a request may fail, but in the
-//! words of the disturbance only.
+//! The stress test: requests of all scenarios by all callers in random order, many at once over
+//! three connections. Some leave things in their session, of some the client goes away. In the
+//! first phase every answer must be exact. In the second there are disturbances, and a request may
+//! fail with the error of a disturbance.
 //!
-//! `PORTICO_ISOLATION_SECONDS` makes it last, `PORTICO_ISOLATION_SEED` repeats the choices of a run
-//! (the order in which they meet is the machine's).
+//! `PORTICO_ISOLATION_SECONDS` is its duration. `PORTICO_ISOLATION_SEED` repeats the choices of a
+//! run; the order in which the requests meet is the machine's.
 
 mod disturbances;
 mod random;
@@ -32,8 +32,8 @@ const CLIENTS: u64 = 16;
 /// Requests of a client in one phase.
 const REQUESTS: u64 = 40;
 
-/// What the clients of a phase share.
-struct Storm {
+/// The state that the clients of a phase share.
+struct Stress {
     stage: Stage,
     oracle: Oracle,
     changes: Vec<Change>,
@@ -43,7 +43,7 @@ struct Storm {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_acts_as_another_in_a_storm() {
+async fn no_request_acts_as_another_under_stress() {
     let seed = match std::env::var("PORTICO_ISOLATION_SEED") {
         Ok(seed) => seed.parse().expect("PORTICO_ISOLATION_SEED is a number"),
         Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(),
@@ -55,7 +55,7 @@ async fn no_request_acts_as_another_in_a_storm() {
     scenarios.push(errors());
     let stage = Stage::open(CONNECTIONS, scenarios).await;
     let oracle = schedule::alone_where_needed(&stage).await;
-    let storm = Storm {
+    let stress = Stress {
         stage,
         oracle,
         changes: changing::changes().into_iter().filter(|change| change.name != changing::REDEFINITION).collect(),
@@ -66,20 +66,20 @@ async fn no_request_acts_as_another_in_a_storm() {
     let end = schedule::seconds().map(|seconds| Instant::now() + seconds);
     let mut random = Random::new(seed);
     loop {
-        storm.phase(&mut random, false).await;
-        storm.phase(&mut random, true).await;
+        stress.phase(&mut random, false).await;
+        stress.phase(&mut random, true).await;
         if end.is_none_or(|end| Instant::now() >= end) {
             break;
         }
-        storm.stage.forget_rows().await;
+        stress.stage.forget_rows().await;
     }
-    let (exact, disturbed) = (storm.exact.into_inner(), storm.disturbed.into_inner());
+    let (exact, disturbed) = (stress.exact.into_inner(), stress.disturbed.into_inner());
     println!("{exact} answers as expected, {disturbed} disturbed");
-    schedule::finish(&storm.stage, storm.report.into_inner().unwrap()).await;
+    schedule::finish(&stress.stage, stress.report.into_inner().unwrap()).await;
     assert!(exact > disturbed, "most requests get through: {exact}, {disturbed}");
 }
 
-impl Storm {
+impl Stress {
     /// Lets the clients send their requests, with disturbances or without.
     async fn phase(&self, random: &mut Random, is_disturbed: bool) {
         let clients = (0..CLIENTS).map(|_| self.client(random.fork(), is_disturbed)).collect::<Vec<_>>();
@@ -203,9 +203,9 @@ fn errors() -> Scenario {
         "create table unique_keys (key integer primary key, note text not null);
          insert into unique_keys values (1, 'a');
          create function public.divides() returns integer language plpgsql as $$
-         begin perform public.witness(); return 1 / 0; end $$;
+         begin perform public.request_context(); return 1 / 0; end $$;
          create function public.late() returns text language plpgsql set statement_timeout = '15ms' as $$
-         begin perform public.witness(); perform pg_sleep(60); return 'never'; end $$;
+         begin perform public.request_context(); perform pg_sleep(60); return 'never'; end $$;
          create function public.too_deep(n integer) returns integer language plpgsql as $$
          begin return public.too_deep(n + 1); end $$;",
         [
