@@ -207,7 +207,11 @@ impl Stage {
                 "select mark from unnest($1::text[]) as mark where mark not in (select mark from {table} where mark is not null)"
             );
             for row in self.query_with(&sql, &[&marks]).await {
-                wrong.push(format!("{table}: the row of {:?} is missing", row.get::<_, String>(0)));
+                let mark = row.get::<_, String>(0);
+                wrong.push(format!(
+                    "{table}: the row of {mark:?} is missing; its context was {:?}",
+                    contexts.get(&mark)
+                ));
             }
         }
         wrong
