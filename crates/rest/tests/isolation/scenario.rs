@@ -144,7 +144,7 @@ impl Probe {
     }
 
     /// Sends the header `x-user`, which a redefined `auth.uid()` returns.
-    pub fn as_user(mut self, user: &'static str) -> Self {
+    pub fn user_header(mut self, user: &'static str) -> Self {
         self.user = Some(user);
         self.header("x-user", user)
     }

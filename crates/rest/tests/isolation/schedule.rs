@@ -164,7 +164,7 @@ pub async fn at_once(stage: &Stage, oracle: &Oracle, report: &mut Report) {
     // Callers and scenarios side by side that the other schedules keep apart
     let half = steps.len() / 2;
     steps.rotate_left(half);
-    let stride = [7, 11, 13, 17, 19].into_iter().find(|stride| steps.len() % stride != 0).unwrap_or(1);
+    let stride = [7, 11, 13, 17, 19].into_iter().find(|stride| !steps.len().is_multiple_of(*stride)).unwrap_or(1);
     let order: Vec<_> = (0..steps.len()).map(|at| steps[at * stride % steps.len()]).collect();
     let answers = stream::iter(order)
         .map(|step| async move { (step, stage.send(step.probe(), step.caller).await) })

@@ -43,12 +43,12 @@ struct Stress {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::print_stdout, reason = "the seed and the counts are shown when the test fails")]
 async fn no_request_acts_as_another_under_stress() {
     let seed = match std::env::var("PORTICO_ISOLATION_SEED") {
         Ok(seed) => seed.parse().expect("PORTICO_ISOLATION_SEED is a number"),
         Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(),
     };
-    // Shown when the test fails
     println!("PORTICO_ISOLATION_SEED={seed}");
     let mut scenarios = scenarios::all();
     scenarios.push(changing::scenario());
@@ -190,7 +190,8 @@ impl Stress {
 
 /// Whether an answer says that a disturbance ended the request.
 fn is_failure_of_a_disturbance(answer: &Answer) -> bool {
-    /// Cancelled, ended by an administrator, no lock or connection in time, a deadlock, not serializable; no connection.
+    /// Cancelled, ended by an administrator, no lock in time, a deadlock, not serializable, no
+    /// connection.
     const CODES: &[&str] = &["57014", "57P01", "55P03", "40P01", "40001", "08006", "PGRST000", "PGRST001", "PGRST003"];
     let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     answer.status >= 400 && body["code"].as_str().is_some_and(|code| CODES.contains(&code))

@@ -150,7 +150,7 @@ pub fn changes() -> Vec<Change> {
                 nullif(current_setting('request.jwt.claims', true), '')::json ->> 'sub')::uuid $$",
             probe_before: Probe::get("uids?select=owner").without_service().expect(200, r#"[{"owner":"{sub}"}]"#),
             probe_after: Probe::get("uids?select=owner")
-                .as_user("00000000-0000-4000-8000-0000000000ff")
+                .user_header("00000000-0000-4000-8000-0000000000ff")
                 .without_service()
                 .expect(200, r#"[{"owner":"00000000-0000-4000-8000-0000000000ff"}]"#),
         },

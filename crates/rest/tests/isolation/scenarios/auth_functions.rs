@@ -7,7 +7,7 @@ use crate::schedule;
 const OTHER: &str = "00000000-0000-4000-8000-0000000000ff";
 
 pub fn scenarios() -> Vec<Scenario> {
-    let other = |probe: Probe| probe.as_user(OTHER);
+    let other = |probe: Probe| probe.user_header(OTHER);
     vec![
         Scenario::new(
             "redefined_uid",

@@ -90,7 +90,7 @@ fn casts_and_operators() -> Vec<Scenario> {
         ),
         Scenario::new(
             "range_type",
-            // The function of differences is for statistics and GiST only; the comparisons are built in
+            // Only statistics and GiST use the function of differences
             "create function private.difference(integer, integer) returns double precision language sql immutable as $$
                select ($1 - $2)::double precision + length(public.context_immutable()) * 0 $$;
              create type public.span as range (subtype = integer, subtype_diff = private.difference);
