@@ -160,7 +160,7 @@ declare
   state jsonb;
 begin
   select jsonb_object_agg(name, setting) into state from pg_settings
-   where setting is distinct from reset_val and name not in ('transaction_isolation', 'transaction_read_only')
+   where coalesce(setting, '') <> coalesce(reset_val, '') and name not in ('transaction_isolation', 'transaction_read_only')
       or name in ('search_path', 'TimeZone', 'statement_timeout', 'lock_timeout', 'row_security',
         'default_transaction_read_only', 'default_transaction_isolation', 'plan_cache_mode',
         'session_replication_role', 'DateStyle', 'IntervalStyle', 'bytea_output');
