@@ -5,7 +5,6 @@
 
 use std::net::IpAddr;
 
-use portico_database::Client;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use tokio_postgres::Error;
@@ -125,7 +124,7 @@ pub(crate) struct FailedLogin<'a> {
 
 /// Writes an entry for a failed sign-in, with the client's address, where the budget of such entries allows one. A failure
 /// to write is logged: the refusal of the sign-in does not depend on it.
-pub(crate) async fn record_failed_login(auth: &Auth, client: &Client, login: &FailedLogin<'_>, request: &RequestInfo) {
+pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, request: &RequestInfo) {
     let Some(omitted) = auth.limits().take_failure(request) else { return };
     let nobody = User { id: UserId(Uuid::nil()), ..blank(request) };
     let actor = login.user.unwrap_or(&nobody);
@@ -145,8 +144,15 @@ pub(crate) async fn record_failed_login(auth: &Auth, client: &Client, login: &Fa
     }
     let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
     let id: Uuid = portico_tokens::random::uuid();
-    if let Err(error) = client.rows(INSERT, &[&id, &payload(actor, action, traits), &auth.now(), &ip]).await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "A failed sign-in could not be written down");
+    let written = async {
+        let client = auth.database().auth().await?;
+        client.rows(INSERT, &[&id, &payload(actor, action, traits), &auth.now(), &ip]).await.map_err(AuthError::from)
+    };
+    if let Err(error) = written.await {
+        tracing::warn!(
+            error = format!("{:#}", anyhow::Error::new(error)),
+            "A failed sign-in could not be written down"
+        );
     }
 }
 

@@ -81,13 +81,9 @@ async fn sign_in(
 ) -> Result<TokenResponse, AuthError> {
     let user = find(auth, request, by_email, body).await?;
     let provider = if by_email { "email" } else { "phone" };
-    let refuse = async |user: Option<&User>, error: AuthError| match auth.database().auth().await {
-        Ok(client) => {
-            let login = FailedLogin { user, provider, error: &error };
-            audit::record_failed_login(auth, &client, &login, request).await;
-            error
-        }
-        Err(unavailable) => unavailable.into(),
+    let refuse = async |user: Option<&User>, error: AuthError| {
+        audit::record_failed_login(auth, &FailedLogin { user, provider, error: &error }, request).await;
+        error
     };
     if user.as_ref().is_some_and(|user| user.is_banned(auth.now())) {
         let banned = AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "User is banned");

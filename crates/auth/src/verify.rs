@@ -184,7 +184,7 @@ async fn verify_typed(
         };
         let verified = attempts::code(auth, email.as_str(), request, attempt).await;
         if let Err(error) = &verified {
-            record_failure(auth, Contact::Email(&email), error, request).await?;
+            record_failure(auth, Contact::Email(&email), error, request).await;
         }
         verified
     } else {
@@ -205,7 +205,7 @@ async fn verify_typed(
         };
         let verified = attempts::code(auth, phone.as_str(), request, attempt).await;
         if let Err(error) = &verified {
-            record_failure(auth, Contact::Phone(&phone), error, request).await?;
+            record_failure(auth, Contact::Phone(&phone), error, request).await;
         }
         verified
     }
@@ -218,25 +218,24 @@ enum Contact<'a> {
 }
 
 /// Writes down that a code was refused. The account is looked up again: the transaction that refused the code is gone.
-async fn record_failure(
-    auth: &Auth,
-    contact: Contact<'_>,
-    error: &AuthError,
-    request: &RequestInfo,
-) -> Result<(), AuthError> {
+async fn record_failure(auth: &Auth, contact: Contact<'_>, error: &AuthError, request: &RequestInfo) {
     let contract = error.contract();
     // Where a limit refused it, nothing was compared
     if !contract.status.is_client_error() || contract.status == StatusCode::TOO_MANY_REQUESTS {
-        return Ok(());
+        return;
     }
-    let client = auth.database().auth().await?;
-    let (user, provider) = match contact {
-        Contact::Email(email) => (users::by_email(&client, email, &request.aud).await?, "email"),
-        Contact::Phone(phone) => (users::by_phone(&client, phone, &request.aud).await?, "phone"),
+    let provider = if matches!(contact, Contact::Email(_)) { "email" } else { "phone" };
+    let user = async {
+        let client = auth.database().auth().await?;
+        let user = match contact {
+            Contact::Email(email) => users::by_email(&client, email, &request.aud).await?,
+            Contact::Phone(phone) => users::by_phone(&client, phone, &request.aud).await?,
+        };
+        Ok::<_, AuthError>(user)
     };
-    let login = FailedLogin { user: user.as_ref(), provider, error };
-    audit::record_failed_login(auth, &client, &login, request).await;
-    Ok(())
+    // Where it cannot be looked up, the entry does not name it
+    let user = user.await.unwrap_or_default();
+    audit::record_failed_login(auth, &FailedLogin { user: user.as_ref(), provider, error }, request).await;
 }
 
 /// `GET /verify`: the link of a mail. Everything but a missing parameter ends in a redirect.

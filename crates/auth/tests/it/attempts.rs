@@ -365,3 +365,17 @@ async fn two_servers_count_passwords_together() {
     let statuses = futures_util::future::join_all((0..96).map(guess)).await;
     assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 50, "{statuses:?}");
 }
+
+#[tokio::test]
+async fn the_rows_of_a_flood_of_guesses_go_with_the_next_clean_up() {
+    let t = TestServer::start().await;
+    t.query_with(
+        "insert into portico.attempts (kind, account, full_at)
+         select 'codes-per-day', sha256(number::text::bytea), $1 from generate_series(1, 20000) as number",
+        &[&t.clock().now()],
+    )
+    .await;
+    t.clock().advance(Duration::seconds(1));
+    t.clean_up().await;
+    assert_eq!(t.count("select count(*) from portico.attempts").await, 0);
+}
