@@ -6,7 +6,7 @@
 //!
 //! Nobody is locked out of their account by a stranger's guesses:
 //! - A network has a small limit of its own, which is charged first. One that is beyond it charges nothing else.
-//! - A password typed in a network from which the account was signed in to before is subject to that limit only.
+//! - In a network from which the account was signed in to before, the limits of the account do not count.
 //! - Elsewhere the limits of the account let guesses through again one by one. A link in a message is never counted, and
 //!   makes the network known.
 
@@ -35,20 +35,25 @@ const fn limit(name: &'static str, size: u32, period: Duration) -> Limit {
     Limit { name, size, period }
 }
 
-/// Limits on codes: of an account at one network, of the account, and of the account in the long run.
+/// Limits on codes: of an account at one network, of the account, of the account in the long run, and in its place of a
+/// network that the account knows.
 ///
 /// A code has six digits and lives for an hour, but another one can be asked for at any time, so what counts is how
 /// many guesses a day allows: each finds the code with a chance of one in a million.
 ///
-/// - One network tries 10 codes of an account at once and 10 more an hour: a person who mistypes does not wait, and a
-///   stranger in one network uses up a fifth of what the account allows.
-/// - All networks together try 50 at once and 50 more an hour: strangers in five networks have to work together to keep the
-///   person from typing a code, for as long as they go on. Links are never counted, so the mail still lets the person in.
-/// - And 100 at once and 100 more a day: any 24 hours hold at most 200 guesses, one chance in 5000; a year of them, with
-///   messages to the person all the time, has one in 27. Five minutes of 30, without a cap, were 8640 guesses a day: one
-///   in 116 each day, and nearly sure within the year.
-const CODES: [Limit; 3] =
-    [limit("codes-per-address", 10, HOUR), limit("codes-per-account", 50, HOUR), limit("codes-per-day", 100, DAY)];
+/// - One network tries 10 codes of an account at once and 10 more an hour: a person who mistypes does not wait.
+/// - All networks together try 50 at once and 50 more an hour, and 100 at once and 100 more a day: any 24 hours hold at
+///   most 200 guesses, one chance in 5000; a year of them, with messages to the person all the time, has one in 27. Five
+///   minutes of 30, without a cap, were 8640 guesses a day: one in 116 each day, and nearly sure within the year.
+/// - Strangers in several networks, which one of them has by IPv6 alone, can use that up, for as long as they go on. It does
+///   not count in networks from which the account was signed in to: each has its own 200 guesses in any 24 hours.
+///   Elsewhere the person has a link, where the message is a mail: links are not counted.
+const CODES: [Limit; 4] = [
+    limit("codes-per-address", 10, HOUR),
+    limit("codes-per-account", 50, HOUR),
+    limit("codes-per-day", 100, DAY),
+    limit("codes-per-address-and-day", 100, DAY),
+];
 
 /// Limits on passwords: the same, but that a network which the account knows is subject to the first only. Once strangers
 /// have used up those of the account, one more password is tried in all other networks every quarter of an hour.
@@ -72,7 +77,7 @@ pub(crate) async fn code<T>(
     request: &RequestInfo,
     attempt: impl Future<Output = Result<T, AuthError>>,
 ) -> Result<T, AuthError> {
-    counted(auth, charges(&CODES, account, request), None, Box::pin(attempt)).await
+    counted(auth, charges(&CODES, account, request), network(account, request).as_ref(), Box::pin(attempt)).await
 }
 
 /// As [`code`], for the password of an address in lower case, or of a number in digits: an account that could be named in
@@ -141,19 +146,19 @@ async fn counted<T>(
         attempts::charge(&client, &charges, network, auth.now()).await?
     };
     match charged {
-        Charged::Allowed(count) => {
+        Charged::Allowed(charged) => {
             let result = attempt.await;
             if result.as_ref().map_or_else(says_nothing, |_| true) {
-                give_back(auth, &charges[..count]).await;
+                give_back(auth, &charged).await;
             }
             result
         }
-        Charged::Refused(count, wait) => {
+        Charged::Refused { by, wait, before } => {
             // Nothing was compared
-            if count > 0 {
-                give_back(auth, &charges[..count]).await;
+            if !before.is_empty() {
+                give_back(auth, &before).await;
             }
-            Err(too_many_requests(charges.get(count).map_or("attempts", |charge| charge.kind), wait))
+            Err(too_many_requests(by, wait))
         }
     }
 }
@@ -182,7 +187,7 @@ fn charges(limits: &[Limit], account: &str, request: &RequestInfo) -> Vec<Charge
         Some(network) => format!("{network} {account}"),
         None => account.to_owned(),
     };
-    let whose = |place: usize| if place == 0 { at_network.as_str() } else { account };
+    let whose = |place: usize| if place == 0 || place == 3 { at_network.as_str() } else { account };
     limits.iter().enumerate().map(|(place, limit)| charge(*limit, whose(place))).collect()
 }
 

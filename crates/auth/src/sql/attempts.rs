@@ -57,8 +57,9 @@ macro_rules! limit {
 }
 
 /// The limits are charged one after the other, and none after the first that refuses: whoever is beyond the limit of their
-/// own address does not use up the account's. A network that the account knows is subject to the first limit only. All
-/// statements write the limits in one order, so they never wait for each other in a circle.
+/// own network does not use up the account's. After the first come the second and third, or, from a network that the
+/// account knows, only the fourth. All statements write the limits in one order, so they never wait for each other in a
+/// circle.
 const CHARGE: &str = concat!(
     "with known_network as (
        select 1
@@ -77,9 +78,13 @@ const CHARGE: &str = concat!(
     "),
      third as (",
     limit!("3", "($2::text[])[3] is not null and exists (select from second)"),
+    "),
+     fourth as (",
+    limit!("4", "($2::text[])[4] is not null and exists (select from first) and exists (select from known_network)"),
     ")
     select exists (select from known_network),
-           (select count(*) from first) + (select count(*) from second) + (select count(*) from third),
+           array[(select count(*) from first), (select count(*) from second),
+                 (select count(*) from third), (select count(*) from fourth)],
            (select array_agg(known.full_at order by given.place)
               from unnest($2::text[], $3::bytea[]) with ordinality as given (kind, account, place)
               left join portico.attempts as known on known.kind = given.kind and known.account = given.account)"
@@ -158,12 +163,19 @@ pub struct Network {
 }
 
 /// The outcome of a charge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Charged {
-    /// The guess is allowed. So many of the limits were charged, from the first.
-    Allowed(usize),
-    /// This limit refuses it for this long.
-    Refused(usize, Duration),
+    /// The guess is allowed; these limits were charged.
+    Allowed(Vec<Charge>),
+    /// A limit refuses it for this long, after these were charged.
+    Refused {
+        /// Name of the limit.
+        by: &'static str,
+        /// How long.
+        wait: Duration,
+        /// Limits that were charged before it.
+        before: Vec<Charge>,
+    },
 }
 
 fn columns(charges: &[Charge]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
@@ -174,8 +186,8 @@ fn columns(charges: &[Charge]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
     )
 }
 
-/// Counts a guess in up to three limits and decides whether it is allowed, in one statement. From a known network only
-/// the first limit counts.
+/// Counts a guess and decides whether it is allowed, in one statement. `charges`: of the account at its network, then two of
+/// the account, then one that stands in their place where the account knows the network. Those at the end may be missing.
 pub async fn charge(
     run: &impl Run,
     charges: &[Charge],
@@ -187,20 +199,24 @@ pub async fn charge(
     let account = network.map(|network| network.account.as_slice());
     let known = network.map(|network| network.network.as_slice());
     let rows = run.rows(CHARGE, &[&now, &kinds, &accounts, &seconds, &sizes, &account, &known]).await?;
-    let row = rows.first();
-    let is_known = row.is_some_and(|row| row.get(0));
-    let written = row.map_or(0, |row| usize::try_from(row.get::<_, i64>(1)).unwrap_or(0));
-    if written >= if is_known { 1 } else { charges.len() } {
-        return Ok(Charged::Allowed(written));
-    }
-    let full_at: Vec<Option<OffsetDateTime>> = row.and_then(|row| row.get(2)).unwrap_or_default();
-    let wait = charges.get(written).map_or(Duration::ZERO, |charge| {
+    let (is_known, written, full_at) = match rows.first() {
+        Some(row) => (row.get(0), row.get(1), row.get::<_, Option<Vec<_>>>(2).unwrap_or_default()),
+        None => (false, Vec::<i64>::new(), Vec::<Option<OffsetDateTime>>::new()),
+    };
+    let subject_to: &[usize] = if is_known { &[0, 3] } else { &[0, 1, 2] };
+    let mut charged = Vec::new();
+    for (place, charge) in subject_to.iter().filter_map(|&place| Some((place, charges.get(place)?))) {
+        if written.get(place).is_some_and(|count| *count > 0) {
+            charged.push(charge.clone());
+            continue;
+        }
         // Not known: the row was written while this statement ran
-        let full_at = full_at.get(written).copied().flatten().unwrap_or(now + charge.each * charge.size);
+        let full_at = full_at.get(place).copied().flatten().unwrap_or(now + charge.each * charge.size);
         let allowed_at = full_at - charge.each * charge.size.saturating_sub(1);
-        (allowed_at - now).try_into().unwrap_or(Duration::ZERO)
-    });
-    Ok(Charged::Refused(written, wait))
+        let wait = (allowed_at - now).try_into().unwrap_or(Duration::ZERO);
+        return Ok(Charged::Refused { by: charge.kind, wait, before: charged });
+    }
+    Ok(Charged::Allowed(charged))
 }
 
 /// Takes back what [`charge`] counted in these limits.

@@ -153,6 +153,43 @@ async fn a_clock_that_is_set_back_and_forth_allows_no_more_guesses() {
 }
 
 #[tokio::test]
+async fn strangers_keep_no_one_from_typing_a_code_in_a_network_that_the_account_knows() {
+    let t = TestServer::with_auth(|settings| {
+        settings.sms.enabled = true;
+        settings.sms.max_frequency = std::time::Duration::ZERO;
+    })
+    .await;
+    let phone = "15550001111";
+    let ask = async || t.post("/auth/v1/otp").json(&json!({"phone": phone})).send().await.expect(200);
+    let verify = async |address: &str, code: &str| {
+        post(&t, "verify", address, &json!({"type": "sms", "phone": phone, "token": code})).await
+    };
+    ask().await;
+    verify(HOME, &t.text_to(phone).await.code).await.expect(200);
+    ask().await;
+    let code = t.texts_when(phone, 2).await.pop().unwrap().code;
+    for number in 0..50 {
+        let refused = verify(&format!("2001:db8:0:{:x}::1", number / 10), not(&code)).await;
+        assert_eq!(refused.refusal(), (403, "otp_expired".into()));
+    }
+    assert_limited(&verify(&stranger(1), &code).await, "codes-per-account");
+    verify(HOME, &code).await.expect(200);
+    // Guesses there are limited by the hour and by the day
+    let mut compared = 0;
+    for _ in 0..24 {
+        for _ in 0..11 {
+            compared += usize::from(verify(HOME, not(&code)).await.status == 403);
+        }
+        t.clock().advance(Duration::HOUR);
+    }
+    assert!((190..=200).contains(&compared), "{compared}");
+    for _ in 0..9 {
+        verify(HOME, not(&code)).await;
+    }
+    assert_limited(&verify(HOME, not(&code)).await, "codes-per-address-and-day");
+}
+
+#[tokio::test]
 async fn wrong_passwords_of_one_network_are_limited_and_right_ones_are_not_counted() {
     let t = TestServer::start().await;
     t.account(ADA, PASSWORD).await;
