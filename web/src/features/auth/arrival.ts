@@ -5,12 +5,15 @@ export interface ArrivalProblem extends Described {
   kind: "refused" | "other-browser" | "note" | "change-half-done" | "change-done";
   /** Who tells it: the banner above every page, or the page that the link leads to in its own words. */
   toldBy: "banner" | "page";
-  /** What else there is to say. */
+  /** The server's own description, when it is one that the server gives. */
   detail: string | null;
 }
 
 const parameters = ["code", "error", "error_code", "error_description", "message", "sb", "sb_flow_id"];
 const signs = ["access_token", "refresh_token", "error", "error_code", "error_description", "message", "sb"];
+
+/** The sentence of the server that people meet most; the others say no more than their code. */
+const sentence = "Email link is invalid or has expired";
 
 /** Reads what the address says before the client takes its part of it away. */
 export function openArrival() {
@@ -32,9 +35,9 @@ export function openArrival() {
     settle(error: unknown, hasSession: boolean): ArrivalProblem | null {
       if (comesFromServer) cleanAddress();
       if (error) {
-        // Anyone can write an address, so nothing of it is shown: it only selects among sentences of ours.
+        // Anyone can write an address, so nothing of it is shown: it only selects among known sentences.
         const described = describeError(hasError ? { code: said("error_code") ?? said("error"), message: "" } : error);
-        return { kind: "refused", toldBy: "banner", ...described, detail: null };
+        return { kind: "refused", toldBy: "banner", ...described, detail: said("error_description") === sentence ? sentence : null };
       }
       if (hasMessage) {
         const [kind, toldBy] = isEmailChange ? (["change-half-done", "page"] as const) : (["note", "banner"] as const);

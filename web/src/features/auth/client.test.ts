@@ -51,14 +51,14 @@ test("a code whose sign-in began in another browser explains itself", async () =
 test.each([
   ["/app?error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired"],
   ["/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired&sb="],
-])("an error in the address is told by its code and removed: %s", async (address) => {
+])("an error in the address is told with its description and removed: %s", async (address) => {
   fakeServer();
   window.history.replaceState(null, "", address);
   const { arrival, client } = openAuth(config);
   expect(await arrival).toMatchObject({
     kind: "refused",
     message: "This code or link is wrong or no longer valid. Ask for a new one.",
-    detail: null,
+    detail: "Email link is invalid or has expired",
   });
   expect(window.location.href).toBe("http://portico.test/app");
   const { error } = await client.initialize();
