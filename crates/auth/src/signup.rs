@@ -184,7 +184,7 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
         let merely_claims = !user.is_email_confirmed() && user.email == applicant.email.as_str();
         merely_claims && user.is_phone_confirmed() && !settings.email.autoconfirm
     }) {
-        // Neither gets the other's account, and the address is free for the person who proves it
+        // The account stays that of the number, and the address is free for the person who proves it
         claimed_email::withdraw(&tx, &claimant, request.now).await?;
     }
     let Some(existing) = existing else {

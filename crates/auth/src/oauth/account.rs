@@ -303,7 +303,7 @@ async fn admit(
         };
         if !user.email.is_empty() {
             if !user.is_phone_confirmed() {
-                // Whoever registered here before did not show that the address is theirs
+                // The person who registered before has not proved the address
                 accounts::keep_only_identity(tx, user.id, identity.id).await?;
                 accounts::start_over(tx, user.id, data, now).await?;
                 sessions::delete_all(tx, user.id).await?;

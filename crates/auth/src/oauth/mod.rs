@@ -8,7 +8,7 @@
 //! - [`catalogue`] describes the built-in providers, [`custom`] reads those of `auth.custom_oauth_providers`;
 //!   [`configured`] joins either with the operator's settings.
 //! - [`exchange`] talks to them, through [`http`] with its limits; [`oidc`] checks id_tokens.
-//! - [`browser`] knows the browser of an implicit flow again.
+//! - [`browser`] recognizes the browser in which an implicit flow began.
 //! - [`account`] decides whose account it is; [`identities`] links and unlinks on request.
 //!
 //! Promises: a provider's word is believed only after the code exchange or the signature; a flow is used once; nobody is

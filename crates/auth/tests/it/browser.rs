@@ -138,7 +138,7 @@ async fn a_browser_that_calls_another_name_of_the_server_is_sent_to_that_of_the_
     let answer = t.google().answer(&url, ADA).await;
     assert!(is_signed_in(&answer) && answer.location().path() == "/app", "{answer:?}");
 
-    // A proxy that names itself to us does not send the browser around for ever
+    // A proxy that names itself to us does not cause a loop of redirects
     let begun = t.get(there.as_str()).header("host", "upstream:8000").send().await.expect(302);
     assert!(is_signed_in(&t.google().answer(&begun.location(), ADA).await));
 }
@@ -226,7 +226,7 @@ async fn an_answer_of_another_issuer_is_refused() {
                 } else {
                     assert_eq!(answer.status, 303, "{promises} {iss} {answer:?}");
                     assert_eq!(answer.location_query("error_code").as_deref(), Some("bad_oauth_callback"));
-                    assert_eq!(provider.calls("/token").len(), calls, "the code goes to nobody");
+                    assert_eq!(provider.calls("/token").len(), calls, "the code is sent nowhere");
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! A token carries an address only after its owner has proved it, and nobody gets into an account by
-//! an address that they merely claim.
+//! A token carries an address only after its owner has proved it, and the claim to an address leads
+//! into no account.
 
 use portico_auth::AuthSettings;
 use portico_testkit::{Answer, GooglePerson, TestServer, claims_of, code_in, link_in};
@@ -181,7 +181,7 @@ async fn the_address_of_a_provider_waits_until_it_is_proved_by_link_or_code() {
 }
 
 #[tokio::test]
-async fn a_waiting_address_keeps_nobody_from_it() {
+async fn a_waiting_address_can_be_proved_by_another_account() {
     let t = server(|auth| auth.email.allow_unverified_sign_ins = true).await;
     let eve = token_in(&google(&t, CLAIMS_ADA).await);
     assert_eq!(claims_of(&eve)["email"], "");
@@ -212,7 +212,7 @@ async fn the_link_of_a_claim_proves_no_other_address() {
 }
 
 #[tokio::test]
-async fn who_proves_a_claimed_address_gets_the_account_without_the_other_ways_in() {
+async fn proving_a_claimed_address_ends_the_access_of_the_claimant() {
     let t = server(|auth| {
         auth.sms.autoconfirm = true;
         auth.email.allow_unverified_sign_ins = true;
@@ -240,7 +240,7 @@ async fn who_proves_a_claimed_address_gets_the_account_without_the_other_ways_in
 }
 
 #[tokio::test]
-async fn who_confirms_a_claim_of_another_server_gets_the_account_without_the_other_ways_in() {
+async fn proving_the_address_of_an_imported_account_ends_the_access_of_the_claimant() {
     for path in ["resend", "otp", "recover"] {
         let t = server(|auth| auth.sms.autoconfirm = true).await;
         let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
@@ -268,7 +268,7 @@ async fn who_confirms_a_claim_of_another_server_gets_the_account_without_the_oth
 }
 
 #[tokio::test]
-async fn who_proves_an_address_gets_it_from_an_account_that_merely_claims_it() {
+async fn an_account_that_merely_claims_an_address_loses_it_to_the_one_that_proves_it() {
     // By a change of address
     let t = server(|_| {}).await;
     let bob = t.signed_in("bob@example.com", PASSWORD).await;
