@@ -111,7 +111,8 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// The endpoint of a server whose socket lies in `folder`, and which trusts whoever can open that folder to be any role.
+    /// Returns the endpoint of a server whose socket lies in `folder`, and which lets the system user of this process be any
+    /// role: the one that our own cluster's map of users names.
     pub fn socket(folder: impl Into<PathBuf>, port: u16, user: impl Into<String>, database: impl Into<String>) -> Self {
         Self {
             host: Host::Socket(folder.into()),
@@ -264,7 +265,8 @@ impl Endpoint {
         &self.tls
     }
 
-    /// Whether the server lets us be any role without a password: the socket of our own cluster.
+    /// Returns whether the server lets the system user of this process be any role without a password: the socket of our own
+    /// cluster.
     pub fn trusts_any_role(&self) -> bool {
         self.trusts_any_role
     }

@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use crate::control::Reply;
 use crate::wiring::keys::Keys;
 
-/// Login roles whose password is the published one in development.
-const DEVELOPMENT_LOGINS: [&str; 8] = [
+/// Login roles whose password is the published one in development. The superuser is not one of them: SQL
+/// can connect to its own server.
+const DEVELOPMENT_LOGINS: [&str; 7] = [
     "postgres",
-    "supabase_admin",
     "authenticator",
     "pgbouncer",
     "supabase_auth_admin",

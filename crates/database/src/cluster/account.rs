@@ -76,6 +76,36 @@ impl Account {
     }
 }
 
+/// Returns the name of the system user that this program runs as, which PostgreSQL gets from the kernel.
+pub(super) fn own_name() -> io::Result<String> {
+    let uid = rustix::process::geteuid().as_raw();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    if let Some(name) = name_of(&users, uid) {
+        return Ok(name);
+    }
+    // Users of a directory service are not in the file
+    let output = Command::new("id").args(["-u", "-n"]).output()?;
+    let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status.success() && is_plain(&name) {
+        true => Ok(name),
+        false => Err(io::Error::new(io::ErrorKind::NotFound, format!("the system knows no name for user {uid}"))),
+    }
+}
+
+/// Looks up a user's name by number in the text of `/etc/passwd`.
+fn name_of(users: &str, uid: u32) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid) && is_plain(name)).then(|| name.to_owned())
+    })
+}
+
+/// Checks that a name can be written between quotes into a configuration file and is no pattern.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('/') && !name.contains(|c: char| c == '"' || c.is_control())
+}
+
 /// Whether a user may pass through a folder.
 fn passable(folder: &Metadata, uid: u32, gid: u32) -> bool {
     let bit = match () {
@@ -110,5 +140,8 @@ mod tests {
         assert_eq!(listed(users, "nobody"), Some((65534, 65533)));
         assert_eq!(listed(users, "portico"), None, "a second name of root");
         assert_eq!(listed(users, "bad"), None);
+        assert_eq!(name_of(users, 0).as_deref(), Some("root"));
+        assert_eq!(name_of(users, 7), None);
+        assert_eq!(name_of("a\"b:x:7:7::/:/bin/sh", 7), None);
     }
 }

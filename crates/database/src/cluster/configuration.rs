@@ -5,24 +5,28 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
+use super::account;
 use super::extensions;
 use super::home::{Home, SOCKET_PORT};
+use super::initialise::SUPERUSER;
 use super::settings::{ClusterSettings, Durability};
 
-/// Who may connect: whoever can open the socket, which lies in a folder that only PostgreSQL's user and root can enter,
-/// as any role; others through TCP with a password.
-const ACCESS_BY_SOCKET: &str = "local all all trust\nlocal replication all trust\n";
-const ACCESS_BY_TCP: &str = "host all all 127.0.0.1/32 scram-sha-256\nhost all all ::1/128 scram-sha-256\n\
-                             host replication all 127.0.0.1/32 scram-sha-256\nhost replication all ::1/128 scram-sha-256\n";
+/// The name of the map from system users to roles.
+const MAP: &str = "portico";
+/// Access over TCP: a password for every role but the superuser, and no physical replication.
+const ACCESS_BY_TCP: &str = "host all all 127.0.0.1/32 scram-sha-256\nhost all all ::1/128 scram-sha-256\n";
+/// The first version whose map accepts `all` for every role.
+const MAPS_ALL_ROLES: u32 = 16;
 
-/// Writes `postgresql.conf` and `pg_hba.conf` where they differ from what is there.
+/// Writes `postgresql.conf`, `pg_hba.conf` and `pg_ident.conf` where they differ from what is there.
 pub(super) fn write(home: &Home, settings: &ClusterSettings, major: u32) -> io::Result<()> {
     let folder = home.pgdata();
-    let access = match settings.tcp_port {
-        Some(_) => format!("{ACCESS_BY_SOCKET}{ACCESS_BY_TCP}"),
-        None => ACCESS_BY_SOCKET.to_owned(),
-    };
-    for (name, text) in [("postgresql.conf", postgresql_conf(home, settings, major)), ("pg_hba.conf", access)] {
+    let files = [
+        ("postgresql.conf", postgresql_conf(home, settings, major)),
+        ("pg_hba.conf", pg_hba_conf(settings, major)),
+        ("pg_ident.conf", pg_ident_conf(&account::own_name()?, major)),
+    ];
+    for (name, text) in files {
         let file = folder.join(name);
         if fs::read_to_string(&file).is_ok_and(|present| present == text) {
             continue;
@@ -32,6 +36,45 @@ pub(super) fn write(home: &Home, settings: &ClusterSettings, major: u32) -> io::
     }
     Ok(())
 }
+
+/// Returns the rules of access. Through the socket the system user of this program, which the kernel
+/// reports, may act as the roles of the map; any other connection needs the password of its role. No
+/// connection is trusted, neither from a second server nor from a query that connects to its own server.
+fn pg_hba_conf(settings: &ClusterSettings, major: u32) -> String {
+    let mapped = match major >= MAPS_ALL_ROLES {
+        true => "all".to_owned(),
+        false => MAPPED_ROLES.join(","),
+    };
+    let mut text = format!("local all {mapped} peer map={MAP}\n");
+    if major < MAPS_ALL_ROLES {
+        text.push_str("local all all scram-sha-256\n");
+    }
+    if settings.tcp_port.is_some() {
+        text.push_str(&format!("host all {SUPERUSER} all reject\n{ACCESS_BY_TCP}"));
+    }
+    text
+}
+
+/// Returns the map for `peer`: the user of this program, and root, which could become that user. A
+/// separate user of the server is not in it.
+fn pg_ident_conf(user: &str, major: u32) -> String {
+    let roles: &[&str] = if major >= MAPS_ALL_ROLES { &["all"] } else { MAPPED_ROLES };
+    let mut users = vec![user, "root"];
+    users.dedup();
+    let lines = users.iter().flat_map(|user| roles.iter().map(move |role| format!("{MAP} \"{user}\" {role}\n")));
+    lines.collect()
+}
+
+/// The roles that this program logs in as, for versions whose map needs each by name.
+const MAPPED_ROLES: &[&str] = &[
+    SUPERUSER,
+    "postgres",
+    "authenticator",
+    "supabase_auth_admin",
+    "supabase_storage_admin",
+    "supabase_realtime_admin",
+    "supabase_functions_admin",
+];
 
 /// The loopback addresses that this machine has: a container often lacks the newer one.
 pub(super) fn loopback_addresses() -> Vec<IpAddr> {
@@ -120,4 +163,25 @@ fn postgresql_conf(home: &Home, settings: &ClusterSettings, major: u32) -> Strin
 /// One item of a setting that is a list: quoted, so that commas and spaces in a path stay inside.
 fn list_item(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rule_of_access_trusts() {
+        for (port, major) in [(None, 15), (Some(1), 15), (None, 18), (Some(1), 18)] {
+            let settings = ClusterSettings { tcp_port: port, ..ClusterSettings::new("data") };
+            let rules = pg_hba_conf(&settings, major);
+            for rule in rules.lines() {
+                let method = rule.split_whitespace().nth(if rule.starts_with("local") { 3 } else { 4 });
+                assert!(["peer", "scram-sha-256", "reject"].contains(&method.unwrap_or_default()), "{rule}");
+            }
+            assert!(!rules.contains("replication"), "{rules}");
+        }
+        assert_eq!(pg_ident_conf("me", 18), "portico \"me\" all\nportico \"root\" all\n");
+        assert_eq!(pg_ident_conf("root", 18), "portico \"root\" all\n");
+        assert!(pg_ident_conf("me", 15).contains("portico \"me\" authenticator\n"));
+    }
 }

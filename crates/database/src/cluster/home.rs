@@ -3,6 +3,7 @@
 //! ```text
 //! <data>/server.lock    held while a server runs; contains its process id
 //! <data>/pgdata/        PostgreSQL's own data folder
+//! <data>/vault.key      the key of the secrets in the vault
 //! <data>/extensions/    look-alikes of extensions that plain PostgreSQL lacks
 //! <data>/run/           the socket, when the path is short enough for one
 //! ```
@@ -60,6 +61,24 @@ impl Home {
     /// PostgreSQL's own data folder.
     pub fn pgdata(&self) -> PathBuf {
         self.folder.join("pgdata")
+    }
+
+    /// Creates the key of the vault, once. It is beside PostgreSQL's data folder and not inside: only a
+    /// superuser can read it through the server, and a base backup does not contain it. In the file
+    /// system only the server's account can read it.
+    pub fn ensure_vault_key(&self) -> io::Result<()> {
+        let (path, new) = (self.folder.join("vault.key"), self.folder.join("vault.key.new"));
+        if path.try_exists()? {
+            return Ok(());
+        }
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(hex::encode(key).as_bytes())?;
+        self.account.own(&new)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(&self.folder)?.sync_all()
     }
 
     /// Where look-alikes of extensions lie, in a folder `extension` as PostgreSQL expects.

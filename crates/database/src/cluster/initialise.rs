@@ -92,7 +92,7 @@ fn initdb(home: &Home, binaries: &Binaries, pgdata: &Path, icu: bool) -> Result<
         .arg("--pgdata")
         .arg(pgdata)
         .args(["--username", SUPERUSER, "--encoding", "UTF8", "--data-checksums", "--no-sync", "--no-instructions"])
-        .args(["--auth-local", "trust", "--auth-host", "scram-sha-256"]);
+        .args(["--auth-local", "peer", "--auth-host", "scram-sha-256"]);
     match icu {
         true => command.args(["--locale", "C.UTF-8", "--locale-provider", "icu", "--icu-locale", "und"]),
         false => command.args(["--locale", "C"]),

@@ -115,6 +115,65 @@ async fn other_programs_come_in_by_the_loopback_port_with_a_password_only() {
         assert!(!wrong.contains("wrong") || error.sqlstate() == Some(&sqlstate::SqlState::INVALID_PASSWORD), "{error}");
         assert!(!error.to_string().contains("let me in"), "{error}");
     }
+    // The superuser is refused here even with a password, since SQL can connect to its own server
+    admin.batch_execute("alter role supabase_admin password 'postgres'").await.unwrap();
+    let superuser =
+        Endpoint::parse(&format!("postgresql://supabase_admin:postgres@127.0.0.1:{port}/postgres")).unwrap();
+    let error = connect(&superuser).await.unwrap_err();
+    assert_eq!(error.sqlstate(), Some(&sqlstate::SqlState::INVALID_AUTHORIZATION_SPECIFICATION), "{error}");
+    admin.batch_execute("create extension dblink").await.unwrap();
+    let loopback = format!(
+        "select dblink_connect('host=127.0.0.1 port={port} user=supabase_admin password=postgres dbname=postgres')"
+    );
+    assert!(admin.batch_execute(&loopback).await.is_err());
+}
+
+/// A data folder of an earlier version, whose socket trusted every process that could open it.
+#[tokio::test]
+async fn the_rules_of_access_of_an_older_folder_are_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings =
+        ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join("database")) };
+    Cluster::start(settings.clone()).await.unwrap().stop().await;
+    let data = folder.path().join("database/pgdata");
+    std::fs::write(data.join("pg_hba.conf"), "local all all trust\nlocal replication all trust\n").unwrap();
+    std::fs::write(data.join("pg_ident.conf"), "portico nobody all\n").unwrap();
+    std::fs::remove_file(folder.path().join("database/vault.key")).unwrap();
+    let cluster = Cluster::start(settings).await.unwrap();
+    let admin = connect(&cluster.endpoint()).await.unwrap();
+    let rules = admin.query("select auth_method, options::text from pg_hba_file_rules", &[]).await.unwrap();
+    let rules: Vec<(&str, &str)> = rules.iter().map(|rule| (rule.get(0), rule.get(1))).collect();
+    assert_eq!(rules, [("peer", "{map=portico}")]);
+    let key: String = admin.query_one("select pg_read_file('../vault.key')", &[]).await.unwrap().get(0);
+    assert_eq!(key.len(), 64);
+}
+
+/// Two servers of one program. The processes of one are refused by the other, since they run as another user than the program.
+#[tokio::test]
+async fn a_server_is_not_let_into_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = async |name: &str| {
+        let settings =
+            ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join(name)) };
+        Cluster::start(settings).await.unwrap()
+    };
+    let (one, other) = (start("one").await, start("other").await);
+    let admin = connect(&one.endpoint()).await.unwrap();
+    admin.batch_execute("create role visitor login; create extension dblink").await.unwrap();
+    connect(&other.endpoint()).await.unwrap().batch_execute("create role visitor login password 'x'").await.unwrap();
+    let portico_database::Host::Socket(socket) = other.endpoint().host().clone() else { panic!("not a socket") };
+    let target = format!("host={} port=5432 dbname=postgres user=", socket.display());
+    // Without a superuser's rights a connection from SQL needs a password that the other server asks for
+    for login in ["supabase_admin", "visitor", "visitor password=x"] {
+        let attempt = format!("set role visitor; select dblink_connect('{target}{login}')");
+        assert!(admin.batch_execute(&attempt).await.is_err(), "{login}");
+        admin.batch_execute("reset role").await.unwrap();
+    }
+    // With those rights the system user decides, which differs from ours if this program runs as root
+    if rustix::process::geteuid().is_root() {
+        let error = admin.batch_execute(&format!("select dblink_connect('{target}supabase_admin')")).await.unwrap_err();
+        assert!(format!("{error:?}").contains("Peer authentication failed"), "{error:?}");
+    }
 }
 
 #[tokio::test]

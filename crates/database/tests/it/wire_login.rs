@@ -37,6 +37,13 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute(ROLES).await.unwrap();
     admin.batch_execute("alter role acting in database postgres set app.flavour = 'this database'").await.unwrap();
+    // Before PostgreSQL 16 the map of users names every role, and none of a test's
+    std::fs::write(
+        folder.path().join("pgdata/pg_hba.conf"),
+        "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n",
+    )
+    .unwrap();
+    admin.batch_execute("select pg_reload_conf()").await.unwrap();
     let port = cluster.tcp_port().unwrap();
 
     for (endpoint, session) in [
