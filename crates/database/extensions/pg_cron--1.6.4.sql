@@ -179,8 +179,8 @@ begin
     grant usage on schema cron to postgres with grant option;
     grant execute on all functions in schema cron to postgres with grant option;
     grant select on cron.job to postgres with grant option;
-    grant all on cron.job_run_details to postgres with grant option;
-    revoke trigger on cron.job_run_details from postgres;
+    -- Neither trigger nor references: both run functions of the project with the rights of the table's owner
+    grant select, insert, update, delete, truncate on cron.job_run_details to postgres with grant option;
   end if;
 end $$;
 

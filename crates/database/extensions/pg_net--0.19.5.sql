@@ -114,5 +114,6 @@ create function net.wake() returns void language sql as $$ select pg_catalog.pg_
 create function net.check_worker_is_up() returns void language sql as '';
 
 grant usage on schema net to public;
-grant all on all tables in schema net to public;
+-- Neither trigger nor references: both run functions of the project with the rights of the tables' owner
+grant select, insert, update, delete, truncate on all tables in schema net to public;
 grant all on all sequences in schema net to public;

@@ -26,6 +26,36 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     Ok(open(endpoint, &endpoint.to_config(), &tls).await?.0)
 }
 
+/// The settings of an administrator's session, which take precedence over those that the owner of the
+/// database can make: names resolve in PostgreSQL's catalog only, and literals have one meaning.
+const GUARD: &str = "-c search_path=pg_catalog,pg_temp -c role=none -c standard_conforming_strings=on \
+                     -c default_transaction_read_only=off -c transform_null_equals=off -c quote_all_identifiers=off";
+
+/// Switches triggers and event triggers off in a superuser's session, since those of a project would run
+/// with its rights. Other sessions may not do that, and need not.
+const NO_TRIGGERS: &str = "select pg_catalog.set_config('session_replication_role', 'replica', false)
+                             from pg_catalog.pg_roles where rolname = session_user and rolsuper";
+
+/// As [`connect`], for statements of our own that may run with a superuser's rights: independent of
+/// everything that a role of the project can set, create, own or rename, as long as they name only the
+/// catalog and objects of the login role.
+pub(crate) async fn connect_guarded(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
+    let tls = Tls::new(endpoint.tls(), endpoint.host())?;
+    let mut config = endpoint.to_config();
+    config.options(guarded_options(endpoint));
+    let (client, _driver) = open(endpoint, &config, &tls).await?;
+    client.batch_execute(NO_TRIGGERS).await?;
+    Ok(client)
+}
+
+/// Returns the options of a guarded session. Ours come last, so that they take precedence.
+pub(crate) fn guarded_options(endpoint: &Endpoint) -> String {
+    match endpoint.options() {
+        Some(given) => format!("{given} {GUARD}"),
+        None => GUARD.to_owned(),
+    }
+}
+
 /// As [`connect`], with a configuration that may differ from the endpoint's in options; also the task that drives it.
 pub(crate) async fn open(
     endpoint: &Endpoint,

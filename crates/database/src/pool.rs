@@ -84,7 +84,7 @@ impl Database {
     /// When the certificates that the endpoint names can not be read.
     pub fn open(endpoint: &Endpoint, settings: PoolSettings) -> Result<Self, DatabaseError> {
         let auth = Profile { role: Some(AUTH), search_path: "auth", connections: settings.auth_connections };
-        let service = Profile { role: None, search_path: "portico, public", connections: settings.service_connections };
+        let service = Profile { role: None, search_path: SERVICE_PATH, connections: settings.service_connections };
         Ok(Self {
             inner: Arc::new(Inner {
                 auth: auth.pool(endpoint, &settings)?,
@@ -133,15 +133,52 @@ impl Database {
     pub async fn administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
         let endpoint = &self.inner.endpoint;
         match connection::connect(endpoint).await {
-            // On our own cluster that is what an interrupted reset leaves behind; elsewhere somebody else has to decide.
             Err(error) if is_missing(&error) && endpoint.trusts_any_role() => {
-                let elsewhere = connection::connect(&endpoint.with_database("template1")).await?;
-                let name = endpoint.database().replace('"', "\"\"");
-                elsewhere.batch_execute(&format!("create database \"{name}\" template template0")).await?;
+                self.create_missing().await?;
                 connection::connect(endpoint).await
             }
             outcome => outcome,
         }
+    }
+
+    /// As [`administrator`](Self::administrator), for statements that name only the catalog and our own
+    /// schemas, and that no object or setting of the project may affect.
+    pub(crate) async fn guarded_administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
+        let endpoint = &self.inner.endpoint;
+        match connection::connect_guarded(endpoint).await {
+            Err(error) if is_missing(&error) && endpoint.trusts_any_role() => {
+                self.create_missing().await?;
+                connection::connect_guarded(endpoint).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Opens a connection of its own that acts as `role`, for statements and functions of the project. On
+    /// the embedded cluster it logs in as `role`: a session that a superuser has begun returns to the
+    /// superuser at `reset role`, which any function can run.
+    ///
+    /// # Errors
+    /// As [`connect`](crate::connect); PostgreSQL's error when the login role may not act as `role`.
+    pub async fn acting_as(&self, role: &str) -> Result<tokio_postgres::Client, DatabaseError> {
+        let endpoint = &self.inner.endpoint;
+        if endpoint.trusts_any_role() {
+            return connection::connect(&endpoint.with_user(role, None)).await;
+        }
+        let client = connection::connect(endpoint).await?;
+        if role != endpoint.user() {
+            client.batch_execute(&format!("set role \"{}\"", role.replace('"', "\"\""))).await?;
+        }
+        Ok(client)
+    }
+
+    /// Creates the database after an interrupted reset of the embedded cluster. Elsewhere its operator has
+    /// to decide.
+    async fn create_missing(&self) -> Result<(), DatabaseError> {
+        let endpoint = &self.inner.endpoint;
+        let elsewhere = connection::connect_guarded(&endpoint.with_database("template1")).await?;
+        let name = endpoint.database().replace('"', "\"\"");
+        Ok(elsewhere.batch_execute(&format!("create database \"{name}\" template template0")).await?)
     }
 
     /// Where the database is.
@@ -249,7 +286,11 @@ impl Profile {
             }
             .boxed()
         });
-        let manager = Manager::from_connect(endpoint.to_config(), connector, config);
+        let mut login = endpoint.to_config();
+        if self.role.is_none() {
+            login.options(connection::guarded_options(&endpoint));
+        }
+        let manager = Manager::from_connect(login, connector, config);
         let pool = Pool::builder(manager)
             .max_size(self.connections.max(1))
             .wait_timeout(Some(settings.wait))
@@ -262,10 +303,11 @@ impl Profile {
         Ok(pool)
     }
 
-    /// What a new connection is told, in one round trip. Nothing here comes from a request.
+    /// The statements that begin a new connection, in one round trip. Nothing here comes from a request.
     fn set_up(&self, endpoint: &Endpoint, settings: &PoolSettings) -> String {
+        let guard = if self.role.is_none() { GUARD_SERVICE } else { "" };
         let mut statements = format!(
-            "set search_path = {}; set statement_timeout = {}; set lock_timeout = {}; \
+            "{guard} set search_path = {}; set statement_timeout = {}; set lock_timeout = {}; \
              set idle_in_transaction_session_timeout = {}; set timezone = 'UTC';",
             self.search_path,
             settings.statement_timeout.as_millis(),
@@ -278,6 +320,25 @@ impl Profile {
         statements
     }
 }
+
+/// The search path of the service pool, without any schema that a project can create objects in.
+const SERVICE_PATH: &str = "pg_catalog, portico, pg_temp";
+
+/// Prepares a session of the service pool whose login role is a superuser: it fires no triggers, and it
+/// requires that schema `portico` belongs to a superuser, since the owner of a database can drop it and
+/// prepare another one under its name.
+const GUARD_SERVICE: &str = "
+    do $$
+    declare superuser boolean;
+    begin
+      select rolsuper into superuser from pg_catalog.pg_roles where rolname = session_user;
+      if not superuser then return; end if;
+      perform pg_catalog.set_config('session_replication_role', 'replica', false);
+      if exists (select from pg_catalog.pg_namespace as schema join pg_catalog.pg_roles as owner on owner.oid = schema.nspowner
+                  where schema.nspname = 'portico' and not owner.rolsuper) then
+        raise exception 'schema portico belongs to a role that is no superuser' using errcode = '42501';
+      end if;
+    end $$;";
 
 fn is_missing(error: &DatabaseError) -> bool {
     error.sqlstate() == Some(&SqlState::INVALID_CATALOG_NAME)

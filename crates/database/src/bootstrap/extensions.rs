@@ -20,6 +20,9 @@ struct Shipped {
     version: &'static str,
     control: &'static str,
     script: &'static str,
+    /// The end of the script, which replaces existing objects. The bootstrap runs it again on a database
+    /// that has them.
+    renewal: &'static str,
     /// Where a script without a schema of its own puts its objects.
     schema: &'static str,
     /// A schema-qualified function that exists when the objects do.
@@ -33,11 +36,15 @@ struct Shipped {
 
 macro_rules! shipped {
     ($name:literal, $version:literal, $schema:literal, $witness:literal, $everywhere:literal, $real_wins:literal) => {
+        shipped!($name, $version, $schema, $witness, $everywhere, $real_wins, "")
+    };
+    ($name:literal, $version:literal, $schema:literal, $witness:literal, $everywhere:literal, $real_wins:literal, $renewal:expr) => {
         Shipped {
             name: $name,
             version: $version,
             control: include_str!(concat!("../../extensions/", $name, ".control")),
             script: include_str!(concat!("../../extensions/", $name, "--", $version, ".sql")),
+            renewal: $renewal,
             schema: $schema,
             witness: $witness,
             everywhere: $everywhere,
@@ -46,8 +53,10 @@ macro_rules! shipped {
     };
 }
 
+const VAULT_FUNCTIONS: &str = include_str!("../../extensions/supabase_vault.functions.sql");
+
 const SHIPPED: &[Shipped] = &[
-    shipped!("supabase_vault", "0.3.1", "vault", "vault.create_secret", true, false),
+    shipped!("supabase_vault", "0.3.1", "vault", "vault.create_secret", true, false, VAULT_FUNCTIONS),
     shipped!("pg_net", "0.19.5", "extensions", "net.http_get", true, false),
     shipped!("pg_cron", "1.6.4", "extensions", "cron.unschedule", false, false),
     shipped!("pgjwt", "0.2.0", "extensions", "extensions.url_encode", false, true),
@@ -59,7 +68,7 @@ pub const EMULATED: &[&str] = &["supabase_vault", "pg_net", "pg_cron", "pgjwt", 
 
 /// Everything the fingerprint must cover.
 pub(super) fn texts() -> impl Iterator<Item = &'static str> {
-    SHIPPED.iter().map(|extension| extension.script)
+    SHIPPED.iter().flat_map(|extension| [extension.script, extension.renewal])
 }
 
 /// Writes the extensions into `<folder>/extension`, where a server with `extension_control_path = '<folder>:$system'` finds
@@ -86,11 +95,25 @@ pub fn install(folder: &Path, system: Option<&Path>) -> io::Result<()> {
         write_if_other(&control, extension.control.as_bytes())?;
         write_if_other(
             &folder.join(format!("{}--{}.sql", extension.name, extension.version)),
-            extension.script.as_bytes(),
+            [extension.script, extension.renewal].concat().as_bytes(),
         )?;
     }
+    remove_others(&folder)?;
     if let Some(system) = system {
         trust_permitted(&folder, system)?;
+    }
+    Ok(())
+}
+
+/// Removes copies of extensions that an earlier version trusted and this one does not.
+fn remove_others(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let name = file.strip_suffix(".control").or_else(|| file.split_once("--").map(|(name, _)| name));
+        if name.is_none_or(|name| !PERMITTED_EXTENSIONS.contains(&name) && !EMULATED.contains(&name)) {
+            std::fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }
@@ -138,6 +161,13 @@ pub(super) async fn create(client: &Client) -> Result<(), DatabaseError> {
         .query_opt("select extnamespace::regnamespace::text from pg_extension where extname = 'pgcrypto'", &[])
         .await?
         .map(|row| row.get(0));
+    let login = client
+        .query_one(
+            "select to_regprocedure('portico.pgp_sym_encrypt_bytea(bytea,text,text)') is not null, pg_temp.is_superuser()",
+            &[],
+        )
+        .await?;
+    let (has_encryption, is_superuser): (bool, bool) = (login.get(0), login.get(1));
     let rows = client
         .query(
             "select exists (select from pg_available_extensions as a where a.name = asked.name),
@@ -157,14 +187,19 @@ pub(super) async fn create(client: &Client) -> Result<(), DatabaseError> {
         if created || present || (available && !extension.everywhere) {
             continue;
         }
-        let needs_pgcrypto = extension.script.contains("@extschema:pgcrypto@");
-        let text = match &pgcrypto {
-            _ if available => {
+        // Its script would run as a superuser and call functions of a login that is none
+        let available = available && (is_superuser || extension.name != "supabase_vault");
+        let lacks_pgcrypto = pgcrypto.is_none() && extension.script.contains("@extschema:pgcrypto@");
+        let lacks_encryption = !has_encryption && extension.name == "supabase_vault";
+        if lacks_pgcrypto && !available || lacks_encryption {
+            continue;
+        }
+        let text = match available {
+            true => {
                 format!("select pg_temp.ensure_extension({}, '{}')", quote_literal(extension.name), extension.schema)
             }
-            None if needs_pgcrypto => continue,
-            // What this login may not create is told as a limitation, as in the steps written in SQL
-            _ => format!(
+            // A refusal is reported as a limitation, as in the steps written in SQL
+            false => format!(
                 "select pg_temp.attempt({}, {})",
                 quote_literal(extension.name),
                 quote_literal(&as_plain_objects(extension, pgcrypto.as_deref().unwrap_or_default()))
@@ -175,10 +210,24 @@ pub(super) async fn create(client: &Client) -> Result<(), DatabaseError> {
     Ok(())
 }
 
+/// Checks that there is a vault that the login role may alter.
+const RENEWABLE: &str = "
+    select exists (select from pg_class where oid = to_regclass('vault.secrets') and pg_has_role(session_user, relowner, 'usage'))";
+
+/// Replaces the functions and grants of a vault that an earlier version has created.
+pub(super) async fn renew_vault(client: &Client) -> Result<(), DatabaseError> {
+    let exists = client.query_one(RENEWABLE, &[]).await?.get(0);
+    match exists {
+        true => client.batch_execute(VAULT_FUNCTIONS).await.map_err(step("functions of the vault")),
+        false => Ok(()),
+    }
+}
+
 /// The script as a server would run it, in the extension's schema and as the owner of the service schemas.
 fn as_plain_objects(extension: &Shipped, pgcrypto: &str) -> String {
-    let script = extension.script.replace("@extschema@", extension.schema).replace("@extschema:pgcrypto@", pgcrypto);
-    format!("set local search_path = {}, pg_temp; {script}; set local search_path = pg_catalog;", extension.schema)
+    let script = [extension.script, extension.renewal].concat();
+    let script = script.replace("@extschema@", extension.schema).replace("@extschema:pgcrypto@", pgcrypto);
+    format!("set local search_path = pg_catalog, pg_temp; {script}")
 }
 
 #[cfg(test)]

@@ -1,7 +1,14 @@
 //! Roles, schemas and the objects that applications and services expect, made once and kept up to date.
 //!
-//! The SQL lies in `sql/`, one file a step, each one idempotent: it creates what is missing and drops nothing. All steps and
-//! our own migrations run in one transaction. A fingerprint of the whole in schema `portico` makes a warm start one query.
+//! The SQL is in `sql/`, one file per step, each one idempotent: it creates missing objects and drops
+//! none. A fingerprint of the whole in schema `portico` reduces a warm start to one query.
+//!
+//! The fence: on the embedded cluster the login role is a superuser, and a superuser's session runs
+//! nothing that a role of the project owns. A statement on a table runs the code that the table's owner
+//! has attached to it (triggers, rules, defaults, casts of its columns' types), and `set role` does not
+//! confine such code, since it can run `reset role`. Therefore a session that has logged in as `postgres`
+//! creates the objects of the services. The superuser's own session names only the catalog and the
+//! schemas `portico` and `vault`, resolves names nowhere else, and fires no event triggers.
 
 mod extensions;
 mod session;
@@ -20,17 +27,28 @@ pub use settings::BootstrapSettings;
 
 use crate::Database;
 use crate::connection;
+use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
-/// The steps in their order.
-const STEPS: &[(&str, &str)] = &[
-    ("bootstrap tools", include_str!("sql/helpers.sql")),
+/// A step: its name in errors, and its text.
+type Step = (&'static str, &'static str);
+
+/// The tools of all other steps. Every transaction begins with them, since some last as long as one.
+const TOOLS: Step = ("bootstrap tools", include_str!("sql/helpers.sql"));
+
+/// The first steps, which the login role runs.
+const FOUNDATIONS: &[Step] = &[
     ("roles", include_str!("sql/roles.sql")),
     ("schemas and grants", include_str!("sql/schemas.sql")),
+    ("extensions", include_str!("sql/extensions.sql")),
+    ("entries of services", include_str!("sql/entries.sql")),
+];
+
+/// The steps for objects that roles of the project own, which run with the rights of `postgres`.
+const SERVICES: &[Step] = &[
     ("types and functions of schema auth", include_str!("sql/auth_types.sql")),
     ("tables of schema auth", include_str!("sql/auth_tables.sql")),
     ("access to schema auth", include_str!("sql/auth_access.sql")),
-    ("extensions", include_str!("sql/extensions.sql")),
     ("tables of schema storage", include_str!("sql/storage_tables.sql")),
     ("functions of schema storage", include_str!("sql/storage_functions.sql")),
     ("listings of schema storage", include_str!("sql/storage_lists.sql")),
@@ -40,13 +58,21 @@ const STEPS: &[(&str, &str)] = &[
     ("changes of schema realtime", include_str!("sql/realtime_changes.sql")),
     ("access to schema realtime", include_str!("sql/realtime_access.sql")),
     ("platform schemas", include_str!("sql/platform.sql")),
-    ("rights of postgres", include_str!("sql/powers.sql")),
-    ("event triggers", include_str!("sql/watch.sql")),
     ("partitions of realtime.messages", MESSAGE_PARTITIONS),
 ];
 
+/// The last steps, which the login role runs, before and after our own migrations.
+const RIGHTS: &[Step] = &[
+    ("migrations of schema realtime", include_str!("sql/realtime_migrations.sql")),
+    ("rights of postgres", include_str!("sql/powers.sql")),
+    ("key of the vault", include_str!("sql/vault_key.sql")),
+    ("statements for postgres", include_str!("sql/run.sql")),
+];
+const VAULT: Step = ("vault", include_str!("sql/vault.sql"));
+const EVENT_TRIGGERS: Step = ("event triggers", include_str!("sql/watch.sql"));
 /// Behind all steps that make functions.
-const SESSION_TRAITS: &str = include_str!("sql/session_traits.sql");
+const SESSION_TRAITS: Step = ("functions and sessions", include_str!("sql/session_traits.sql"));
+
 const MESSAGE_PARTITIONS: &str = include_str!("sql/message_partitions.sql");
 
 /// Schemas whose functions are ours to replace, even by ones that return something else.
@@ -62,21 +88,21 @@ impl Database {
     /// Safe to call from several servers at once and on a database that the hosted service's objects already fill.
     ///
     /// # Errors
-    /// [`DatabaseError::Bootstrap`] with the step that failed; nothing of this run stays then.
+    /// [`DatabaseError::Bootstrap`] with the step that failed. The next run repeats it and everything behind it.
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
-        let mut client = self.administrator().await?;
+        let mut client = self.guarded_administrator().await?;
         let fingerprint = fingerprint(settings);
         let mut attempt = 1;
         loop {
             if is_done(&client, &fingerprint).await? {
                 return Ok(());
             }
-            match run(&client, settings, &fingerprint).await {
+            match run(&client, self.endpoint(), settings, &fingerprint).await {
                 Ok(()) => return Ok(()),
                 Err(error) if attempt < ATTEMPTS && met_another(&error) => {
                     debug!(%error, attempt, "another bootstrap was at work: starting again");
                     attempt += 1;
-                    client = self.administrator().await?;
+                    client = self.guarded_administrator().await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -98,7 +124,7 @@ impl Database {
     pub async fn recreate(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let name = self.endpoint().database();
         let elsewhere = if name == "template1" { "postgres" } else { "template1" };
-        let client = connection::connect(&self.endpoint().with_database(elsewhere)).await?;
+        let client = connection::connect_guarded(&self.endpoint().with_database(elsewhere)).await?;
         let quoted = quote_identifier(name);
         let _recreation = self.note_recreation();
         // Before they are ended from the other side, which a pool would find odd
@@ -116,34 +142,84 @@ impl Database {
     /// # Errors
     /// PostgreSQL's error.
     pub async fn maintain_message_partitions(&self) -> Result<(), DatabaseError> {
-        let client = self.service().await?;
+        let client = connection::connect_guarded(&owners(self.endpoint())).await?;
         client.batch_execute(MESSAGE_PARTITIONS).await?;
         Ok(())
     }
 }
 
+/// Checks that the fingerprint's table and its schema belong to the login role or a superuser. The owner
+/// of a database can drop it and prepare another one under its name, with a view in the table's place
+/// that runs functions.
+const IS_OURS: &str = "
+    select coalesce(pg_catalog.bool_and(owner.rolsuper or owner.rolname = session_user), false)
+      from pg_catalog.pg_class as c
+      join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
+      join pg_catalog.pg_roles as owner on owner.oid in (c.relowner, n.nspowner)
+     where n.nspname = 'portico' and c.relname = 'bootstrap' and c.relkind = 'r'";
+
 async fn is_done(client: &Client, fingerprint: &str) -> Result<bool, DatabaseError> {
-    match client.query("select fingerprint from portico.bootstrap", &[]).await {
-        Ok(rows) => Ok(rows.first().is_some_and(|row| row.get::<_, String>(0) == fingerprint)),
-        Err(error) if matches!(error.code(), Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME)) => {
-            Ok(false)
-        }
-        Err(error) => Err(error.into()),
+    if !client.query_one(IS_OURS, &[]).await?.get::<_, bool>(0) {
+        return Ok(false);
+    }
+    let rows = client.query("select fingerprint from portico.bootstrap", &[]).await?;
+    Ok(rows.first().is_some_and(|row| row.get::<_, String>(0) == fingerprint))
+}
+
+/// Returns the endpoint for work on objects that roles of the project own: `postgres` on the embedded
+/// cluster, and the login role elsewhere.
+fn owners(endpoint: &Endpoint) -> Endpoint {
+    match endpoint.trusts_any_role() {
+        true => endpoint.with_user("postgres", None),
+        false => endpoint.clone(),
     }
 }
 
-async fn run(client: &Client, settings: &BootstrapSettings, fingerprint: &str) -> Result<(), DatabaseError> {
-    // The lock is of this database and ends with the transaction
-    client.batch_execute("begin; select pg_advisory_xact_lock(7306352187423)").await?;
-    if is_done_in_transaction(client, fingerprint).await? {
-        return Ok(client.batch_execute("commit").await?);
+async fn run(
+    client: &Client,
+    endpoint: &Endpoint,
+    settings: &BootstrapSettings,
+    fingerprint: &str,
+) -> Result<(), DatabaseError> {
+    // A lock of this database, held over several transactions
+    client.batch_execute("select pg_advisory_lock(7306352187423)").await?;
+    let outcome = run_locked(client, endpoint, settings, fingerprint).await;
+    // If the connection is lost, the server releases the lock
+    if outcome.is_err() {
+        let _ = client.batch_execute("rollback").await;
     }
-    for (what, text) in STEPS {
-        run_step(client, text).await.map_err(step(what))?;
+    let _ = client.batch_execute("select pg_advisory_unlock(7306352187423)").await;
+    outcome
+}
+
+async fn run_locked(
+    client: &Client,
+    endpoint: &Endpoint,
+    settings: &BootstrapSettings,
+    fingerprint: &str,
+) -> Result<(), DatabaseError> {
+    if is_done(client, fingerprint).await? {
+        return Ok(());
     }
+    begin(client).await?;
+    run_steps(client, FOUNDATIONS).await?;
+    let owners = owners(endpoint);
+    if owners == *endpoint {
+        run_steps(client, SERVICES).await?;
+    } else {
+        commit(client).await?;
+        let services = connection::connect_guarded(&owners).await?;
+        begin(&services).await?;
+        run_steps(&services, SERVICES).await?;
+        commit(&services).await?;
+        begin(client).await?;
+    }
+    run_steps(client, RIGHTS).await?;
     versions::apply(client).await?;
     extensions::create(client).await?;
-    run_step(client, SESSION_TRAITS).await.map_err(step("functions and sessions"))?;
+    run_steps(client, &[VAULT]).await?;
+    extensions::renew_vault(client).await?;
+    run_steps(client, &[EVENT_TRIGGERS, SESSION_TRAITS]).await?;
     apply_settings(client, settings).await.map_err(step("database settings"))?;
     client
         .execute(
@@ -152,11 +228,28 @@ async fn run(client: &Client, settings: &BootstrapSettings, fingerprint: &str) -
             &[&fingerprint],
         )
         .await?;
+    commit(client).await
+}
+
+async fn begin(client: &Client) -> Result<(), DatabaseError> {
+    client.batch_execute("begin").await?;
+    run_steps(client, &[TOOLS]).await
+}
+
+/// Commits, and logs the steps that the login role was refused.
+async fn commit(client: &Client) -> Result<(), DatabaseError> {
     let limitations = client.query("select what, why from pg_temp.portico_limitation order by what", &[]).await?;
     client.batch_execute("commit").await?;
     for row in limitations {
         let (what, why): (&str, &str) = (row.get(0), row.get(1));
         warn!(what, why, "the database login may not set this up; a superuser can do it and start the server again");
+    }
+    Ok(())
+}
+
+async fn run_steps(client: &Client, steps: &[Step]) -> Result<(), DatabaseError> {
+    for (what, text) in steps {
+        run_step(client, text).await.map_err(step(what))?;
     }
     Ok(())
 }
@@ -188,11 +281,6 @@ async fn run_step(client: &Client, text: &str) -> Result<(), Error> {
     }
 }
 
-async fn is_done_in_transaction(client: &Client, fingerprint: &str) -> Result<bool, DatabaseError> {
-    let exists: bool = client.query_one("select to_regclass('portico.bootstrap') is not null", &[]).await?.get(0);
-    Ok(exists && is_done(client, fingerprint).await?)
-}
-
 async fn apply_settings(client: &Client, settings: &BootstrapSettings) -> Result<(), Error> {
     let mut text = String::from(if settings.auto_expose_new_tables {
         include_str!("sql/expose_new_tables.sql")
@@ -209,9 +297,6 @@ async fn apply_settings(client: &Client, settings: &BootstrapSettings) -> Result
             quote_literal(secret.expose())
         ));
     }
-    if let Some(key) = &settings.vault_key {
-        text.push_str(&format!("select pg_temp.set_vault_key({});", quote_literal(key.expose())));
-    }
     text.push_str(&format!("select pg_temp.secure_new_tables({});", settings.secure_new_tables));
     for (role, password) in &settings.role_passwords {
         let verifier = postgres_protocol::password::scram_sha_256(password.expose().as_bytes());
@@ -226,11 +311,17 @@ fn fingerprint(settings: &BootstrapSettings) -> String {
     let fixed = [
         include_str!("sql/expose_new_tables.sql"),
         include_str!("sql/keep_new_tables.sql"),
-        SESSION_TRAITS,
         // The rest of this program's version, for what is code and not SQL
         env!("CARGO_PKG_VERSION"),
     ];
-    let texts = STEPS.iter().map(|(_, text)| *text).chain(versions::texts()).chain(extensions::texts()).chain(fixed);
+    let steps = [&[TOOLS], FOUNDATIONS, SERVICES, RIGHTS, &[VAULT, EVENT_TRIGGERS, SESSION_TRAITS]];
+    let texts = steps
+        .concat()
+        .into_iter()
+        .map(|(_, text)| text)
+        .chain(versions::texts())
+        .chain(extensions::texts())
+        .chain(fixed);
     let mut bytes: Vec<&[u8]> = texts.map(str::as_bytes).collect();
     bytes.push(&identity);
     digest(bytes)

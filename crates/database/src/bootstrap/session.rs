@@ -1,6 +1,7 @@
 //! The connection on which a project's own SQL runs: migrations, seeds, role files.
 
 use tokio_postgres::{Client, Error};
+use tracing::warn;
 
 use super::extensions::EMULATED;
 use crate::connection;
@@ -13,27 +14,34 @@ const SEARCH_PATH: &str = r#"-c search_path="\\$user",\ public,\ extensions"#;
 
 /// How the connection came to act as `postgres`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disguise {
-    /// The login role is `postgres` itself, or may not become it.
-    None,
-    /// The login role is a superuser that wears `postgres` as session user.
+enum Identity {
+    /// The login role is `postgres` itself.
+    Login,
+    /// The login role is a superuser and has taken on `postgres` as session user. This occurs on external
+    /// servers only; the project's SQL can return to the superuser.
     SuperuserAsSession,
     /// The login role is a member of `postgres` and has set it as role.
     Member,
 }
 
-/// One dedicated connection that acts as `postgres`, as the hosted service's migrations do: its role, its search path.
+/// One dedicated connection that acts as `postgres`, as the hosted service's migrations do: its role,
+/// its search path. On the embedded server it has logged in as `postgres`, so that no statement can
+/// turn it into another role.
 ///
-/// A few statements that the hosted service allows to `postgres` need a superuser in plain PostgreSQL: event triggers,
-/// publications of all tables, extensions in C, settings of one's own on the database. Where the login role is a superuser (always on the embedded server), a
-/// [`batch`](Self::batch) that is one of them and nothing else runs as that superuser.
+/// A few statements that the hosted service allows to `postgres` need a superuser in plain PostgreSQL:
+/// event triggers, publications of all tables, some extensions, custom settings of the database. A
+/// [`batch`](Self::batch) that consists of one of them goes through the function `portico.run`, which
+/// any other session of `postgres` can call as well.
 pub struct MigrationSession {
     client: Client,
-    disguise: Disguise,
+    identity: Identity,
+    /// Whether `portico.run` exists and this session needs it.
+    has_run: bool,
 }
 
 impl MigrationSession {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, DatabaseError> {
+        let endpoint = &super::owners(endpoint);
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
         let mut config = endpoint.to_config();
         let options = match config.get_options() {
@@ -44,18 +52,25 @@ impl MigrationSession {
         let (client, _driver) = connection::open(endpoint, &config, &tls).await?;
         let row = client
             .query_one(
-                "select rolsuper, rolname = 'postgres' from pg_catalog.pg_roles where rolname = session_user",
+                "select rolsuper, rolname operator(pg_catalog.=) 'postgres'
+                   from pg_catalog.pg_roles where rolname operator(pg_catalog.=) session_user",
                 &[],
             )
             .await?;
         let (is_superuser, is_postgres): (bool, bool) = (row.get(0), row.get(1));
-        let disguise = match (is_postgres, is_superuser) {
-            (true, _) => Disguise::None,
-            (false, true) => Disguise::SuperuserAsSession,
-            (false, false) => Disguise::Member,
+        let identity = match (is_postgres, is_superuser) {
+            (true, _) => Identity::Login,
+            (false, true) => Identity::SuperuserAsSession,
+            (false, false) => Identity::Member,
         };
-        let session = Self { client, disguise };
-        session.put_on().await?;
+        if identity == Identity::SuperuserAsSession {
+            warn!(
+                "the database login is a superuser, and the project's SQL can act as it: prefer a login that is none"
+            );
+        }
+        let mut session = Self { client, identity, has_run: false };
+        session.assume_role().await?;
+        session.has_run = session.client.query_one(HAS_RUN, &[]).await?.get(0);
         Ok(session)
     }
 
@@ -72,44 +87,27 @@ impl MigrationSession {
     /// PostgreSQL's error; its position counts characters in `sql`.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
         match self.way_for(sql).await {
-            Way::AsPostgres => self.client.batch_execute(sql).await,
+            Way::Plain => self.client.batch_execute(sql).await,
             Way::Skip => Ok(()),
-            Way::AsSuperuser => self.batch_as_superuser(sql).await,
+            Way::Run => self.client.execute("select portico.run($1)", &[&sql]).await.map(drop),
         }
     }
 
     async fn way_for(&self, sql: &str) -> Way {
-        let Some(statement) = Statement::read(sql) else { return Way::AsPostgres };
+        let Some(statement) = Statement::read(sql) else { return Way::Plain };
         if let Some(name) = &statement.extension {
             // In a failed transaction the question fails, and so will the statement
-            let Ok(known) = self.client.query_opt(EXTENSION, &[name]).await else { return Way::AsPostgres };
+            let Ok(known) = self.client.query_opt(EXTENSION, &[name]).await else { return Way::Plain };
             match known.map(|row| (row.get::<_, bool>(0), row.get::<_, bool>(1))) {
                 None if EMULATED.contains(&name.as_str()) => return Way::Skip,
-                Some((true, _)) if statement.creates => return Way::AsPostgres,
-                Some((_, true)) if !statement.creates => return Way::AsPostgres,
+                Some((true, _)) if statement.creates => return Way::Plain,
+                Some((_, true)) if !statement.creates => return Way::Plain,
+                // The extension is a superuser's and up to date
+                _ if statement.only_describes => return Way::Skip,
                 _ => {}
             }
         }
-        match statement.needs_superuser && self.disguise == Disguise::SuperuserAsSession {
-            true => Way::AsSuperuser,
-            false => Way::AsPostgres,
-        }
-    }
-
-    async fn batch_as_superuser(&mut self, sql: &str) -> Result<(), Error> {
-        // Event triggers of the project would run with the superuser's rights
-        self.client.batch_execute("reset session authorization; set session_replication_role = replica").await?;
-        let outcome = self.client.batch_execute(sql).await;
-        let dressed = match self.client.batch_execute("reset session_replication_role").await {
-            Ok(()) => self.put_on().await,
-            Err(error) => Err(error),
-        };
-        match (dressed, outcome) {
-            (Ok(()), outcome) => outcome,
-            // In a failed transaction nothing can be set; its rollback takes back the reset as well
-            (Err(_), Err(error)) => Err(error),
-            (Err(error), Ok(())) => Err(error),
-        }
+        if statement.needs_superuser && self.has_run { Way::Run } else { Way::Plain }
     }
 
     /// Begins a transaction.
@@ -134,7 +132,7 @@ impl MigrationSession {
     /// PostgreSQL's error.
     pub async fn rollback(&mut self) -> Result<(), Error> {
         self.client.batch_execute("rollback").await?;
-        self.put_on().await
+        self.assume_role().await
     }
 
     /// Returns every setting to what the session began with, so that a `set` in one file does not leak into the next.
@@ -143,24 +141,29 @@ impl MigrationSession {
     /// PostgreSQL's error.
     pub async fn reset(&mut self) -> Result<(), Error> {
         self.client.batch_execute("reset all").await?;
-        self.put_on().await
+        self.assume_role().await
     }
 
-    async fn put_on(&self) -> Result<(), Error> {
-        match self.disguise {
-            Disguise::None => Ok(()),
-            Disguise::SuperuserAsSession => self.client.batch_execute("set session authorization postgres").await,
-            Disguise::Member => self.client.batch_execute("set role postgres").await,
+    async fn assume_role(&self) -> Result<(), Error> {
+        match self.identity {
+            Identity::Login => Ok(()),
+            Identity::SuperuserAsSession => self.client.batch_execute("set session authorization postgres").await,
+            Identity::Member => self.client.batch_execute("set role postgres").await,
         }
     }
 }
 
 /// How a text is run.
 enum Way {
-    AsPostgres,
-    AsSuperuser,
+    Plain,
+    Run,
     Skip,
 }
+
+/// Finds out whether the session needs `portico.run`, and has it.
+const HAS_RUN: &str = "
+    select not rolsuper and pg_catalog.to_regprocedure('portico.run(text)') is not null
+      from pg_catalog.pg_roles where rolname operator(pg_catalog.=) current_user";
 
 /// Whether a role without superuser rights may create the extension, and whether postgres owns it.
 const EXTENSION: &str = "
@@ -177,6 +180,8 @@ struct Statement {
     /// The extension it is about.
     extension: Option<String>,
     creates: bool,
+    /// Whether it is an update or a comment, which a migration does not depend on.
+    only_describes: bool,
 }
 
 impl Statement {
@@ -188,78 +193,63 @@ impl Statement {
             return None;
         }
         let first: Vec<&str> = first.iter().map(String::as_str).collect();
-        let about = |name: &str, creates| {
+        let privileged = Self { needs_superuser: true, extension: None, creates: false, only_describes: false };
+        let about = |name: &str, creates, only_describes| {
             let needs_superuser = PERMITTED_EXTENSIONS.contains(&name);
             let is_ours = needs_superuser || EMULATED.contains(&name);
-            is_ours.then(|| Self { needs_superuser, extension: Some(name.to_owned()), creates })
+            is_ours.then(|| Self { needs_superuser, extension: Some(name.to_owned()), creates, only_describes })
         };
         match first.as_slice() {
             // One of all tables belongs to a superuser, so only a superuser drops it
-            ["create" | "alter" | "drop", "event", "trigger", ..] | ["drop", "publication", ..] => {
-                Some(Self { needs_superuser: true, extension: None, creates: false })
-            }
+            ["create" | "alter" | "drop", "event", "trigger", ..] | ["drop", "publication", ..] => Some(privileged),
             ["create" | "alter", "publication", rest @ ..]
                 if rest
                     .windows(3)
-                    .any(|three| three == ["for", "all", "tables"] || three == ["tables", "in", "schema"]) =>
+                    .any(|three| matches!(three, ["for", "all", "tables"] | ["tables", "in", "schema"])) =>
             {
-                Some(Self { needs_superuser: true, extension: None, creates: false })
+                Some(privileged)
             }
             // Settings of the project's own, whose names nobody could grant in advance
             ["alter", "database" | "role", _, "set", name, ..] if *name == "app" || name.starts_with("app.") => {
-                Some(Self { needs_superuser: true, extension: None, creates: false })
+                Some(privileged)
             }
             ["create", "extension", "if", "not", "exists", name, ..] | ["create", "extension", name, ..] => {
-                about(name, true)
+                about(name, true, false)
             }
-            ["drop", "extension", "if", "exists", name, ..]
-            | ["drop", "extension", name, ..]
-            | ["alter", "extension", name, "update", ..]
-            | ["comment", "on", "extension", name, ..] => about(name, false),
+            ["drop", "extension", "if", "exists", name, ..] | ["drop", "extension", name, ..] => {
+                about(name, false, false)
+            }
+            ["alter", "extension", name, "update", ..] | ["comment", "on", "extension", name, ..] => {
+                about(name, false, true)
+            }
             _ => None,
         }
     }
 }
 
-/// Extensions in C that the hosted service lets `postgres` create, though they are not marked as trusted.
+/// Extensions of PostgreSQL's own distribution that the hosted service lets `postgres` create, though
+/// they are not marked as trusted. Their scripts run as a superuser in a schema that a project may have
+/// filled, and are written for that. The scripts of other extensions may not be, so a superuser has to
+/// create those. `portico.run` has the same list.
+///
+/// `dblink` is left out: it passes any parameter of a connection to libpq, which from version 18 on
+/// appends the keys of TLS to the file that `sslkeylogfile` names. `postgres_fdw` rejects that parameter.
 pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
     "autoinc",
     "bloom",
-    "dblink",
     "dict_xsyn",
     "earthdistance",
-    "hypopg",
-    "http",
     "insert_username",
     "moddatetime",
     "pg_buffercache",
-    "pg_cron",
-    "pg_graphql",
-    "pg_net",
     "pg_prewarm",
     "pg_stat_statements",
     "pg_walinspect",
-    "pgaudit",
-    "pgroonga",
-    "pgrouting",
     "pgrowlocks",
     "pgstattuple",
-    "pgtap",
-    "plpgsql_check",
-    "plv8",
-    "postgis",
-    "postgis_raster",
-    "postgis_sfcgal",
-    "postgis_tiger_geocoder",
-    "postgis_topology",
     "postgres_fdw",
     "refint",
-    "rum",
     "sslinfo",
-    "supabase_vault",
-    "timescaledb",
-    "vector",
-    "wrappers",
 ];
 
 /// The words of the first statement in lower case, comments and the quotes of identifiers left out. `rest` is moved on to the
@@ -311,11 +301,8 @@ mod tests {
         ] {
             assert!(Statement::read(sql).is_some_and(|statement| statement.needs_superuser), "{sql}");
         }
-        let skipped = Statement::read("comment on extension pg_net is 'a; b'");
-        assert_eq!(
-            skipped,
-            Some(Statement { needs_superuser: true, extension: Some("pg_net".into()), creates: false })
-        );
+        let skipped = Statement::read("comment on extension pg_net is 'a; b'").expect("it is recognised");
+        assert_eq!((skipped.extension.as_deref(), skipped.only_describes), (Some("pg_net"), true));
         for sql in [
             "",
             ";",

@@ -20,9 +20,6 @@ pub struct BootstrapSettings {
     pub jwt_expiry: Duration,
     /// Passwords of login roles, sent to the server as SCRAM verifiers only.
     pub role_passwords: Vec<(String, Password)>,
-    /// The key that `vault.secrets` are encrypted with; without one the database makes its own. It can not change once there
-    /// are secrets: nobody could read them any more.
-    pub vault_key: Option<Password>,
 }
 
 impl Default for BootstrapSettings {
@@ -33,7 +30,6 @@ impl Default for BootstrapSettings {
             jwt_secret: None,
             jwt_expiry: Duration::from_secs(3600),
             role_passwords: Vec::new(),
-            vault_key: None,
         }
     }
 }
@@ -70,7 +66,6 @@ impl BootstrapSettings {
         part(Some(if self.secure_new_tables { "secure" } else { "open" }));
         part(self.jwt_secret.as_ref().map(Password::expose));
         part(Some(&self.jwt_expiry.as_secs().to_string()));
-        part(self.vault_key.as_ref().map(Password::expose));
         for (role, password) in &self.role_passwords {
             part(Some(role));
             part(Some(password.expose()));

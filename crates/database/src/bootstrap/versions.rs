@@ -15,8 +15,6 @@ const MIGRATIONS: &[(&str, &str)] = &[
 ];
 
 const HISTORY: &str = "
-create schema if not exists portico;
-revoke all on schema portico from public;
 create table if not exists portico.schema_migrations (
   name text primary key,
   checksum text not null,

@@ -25,8 +25,13 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 const TEMPLATE: &str = "bootstrapped";
 
 /// The PostgreSQL that we embed and, where it is installed, the oldest that the hosted service runs.
+#[allow(clippy::print_stderr)]
 pub(crate) fn majors() -> impl Iterator<Item = u32> {
-    [18, 15].into_iter().filter(|major| *major == 18 || old_binaries().join("postgres").exists())
+    let has_old = old_binaries().join("postgres").exists();
+    if !has_old {
+        eprintln!("PostgreSQL 15 is not installed (scripts/setup test does that): only 18 is tested");
+    }
+    [18, 15].into_iter().filter(move |major| *major == 18 || has_old)
 }
 
 fn old_binaries() -> PathBuf {
@@ -66,7 +71,7 @@ fn unique_name() -> String {
     format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn open(endpoint: &Endpoint) -> Database {
+pub(crate) fn open(endpoint: &Endpoint) -> Database {
     Database::open(endpoint, PoolSettings::default()).unwrap()
 }
 
@@ -317,7 +322,6 @@ async fn settings_reach_the_database() {
         jwt_secret: Some(Password::new("it's a \\ secret")),
         jwt_expiry: std::time::Duration::from_secs(120),
         role_passwords: vec![("pgbouncer".into(), Password::new("pw"))],
-        vault_key: Some(Password::new("k'ey")),
         secure_new_tables: true,
         ..BootstrapSettings::default()
     };
@@ -325,7 +329,6 @@ async fn settings_reach_the_database() {
     let client = database.administrator().await.unwrap();
     assert_eq!(value(&client, "select current_setting('app.settings.jwt_secret')").await, "it's a \\ secret");
     assert_eq!(value(&client, "select current_setting('app.settings.jwt_exp')").await, "120");
-    assert_eq!(value(&client, "select key from portico.vault_key").await, "k'ey");
     assert!(
         value(&client, "select rolpassword from pg_authid where rolname = 'pgbouncer'")
             .await
@@ -335,13 +338,6 @@ async fn settings_reach_the_database() {
     session.batch("create table public.guarded (id int)").await.unwrap();
     assert_eq!(value(&client, "select relrowsecurity from pg_class where oid = 'public.guarded'::regclass").await, "t");
     assert!(!format!("{settings:?}").contains("secret\\"));
-    // Another key would make the secrets unreadable
-    client.batch_execute("select vault.create_secret('x')").await.unwrap();
-    let other = BootstrapSettings { vault_key: Some(Password::new("other")), ..settings.clone() };
-    assert_ne!(other.fingerprint(), settings.fingerprint());
-    let error = database.bootstrap(&other).await.unwrap_err();
-    assert!(error.to_string().contains("key of the vault"), "{error}");
-    assert_eq!(value(&client, "select decrypted_secret from vault.decrypted_secrets").await, "x");
 }
 
 #[tokio::test]
@@ -367,7 +363,7 @@ async fn a_database_is_made_anew() {
 }
 
 /// A cluster whose roles a test may spoil.
-async fn own_cluster(major: u32) -> (Cluster, tempfile::TempDir) {
+pub(crate) async fn own_cluster(major: u32) -> (Cluster, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let settings = ClusterSettings {
         binaries: (major != 18).then(old_binaries),
@@ -375,6 +371,18 @@ async fn own_cluster(major: u32) -> (Cluster, tempfile::TempDir) {
         ..ClusterSettings::new(folder.path().join("database"))
     };
     (Cluster::start(settings).await.unwrap(), folder)
+}
+
+/// Lets this process through the socket as `role`, which before PostgreSQL 16 only the roles of the map may.
+async fn let_in(cluster: &Cluster, folder: &tempfile::TempDir, role: &str) {
+    let data = folder.path().join("database/pgdata");
+    let (rules, map) = (data.join("pg_hba.conf"), data.join("pg_ident.conf"));
+    let old = std::fs::read_to_string(&map).unwrap();
+    let user = old.split_whitespace().nth(1).unwrap();
+    std::fs::write(&map, format!("{old}portico {user} {role}\n")).unwrap();
+    let old = std::fs::read_to_string(&rules).unwrap();
+    std::fs::write(&rules, format!("local all {role} peer map=portico\n{old}")).unwrap();
+    connect(&cluster.endpoint()).await.unwrap().batch_execute("select pg_reload_conf()").await.unwrap();
 }
 
 /// A server of one's own, where `postgres` is the superuser, as it usually is.
@@ -409,13 +417,13 @@ async fn a_superuser_called_postgres_stays_one() {
 #[tokio::test]
 async fn a_login_without_superuser_rights_gets_what_it_may_have() {
     for major in majors() {
-        let (cluster, _folder) = own_cluster(major).await;
+        let (cluster, folder) = own_cluster(major).await;
         let admin = connect(&cluster.endpoint()).await.unwrap();
         admin.batch_execute("create role tenant login createrole createdb").await.unwrap();
         admin.batch_execute("create database app owner tenant template template0").await.unwrap();
         drop(admin);
-        let endpoint = cluster.endpoint().with_database("app").with_user("tenant", None);
-        let database = open(&endpoint);
+        let_in(&cluster, &folder, "tenant").await;
+        let database = open(&Endpoint::parse(&cluster.endpoint().url_for("tenant", "app")).unwrap());
         database.bootstrap(&BootstrapSettings::default()).await.unwrap_or_else(|error| panic!("on {major}: {error}"));
         let client = database.administrator().await.unwrap();
         client.batch_execute("delete from portico.bootstrap").await.unwrap();

@@ -149,8 +149,8 @@ async fn messages_need_partitions_which_come_and_go() {
         client.batch_execute("select realtime.send('{}', 'e', 't', false)").await.unwrap();
         assert_eq!(value(&client, "select count(*) from realtime.messages").await, "0");
         client
-            .batch_execute("create table realtime.messages_2020_01_01 partition of realtime.messages for values from ('2020-01-01') to ('2020-01-02');
-                            create table realtime.messages_keep partition of realtime.messages for values from ('2019-01-01') to ('2019-01-02')")
+            .batch_execute("set role postgres; create table realtime.messages_2020_01_01 partition of realtime.messages for values from ('2020-01-01') to ('2020-01-02');
+                            create table realtime.messages_keep partition of realtime.messages for values from ('2019-01-01') to ('2019-01-02'); reset role")
             .await
             .unwrap();
         database.maintain_message_partitions().await.unwrap();

@@ -1,7 +1,7 @@
 -- Tools of the bootstrap, alive for its session only. Each one creates what is missing and leaves the rest alone,
 -- so that one description serves a fresh database and one that the hosted service or an older version has filled.
 set client_min_messages = warning;
-set search_path = pg_catalog;
+set search_path = pg_catalog, pg_temp;
 set check_function_bodies = off;
 set lock_timeout = '30s';
 set statement_timeout = 0;
@@ -20,6 +20,44 @@ grant all on portico_limitation to public;
 create or replace function pg_temp.is_superuser() returns boolean language sql stable as $$
   select rolsuper from pg_roles where rolname = session_user
 $$;
+
+-- The schemas whose functions run with a superuser's rights belong to superusers, with everything in them. Another owner
+-- could rename them, or could have prepared them in a database that was dropped and created again under the same name.
+do $$
+declare stranger record;
+begin
+  if not pg_temp.is_superuser() then
+    return;
+  end if;
+  select object.name, owner.rolname into stranger
+    from (select nspname::text as name, nspowner as owner, true as is_schema from pg_namespace where nspname in ('portico', 'portico_session', 'vault')
+          union all
+          select c.oid::regclass::text, relowner, false from pg_class as c join pg_namespace as n on n.oid = relnamespace where nspname in ('portico', 'portico_session', 'vault')
+          union all
+          select p.oid::regprocedure::text, proowner, false from pg_proc as p join pg_namespace as n on n.oid = pronamespace where nspname in ('portico', 'portico_session', 'vault')
+          union all
+          select o.oid::regoperator::text, oprowner, false from pg_operator as o join pg_namespace as n on n.oid = oprnamespace where nspname in ('portico', 'portico_session', 'vault')
+          union all
+          select t.oid::regtype::text, typowner, false from pg_type as t join pg_namespace as n on n.oid = typnamespace where nspname in ('portico', 'portico_session', 'vault')) as object
+    join pg_roles as owner on owner.oid = object.owner
+   where not owner.rolsuper and (object.is_schema or owner.rolname <> 'portico_vault')
+   order by object.is_schema desc
+   limit 1;
+  if found then
+    raise exception '% belongs to the role %, which is no superuser', stranger.name, stranger.rolname
+      using errcode = '42501', hint = 'Give schema portico and everything in it to the login role, or drop the schema.';
+  end if;
+end $$;
+
+-- On the embedded cluster the key of the vault is in a file beside PostgreSQL's data folder.
+create or replace function pg_temp.has_key_file() returns boolean language plpgsql as $$
+begin
+  -- In two steps: a function that may not be called is an error even behind a condition that is false
+  if not pg_temp.is_superuser() then
+    return false;
+  end if;
+  return (pg_stat_file('../vault.key', true)).size is not null;
+end $$;
 
 -- Runs what this login may not be allowed to do; a refusal is noted, to be told to the operator, and not an error.
 create or replace function pg_temp.attempt(what text, command text) returns boolean language plpgsql as $$

@@ -19,7 +19,7 @@ begin
         'messages_' || to_char(day, 'YYYY_MM_DD'), day::timestamp, (day + 1)::timestamp);
     end if;
   end loop;
-  -- Whoever owns them: an import may have brought them
+  -- Also imported ones, which postgres owns. Those of other owners stay until the next start adopts them
   reset role;
   for old in
     select child.oid::regclass as name
@@ -27,6 +27,7 @@ begin
      where inhparent = 'realtime.messages'::regclass
        and child.relname ~ '^messages_\d{4}_\d{2}_\d{2}$'
        and to_date(right(child.relname, 10), 'YYYY_MM_DD') < today - 3
+       and pg_has_role(child.relowner, 'usage')
   loop
     execute format('drop table %s', old.name);
   end loop;

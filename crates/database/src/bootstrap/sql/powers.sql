@@ -18,9 +18,6 @@ begin
           (select string_agg(quote_ident(part), '.' order by o) from regexp_split_to_table(name, '\.') with ordinality as t(part, o))));
       end if;
     end loop;
-    if not has_parameter_privilege('supabase_realtime_admin', 'log_min_messages', 'set') then
-      perform pg_temp.attempt('log_min_messages by supabase_realtime_admin', 'grant set on parameter log_min_messages to supabase_realtime_admin');
-    end if;
   end if;
 end $$;
 
@@ -51,17 +48,4 @@ begin
     return;
   end if;
   perform pg_temp.attempt(format('database setting %s', name), format('alter database %I set %I = %L', current_database(), name, value));
-end $$;
-
--- Used by the settings step as well
-create or replace function pg_temp.set_vault_key(wanted text) returns void language plpgsql as $$
-begin
-  if exists (select from portico.vault_key where key = wanted) then
-    return;
-  end if;
-  if exists (select from vault.secrets) then
-    raise exception 'the key of the vault is not the one that its secrets are encrypted with'
-      using hint = 'Give the old key, or delete the rows of vault.secrets first.';
-  end if;
-  update portico.vault_key set key = wanted;
 end $$;

@@ -23,8 +23,3 @@ grant execute on function realtime.apply_rls(jsonb, integer), realtime."cast"(te
   realtime.subscription_check_filters(), realtime.to_regrole(text)
   to anon, authenticated, service_role;
 reset role;
-select pg_temp.act_as('supabase_admin');
-grant select on realtime.schema_migrations to postgres, dashboard_user, anon, authenticated, service_role;
-grant select, insert, update, delete on realtime.schema_migrations to supabase_realtime_admin;
-revoke insert, update, delete, truncate, references, trigger on realtime.schema_migrations from postgres, dashboard_user, anon, authenticated, service_role;
-reset role;

@@ -1,10 +1,4 @@
 -- What applications call: the topic of the channel a policy is asked about, and messages sent from SQL.
-do $$
-begin
-  if current_setting('server_version_num')::int >= 150000 then
-    perform pg_temp.attempt('log_min_messages by supabase_realtime_admin', 'grant set on parameter log_min_messages to supabase_realtime_admin');
-  end if;
-end $$;
 set role supabase_realtime_admin;
 
 create or replace function realtime.topic() returns text language sql stable as $$

@@ -1,3 +1,31 @@
+-- Before 16 a role with CREATEROLE can grant every role that is no superuser, also those that run programs and read files.
+-- Marked as superusers, those three can only be granted by one. They cannot log in, and have no members.
+do $$
+declare
+  closed constant text[] := '{pg_execute_server_program,pg_read_server_files,pg_write_server_files}';
+  granted record;
+begin
+  if current_setting('server_version_num')::int >= 160000 then
+    return;
+  end if;
+  if not pg_temp.is_superuser() then
+    insert into portico_limitation values ('the fence around roles with CREATEROLE', 'before PostgreSQL 16 they can grant pg_execute_server_program') on conflict do nothing;
+    return;
+  end if;
+  for granted in
+    select g.rolname as name, m.rolname as member
+      from pg_auth_members as a join pg_roles as g on g.oid = a.roleid join pg_roles as m on m.oid = a.member
+     where g.rolname = any (closed) and (m.rolname ~ '^supabase_' or m.rolname = any ('{postgres,dashboard_user,authenticator,anon,authenticated,service_role,pgbouncer}'))
+  loop
+    execute format('revoke %I from %I cascade', granted.name, granted.member);
+  end loop;
+  if exists (select from pg_auth_members as a join pg_roles as g on g.oid = a.roleid where g.rolname = any (closed)) then
+    insert into portico_limitation values ('the fence around roles with CREATEROLE', 'a role is a member of pg_execute_server_program, pg_read_server_files or pg_write_server_files') on conflict do nothing;
+    return;
+  end if;
+  update pg_authid set rolsuper = true where rolname = any (closed) and not rolsuper;
+end $$;
+
 -- The roles that policies, grants, dumps and our own services name. An existing role is left as it is.
 select pg_temp.ensure_role('supabase_admin', 'login createrole createdb', 'superuser replication bypassrls',
          '{"search_path = \"$user\", public, auth, extensions","log_statement = none"}'),
@@ -22,6 +50,32 @@ select pg_temp.ensure_role('supabase_admin', 'login createrole createdb', 'super
        pg_temp.ensure_role('supabase_etl_admin', 'login', 'replication bypassrls', '{}'),
        pg_temp.ensure_role('supabase_privileged_role', 'nologin', '', '{}');
 
+-- Two roles without login and members: the owner of the vault's tables, which has no other rights, and the owner of the
+-- project's functions that event triggers call, which has the rights of postgres. If a superuser owned these objects,
+-- casts in foreign keys and functions of the project would run with a superuser's rights.
+do $$
+declare
+  name text;
+  granted record;
+begin
+  if not pg_temp.is_superuser() then
+    return;
+  end if;
+  foreach name in array '{portico_vault,portico_events}'::text[] loop
+    perform pg_temp.ensure_role(name, 'nologin', '', '{}');
+    execute format('alter role %I nosuperuser nologin nocreaterole nocreatedb noreplication nobypassrls password null', name);
+    for granted in
+      select m.rolname as member, g.rolname as grantor
+        from pg_auth_members as a join pg_roles as m on m.oid = a.member join pg_roles as g on g.oid = a.grantor
+       where a.roleid = name::regrole
+    loop
+      execute format('revoke %I from %I granted by %I cascade', name, granted.member, granted.grantor);
+    end loop;
+  end loop;
+end $$;
+select pg_temp.ensure_member('portico_events', 'postgres', 'inherit true, set false')
+ where pg_temp.is_superuser() and current_setting('server_version_num')::int >= 160000;
+
 -- A login that is no superuser acts as these while it sets up
 select pg_temp.ensure_member(session_user, name, 'inherit true, set true')
   from unnest('{supabase_admin,postgres,supabase_auth_admin,supabase_storage_admin,supabase_realtime_admin,supabase_functions_admin,pgbouncer,anon,authenticated,service_role,authenticator,dashboard_user}'::text[]) as name
@@ -33,8 +87,7 @@ select pg_temp.ensure_member('postgres', name, '', current_setting('server_versi
   from unnest('{anon,authenticated,service_role}'::text[]) as name;
 select pg_temp.ensure_member('postgres', 'authenticator', '', true) where current_setting('server_version_num')::int >= 160000;
 select pg_temp.ensure_member('postgres', name, '')
-  from unnest('{pg_monitor,pg_read_all_data,pg_signal_backend,supabase_privileged_role}'::text[]) as name;
-select pg_temp.ensure_member('postgres', 'pg_create_subscription', '') where current_setting('server_version_num')::int >= 160000;
+  from unnest('{pg_monitor,pg_signal_backend,supabase_privileged_role}'::text[]) as name;
 -- The hosted service lets postgres write policies and triggers on these roles' tables through an extension in C.
 -- Plain PostgreSQL knows one way: membership.
 select pg_temp.ensure_member('postgres', name, 'inherit true, set true')
@@ -42,4 +95,42 @@ select pg_temp.ensure_member('postgres', name, 'inherit true, set true')
 select pg_temp.ensure_member('supabase_storage_admin', 'authenticator', 'inherit false, set true');
 select pg_temp.ensure_member('supabase_realtime_admin', name, 'inherit false, set true')
   from unnest('{anon,authenticated,service_role}'::text[]) as name;
-select pg_temp.ensure_member(name, 'pg_read_all_data', '') from unnest('{supabase_read_only_user,supabase_etl_admin}'::text[]) as name;
+-- pg_read_all_data reads every table. Where the key of the vault has to be in a table, this membership is not granted.
+select pg_temp.ensure_member(name, 'pg_read_all_data', '')
+  from unnest('{postgres,supabase_read_only_user,supabase_etl_admin}'::text[]) as name
+ where pg_temp.has_key_file();
+do $$
+declare name text;
+begin
+  if pg_temp.is_superuser() and not pg_temp.has_key_file() then
+    for name in
+      select m.rolname from pg_auth_members as a join pg_roles as m on m.oid = a.member
+       where a.roleid = 'pg_read_all_data'::regrole and m.rolname = any ('{postgres,supabase_read_only_user,supabase_etl_admin}') and not m.rolsuper
+    loop
+      execute format('revoke pg_read_all_data from %I', name);
+    end loop;
+  end if;
+end $$;
+
+-- pg_create_subscription is not granted either: a subscription passes any parameter of a connection to libpq, which from
+-- version 18 on appends the keys of TLS to the file that `sslkeylogfile` names
+do $$
+begin
+  if pg_temp.is_superuser() and exists (select from pg_auth_members as a join pg_roles as g on g.oid = a.roleid join pg_roles as m on m.oid = a.member
+                                         where g.rolname = 'pg_create_subscription' and m.rolname = 'postgres' and not m.rolsuper)
+  then
+    revoke pg_create_subscription from postgres;
+  end if;
+end $$;
+
+-- On the embedded cluster the superuser logs in through the socket only. An earlier version set the published password in
+-- development, with which SQL could connect to its own server as the superuser
+do $$
+begin
+  if not pg_temp.has_key_file() then
+    return;
+  end if;
+  if (select rolpassword is not null from pg_authid where rolname = session_user) then
+    execute format('alter role %I password null', session_user);
+  end if;
+end $$;

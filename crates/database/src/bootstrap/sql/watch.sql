@@ -1,8 +1,12 @@
 -- Event triggers: the API learns of new tables at once, extensions come with their grants. They are the last step, so that
 -- the bootstrap's own statements do not set them off.
-select pg_temp.act_as('supabase_admin');
+--
+-- An event trigger runs with the rights of the role that sets it off, and the script of an extension that postgres creates runs
+-- as a superuser. So the functions lie in our own schema and not in `extensions`, which postgres owns, and name nothing
+-- outside of the catalog.
 
-create or replace function extensions.pgrst_ddl_watch() returns event_trigger language plpgsql as $$
+create or replace function portico.pgrst_ddl_watch() returns event_trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare command record;
 begin
   for command in select * from pg_event_trigger_ddl_commands() loop
@@ -30,7 +34,8 @@ begin
   end loop;
 end $$;
 
-create or replace function extensions.pgrst_drop_watch() returns event_trigger language plpgsql as $$
+create or replace function portico.pgrst_drop_watch() returns event_trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare dropped record;
 begin
   for dropped in select * from pg_event_trigger_dropped_objects() loop
@@ -43,24 +48,22 @@ begin
 end $$;
 
 -- As their owner: a trusted extension is created by a role that owns nothing in it
-create or replace function extensions.grant_pg_cron_access() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog as $$
+create or replace function portico.grant_pg_cron_access() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if exists (select from pg_event_trigger_ddl_commands() as command join pg_catalog.pg_extension as extension on command.objid = extension.oid
               where extension.extname = 'pg_cron') then
     grant usage on schema cron to postgres with grant option;
     grant all on all functions in schema cron to postgres with grant option;
     grant all on all sequences in schema cron to postgres with grant option;
-    grant all on all tables in schema cron to postgres with grant option;
-    revoke all on table cron.job from postgres;
+    grant select, insert, update, delete, truncate on table cron.job_run_details to postgres with grant option;
     grant select on table cron.job to postgres with grant option;
-    revoke trigger on table cron.job_run_details from postgres;
   end if;
 end $$;
-comment on function extensions.grant_pg_cron_access() is 'Grants access to pg_cron';
+comment on function portico.grant_pg_cron_access() is 'Grants access to pg_cron';
 
-create or replace function extensions.grant_pg_net_access() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog as $$
+create or replace function portico.grant_pg_net_access() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if exists (select from pg_event_trigger_ddl_commands() as command join pg_catalog.pg_extension as extension on command.objid = extension.oid
               where extension.extname = 'pg_net') then
@@ -68,10 +71,10 @@ begin
     grant execute on all functions in schema net to supabase_functions_admin, postgres, anon, authenticated, service_role;
   end if;
 end $$;
-comment on function extensions.grant_pg_net_access() is 'Grants access to pg_net';
+comment on function portico.grant_pg_net_access() is 'Grants access to pg_net';
 
-create or replace function extensions.grant_pg_graphql_access() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog as $func$
+create or replace function portico.grant_pg_graphql_access() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $func$
 begin
   if not exists (select from pg_event_trigger_ddl_commands() as command join pg_catalog.pg_extension as extension on command.objid = extension.oid
                   where extension.extname = 'pg_graphql') then
@@ -86,10 +89,10 @@ begin
   grant execute on all functions in schema graphql to postgres, anon, authenticated, service_role;
   grant execute on function graphql_public.graphql(text, text, jsonb, jsonb) to postgres, anon, authenticated, service_role;
 end $func$;
-comment on function extensions.grant_pg_graphql_access() is 'Grants access to pg_graphql';
+comment on function portico.grant_pg_graphql_access() is 'Grants access to pg_graphql';
 
-create or replace function extensions.set_graphql_placeholder() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog as $func$
+create or replace function portico.set_graphql_placeholder() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $func$
 begin
   if not exists (select from pg_event_trigger_dropped_objects() as dropped
                   where dropped.object_type = 'extension' and dropped.object_name = 'pg_graphql') then
@@ -103,13 +106,32 @@ begin
   end $$;
   grant execute on function graphql_public.graphql(text, text, jsonb, jsonb) to postgres, anon, authenticated, service_role;
 end $func$;
-comment on function extensions.set_graphql_placeholder() is 'Reintroduces placeholder function for graphql_public.graphql';
-reset role;
+comment on function portico.set_graphql_placeholder() is 'Reintroduces placeholder function for graphql_public.graphql';
+
+-- As public.rls_auto_enable, which postgres owns and may replace
+create or replace function portico.rls_auto_enable() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare command record;
+begin
+  for command in
+    select * from pg_event_trigger_ddl_commands()
+     where command_tag in ('CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO')
+       and object_type in ('table', 'partitioned table') and schema_name = 'public'
+  loop
+    begin
+      execute format('alter table %s enable row level security', command.object_identity);
+    exception when others then
+      raise log 'rls_auto_enable: % on %', sqlerrm, command.object_identity;
+    end;
+  end loop;
+end $$;
 
 do $$
-declare watch record;
+declare
+  watch record;
+  wanted regprocedure;
+  present oid;
 begin
-  if pg_temp.is_superuser() then perform pg_temp.act_as('supabase_admin'); end if;
   for watch in
     select * from (values
       ('pgrst_ddl_watch', 'on ddl_command_end', 'pgrst_ddl_watch'),
@@ -120,12 +142,54 @@ begin
       ('issue_graphql_placeholder', 'on sql_drop when tag in (''DROP EXTENSION'')', 'set_graphql_placeholder')
     ) as watches(name, moment, routine)
   loop
-    if not exists (select from pg_event_trigger where evtname = watch.name) then
-      perform pg_temp.attempt(format('event trigger %s', watch.name),
-        format('create event trigger %I %s execute function extensions.%I()', watch.name, watch.moment, watch.routine));
+    wanted := format('portico.%I()', watch.routine)::regprocedure;
+    present := (select evtfoid from pg_event_trigger where evtname = watch.name);
+    if present = wanted then
+      continue;
+    end if;
+    -- One that calls a function elsewhere is the hosted service's or an older version's
+    if present is not null and not pg_temp.attempt(format('event trigger %s', watch.name), format('drop event trigger %I', watch.name)) then
+      continue;
+    end if;
+    perform pg_temp.attempt(format('event trigger %s', watch.name),
+      format('create event trigger %I %s execute function %s', watch.name, watch.moment, wanted));
+    if pg_temp.is_superuser() and (select rolsuper from pg_roles where rolname = 'supabase_admin') then
+      execute format('alter event trigger %I owner to supabase_admin', watch.name);
     end if;
   end loop;
-  reset role;
+end $$;
+
+-- Event triggers whose functions a role of the project owns, which an older version allowed
+do $$
+declare trigger record;
+begin
+  if not pg_temp.is_superuser() or (select rolsuper from pg_roles where rolname = 'postgres') then
+    return;
+  end if;
+  for trigger in
+    select evtname as name, evtfoid as routine, evtevent, evttags
+      from pg_event_trigger join pg_proc as p on p.oid = evtfoid join pg_roles as owner on owner.oid = p.proowner
+     where not owner.rolsuper and owner.rolname <> 'portico_events' and pg_has_role('postgres', owner.oid, 'member')
+  loop
+    if trigger.routine = to_regprocedure('public.rls_auto_enable()') then
+      execute format('drop event trigger %I', trigger.name);
+      execute format('create event trigger %I on %s %s execute function portico.rls_auto_enable()', trigger.name, trigger.evtevent,
+        (select 'when tag in (' || string_agg(quote_literal(tag), ', ') || ')' from unnest(trigger.evttags) as tag));
+    elsif current_setting('server_version_num')::int >= 160000 then
+      perform portico.confine(trigger.routine);
+    else
+      insert into portico_limitation values (format('event trigger %s', trigger.name),
+        'before PostgreSQL 16 its function runs with the rights of a superuser who sets it off') on conflict do nothing;
+    end if;
+  end loop;
+end $$;
+
+revoke all on all functions in schema portico from public;
+do $$
+begin
+  if to_regprocedure('portico.run(text)') is not null then
+    grant execute on function portico.run(text) to postgres;
+  end if;
 end $$;
 
 -- Used by the settings step. Never taken away: a project may have made this event trigger itself.
@@ -134,6 +198,6 @@ begin
   if wanted and not exists (select from pg_event_trigger where evtname = 'ensure_rls') then
     perform pg_temp.attempt('event trigger ensure_rls',
       'create event trigger ensure_rls on ddl_command_end when tag in (''CREATE TABLE'', ''CREATE TABLE AS'', ''SELECT INTO'')
-       execute function public.rls_auto_enable()');
+       execute function portico.rls_auto_enable()');
   end if;
 end $$;
