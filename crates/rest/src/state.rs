@@ -277,7 +277,7 @@ impl Work {
 
     /// Reads the schema if it has changed since it was read last.
     async fn look(&self) -> Result<(), DatabaseError> {
-        let client = self.database.administrator().await?;
+        let client = self.database.acting_as(LOGIN).await?;
         let digest: Option<String> = client.query_one(DIGEST, &[]).await?.get(0);
         drop(client);
         if *self.silent_digest() != digest {
@@ -334,8 +334,9 @@ impl Work {
     }
 
     async fn read(&self, change: Change) -> Result<(), DatabaseError> {
-        let client = self.database.administrator().await?;
-        client.batch_execute(&format!("set role {LOGIN}; set statement_timeout = '60s'; set timezone = 'UTC'")).await?;
+        // Never in a session that a superuser began: `db_pre_config` is a function of the project
+        let client = self.database.acting_as(LOGIN).await?;
+        client.batch_execute("set statement_timeout = '60s'; set timezone = 'UTC'").await?;
         let announces: bool = client.query_one(ANNOUNCES, &[]).await?.get(0);
         let digest = if announces { None } else { client.query_one(DIGEST, &[]).await?.get(0) };
         let (config, roles) = in_database::load(&client, LOGIN, &self.server).await?;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod account_rules;
-mod attempts;
 mod allowed_issuers;
+mod attempts;
 mod browser;
 mod contract;
 mod custom_providers;

@@ -440,7 +440,9 @@ async fn enumerations_default_privileges_publications_and_watches_exist() {
                 "issue_pg_graphql_access",
                 "issue_pg_net_access",
                 "pgrst_ddl_watch",
-                "pgrst_drop_watch"
+                "pgrst_drop_watch",
+                "portico_functions_changed",
+                "portico_functions_dropped",
             ]
         );
         assert_eq!(value(&client, "select count(*) from auth.schema_migrations").await, "77");

@@ -6,6 +6,7 @@ mod bootstrap_application;
 mod bootstrap_catalog;
 mod bootstrap_extensions;
 mod bootstrap_services;
+mod bootstrap_session_traits;
 mod cluster;
 mod faults;
 mod fence;

@@ -346,7 +346,12 @@ async fn a_counted_call_with_a_body_has_the_function_s_columns_and_no_others() {
         )
         .await;
     for (function, arguments, expected, range) in [
-        ("pairs", json!({ "a": 1, "y": "z" }), json!([{ "x": 1, "y": "z" }, { "x": 2, "y": "z" }, { "x": 3, "y": "z" }]), "0-2/3"),
+        (
+            "pairs",
+            json!({ "a": 1, "y": "z" }),
+            json!([{ "x": 1, "y": "z" }, { "x": 2, "y": "z" }, { "x": 3, "y": "z" }]),
+            "0-2/3",
+        ),
         ("pairs?limit=1", json!({ "a": 1, "y": "z" }), json!([{ "x": 1, "y": "z" }]), "0-0/3"),
         ("pairs?offset=2", json!({ "a": 1, "y": "z" }), json!([{ "x": 3, "y": "z" }]), "2-2/3"),
         ("pairs?select=x&limit=1", json!({ "a": 1, "y": "z" }), json!([{ "x": 1 }]), "0-0/3"),
