@@ -287,6 +287,33 @@ async fn an_event_trigger_of_a_project_never_runs_as_a_superuser() {
     assert_eq!(value(&admin, "select relrowsecurity from pg_class where oid = 'public.guarded'::regclass").await, "t");
 }
 
+/// A function finds the types of its variables when a session runs it for the first time: in the session's temporary schema
+/// before the catalog, unless its path says otherwise.
+#[tokio::test]
+async fn event_triggers_of_ours_find_no_types_of_the_session() {
+    for major in majors() {
+        let (database, _attacker, admin) = attacked(major).await;
+        let fresh = postgres(&database).await;
+        for name in ["oid", "text", "name", "jsonb", "int4", "bool", "regclass", "regprocedure", "regnamespace"] {
+            let domain =
+                format!("create domain pg_temp.{name} as pg_catalog.{name} check (public.payload() is not null)");
+            fresh.batch_execute(&domain).await.unwrap();
+        }
+        for statement in [
+            "create function public.f() returns pg_catalog.int4 language sql as 'select 1'",
+            "create table public.t (id pg_catalog.int4)",
+            "create view public.v as select * from public.t",
+            "drop function public.f()",
+            "drop table public.t cascade",
+            "create extension citext with schema public",
+            "drop extension citext",
+        ] {
+            fresh.batch_execute(statement).await.unwrap();
+        }
+        holds(&admin, &format!("on {major}")).await;
+    }
+}
+
 #[tokio::test]
 async fn schemas_and_extensions_of_ours_stay_ours() {
     for major in majors() {
