@@ -2,7 +2,7 @@
 
 use portico_database::{BootstrapSettings, connect};
 
-use super::bootstrap::{column, majors, open, value};
+use super::bootstrap::{column, majors, value};
 use super::fence::{PAYLOAD, STRIKES, attacked, holds, postgres};
 
 /// Whatever a table's owner can attach to it, on tables that the bootstrap fills or alters; enabled always, so that they run
@@ -154,7 +154,8 @@ async fn an_older_database_is_brought_behind_the_fence() {
             .unwrap();
         if major < 16 {
             admin
-                .batch_execute("update pg_authid set rolsuper = false where rolname = 'pg_execute_server_program'; grant pg_execute_server_program to postgres")
+                .batch_execute("update pg_authid set rolsuper = false where rolname = 'pg_execute_server_program'; grant pg_execute_server_program to postgres;
+                                create role fence_member; grant pg_execute_server_program to fence_member")
                 .await
                 .unwrap();
         }
@@ -173,7 +174,9 @@ async fn an_older_database_is_brought_behind_the_fence() {
             value(&admin, "select count(*) from pg_default_acl, aclexplode(defaclacl) where defaclrole = 'supabase_admin'::regrole and defaclobjtype = 'f' and grantee <> defaclrole").await,
             "0"
         );
+        let members = "select count(*) from pg_auth_members where roleid = 'pg_execute_server_program'::regrole";
+        assert_eq!(value(&admin, members).await, "0", "on {major}");
+        admin.batch_execute("drop role if exists fence_member").await.unwrap();
         holds(&admin, &format!("on {major}")).await;
-        drop(open(database.endpoint()));
     }
 }

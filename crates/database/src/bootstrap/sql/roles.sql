@@ -15,7 +15,8 @@ begin
   for granted in
     select g.rolname as name, m.rolname as member
       from pg_auth_members as a join pg_roles as g on g.oid = a.roleid join pg_roles as m on m.oid = a.member
-     where g.rolname = any (closed) and (m.rolname ~ '^supabase_' or m.rolname = any ('{postgres,dashboard_user,authenticator,anon,authenticated,service_role,pgbouncer}'))
+     -- On the embedded cluster every member was granted by the project
+     where g.rolname = any (closed) and (pg_temp.has_key_file() or m.rolname ~ '^supabase_' or m.rolname = any ('{postgres,dashboard_user,authenticator,anon,authenticated,service_role,pgbouncer}'))
   loop
     execute format('revoke %I from %I cascade', granted.name, granted.member);
   end loop;
