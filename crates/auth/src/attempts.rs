@@ -4,7 +4,7 @@
 //! decides (see `sql::attempts`). A guess is counted before it is compared, so that guesses at the same time count as
 //! well; a right one is taken back. Unknown accounts are counted alike, so a limit does not show who has an account.
 //!
-//! Nobody is locked out of their account by a stranger's guesses:
+//! A stranger's guesses do not lock the owner of an account out:
 //! - A network has a small limit of its own, which is charged first. One that is beyond it charges nothing else.
 //! - In a network from which the account was signed in to before, the limits of the account do not count.
 //! - Elsewhere the limits of the account let guesses through again one by one. A link in a message is never counted, and

@@ -1,6 +1,6 @@
 //! The audit log (auth-core 22): what happened to accounts, in `auth.audit_log_entries` and in the log.
 //!
-//! Failed sign-ins are in it as well, beyond the contract. Anyone can make as many as they like, so their entries have a
+//! Failed sign-ins are in it as well, beyond the contract. Their number is not bounded by anything else, so their entries have a
 //! budget, see [`Limits::take_failure`](crate::limits::Limits::take_failure), and an unknown account is not named.
 
 use std::net::IpAddr;
@@ -126,8 +126,8 @@ pub(crate) struct FailedLogin<'a> {
 /// to write is logged: the refusal of the sign-in does not depend on it.
 pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, request: &RequestInfo) {
     let Some(omitted) = auth.limits().take_failure(request) else { return };
-    let nobody = User { id: UserId(Uuid::nil()), ..blank(request) };
-    let actor = login.user.unwrap_or(&nobody);
+    let unknown = User { id: UserId(Uuid::nil()), ..blank(request) };
+    let actor = login.user.unwrap_or(&unknown);
     let (action, code) = (Action::LoginFailed, login.error.contract().code.as_str());
     tracing::info!(
         target: "auth_audit_event",

@@ -41,7 +41,7 @@ enum Batch {
 }
 
 impl Batch {
-    /// The most batches of a clean-up. Guesses are written at the speed of whoever guesses, and must go as fast: a flood of
+    /// The most batches of a clean-up. Guesses are written as fast as they are made, and must go as fast: a flood of
     /// them leaves no more rows than it makes in a quarter of an hour.
     const fn rounds(self) -> usize {
         match self {

@@ -79,7 +79,7 @@ impl Kind {
     }
 
     /// The time to wait before it may be sent again; `None`: it may be sent now. As with [`Kind::is_fresh`], a clock that
-    /// was set back keeps no one waiting.
+    /// was set back does not make the wait longer.
     pub fn wait(self, user: &User, interval: Duration, now: OffsetDateTime) -> Option<Duration> {
         let sent = self.sent_at(user)?;
         let next = sent + interval;

@@ -256,6 +256,10 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let (calls, mut incoming) = mpsc::channel::<Call>(1);
         let control = Control::listen(data.path(), calls).unwrap();
+        for file in ["server.json", "control.sock"] {
+            let mode = std::fs::metadata(data.path().join(file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
         tokio::spawn(async move {
             let call = incoming.recv().await.unwrap();
             assert_eq!(call.request, Request::Reset { version: None, last: 0, seed: true });

@@ -56,8 +56,8 @@ macro_rules! limit {
     };
 }
 
-/// The limits are charged one after the other, and none after the first that refuses: whoever is beyond the limit of their
-/// own network does not use up the account's. After the first come the second and third, or, from a network that the
+/// The limits are charged one after the other, and none after the first that refuses: a guess beyond the limit of its
+/// network does not use up the account's. After the first come the second and third, or, from a network that the
 /// account knows, only the fourth. All statements write the limits in one order, so they never wait for each other in a
 /// circle.
 const CHARGE: &str = concat!(

@@ -207,6 +207,10 @@ async fn accounts_outlive_the_program_in_their_file() {
     first
         .code(&request(&[]), &[("action", "add"), ("name", "Ann"), ("email", "ann@example.com"), ("unverified", "on")])
         .await;
+    for (path, mode) in [(file.as_path(), 0o600), (file.parent().unwrap(), 0o700)] {
+        let found = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).unwrap());
+        assert_eq!(found & 0o777, mode, "{}", path.display());
+    }
 
     let second = provider(Some(file.clone())).await;
     let code = second.code(&request(&[]), &[("account", "ann@example.com")]).await;

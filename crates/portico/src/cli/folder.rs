@@ -91,3 +91,29 @@ pub(super) fn init(global: &Global, options: &InitOptions) -> anyhow::Result<()>
     anstream::println!("Finished portico init.");
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn a_development_folder_is_its_owner_s_alone_also_one_that_was_open() {
+        let project = tempfile::tempdir().unwrap();
+        let data = project.path().join(".portico");
+        fs::create_dir(&data).unwrap();
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(data.join("google-accounts.json"), "{}").unwrap();
+        fs::set_permissions(data.join("google-accounts.json"), fs::Permissions::from_mode(0o644)).unwrap();
+        for _ in 0..2 {
+            make_development_folder(&data).unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+            assert_eq!(mode(&data) & 0o067, 0, "as root, a group may pass through");
+            assert_eq!(mode(&data.join("google-accounts.json")), 0o600);
+            assert_eq!(mode(&data.join(".gitignore")), 0o600);
+            assert_eq!(fs::read_to_string(data.join(".gitignore")).unwrap(), "*\n");
+        }
+    }
+}
