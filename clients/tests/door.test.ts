@@ -73,7 +73,7 @@ describe("a page of another website in the developer's browser", () => {
   });
 });
 
-test("nobody is sent back into the server's own services", async () => {
+test("redirect targets within the server's own services are ignored", async () => {
   const target = async (to: string): Promise<string | null> => {
     const query = new URLSearchParams({ token: "x", type: "signup", redirect_to: to });
     const answer = await fetch(`${portico.url}/auth/v1/verify?${query.toString()}`, { redirect: "manual" });

@@ -11,7 +11,7 @@ const MAX_ADDRESSES: usize = 10_000;
 /// The longest pause that is asked for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// How many events are taken. The defaults keep the table below about 4 GiB, and leave room for 50 events a second.
+/// The limits of the collector. The defaults keep the table below about 4 GiB, and leave room for 50 events a second.
 #[derive(Debug, Clone, Copy)]
 pub struct AnalyticsLimits {
     /// Events of one address (of IPv6, one /64 network). Default: 300 at once, then one a second.

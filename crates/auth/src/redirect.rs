@@ -203,11 +203,11 @@ impl Target {
     }
 }
 
-/// Where the server's own services are.
+/// The place of the server's own services.
 #[derive(Debug, Clone)]
 struct Api {
     place: Target,
-    /// What stands before the services' paths, `/` at its end.
+    /// The part of a path before the services' paths, with `/` at its end.
     base: String,
 }
 
@@ -218,7 +218,7 @@ impl Api {
         Some(Self { place, base: format!("{}/", path.strip_suffix("/auth/v1").unwrap_or_default()) })
     }
 
-    /// Whether the target is a path of the API, or may be taken for one.
+    /// Returns true if the target is a path of the API, or may be taken for one.
     fn holds(&self, target: &Target, url: &str) -> bool {
         let is_here = target.is_web()
             && (target.host == self.place.host || (target.is_this_machine() && self.place.is_this_machine()))

@@ -1,6 +1,6 @@
 //! The pages that may use a stand-in from a browser.
 //!
-//! Mails hold links and codes that sign people in, and the identity provider signs anybody in as anybody. Their ports are
+//! Mails hold links and codes that sign people in, and the identity provider lets its caller sign in as any account. Their ports are
 //! open to every page in a developer's browser, so [`AllowedOrigins`] decides about each request.
 
 use axum::{
@@ -11,7 +11,7 @@ use axum::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, uri::Authority};
 use portico_tokens::AllowedOrigins;
 
-/// What is answered to whom.
+/// The rules of one port.
 #[derive(Debug, Clone)]
 pub(crate) struct Admission {
     pub(crate) origins: AllowedOrigins,

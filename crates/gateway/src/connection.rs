@@ -38,7 +38,7 @@ const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Room for a request's head in memory: above what the gateway allows, so that it can answer in its own words.
 const HEAD_BUFFER: usize = 128 * 1024;
 
-/// How long the client of an answer that came before the request's end may go on sending, so that it gets to read the answer: a
+/// The time for which the client of an answer that came before the request's end may go on sending, so that it gets to read the answer: a
 /// connection that is closed while data arrives loses what was sent last (RFC 9112, 9.6).
 const LINGER: Duration = Duration::from_secs(10);
 /// The same, without a byte of it.
@@ -61,9 +61,9 @@ pub struct ServeLimits {
     pub unlimited_peers: Vec<IpNet>,
     /// Time for a request's head to arrive completely, from its first byte on; the first one's from the connection's start on.
     pub head_timeout: Duration,
-    /// How long a connection is kept on which every request is answered.
+    /// The time for which a connection is kept on which every request is answered.
     pub idle_timeout: Duration,
-    /// How long a connection is new: its first head may be on its way, so idle ones end before it for others.
+    /// The time for which a connection is new: its first head may be on its way, so idle ones end before it for others.
     pub new_for: Duration,
     /// How long nothing may happen on a connection before its memory is let go.
     pub rest: Duration,
@@ -360,7 +360,7 @@ async fn http1_connection(
             }
             seen = now;
         }
-        // An upgraded connection belongs to somebody else
+        // An upgraded connection belongs to the service that upgraded it
         let Some(parts) = http.into_parts() else { return Ok(()) };
         stream = parts.io.into_inner();
         stream.unread(parts.read_buf);
@@ -417,7 +417,7 @@ impl http_body::Body for AnswerBody {
     }
 }
 
-/// How many bytes of the connection are the request's body: a body without a length is in chunks (RFC 9112, 6.3).
+/// Returns the length of the request's body on the connection: a body without a length is in chunks (RFC 9112, 6.3).
 fn body_length(request: &hyper::Request<Incoming>) -> BodyLength {
     request.body().size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Known)
 }

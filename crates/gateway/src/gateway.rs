@@ -322,7 +322,7 @@ async fn ignore(headers: &HeaderMap, body: Body) {
     }
 }
 
-/// Whether the client waits for a word of ours before it sends the body: then nothing is on its way.
+/// Returns true if the client sends the body only after an interim answer: then nothing is on its way.
 fn waits(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }

@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn a_request_names_one_host() {
-        let told = |host: &str| Ok(Some(host.to_owned()));
+        let named = |host: &str| Ok(Some(host.to_owned()));
         for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
-            assert_eq!(settled(version, "/", &["app.example"]), told("app.example"));
+            assert_eq!(settled(version, "/", &["app.example"]), named("app.example"));
             assert_eq!(settled(version, "/", &["a", "b"]), Err(InvalidHost));
             assert_eq!(settled(version, "/", &["a", "a"]), Err(InvalidHost));
         }
@@ -90,12 +90,12 @@ mod tests {
 
     #[test]
     fn a_host_in_the_target_counts() {
-        let told = |host: &str| Ok(Some(host.to_owned()));
-        assert_eq!(settled(Version::HTTP_11, "http://app.example:81/", &["evil.example"]), told("app.example:81"));
-        assert_eq!(settled(Version::HTTP_11, "http://app.example/", &[]), told("app.example"));
+        let named = |host: &str| Ok(Some(host.to_owned()));
+        assert_eq!(settled(Version::HTTP_11, "http://app.example:81/", &["evil.example"]), named("app.example:81"));
+        assert_eq!(settled(Version::HTTP_11, "http://app.example/", &[]), named("app.example"));
         assert_eq!(settled(Version::HTTP_11, "http://app.example/", &["a", "b"]), Err(InvalidHost));
-        assert_eq!(settled(Version::HTTP_2, "http://app.example/", &[]), told("app.example"));
-        assert_eq!(settled(Version::HTTP_2, "http://app.example/", &["App.Example"]), told("App.Example"));
+        assert_eq!(settled(Version::HTTP_2, "http://app.example/", &[]), named("app.example"));
+        assert_eq!(settled(Version::HTTP_2, "http://app.example/", &["App.Example"]), named("App.Example"));
         assert_eq!(settled(Version::HTTP_2, "http://app.example/", &["evil.example"]), Err(InvalidHost));
         assert_eq!(settled(Version::HTTP_11, "http://me@app.example/", &["app.example"]), Err(InvalidHost));
     }

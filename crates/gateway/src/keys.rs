@@ -119,7 +119,7 @@ fn api_key<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<Cow<'a, str>> {
         .map(|(_, value)| value)
 }
 
-/// Whether a caller has, or may have within a service's leeway of time, more rights than a visitor or a user: those of the service,
+/// Returns true if a caller has, or may have within a service's leeway of time, more rights than a visitor or a user: those of the service,
 /// or of a role that only the holder of the signing secret can name.
 fn is_privileged(caller: &Caller) -> bool {
     let is_more = |claims: &Arc<Claims>| !matches!(claims.role(), None | Some("" | "anon" | "authenticated"));
@@ -127,7 +127,7 @@ fn is_privileged(caller: &Caller) -> bool {
         || [&caller.token, &caller.untimely, &caller.key_claims].into_iter().flatten().any(is_more)
 }
 
-/// Whether a request comes from one of the pages or from a program, at a host that no other website can have.
+/// Returns true if a request comes from one of the pages or from a program, at a host that no other website can have.
 fn may_be_privileged(pages: &AllowedOrigins, headers: &HeaderMap) -> bool {
     let is_of_page = match headers.get(header::ORIGIN) {
         Some(origin) => origin.to_str().is_ok_and(|origin| pages.allows(origin)),

@@ -44,9 +44,9 @@ pub(crate) struct RequestLines<S> {
     stream: S,
     calls: Arc<Calls>,
     place: Place,
-    /// What is to be passed on.
+    /// Bytes that are to be passed on.
     held: Bytes,
-    /// What was read behind a head and not looked at yet.
+    /// Bytes that were read behind a head and not looked at yet.
     ahead: Bytes,
     head: HeadTime,
 }
@@ -85,7 +85,7 @@ impl<S> RequestLines<S> {
         &self.stream
     }
 
-    /// Whether the client was cut off: its head took too long, or its body was none.
+    /// Returns true if the client was cut off: its head took too long, or its body was none.
     pub fn is_cut_off(&self) -> bool {
         self.place == Place::Broken
     }
@@ -119,7 +119,7 @@ impl<S> RequestLines<S> {
         self.ahead.is_empty() || !self.is_held_by_upgrade()
     }
 
-    /// Whether the next bytes may be another protocol's, or the next request's.
+    /// Returns true if the next bytes may be another protocol's, or the next request's.
     fn is_held_by_upgrade(&self) -> bool {
         self.place == Place::Start && self.calls.is_upgrade_undecided()
     }

@@ -20,10 +20,10 @@ use tokio::time::Instant;
 
 use crate::request_line::{Calls, Standing};
 
-/// How long one connection has to end before the next one has to, too.
+/// The time that one connection has to end before the next one has to, too.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often the log says that there is no room.
+/// The least time between two lines of the log that say that there is no room.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Connections that one look at all of them finds to end for others: those without a head, and others. Others are few, so
@@ -40,7 +40,7 @@ pub(crate) struct SlotLimits {
     pub most_per_network: usize,
     /// Networks whose connections are not counted together.
     pub unlimited: Vec<IpNet>,
-    /// How long a connection is new.
+    /// The time for which a connection is new.
     pub new_for: Duration,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Connection {
     is_ending: AtomicBool,
 }
 
-/// How soon a connection has to end for another one.
+/// The order in which connections end for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Unfinished,
@@ -98,7 +98,7 @@ impl Connection {
         self.end.notified()
     }
 
-    /// Whether it is to end.
+    /// Returns true if it was asked to end.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::SeqCst)
     }
@@ -202,7 +202,7 @@ impl Open {
     }
 }
 
-/// Whether a network has more connections than it may have, with one more.
+/// The connection that a network has to give up for one more.
 enum Surplus {
     None,
     One(Arc<Connection>),

@@ -19,7 +19,7 @@ pub(crate) fn max_connections(wish: Option<NonZeroU32>) -> usize {
     settle(wish, raised())
 }
 
-/// How many of `most` connections may come from one address. `wish`: the number that the configuration names.
+/// Returns how many of `most` connections may come from one address. `wish`: the number that the configuration names.
 pub(crate) fn max_connections_per_address(wish: Option<NonZeroU32>, most: usize) -> usize {
     match wish {
         Some(wish) => usize::try_from(wish.get()).unwrap_or(usize::MAX),

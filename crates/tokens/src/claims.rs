@@ -166,7 +166,7 @@ impl Claims {
     }
 }
 
-/// What a value keeps on the heap. Recursion is bounded by the parser's.
+/// Returns the bytes that a value keeps on the heap. Recursion is bounded by the parser's.
 fn weight_of(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

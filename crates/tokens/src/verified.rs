@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 24 * 1024 * 1024;
 /// less than the many others that it would push out.
 const LARGEST: usize = 24 * 1024;
 
-/// What an entry takes besides its claims: key, pointer and weight in a table with spare room, and the counters of the pointer.
+/// The bytes that an entry takes besides its claims: key, pointer and weight in a table with spare room, and the counters of the pointer.
 const ENTRY: usize = 128;
 
 /// A memory of verified tokens, keyed by the token's SHA-256, bounded in their number and in bytes.
@@ -78,7 +78,7 @@ impl Verified {
         [&self.asked, &self.found, &self.forgotten].map(|figure| figure.load(Ordering::Relaxed))
     }
 
-    /// How many bytes the remembered tokens take.
+    /// Returns the bytes that the remembered tokens take.
     pub(crate) fn bytes(&self) -> usize {
         let generations = self.lock();
         generations.young.bytes + generations.old.bytes

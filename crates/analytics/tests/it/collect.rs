@@ -93,7 +93,7 @@ fn many(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn an_address_that_sends_too_many_events_is_told_when_to_come_back() {
+async fn an_address_that_sends_too_many_events_gets_429_and_a_time_to_retry() {
     let collector = Collector::start().await;
     for _ in 0..6 {
         assert_eq!(collector.send(&many(50)).await, 204);

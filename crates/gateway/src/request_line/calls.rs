@@ -26,7 +26,7 @@ pub(crate) struct Calls {
     reader: AtomicWaker,
 }
 
-/// How many bytes of a connection are a request's body.
+/// The length of a request's body on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyLength {
     Known(u64),
@@ -34,7 +34,7 @@ pub(crate) enum BodyLength {
     Chunked,
 }
 
-/// What an idle connection, or one that is not, stands for when another one needs its slot.
+/// The state of a connection, for the choice of the one that ends when another one needs its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// No whole head has arrived yet, or a further one has arrived in part.
@@ -45,7 +45,7 @@ pub(crate) enum Standing {
     Busy,
 }
 
-/// Where the reader stands.
+/// The position of the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Reading {
@@ -102,7 +102,7 @@ impl Calls {
         under_way
     }
 
-    /// A request was handed over on a connection that carries several at a time, and whose bytes nobody follows.
+    /// A request was handed over on a connection that carries several at a time, and whose bytes are not followed.
     pub fn begins_multiplexed(self: &Arc<Self>) -> UnderWay {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.under_way.fetch_add(1, Ordering::AcqRel);
@@ -116,14 +116,14 @@ impl Calls {
         self.reader.wake();
     }
 
-    /// How many requests there were, when every answer has gone out to its last byte and nothing of another request has come in. Only
+    /// Returns the number of requests, when every answer has gone out to its last byte and nothing of another request has come in. Only
     /// true of the moment in which the library has done all that it can, before it is asked to go on.
     pub fn at_rest(&self) -> Option<u64> {
         let is_upgrading = self.upgrade.load(Ordering::Acquire) != Upgrade::No as u8;
         (self.is_between() && !self.is_busy() && !is_upgrading).then(|| self.count.load(Ordering::Relaxed))
     }
 
-    /// What the connection stands for. Any thread may ask; the answer is old at once.
+    /// Returns the state of the connection. Any thread may ask; the answer is old at once.
     pub fn standing(&self) -> Standing {
         if self.is_busy() {
             Standing::Busy
@@ -134,7 +134,7 @@ impl Calls {
         }
     }
 
-    /// Whether the client has yet to send what it announced, or has sent what was not read.
+    /// Returns true if the client has yet to send what it announced, or has sent what was not read.
     pub fn is_within_request(&self) -> bool {
         !self.is_between()
     }

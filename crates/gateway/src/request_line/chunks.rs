@@ -3,7 +3,7 @@
 //! The HTTP library decodes such bodies; this finds only where they end. It takes no more than the library does, and what
 //! it does not take ends the connection, so that both always see the same end.
 
-/// Where in the chunks the next byte stands.
+/// The position of the next byte in the chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunks {
     /// In a chunk's size, behind so many digits.
@@ -28,7 +28,7 @@ pub(super) enum Chunks {
     LastEnd,
 }
 
-/// What a walk over bytes came to.
+/// The outcome of a walk over bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Walk {
     /// The bytes are all of the body's.

@@ -9,7 +9,7 @@ fn lines<S>(stream: S) -> (RequestLines<S>, Arc<Calls>) {
 }
 
 impl RequestLines<()> {
-    /// What is passed on when these bytes come; the rest waits for a report.
+    /// Returns what is passed on when these bytes come; the rest waits for a report.
     fn feed(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut left = [&self.ahead[..], piece].concat();
         let mut out = Vec::new();
