@@ -381,7 +381,8 @@ mod tests {
         assert_eq!(config.plan.max_rows, Some(1000));
         assert_eq!(config.schemas, Config::default().schemas);
         assert!(config.keys.is_none());
-        assert_eq!(problems.len(), 4);
+        assert_eq!(problems.len(), 5);
+        assert_eq!(config.schema_poll, Config::default().schema_poll);
         assert!(problems.iter().all(|problem| !problem.contains("short")), "a secret is never told: {problems:?}");
     }
 
