@@ -16,6 +16,7 @@
 mod caller;
 mod directed;
 mod oracle;
+mod remote;
 mod scenario;
 mod scenarios;
 mod schedule;

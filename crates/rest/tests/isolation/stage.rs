@@ -11,6 +11,7 @@ use portico_rest::config::Config;
 use portico_testkit::{Answer, TestServer};
 
 use crate::caller::Caller;
+use crate::remote;
 use crate::scenario::{Probe, Scenario};
 
 /// The request context as an expression of nothing but PostgreSQL's own functions and `auth.uid()`.
@@ -70,7 +71,11 @@ impl Stage {
         .await;
         server.execute(&sql(include_str!("base.sql"))).await;
         for scenario in &scenarios {
-            run(&server, scenario, &format!("reset role; {}", scenario.superuser_sql)).await;
+            let mut superuser_sql = format!("reset role; {}", scenario.superuser_sql);
+            if superuser_sql.contains("{remote_port}") {
+                superuser_sql = superuser_sql.replace("{remote_port}", &remote::port().await.to_string());
+            }
+            run(&server, scenario, &superuser_sql).await;
             run(&server, scenario, &format!("set role postgres; {}", scenario.sql)).await;
         }
         server

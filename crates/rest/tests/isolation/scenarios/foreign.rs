@@ -10,8 +10,7 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "foreign_table",
-            "create table private.remote_rows (mark text, who text);
-             create foreign table foreign_table (mark text, who text default {inline})
+            "create foreign table foreign_table (mark text, who text default {inline})
                server loopback options (schema_name 'private', table_name 'remote_rows');
              create foreign table foreign_with_trigger (mark text, who text)
                server loopback options (schema_name 'private', table_name 'remote_rows');
@@ -23,9 +22,6 @@ pub fn scenarios() -> Vec<Scenario> {
                for each row execute function private.record_new();
              create foreign table foreign_rows (mark text, who text)
                server loopback options (schema_name 'private', table_name 'remote_owners');
-             create table private.remote_owners (mark text, who text);
-             insert into private.remote_owners (who) values ('-'), ('00000000-0000-4000-8000-00000000000a'),
-               ('00000000-0000-4000-8000-00000000000b'), ('00000000-0000-4000-8000-00000000000c');
              create view foreign_view as select who as owner, {inline} as who from foreign_rows
                where who = coalesce(auth.uid()::text, '-');",
             [
@@ -36,13 +32,9 @@ pub fn scenarios() -> Vec<Scenario> {
         )
         .superuser(
             "create extension postgres_fdw with schema extensions;
-             do $$ begin
-               execute format('create server loopback foreign data wrapper postgres_fdw
-                 options (host %L, port %L, dbname %L)', trim(both ' \"' from split_part(current_setting('unix_socket_directories'), ',', 1)),
-                 current_setting('port'), current_database());
-               execute format('create user mapping for public server loopback
-                 options (user %L, password_required ''false'')', session_user);
-             end $$;
+             create server loopback foreign data wrapper postgres_fdw
+               options (host '127.0.0.1', port '{remote_port}', dbname 'postgres');
+             create user mapping for public server loopback options (user 'remote', password 'remote');
              grant usage on foreign server loopback to postgres;",
         ),
     ]
