@@ -200,6 +200,8 @@ impl Work {
                 Err(error) => Err(error),
             };
             self.change_loads(|loads| loads.stale = true);
+            // Changes are not announced to anyone now
+            self.pool.set_function_traits(FunctionTraits::UNKNOWN);
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
                 let error = &error as &dyn std::error::Error;
@@ -289,16 +291,26 @@ impl Work {
     /// After a load, notifications of the same burst are collected for one more load; whoever asks is served at once.
     async fn quiet(&mut self, listener: &mut Listener) -> Result<(), DatabaseError> {
         let end = tokio::time::Instant::now() + BURST;
+        let mut announced = None;
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(end) => break,
+                payload = listener.next() => {
+                    let Some(payload) = payload else { return Ok(()) };
+                    announced = announced.max(Change::parse(&payload));
+                    self.pool.set_function_traits(FunctionTraits::UNKNOWN);
+                }
                 asked = self.asked.recv() => {
                     let Some(asked) = asked else { return Ok(()) };
+                    // It may have been announced before the question came
+                    if let Some(change) = announced.take() {
+                        self.load(change).await?;
+                    }
                     self.settle(listener, asked).await?;
                 }
             }
         }
-        match Change::most(listener.pending()) {
+        match announced.max(Change::most(listener.pending())) {
             Some(change) => self.load(change).await,
             None => Ok(()),
         }

@@ -143,7 +143,7 @@ impl<'a> Texts<'a> {
         }
         let batch = match end {
             End::Later => batch,
-            End::Commit => batch.statement(Statement::named("commit", &[])).ending(setting.access()),
+            End::Commit => committed(setting, batch).ending(setting.access()),
             End::RollBack => rolled_back(batch).ending(setting.access()),
         };
         (batch, places)
@@ -192,10 +192,23 @@ pub(crate) enum Failure {
 /// Ends a transaction that was left open.
 pub(crate) async fn finish(lease: &mut Lease, setting: &Setting<'_>, commit: bool) -> Result<(), WireError> {
     let batch = match commit {
-        true => Batch::new().statement(Statement::named("commit", &[])),
+        true => committed(setting, Batch::new()),
         false => rolled_back(Batch::new()),
     };
     lease.run(&batch.ending(setting.access())).await.map(drop)
+}
+
+/// Commits. A failure of the commit itself would end the transaction before the session is taken back, and a pooler would
+/// lend the session to another client as it is: so there, deferred constraints are checked before.
+fn committed<'a>(setting: &Setting<'_>, mut batch: Batch<'a>) -> Batch<'a> {
+    if !setting.config.prepared_statements {
+        batch.push(Statement::named("set constraints all immediate", &[]));
+    }
+    // Not by its name, which a function may have deallocated before the second write
+    if batch.is_empty() {
+        return batch.statement(Statement::unnamed("commit", &[]));
+    }
+    batch.statement(Statement::named("commit", &[]))
 }
 
 /// Rolls back, after deferred constraints were checked.

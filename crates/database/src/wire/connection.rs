@@ -36,6 +36,8 @@ pub(super) struct Connection {
     session: Session,
     /// It ended since the server's state was not what we believe, before the batch took effect.
     is_in_doubt: bool,
+    /// The answers that had arrived when the last batch was broken off.
+    interrupted: Option<Answers>,
 }
 
 /// How a pool runs batches.
@@ -81,6 +83,7 @@ impl Connection {
             home: Handle::current().id(),
             session: Session::default(),
             is_in_doubt: false,
+            interrupted: None,
         }
     }
 
@@ -228,7 +231,7 @@ impl Connection {
             self.session.discarded();
         } else {
             let Some(found) = Tail::verdict(&answers, whole.len() - 1) else { return Err(self.misunderstood()) };
-            verdict = Some(self.session.settle(found, &tail));
+            verdict = Some(self.session.settle(found));
         }
         answers.truncate(wanted);
         Ok((answers, verdict))
@@ -258,7 +261,7 @@ impl Connection {
         if self.is_reusable() {
             return Ok(());
         }
-        if self.state != State::Ready {
+        if self.state != State::Ready || self.session.must_end() {
             return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
         }
         // Something is left that only this takes away, for the price of the parsed statements
@@ -279,11 +282,25 @@ impl Connection {
         let is_whole = !self.in_transaction;
         let mut was_repeated = false;
         loop {
-            let mut tally = self.attempt(batch, prepared).await?;
-            let Some(error) = tally.error else { return self.finished(batch, tally.answers) };
             // The end of an implicit transaction comes behind the last statement, and may fail there
-            let has_ended = matches!(tally.answers.tag(wanted.wrapping_sub(1)), "COMMIT" | "ROLLBACK");
-            if has_ended && tally.answers.len() >= wanted && wanted < batch.len() && !self.in_transaction {
+            let has_ended = |answers: &Answers| {
+                let is_end = matches!(answers.tag(wanted.wrapping_sub(1)), "COMMIT" | "ROLLBACK");
+                is_end && answers.len() >= wanted && wanted < batch.len()
+            };
+            let attempt = self.attempt(batch, prepared).await;
+            let mut tally = match (attempt, self.interrupted.take()) {
+                (Ok(tally), _) => tally,
+                // The server went away behind the end of the transaction, whose answer is here
+                (Err(error), Some(mut answers)) if has_ended(&answers) => {
+                    tracing::debug!(%error, "a session ended behind its transaction");
+                    self.say_goodbye();
+                    answers.truncate(wanted);
+                    return Ok(answers);
+                }
+                (Err(error), _) => return Err(error),
+            };
+            let Some(error) = tally.error else { return self.finished(batch, tally.answers) };
+            if has_ended(&tally.answers) && !self.in_transaction {
                 // What was wanted is done
                 tracing::warn!(%error, "a session could not be taken back, and ends");
                 self.say_goodbye();
@@ -466,12 +483,28 @@ impl Connection {
     async fn listen(&mut self, statements: usize, gathers: Option<(usize, Joining)>) -> Result<Tally, WireError> {
         let mut tally = Tally { answers: Answers::with_capacity(statements), ..Tally::default() };
         let mut gathering = gathers.map(|(at, joining)| (at, Gathering::new(joining)));
+        let outcome = self.listen_into(&mut tally, &mut gathering).await;
+        tally.answers.gathered = gathering.map(|(_, gathering)| gathering.finish());
+        match outcome {
+            Ok(()) => Ok(tally),
+            Err(error) => {
+                self.interrupted = Some(tally.answers);
+                Err(error)
+            }
+        }
+    }
+
+    async fn listen_into(
+        &mut self,
+        tally: &mut Tally,
+        gathering: &mut Option<(usize, Gathering)>,
+    ) -> Result<(), WireError> {
         loop {
             let message = self.channel.message().await?;
             let reader = &mut self.channel.reader;
             match message.tag {
                 b'D' if gathering.as_ref().is_some_and(|(at, _)| *at == tally.answers.len()) => {
-                    if let Some((_, gathering)) = &mut gathering {
+                    if let Some((_, gathering)) = gathering {
                         gathering.add(first_value(reader.body(message))?);
                     }
                 }
@@ -496,8 +529,7 @@ impl Connection {
                 b'Z' => {
                     self.in_transaction = reader.body(message) != b"I";
                     reader.skip(message);
-                    tally.answers.gathered = gathering.map(|(_, gathering)| gathering.finish());
-                    return Ok(tally);
+                    return Ok(());
                 }
                 b'N' => tally.answers.notices += 1,
                 // A notification; the end of a close; no rows, and what rows look like; the value of a setting.

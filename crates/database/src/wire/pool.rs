@@ -176,8 +176,8 @@ impl Pool {
             let until = if is_quick { deadline.min(Instant::now() + QUICK_PATIENCE) } else { deadline };
             let mut granted = tokio::time::timeout_at(until, waiting.granted()).await;
             if granted.is_err() && !inner.shelf().leave(ticket) {
-                // Somebody has taken the batch along, and will not take long
-                granted = Ok(waiting.granted().await);
+                // Another caller has sent the batch along, and will not take long
+                granted = tokio::time::timeout_at(deadline, waiting.granted()).await;
             }
             match granted {
                 Ok(Some(Granted::Place(found))) => break found,

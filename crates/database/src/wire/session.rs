@@ -98,14 +98,15 @@ impl Origin {
 pub(super) struct Session {
     pub origin: Arc<Origin>,
     is_clean: bool,
-    /// The session has a schema for temporary tables, which PostgreSQL keeps for as long as the session lives.
-    has_temporary_schema: bool,
+    /// The session had a temporary table: functions that were compiled meanwhile may have taken it for another one,
+    /// and stay compiled for as long as the session lives.
+    must_end: bool,
 }
 
 impl Session {
     /// Returns the state of a new session.
     pub fn new(origin: Origin) -> Self {
-        Self { origin: Arc::new(origin), is_clean: true, has_temporary_schema: false }
+        Self { origin: Arc::new(origin), is_clean: true, must_end: false }
     }
 
     /// Whether PostgreSQL has confirmed that nothing of the last transaction is left.
@@ -118,22 +119,25 @@ impl Session {
         self.is_clean = false;
     }
 
+    /// Whether nothing brings back the session's beginning.
+    pub fn must_end(&self) -> bool {
+        self.must_end
+    }
+
     /// Notes that everything was discarded.
     pub fn discarded(&mut self) {
-        self.is_clean = true;
+        self.is_clean = !self.must_end;
     }
 
     /// Returns the statements that end a transaction's use of the session.
     pub fn tail(&self, access: Access, traits: FunctionTraits) -> Tail {
-        let discards_temporary = self.has_temporary_schema;
-        Tail { access, traits, discards_temporary, origin: Arc::clone(&self.origin) }
+        Tail { access, traits, origin: Arc::clone(&self.origin) }
     }
 
     /// Takes what PostgreSQL answered to a tail. Returns the verdict.
-    pub fn settle(&mut self, verdict: Verdict, tail: &Tail) -> Verdict {
-        self.has_temporary_schema |= verdict.has_temporary_schema;
-        let temporary = verdict.has_temporary_schema && !tail.discards_temporary;
-        self.is_clean = verdict.is_bare && !temporary && !verdict.has_new_traits;
+    pub fn settle(&mut self, verdict: Verdict) -> Verdict {
+        self.must_end |= verdict.has_temporary_schema;
+        self.is_clean = verdict.is_bare && !self.must_end && !verdict.has_new_traits;
         verdict
     }
 }
@@ -143,7 +147,6 @@ impl Session {
 pub(super) struct Tail {
     access: Access,
     traits: FunctionTraits,
-    discards_temporary: bool,
     origin: Arc<Origin>,
 }
 
@@ -169,17 +172,21 @@ impl Tail {
             (true, "reset all"),
             // Only a transaction that writes can draw from a sequence
             (self.access == Access::ReadWrite, "discard sequences"),
-            (self.discards_temporary, "discard temp"),
             (self.traits.folds, "discard plans"),
         ];
         let commands = commands.into_iter().filter(|(is_needed, _)| *is_needed);
-        let verify = Statement::named(verify(self.traits), params);
+        // By its name it could be another statement by now: SQL can deallocate ours and prepare its own, also in the
+        // places of the commands. Parsed anew it sees those that SQL has prepared
+        let verify = match self.traits.prepares {
+            true => Statement::unnamed(verify(self.traits), params),
+            false => Statement::named(verify(self.traits), params),
+        };
         commands.map(|(_, command)| Statement::named(command, &[])).chain([verify])
     }
 
     /// Returns the number of statements.
     pub fn len(&self) -> usize {
-        let optional = [self.access == Access::ReadWrite, self.discards_temporary, self.traits.folds];
+        let optional = [self.access == Access::ReadWrite, self.traits.folds];
         2 + optional.into_iter().filter(|is_needed| *is_needed).count()
     }
 

@@ -202,6 +202,10 @@ impl Connection {
         has_new_traits: &mut bool,
         waiting: impl FnOnce(&mut dyn FnMut(&PendingRead) -> bool) -> Vec<Pending>,
     ) -> Result<Trip, WireError> {
+        if way.traits.prepares {
+            // A read could exchange the prepared statements of those behind it
+            return Ok(Trip::Alone);
+        }
         let tail = self.tail(way);
         let tail_params = tail.params();
         let statements = self.statements();
@@ -269,12 +273,14 @@ impl Connection {
                 // It is run alone, and learns why
                 self.forget_if_stale(key, &error);
                 is_spoilt = true;
+                // None of those behind it is answered here: they go on alone, at once
+                answers.clear();
                 continue;
             }
             let verdict = Tail::verdict(&got, count - 1).filter(|_| got.len() == count && !self.in_transaction());
             let Some(verdict) = verdict else { return Err(self.misunderstood()) };
             let was_spoilt = is_spoilt;
-            *has_new_traits |= self.session().settle(verdict, &tail).has_new_traits;
+            *has_new_traits |= self.session().settle(verdict).has_new_traits;
             is_spoilt |= !self.session().is_clean();
             if was_spoilt {
                 continue;
@@ -285,6 +291,9 @@ impl Connection {
             } else if let Some(answer) = answers.get_mut(at).and_then(Option::take) {
                 // Its caller may have gone away
                 let _ = answer.send(Granted::Answer(got));
+            }
+            if is_spoilt {
+                answers.clear();
             }
         }
         if is_spoilt {

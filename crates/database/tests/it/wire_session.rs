@@ -227,3 +227,56 @@ async fn values_of_many_rows_are_joined_as_they_come() {
     drop((lease, pool));
     scratch.drop().await;
 }
+
+/// SQL can exchange the statements that a connection has prepared, also those that take the session back.
+#[tokio::test]
+async fn exchanged_statements_neither_run_for_the_next_caller_nor_hide_what_is_left() {
+    const EXCHANGE: &str = "
+        do $do$
+        declare
+          s record;
+        begin
+          perform set_config('app.a', 'left', false);
+          for s in select name, statement from pg_prepared_statements where not from_sql loop
+            if s.statement like '%pg_advisory_unlock_all%' then
+              execute format('deallocate %I', s.name);
+              execute format('prepare %I(text, name) as select null, true, false, false', s.name);
+            elsif s.statement = 'reset all' or s.statement like 'select concat_ws%' then
+              execute format('deallocate %I', s.name);
+              execute format('prepare %I as select ''exchanged''', s.name);
+            end if;
+          end loop;
+        end $do$";
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(one_connection());
+    let (clean, process) = next(&pool).await;
+    for round in 0..3 {
+        let mut lease = pool.take().await.unwrap();
+        let mut batch = Batch::new();
+        for text in ["begin", EXCHANGE, "commit"] {
+            batch.push(Statement::named(text, &[]));
+        }
+        let _ = lease.run(&batch.ending(Access::ReadWrite)).await;
+        drop(lease);
+        assert_eq!(next(&pool).await, (clean.clone(), process), "{round}");
+    }
+    drop(pool);
+    scratch.drop().await;
+}
+
+/// What was compiled or looked up while a temporary table hid another one may stay with the session.
+#[tokio::test]
+async fn a_session_with_a_temporary_table_ends() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(one_connection());
+    let (clean, process) = next(&pool).await;
+    let mut lease = pool.take().await.unwrap();
+    let texts = "begin|create temporary table items (id text) on commit drop|commit";
+    run(&mut lease, texts, Some(Access::ReadWrite)).await.unwrap();
+    drop(lease);
+    let (seen, next) = next(&pool).await;
+    assert_eq!(seen, clean);
+    assert_ne!(next, process);
+    drop(pool);
+    scratch.drop().await;
+}

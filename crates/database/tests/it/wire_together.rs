@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use portico_database::wire::{Access, Batch, Joining, Lease, Pool, PoolSettings, Statement, Taken, WireError};
+use portico_database::wire::{
+    Access, Batch, FunctionTraits, Joining, Lease, Pool, PoolSettings, Statement, Taken, WireError,
+};
 use portico_database::{Endpoint, Host, connect};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -17,6 +19,8 @@ use tokio_postgres::Client;
 use crate::cluster::within;
 use crate::wire::{Scratch, one};
 
+/// No function of the database decides about sessions.
+const PLAIN: FunctionTraits = FunctionTraits { folds: false, prepares: false };
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who reads, and what the session shows of him; divided by a number, so that it can fail.
@@ -78,7 +82,7 @@ const fn wanted<'a>(role: &'a str, who: &'a str, timeout: &'a str) -> [(&'a str,
 async fn login(scratch: &Scratch) -> (Client, String) {
     let admin = connect(&scratch.endpoint).await.unwrap();
     let login = format!("{}_login", scratch.endpoint.database());
-    admin.batch_execute(&format!("create role {login} login in role pg_monitor, pg_read_all_data")).await.unwrap();
+    admin.batch_execute(&format!("create role {login} login in role pg_monitor, pg_read_all_data; grant usage on schema portico_session to {login}; grant select on all tables in schema portico_session to {login}")).await.unwrap();
     (admin, login)
 }
 
@@ -87,6 +91,7 @@ async fn reads_that_travel_together_have_settings_of_their_own() {
     let scratch = Scratch::new().await;
     let (admin, login) = login(&scratch).await;
     let pool = Pool::open(&scratch.endpoint, &login, settings(1)).unwrap();
+    pool.set_function_traits(PLAIN);
     const MINE: [(&str, &str); 3] = wanted("pg_monitor", "me", "30s");
     const OTHER: [(&str, &str); 3] = wanted("pg_monitor", "other", "30s");
     const ROLE: [(&str, &str); 3] = wanted("pg_read_all_data", "me", "30s");
@@ -114,7 +119,7 @@ async fn reads_that_travel_together_have_settings_of_their_own() {
     }
     assert_eq!(pool.taken_along(), 4);
     drop(pool);
-    admin.batch_execute(&format!("drop role {login}")).await.unwrap();
+    admin.batch_execute(&format!("drop owned by {login}; drop role {login}")).await.unwrap();
     drop(admin);
     scratch.drop().await;
 }
@@ -125,6 +130,7 @@ async fn every_read_sees_its_own_settings_among_failures_and_aborts() {
     let scratch = Scratch::new().await;
     let (admin, login) = login(&scratch).await;
     let pool = Pool::open(&scratch.endpoint, &login, settings(2)).unwrap();
+    pool.set_function_traits(PLAIN);
     let failed = Arc::new(AtomicU64::new(0));
     let callers = (0..24_usize).map(|caller| {
         let (pool, failed, login) = (pool.clone(), failed.clone(), login.clone());
@@ -176,7 +182,7 @@ async fn every_read_sees_its_own_settings_among_failures_and_aborts() {
     within(PATIENCE, async || (pool.status().open == pool.status().idle).then_some(())).await;
     assert_eq!(pool.status().waiting, 0);
     drop(pool);
-    admin.batch_execute(&format!("drop role {login}")).await.unwrap();
+    admin.batch_execute(&format!("drop owned by {login}; drop role {login}")).await.unwrap();
     drop(admin);
     scratch.drop().await;
 }
@@ -193,7 +199,7 @@ const LOCKED: &str = "select 'locked ' || count(*) from locked";
 
 impl Held {
     async fn new(scratch: &Scratch) -> Self {
-        let pool = scratch.pool(settings(3));
+        let pool = scratch.plain_pool(settings(3));
         let mut first = pool.take().await.unwrap();
         for text in ["create table free ()", "create table locked ()"] {
             one(&mut first, text).await.unwrap();
@@ -244,7 +250,7 @@ async fn who_changes_the_session_changes_it_for_nobody_else() {
     const TAMPER: &str = "select set_config('timezone', 'Asia/Tokyo', false)";
     const ZONE: &str = "select current_setting('timezone')";
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { session: vec![("timezone".into(), "UTC".into())], ..settings(1) });
+    let pool = scratch.plain_pool(PoolSettings { session: vec![("timezone".into(), "UTC".into())], ..settings(1) });
     for text in [TAMPER, ZONE] {
         learn(&pool, &batch(text, &[], &[])).await;
     }
@@ -265,7 +271,7 @@ async fn who_changes_the_session_changes_it_for_nobody_else() {
 #[tokio::test]
 async fn a_connection_that_does_not_know_the_driver_s_read_learns_it_before_others_come_along() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(settings(2));
+    let pool = scratch.plain_pool(settings(2));
     const READ: &str = "select 'read'";
     learn(&pool, &batch(READ, &[], &[])).await;
     let knows = pool.take().await.unwrap();
@@ -326,6 +332,7 @@ async fn nobody_gets_another_s_answer_though_the_server_seems_confused() {
     let folder = tempfile::tempdir().unwrap();
     let (endpoint, confuse) = confused(&scratch, folder.path()).await;
     let pool = Pool::open(&endpoint, "supabase_admin", settings(1)).unwrap();
+    pool.set_function_traits(PLAIN);
     const READS: [&str; 4] = ["select 'a'", "select 'b'", "select 'c'", "select 'd'"];
     for text in READS {
         learn(&pool, &batch(text, &[], &[])).await;
@@ -402,7 +409,7 @@ async fn who_was_taken_along_gets_an_answer_though_the_driver_goes_away() {
 #[tokio::test]
 async fn slow_reads_and_large_ones_travel_alone() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { quick: Duration::from_millis(5), ..settings(1) });
+    let pool = scratch.plain_pool(PoolSettings { quick: Duration::from_millis(5), ..settings(1) });
     let (slow, large) = ("select 'slow' || pg_sleep(0.01)", "select length($1)::text");
     let value = vec![b'x'; 20 * 1024];
     let params = [Some(&value[..])];
@@ -433,7 +440,7 @@ async fn slow_reads_and_large_ones_travel_alone() {
 #[tokio::test]
 async fn quick_reads_that_are_held_up_hold_up_nobody() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { quick_connections: 1, ..settings(3) });
+    let pool = scratch.plain_pool(PoolSettings { quick_connections: 1, ..settings(3) });
     let mut lease = pool.take().await.unwrap();
     for text in ["create table free ()", "create table locked ()"] {
         one(&mut lease, text).await.unwrap();

@@ -20,7 +20,7 @@ grant select on portico_session.folding, portico_session.preparing to public;
 create or replace view portico_session.traits as
   select p.oid as function,
          p.provolatile operator(pg_catalog.=) 'i' and p.prokind operator(pg_catalog.=) 'f' as folds,
-         l.lanname not in ('sql', 'plpgsql') or p.prosrc operator(pg_catalog.~*) '(execute|prepare)' as prepares
+         l.lanname not in ('sql', 'plpgsql') or p.prosrc operator(pg_catalog.~*) '(execute|prepare|\mdo\s*(language\M|\$|[eu&]*''))' as prepares
     from pg_catalog.pg_proc as p
     join pg_catalog.pg_language as l on l.oid operator(pg_catalog.=) p.prolang
    where p.oid operator(pg_catalog.>=) '16384'::pg_catalog.oid
