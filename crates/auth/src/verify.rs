@@ -83,7 +83,7 @@ impl VerifyType {
         }
     }
 
-    /// Whether a token of `kind` may be used under this type for `user`. A pending address is
+    /// Returns whether a token of `kind` may be used under this type for `user`. A pending address is
     /// confirmed as a sign-up where the account has none: it came from a provider.
     fn admits(self, kind: Kind, user: &User) -> bool {
         self == Self::EmailChange || kind != Kind::EmailChangeNew || user.email.is_empty()

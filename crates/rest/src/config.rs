@@ -52,7 +52,7 @@ pub struct Config {
     pub pre_config: Option<QualifiedName>,
     /// How transactions end.
     pub tx_end: TxEnd,
-    /// How often the schema is compared with the last one where no event trigger announces changes. `None`: never.
+    /// The interval at which the schema is compared with the last one where no event trigger announces changes. `None`: never.
     pub schema_poll: Option<Duration>,
     /// Keep statements prepared on connections.
     pub prepared_statements: bool,

@@ -92,7 +92,7 @@ impl Reply {
     }
 }
 
-/// What SQL wants of the answer, where the main statement does not yield it.
+/// The wishes of SQL for the answer, where the main statement does not yield it.
 fn wishes(outcome: &Outcome) -> (Option<String>, Option<String>) {
     let text = |column| outcome.wishes()?.text(column).filter(|text| !text.is_empty()).map(str::to_owned);
     (text(0), text(1))

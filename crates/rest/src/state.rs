@@ -22,7 +22,7 @@ const CHANNEL: &str = "pgrst";
 const BURST: Duration = Duration::from_millis(100);
 /// Pauses between two attempts: seconds, doubled each time up to 2 to the power of this.
 const LONGEST_PAUSE: usize = 5;
-/// Whether event triggers announce changes of the schema.
+/// Indicates whether event triggers announce changes of the schema.
 const ANNOUNCES: &str = "
     select exists (select from pg_catalog.pg_event_trigger where evtname = 'pgrst_ddl_watch' and evtenabled in ('O', 'A'))";
 /// A digest of the catalogs that the schema cache is made of.
@@ -267,7 +267,7 @@ impl Work {
         }
     }
 
-    /// How often to look for changes that are not announced.
+    /// Returns the interval at which to look for changes that are not announced.
     fn poll(&self) -> Option<Duration> {
         self.silent_digest().as_ref()?;
         self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner).config.schema_poll

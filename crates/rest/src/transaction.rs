@@ -11,7 +11,7 @@ use crate::in_database::Isolation;
 use crate::settings::{Setting, Settings, set_local};
 use crate::sql::{Sql, Yields};
 
-/// What SQL says of the answer, for main statements that do not yield it themselves.
+/// The wishes of SQL for the answer, for main statements that do not yield it themselves.
 const WISHES: &str =
     "select pg_catalog.current_setting('response.headers', true), pg_catalog.current_setting('response.status', true)";
 
@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
     places: Places,
 }
 
-/// Where statements stand in the batch.
+/// The places of statements in the batch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Places {
     main: usize,
@@ -76,7 +76,7 @@ impl Outcome {
         self.answers.rows(self.places.then)
     }
 
-    /// What SQL says of the answer: headers and status. `None` where the main statement yields it.
+    /// The wishes of SQL for the answer: headers and status. `None` where the main statement yields it.
     pub fn wishes(&self) -> Option<&Row> {
         self.answers.row(self.places.wishes).filter(|_| self.places.wishes > 0)
     }

@@ -98,7 +98,7 @@ pub(crate) async fn authorize(
 
 /// A flow that has begun.
 pub(crate) struct Begun {
-    /// Where the browser goes.
+    /// The address that the browser goes to.
     pub(crate) url: String,
     /// By which the browser is known again.
     cookie: Option<HeaderValue>,

@@ -62,7 +62,7 @@ impl Browser {
         Self { authority: authority.map(str::to_lowercase), cookies }
     }
 
-    /// Whether the browser came without any key.
+    /// Returns whether the browser came without any key.
     pub(crate) fn is_unknown(&self) -> bool {
         self.cookies.is_empty()
     }
@@ -82,7 +82,7 @@ fn fingerprint(name: &str, key: &str) -> String {
     hash::sha256_hex(format!("{name}={key}").as_bytes())
 }
 
-/// How the browser can be known again at a callback.
+/// The way in which the browser can be known again at a callback.
 pub(crate) enum Reach {
     /// By a cookie.
     Cookie,

@@ -222,7 +222,7 @@ pub async fn is_address_taken(tx: &Tx, address: &str, aud: &str, except: Option<
     Ok(tx.query_opt(IS_ADDRESS_TAKEN, &[&address, &aud, &except]).await?.is_some())
 }
 
-/// Whether another account of the default linking domain has proved the address, as its own or by an identity.
+/// Returns whether another account of the default linking domain has proved the address, as its own or by an identity.
 pub async fn is_address_proved(
     tx: &Tx,
     address: &str,

@@ -35,7 +35,7 @@ enum Identity {
 pub struct MigrationSession {
     client: Client,
     identity: Identity,
-    /// Whether `portico.run` exists and this session needs it.
+    /// Indicates whether `portico.run` exists and this session needs it.
     has_run: bool,
 }
 
@@ -180,7 +180,7 @@ struct Statement {
     /// The extension it is about.
     extension: Option<String>,
     creates: bool,
-    /// Whether it is an update or a comment, which a migration does not depend on.
+    /// Indicates whether it is an update or a comment, which a migration does not depend on.
     only_describes: bool,
 }
 

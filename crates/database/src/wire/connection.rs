@@ -40,7 +40,7 @@ pub(super) struct Connection {
     interrupted: Option<Answers>,
 }
 
-/// How a pool runs batches.
+/// The way in which a pool runs batches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Way {
     /// The session is ours between two batches.
@@ -92,13 +92,13 @@ impl Connection {
         self.session = Session::new(origin);
     }
 
-    /// Whether another caller may have it: it waits for a batch, outside a transaction, in a session in which
+    /// Returns whether another caller may have it: it waits for a batch, outside a transaction, in a session in which
     /// nothing of the last one is left.
     pub fn is_reusable(&self) -> bool {
         self.is_ready() && !self.in_transaction && self.session.is_clean()
     }
 
-    /// Whether the last batch failed for the connection's state alone, so that it can be run on another one.
+    /// Returns whether the last batch failed for the connection's state alone, so that it can be run on another one.
     pub fn is_in_doubt(&self) -> bool {
         self.is_in_doubt
     }
@@ -580,7 +580,7 @@ fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     }
 }
 
-/// Whether the server does not have the statements that we believe it has, or no longer understands us. A
+/// Returns whether the server does not have the statements that we believe it has, or no longer understands us. A
 /// function may raise the same codes itself: then the batch costs a connection.
 pub(super) fn is_in_doubt(error: &PostgresError) -> bool {
     matches!(&*error.code, "26000" | "42P05" | "08P01")

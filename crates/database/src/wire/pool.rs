@@ -20,7 +20,7 @@ use super::together::{MOST, PendingRead, main_of};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
-/// How long the aftermath of a batch may take: to cancel it, or to restore its session.
+/// The time that the aftermath of a batch may take: to cancel it, or to restore its session.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// Quick reads wait for less than this. One that waits for longer is treated like any other.
@@ -37,7 +37,7 @@ pub struct PoolSettings {
     pub max_lifetime: Duration,
     /// A connection that nobody needed for so long is closed.
     pub max_idle: Duration,
-    /// Whether a session stays ours between two batches: statements are kept parsed on the server, and sessions
+    /// Indicates whether a session stays ours between two batches: statements are kept parsed on the server, and sessions
     /// begin with `session`. Not behind a connection pooler that shares connections by transaction.
     pub prepared: bool,
     /// How many parsed statements one connection keeps at most; the least recently used goes.
@@ -476,7 +476,7 @@ impl Lease {
         }
     }
 
-    /// Whether a batch that failed can be run on another connection: nothing of it took effect and only the connection
+    /// Returns whether a batch that failed can be run on another connection: nothing of it took effect and only the connection
     /// was to blame, or it was a transaction that only reads and the connection broke without a word.
     fn may_repeat(&self, batch: &Batch<'_>, is_whole: bool, error: &WireError) -> bool {
         let only_reads = is_whole && batch.ends == Some(Access::ReadOnly);

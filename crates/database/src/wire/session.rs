@@ -75,7 +75,7 @@ impl FunctionTraits {
     }
 }
 
-/// How a session began, which it returns to.
+/// The beginning of a session, which it returns to.
 #[derive(Debug, Default)]
 pub(super) struct Origin {
     /// The role that is set in the session, as the setting `role` shows it.
@@ -109,7 +109,7 @@ impl Session {
         Self { origin: Arc::new(origin), is_clean: true, must_end: false }
     }
 
-    /// Whether PostgreSQL has confirmed that nothing of the last transaction is left.
+    /// Returns whether PostgreSQL has confirmed that nothing of the last transaction is left.
     pub fn is_clean(&self) -> bool {
         self.is_clean
     }
@@ -119,7 +119,7 @@ impl Session {
         self.is_clean = false;
     }
 
-    /// Whether nothing brings back the session's beginning.
+    /// Returns whether nothing brings back the session's beginning.
     pub fn must_end(&self) -> bool {
         self.must_end
     }

@@ -92,7 +92,7 @@ impl PendingRead {
         std::str::from_utf8(self.bytes(range)).unwrap_or_default()
     }
 
-    /// Whether the connection has parsed all of its statements.
+    /// Returns whether the connection has parsed all of its statements.
     fn is_known(&self, statements: &mut Statements) -> bool {
         let mut each = self.statements.iter();
         each.all(|it| statements.name(it.key, self.text(&it.text), self.text(&it.scope)).is_some())
@@ -133,7 +133,7 @@ fn size(batch: &Batch<'_>) -> usize {
     batch.statements.iter().map(of).sum()
 }
 
-/// What came of reads that were sent together.
+/// The outcome of reads that were sent together.
 enum Trip {
     /// There was no other read to send.
     Alone,

@@ -28,7 +28,7 @@ pub(crate) const PAYLOAD: &str = "
     end $$;
     grant execute on function public.payload(), public.strike() to public;";
 
-/// How often a superuser ran the payload in this database.
+/// The number of times that a superuser ran the payload in this database.
 pub(crate) const STRIKES: &str =
     "select coalesce(max(last_value), 0) from pg_catalog.pg_sequences where sequencename = 'ran_as_superuser'";
 

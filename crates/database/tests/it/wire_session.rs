@@ -17,7 +17,7 @@ fn text(answers: &Answers, statement: usize) -> String {
     answers.row(statement).unwrap().text(0).unwrap().to_owned()
 }
 
-/// What of a session another caller could see.
+/// The parts of a session that another caller could see.
 const SEEN: &str = "select concat_ws(' ', current_user, session_user, current_setting('role'), current_setting('statement_timeout'),
     current_setting('search_path'), nullif(current_setting('app.a', true), ''), nullif(current_setting('app.b', true), ''),
     current_setting('default_transaction_read_only'), current_setting('plan_cache_mode'),
@@ -66,7 +66,7 @@ async fn run(lease: &mut Lease, texts: &str, ends: Option<Access>) -> Result<Ans
         .await
 }
 
-/// What the next caller sees, and whether it has the same connection.
+/// Returns what the next caller sees, and whether it has the same connection.
 async fn next(pool: &Pool) -> (String, i32) {
     let mut lease = pool.take().await.unwrap();
     let seen = value(&mut lease, SEEN).await;

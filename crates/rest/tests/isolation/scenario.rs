@@ -48,7 +48,7 @@ pub struct Probe {
     pub writes: Option<&'static str>,
     /// The value of the header `x-user`, and so of the redefined `auth.uid()`.
     pub user: Option<&'static str>,
-    /// Whether the service role, which row-level security does not bind, sends it.
+    /// Indicates whether the service role, which row-level security does not bind, sends it.
     pub by_service: bool,
 }
 
@@ -155,7 +155,7 @@ impl Probe {
         self
     }
 
-    /// Whether a caller sends it.
+    /// Returns whether a caller sends it.
     pub fn is_for(&self, caller: &Caller) -> bool {
         self.by_service || caller.role != "service_role"
     }

@@ -188,7 +188,7 @@ impl Stress {
     }
 }
 
-/// Whether an answer says that a disturbance ended the request.
+/// Returns whether an answer says that a disturbance ended the request.
 fn is_failure_of_a_disturbance(answer: &Answer) -> bool {
     /// Cancelled, ended by an administrator, no lock in time, a deadlock, not serializable, no
     /// connection.
