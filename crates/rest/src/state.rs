@@ -201,7 +201,7 @@ impl Work {
             };
             self.change_loads(|loads| loads.stale = true);
             // Changes are not announced to anyone now
-            self.pool.set_function_traits(FunctionTraits::UNKNOWN);
+            self.pool.distrust_functions();
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
                 let error = &error as &dyn std::error::Error;
@@ -298,7 +298,7 @@ impl Work {
                 payload = listener.next() => {
                     let Some(payload) = payload else { return Ok(()) };
                     announced = announced.max(Change::parse(&payload));
-                    self.pool.set_function_traits(FunctionTraits::UNKNOWN);
+                    self.pool.distrust_functions();
                 }
                 asked = self.asked.recv() => {
                     let Some(asked) = asked else { return Ok(()) };
@@ -333,7 +333,7 @@ impl Work {
         let begun = std::time::Instant::now();
         self.change_loads(|loads| loads.stale = true);
         // Until the new cache is there
-        self.pool.set_function_traits(FunctionTraits::UNKNOWN);
+        self.pool.distrust_functions();
         let outcome = self.read(change).await;
         self.change_loads(|loads| {
             loads.last = begun.elapsed();

@@ -78,6 +78,8 @@ pub struct Statement<'a> {
 pub(super) enum Kind {
     Named,
     Unnamed,
+    /// In the unnamed statement, for as long as no other one is parsed there.
+    KeptUnnamed(&'static str),
 }
 
 impl<'a> Statement<'a> {
@@ -90,6 +92,12 @@ impl<'a> Statement<'a> {
     /// Returns a statement that hardly comes again: parsed each time, and not kept.
     pub fn unnamed(text: &'a str, params: &'a [Param<'a>]) -> Self {
         Self { text, scope: "", params, kind: Kind::Unnamed, binary: false, gathered: None }
+    }
+
+    /// Returns a statement without values that comes again and that SQL must not exchange for another: it is kept in the
+    /// unnamed prepared statement, which `prepare` and `deallocate` cannot reach.
+    pub(super) fn kept_unnamed(text: &'static str) -> Self {
+        Self { text, scope: "", params: &[], kind: Kind::KeptUnnamed(text), binary: false, gathered: None }
     }
 
     /// Asks for results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a `bigint` as eight

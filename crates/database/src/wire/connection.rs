@@ -192,6 +192,8 @@ impl Connection {
             return Err(WireError::ZeroByte);
         }
         self.channel.out.clear();
+        // A simple query takes its place
+        self.statements.lose_unnamed();
         frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
         let tally = self.converse(&[], 1, None).await?;
         match tally.error {
@@ -210,10 +212,9 @@ impl Connection {
         let wanted = batch.len();
         let tail = self.session.tail(access, way.traits);
         let origin = Arc::clone(&self.session.origin);
-        let params = tail.params();
         let mut whole = batch.clone();
         if way.prepared {
-            whole.statements.extend(tail.statements(&params));
+            whole.statements.extend(tail.statements());
         } else {
             whole.statements.extend(discard_everything(&origin.take_role));
         }
@@ -230,7 +231,7 @@ impl Connection {
             // The session goes back to the pooler, which lends another one next time
             self.session.discarded();
         } else {
-            let Some(found) = Tail::verdict(&answers, whole.len() - 1) else { return Err(self.misunderstood()) };
+            let Some(found) = tail.verdict(&answers, wanted) else { return Err(self.misunderstood()) };
             verdict = Some(self.session.settle(found));
         }
         answers.truncate(wanted);
@@ -253,6 +254,9 @@ impl Connection {
         if self.is_reusable() {
             return Ok(());
         }
+        if self.session.must_end() {
+            return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
+        }
         let mut batch = Batch::new();
         if self.in_transaction {
             batch.push(Statement::named("rollback", &[]));
@@ -271,8 +275,9 @@ impl Connection {
         if !origin.take_role.is_empty() {
             self.execute(&origin.take_role).await?;
         }
-        self.session.discarded();
-        Ok(())
+        let way = Way { traits: way.traits.distrusted(), ..way };
+        self.run(&Batch::new().ending(Access::ReadWrite), way).await?;
+        if self.is_reusable() { Ok(()) } else { Err(WireError::Lost(io::ErrorKind::NotConnected.into())) }
     }
 
     /// Runs a batch whose first statements are the `wanted` ones; the ones behind them take the session back.
@@ -345,12 +350,13 @@ impl Connection {
         let tally = self.converse(&aside, batch.len(), gathers).await?;
         if tally.error.is_some() {
             // What was behind the failed message was not parsed.
-            let sent = self.plans.iter().filter(|plan| !matches!(plan, Plan::Known { .. }));
+            let sent = self.plans.iter().filter(|plan| plan.parses());
             for plan in sent.skip(tally.parsed) {
                 if let Plan::Parse { key, .. } = plan {
                     self.statements.unlearn(*key);
                 }
             }
+            self.statements.lose_unnamed();
         }
         Ok(tally)
     }
@@ -363,8 +369,12 @@ impl Connection {
         let statements = &mut self.statements;
         statements.begin();
         self.plans.extend(batch.statements.iter().map(|statement| match statement.kind {
-            Kind::Named if prepared => statements.plan(statement.text, statement.scope),
-            Kind::Named | Kind::Unnamed => Plan::Unnamed,
+            Kind::Named if prepared => match statements.plan(statement.text, statement.scope) {
+                Plan::Unnamed => statements.plan_unnamed(None),
+                plan => plan,
+            },
+            Kind::Named | Kind::Unnamed => statements.plan_unnamed(None),
+            Kind::KeptUnnamed(text) => statements.plan_unnamed(Some(text)),
         }));
         // In front of everything else, so that no error keeps the server from them.
         for name in statements.obsolete() {
@@ -377,9 +387,9 @@ impl Connection {
         for (statement, plan) in batch.statements.iter().zip(&self.plans) {
             let name = match plan {
                 Plan::Known { name, .. } | Plan::Parse { name, .. } => Some(*name),
-                Plan::Unnamed => None,
+                Plan::Unnamed | Plan::KnownUnnamed => None,
             };
-            if !matches!(plan, Plan::Known { .. }) {
+            if plan.parses() {
                 parse(out, name, statement.text);
             }
             bind(out, name, statement, &mut aside);

@@ -244,9 +244,14 @@ impl Pool {
     }
 
     /// Sets the known properties of the functions in the database. Until the first call, and whenever PostgreSQL
-    /// reports more than is known, they count as [unknown](FunctionTraits::UNKNOWN).
+    /// reports more than is known, they count as unknown.
     pub fn set_function_traits(&self, traits: FunctionTraits) {
         self.inner.traits.store(traits.bits(), Ordering::Relaxed);
+    }
+
+    /// Lets the functions of the database count as unknown until their properties are set again.
+    pub fn distrust_functions(&self) {
+        self.inner.distrust_functions();
     }
 
     /// Returns the known properties of the functions in the database.
@@ -281,7 +286,7 @@ impl Inner {
 
     /// Takes the cautious way until the database's functions have been looked at again.
     fn distrust_functions(&self) {
-        self.traits.store(FunctionTraits::UNKNOWN.bits(), Ordering::Relaxed);
+        self.traits.fetch_or(FunctionTraits::UNKNOWN.bits(), Ordering::Relaxed);
     }
 
     fn has_aged(&self, connection: &Connection) -> bool {

@@ -8,28 +8,34 @@
 //!    transaction. All that the transaction runs, deferred triggers at its commit included, sees these
 //!    values, and PostgreSQL takes them back at its end.
 //! 2. **What functions leave in the session** is taken back behind the transaction by [`Tail`], in the same
-//!    write, whatever the transaction was: settings (`reset all`), advisory locks, the sequences that
-//!    `lastval` knows. Its last statement asks PostgreSQL for everything else that can be left: another
-//!    role, temporary tables, cursors, channels that are listened to, prepared statements. Only a session
-//!    for which PostgreSQL has confirmed that there is nothing is [clean](Session::is_clean).
+//!    write, whatever the transaction was: settings (`reset all`), channels, cursors, advisory locks, the
+//!    sequences that `lastval` knows. Its last statement asks PostgreSQL for what is left all the same: another
+//!    role, a temporary schema, prepared statements. Only a session for which PostgreSQL has confirmed that
+//!    there is nothing is [clean](Session::is_clean).
 //!
 //! Invariant: a connection that is not clean is never handed to another caller. It is restored first
 //! ([`restore`](super::connection::Connection::restore)), or closed. A connection counts as not clean from
 //! the moment a batch is sent on it, so whatever happens in between (an error, an abort, a caller that goes
 //! away) cannot be forgotten.
 //!
+//! **The answer cannot be forged.** SQL can deallocate our prepared statements and prepare its own under their
+//! names. It can prepare queries only, so a command that was exchanged shows by its tag. The question is a
+//! query: it is kept in the unnamed prepared statement, which SQL has no word for.
+//!
 //! **Plans.** PostgreSQL keeps the plans of prepared statements and of statements inside functions for the
 //! session. A function that is declared immutable may be computed while a plan is made, so a function that is
 //! declared so wrongly and reads the claims would leave one caller's value in a plan that another uses. As long
 //! as the database has any immutable function in an interpreted language ([`FunctionTraits::folds`]), plans
-//! are discarded behind each transaction. Whether it has one is kept up to date by event triggers in the
-//! transactions that change functions (`bootstrap/sql/session_traits.sql`), and [`Tail`] asks for it behind
-//! each transaction: what the server knows of the schema decides only how much time is spent.
+//! are discarded behind each transaction. What such functions return in the expressions of indexes, domains and
+//! partitions is kept outside of plans until the session ends: while there are such expressions
+//! ([`FunctionTraits::keeps`]), a session ends with its transaction. Event triggers keep the list of all these
+//! functions in the transactions that change them (`bootstrap/sql/session_traits.sql`), and [`Tail`] asks for it
+//! behind each transaction: what the server knows of the schema decides only how much time is spent.
 
 use std::sync::Arc;
 
 use super::answers::Answers;
-use super::batch::{Access, Param, Statement};
+use super::batch::{Access, Statement};
 
 /// Properties of the functions in a database that decide what a session has to take back. Knowing less than
 /// is true costs a restored session and never lets anything pass; see [`session`](self).
@@ -39,39 +45,60 @@ pub struct FunctionTraits {
     pub folds: bool,
     /// Some function may run `prepare`.
     pub prepares: bool,
+    /// Some expression has parts that PostgreSQL computes once and keeps for a session.
+    pub keeps: bool,
 }
 
 impl FunctionTraits {
-    /// The properties of a database of which nothing is known.
-    pub const UNKNOWN: Self = Self { folds: true, prepares: true };
+    /// The properties of a database with functions of PostgreSQL only.
+    pub const NONE: Self = Self { folds: false, prepares: false, keeps: false };
 
-    /// Asks the database. Unknown where no event triggers keep the lists of functions, as in a database that was
-    /// set up without a superuser.
+    /// The properties of a database of which nothing is known. PostgreSQL's own list, which is asked for behind each
+    /// transaction, adds [`keeps`](Self::keeps).
+    pub const UNKNOWN: Self = Self { folds: true, prepares: true, keeps: false };
+
+    /// Asks the database. Where no event triggers keep the list of functions, as in a database that was set up without
+    /// a superuser, functions count as unknown, and the expressions are those of this moment.
     ///
     /// # Errors
     /// PostgreSQL's error.
     pub async fn load(client: &tokio_postgres::Client) -> Result<Self, tokio_postgres::Error> {
         const IS_WATCHED: &str = "
-            select pg_catalog.count(*) = 2 and pg_catalog.to_regclass('portico_session.traits') is not null
+            select pg_catalog.count(*) = 2
               from pg_catalog.pg_event_trigger
              where evtname in ('portico_functions_changed', 'portico_functions_dropped') and evtenabled = 'A'";
-        // The lists may lack a function that came before the event triggers; no function may be missing in both
+        // The list may lack a function that came before the event triggers; no function may be missing in both
         const TRAITS: &str = "
-            select exists (select from portico_session.folding) or exists (select from portico_session.traits where folds),
-                   exists (select from portico_session.preparing) or exists (select from portico_session.traits where prepares)";
-        if !client.query_one(IS_WATCHED, &[]).await?.get::<_, bool>(0) {
-            return Ok(Self::UNKNOWN);
+            select coalesce(pg_catalog.bit_or(bits), 0)
+              from (select bit from portico_session.noted
+                    union all
+                    select case when folds then 1 else 0 end | case when prepares then 2 else 0 end from portico_session.traits) as all_traits (bits)";
+        const KEPT: &str = "select distinct holder from portico_session.find_kept() order by 1";
+        let kept: Vec<String> = client.query(KEPT, &[]).await?.iter().map(|row| row.get(0)).collect();
+        if !kept.is_empty() {
+            tracing::warn!(
+                expressions = kept.join(", "),
+                "connections of the data API end with each transaction: PostgreSQL keeps what immutable functions return in these expressions; let the functions take a column as argument"
+            );
         }
-        let row = client.query_one(TRAITS, &[]).await?;
-        Ok(Self { folds: row.get(0), prepares: row.get(1) })
+        if client.query_one(IS_WATCHED, &[]).await?.get::<_, bool>(0) {
+            let bits: i32 = client.query_one(TRAITS, &[]).await?.get(0);
+            return Ok(Self::from_bits(u8::try_from(bits).unwrap_or(u8::MAX)));
+        }
+        Ok(Self { keeps: !kept.is_empty(), ..Self::UNKNOWN })
+    }
+
+    /// Returns these properties, and those of a database of which nothing is known.
+    pub(super) fn distrusted(self) -> Self {
+        Self::from_bits(self.bits() | Self::UNKNOWN.bits())
     }
 
     pub(super) fn from_bits(bits: u8) -> Self {
-        Self { folds: bits & 1 != 0, prepares: bits & 2 != 0 }
+        Self { folds: bits & 1 != 0, prepares: bits & 2 != 0, keeps: bits & 4 != 0 }
     }
 
     pub(super) fn bits(self) -> u8 {
-        u8::from(self.folds) | (u8::from(self.prepares) << 1)
+        u8::from(self.folds) | (u8::from(self.prepares) << 1) | (u8::from(self.keeps) << 2)
     }
 }
 
@@ -98,8 +125,8 @@ impl Origin {
 pub(super) struct Session {
     pub origin: Arc<Origin>,
     is_clean: bool,
-    /// The session had a temporary table: functions that were compiled meanwhile may have taken it for another one,
-    /// and stay compiled for as long as the session lives.
+    /// The session holds something until its end: it had a temporary table, which functions that were compiled
+    /// meanwhile may have taken for another one, or values of immutable functions in expressions.
     must_end: bool,
 }
 
@@ -124,7 +151,7 @@ impl Session {
         self.must_end
     }
 
-    /// Notes that everything was discarded.
+    /// Notes that everything was discarded, behind a pooler.
     pub fn discarded(&mut self) {
         self.is_clean = !self.must_end;
     }
@@ -136,7 +163,7 @@ impl Session {
 
     /// Takes what PostgreSQL answered to a tail. Returns the verdict.
     pub fn settle(&mut self, verdict: Verdict) -> Verdict {
-        self.must_end |= verdict.has_temporary_schema;
+        self.must_end |= verdict.must_end;
         self.is_clean = verdict.is_bare && !self.must_end && !verdict.has_new_traits;
         verdict
     }
@@ -153,67 +180,74 @@ pub(super) struct Tail {
 /// PostgreSQL's answer to a [`Tail`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Verdict {
-    /// Neither another role nor a channel, a cursor or a prepared statement is left.
+    /// Every command took effect, and neither another role nor a prepared statement is left.
     is_bare: bool,
-    has_temporary_schema: bool,
+    /// The session holds something that nothing takes back.
+    must_end: bool,
     /// The database has functions with a property that the tail did not know of.
     pub has_new_traits: bool,
 }
 
 impl Tail {
-    /// Returns the values of the last statement.
-    pub fn params(&self) -> [Param<'_>; 2] {
-        [Some(self.origin.role.as_bytes()), Some(self.origin.session_user.as_bytes())]
+    /// Returns the commands and the tags that PostgreSQL answers to them.
+    fn commands(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let commands = [
+            (true, "reset all", "RESET"),
+            (true, "close all", "CLOSE CURSOR ALL"),
+            (true, "unlisten *", "UNLISTEN"),
+            // Only a transaction that writes can draw from a sequence
+            (self.access == Access::ReadWrite, "discard sequences", "DISCARD SEQUENCES"),
+            (self.traits.folds, "discard plans", "DISCARD PLANS"),
+        ];
+        commands.into_iter().filter(|(is_needed, ..)| *is_needed).map(|(_, command, tag)| (command, tag))
     }
 
-    /// Returns the statements, for values from [`params`](Self::params).
-    pub fn statements<'a>(&self, params: &'a [Param<'a>; 2]) -> impl Iterator<Item = Statement<'a>> {
-        let commands = [
-            (true, "reset all"),
-            // Only a transaction that writes can draw from a sequence
-            (self.access == Access::ReadWrite, "discard sequences"),
-            (self.traits.folds, "discard plans"),
-        ];
-        let commands = commands.into_iter().filter(|(is_needed, _)| *is_needed);
-        // By its name it could be another statement by now: SQL can deallocate ours and prepare its own, also in the
-        // places of the commands. Parsed anew it sees those that SQL has prepared
-        let verify = match self.traits.prepares {
-            true => Statement::unnamed(verify(self.traits), params),
-            false => Statement::named(verify(self.traits), params),
-        };
-        commands.map(|(_, command)| Statement::named(command, &[])).chain([verify])
+    /// Returns the statements.
+    pub fn statements<'a>(&self) -> impl Iterator<Item = Statement<'a>> {
+        let commands = self.commands().map(|(command, _)| Statement::named(command, &[]));
+        commands.chain([Statement::kept_unnamed(verify(self.traits))])
     }
 
     /// Returns the number of statements.
     pub fn len(&self) -> usize {
-        let optional = [self.access == Access::ReadWrite, self.traits.folds];
-        2 + optional.into_iter().filter(|is_needed| *is_needed).count()
+        self.commands().count() + 1
     }
 
-    /// Reads the verdict from the answer to the statement `at` of a batch.
-    pub fn verdict(answers: &Answers, at: usize) -> Option<Verdict> {
+    /// Reads the verdict from the answers to a batch whose statements from `first` on are the tail's. `None`: PostgreSQL
+    /// did not answer the question.
+    pub fn verdict(&self, answers: &Answers, first: usize) -> Option<Verdict> {
+        let mut at = first;
+        let mut is_bare = true;
+        for (_, tag) in self.commands() {
+            is_bare &= answers.tag(at) == tag;
+            at += 1;
+        }
         let row = answers.row(at)?;
         let flag = |column| match row.bytes(column) {
             Some(b"t") => Some(true),
             Some(b"f") => Some(false),
             _ => None,
         };
-        Some(Verdict { is_bare: flag(1)?, has_temporary_schema: flag(2)?, has_new_traits: flag(3)? })
+        let is_origin = row.text(1) == Some(&self.origin.role) && row.text(2) == Some(&self.origin.session_user);
+        let (has_temporary_schema, has_prepared) = (flag(3)?, flag(5)?);
+        let found = FunctionTraits::from_bits(row.text(4)?.parse().ok()?);
+        Some(Verdict {
+            is_bare: is_bare && is_origin && !has_prepared,
+            must_end: has_temporary_schema || found.keeps || self.traits.keeps,
+            has_new_traits: found.bits() & !self.traits.bits() != 0,
+        })
     }
 }
 
-/// Releases advisory locks and asks for the rest. `$1` and `$2`: role and session user as they should be.
+/// Releases advisory locks and asks for the rest: role, session user, temporary schema, traits of functions, statements
+/// that SQL has prepared.
 macro_rules! verify {
-    ($prepared:literal, $traits:literal) => {
+    ($prepared:literal) => {
         concat!(
-            "select pg_catalog.pg_advisory_unlock_all(), \
-             pg_catalog.current_setting('role') operator(pg_catalog.=) $1::pg_catalog.text \
-             and session_user operator(pg_catalog.=) $2::pg_catalog.name \
-             and not exists (select from pg_catalog.pg_listening_channels()) \
-             and not exists (select from pg_catalog.pg_cursor() as held where held.is_holdable)",
-            $prepared,
-            ", pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0::pg_catalog.oid, ",
-            $traits
+            "select pg_catalog.pg_advisory_unlock_all(), pg_catalog.current_setting('role'), session_user, \
+             pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0::pg_catalog.oid, \
+             (select coalesce(pg_catalog.bit_or(noted.bit), 0) from portico_session.noted), ",
+            $prepared
         )
     };
 }
@@ -221,23 +255,10 @@ macro_rules! verify {
 /// Where the database's functions may prepare statements, those are looked for: that takes longer the more
 /// statements of ours the session has.
 fn verify(traits: FunctionTraits) -> &'static str {
-    const NONE: &str =
-        verify!("", "exists (select from portico_session.folding) or exists (select from portico_session.preparing)");
-    const FOLDS: &str = verify!("", "exists (select from portico_session.preparing)");
-    const PREPARES: &str = verify!(
-        " and not exists (select from pg_catalog.pg_prepared_statement() as left_over where left_over.from_sql)",
-        "exists (select from portico_session.folding)"
-    );
-    const BOTH: &str = verify!(
-        " and not exists (select from pg_catalog.pg_prepared_statement() as left_over where left_over.from_sql)",
-        "false"
-    );
-    match (traits.folds, traits.prepares) {
-        (false, false) => NONE,
-        (true, false) => FOLDS,
-        (false, true) => PREPARES,
-        (true, true) => BOTH,
-    }
+    const PLAIN: &str = verify!("false");
+    const PREPARES: &str =
+        verify!("exists (select from pg_catalog.pg_prepared_statement() as left_over where left_over.from_sql)");
+    if traits.prepares { PREPARES } else { PLAIN }
 }
 
 /// Everything that a session can hold, for connections behind a pooler, where the session is lent for one

@@ -16,6 +16,8 @@ pub(super) struct Statements {
     next_name: u64,
     /// Statements that the server still keeps and that we forgot: closed with the next batch.
     obsolete: Vec<u64>,
+    /// The text of the unnamed statement, where it is to be kept.
+    unnamed: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -35,12 +37,29 @@ pub(super) enum Plan {
     Parse { key: u64, name: u64 },
     /// To be parsed without a name.
     Unnamed,
+    /// Parsed without a name, and not replaced since.
+    KnownUnnamed,
+}
+
+impl Plan {
+    /// Returns whether the statement has to be parsed.
+    pub fn parses(self) -> bool {
+        matches!(self, Self::Parse { .. } | Self::Unnamed)
+    }
 }
 
 impl Statements {
     /// Keeps `most` statements.
     pub fn new(most: usize, texts: Arc<Texts>, first_name: u64) -> Self {
-        Self { known: HashMap::default(), most, texts, batch: 0, next_name: first_name, obsolete: Vec::new() }
+        Self {
+            known: HashMap::default(),
+            most,
+            texts,
+            batch: 0,
+            next_name: first_name,
+            obsolete: Vec::new(),
+            unnamed: None,
+        }
     }
 
     /// A new batch begins: what is planned from here on is not made way for until the next one.
@@ -67,6 +86,26 @@ impl Statements {
         let (text, scope) = (self.texts.share(text), self.texts.share(scope));
         self.known.insert(key, Known { text, scope, name, used: self.batch });
         Plan::Parse { key, name }
+    }
+
+    /// Returns how to send a statement without a name. `keeps`: its text, where it is to be kept until another one takes
+    /// its place. It counts as known from here on.
+    pub fn plan_unnamed(&mut self, keeps: Option<&'static str>) -> Plan {
+        if keeps.is_some() && self.unnamed == keeps {
+            return Plan::KnownUnnamed;
+        }
+        self.unnamed = keeps;
+        Plan::Unnamed
+    }
+
+    /// Returns whether this text is the unnamed statement.
+    pub fn is_unnamed(&self, text: &str) -> bool {
+        self.unnamed == Some(text)
+    }
+
+    /// Forgets the unnamed statement.
+    pub fn lose_unnamed(&mut self) {
+        self.unnamed = None;
     }
 
     /// What a text in a scope is found by.
@@ -110,6 +149,7 @@ impl Statements {
     pub fn lose_all(&mut self) {
         self.known.clear();
         self.obsolete.clear();
+        self.unnamed = None;
     }
 
     /// The statements to close in front of the batch.

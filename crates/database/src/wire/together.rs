@@ -22,7 +22,6 @@ use super::connection::{Connection, Way, is_in_doubt};
 use super::encode::{EXECUTE, SYNC, bind};
 use super::error::WireError;
 use super::gathered::Joining;
-use super::session::Tail;
 use super::shelf::Granted;
 use super::statements::Statements;
 use super::times::Times;
@@ -202,21 +201,21 @@ impl Connection {
         has_new_traits: &mut bool,
         waiting: impl FnOnce(&mut dyn FnMut(&PendingRead) -> bool) -> Vec<Pending>,
     ) -> Result<Trip, WireError> {
-        if way.traits.prepares {
-            // A read could exchange the prepared statements of those behind it
+        if way.traits.prepares || way.traits.keeps {
+            // A read could exchange the prepared statements of those behind it, or its session ends with it
             return Ok(Trip::Alone);
         }
         let tail = self.tail(way);
-        let tail_params = tail.params();
         let statements = self.statements();
         // Statements that are named from here on are not made way for
         statements.begin();
         let key_of =
             |statements: &Statements, statement: &Statement<'_>| statements.key(statement.text, statement.scope);
         let tail_keys: Vec<_> =
-            tail.statements(&tail_params).map(|statement| (key_of(statements, &statement), statement)).collect();
-        let is_parsed = |(key, statement): &(u64, Statement<'_>), statements: &mut Statements| {
-            statements.name(*key, statement.text, statement.scope).is_some()
+            tail.statements().map(|statement| (key_of(statements, &statement), statement)).collect();
+        let is_parsed = |(key, statement): &(u64, Statement<'_>), statements: &mut Statements| match statement.kind {
+            Kind::KeptUnnamed(text) => statements.is_unnamed(text),
+            Kind::Named | Kind::Unnamed => statements.name(*key, statement.text, statement.scope).is_some(),
         };
         let own: Vec<_> =
             batch.statements.iter().map(|statement| (key_of(statements, statement), *statement)).collect();
@@ -277,7 +276,7 @@ impl Connection {
                 answers.clear();
                 continue;
             }
-            let verdict = Tail::verdict(&got, count - 1).filter(|_| got.len() == count && !self.in_transaction());
+            let verdict = tail.verdict(&got, wanted).filter(|_| got.len() == count && !self.in_transaction());
             let Some(verdict) = verdict else { return Err(self.misunderstood()) };
             let was_spoilt = is_spoilt;
             *has_new_traits |= self.session().settle(verdict).has_new_traits;
@@ -322,9 +321,16 @@ async fn while_patient<T>(
 
 /// Puts a statement into the write buffer. `false`: it would have to be parsed first, or its values are too large.
 fn write(out: &mut BytesMut, statements: &mut Statements, key: u64, statement: &Statement<'_>) -> bool {
-    let Some(name) = statements.name(key, statement.text, statement.scope) else { return false };
+    let name = match statement.kind {
+        Kind::KeptUnnamed(text) if statements.is_unnamed(text) => None,
+        Kind::KeptUnnamed(_) => return false,
+        Kind::Named | Kind::Unnamed => match statements.name(key, statement.text, statement.scope) {
+            Some(name) => Some(name),
+            None => return false,
+        },
+    };
     let mut aside = Vec::new();
-    bind(out, Some(name), statement, &mut aside);
+    bind(out, name, statement, &mut aside);
     out.extend_from_slice(EXECUTE);
     aside.is_empty()
 }

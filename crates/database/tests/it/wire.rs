@@ -3,6 +3,11 @@
 use portico_database::wire::{Access, Answers, Batch, FunctionTraits, Lease, Pool, PoolSettings, Statement, WireError};
 use portico_database::{Endpoint, scratch};
 
+/// Makes the list of functions with traits, which is empty.
+pub const NO_TRAITS: &str = "
+    create schema portico_session; create table portico_session.noted (bit int);
+    grant usage on schema portico_session to public; grant select on portico_session.noted to public;";
+
 /// A database of its own on the shared cluster, with the superuser as the role.
 pub struct Scratch {
     pub endpoint: Endpoint,
@@ -13,9 +18,7 @@ impl Scratch {
     pub async fn new() -> Self {
         let admin = scratch::shared_cluster().await.unwrap().endpoint();
         let endpoint = scratch::clone_database(&admin, "template0", &scratch::fresh_name()).await.unwrap();
-        // The lists of functions, which are empty
-        let lists = "create schema portico_session; create table portico_session.folding (); create table portico_session.preparing ()";
-        portico_database::connect(&endpoint).await.unwrap().batch_execute(lists).await.unwrap();
+        portico_database::connect(&endpoint).await.unwrap().batch_execute(NO_TRAITS).await.unwrap();
         Self { endpoint, admin }
     }
 
@@ -26,7 +29,7 @@ impl Scratch {
     /// As [`pool`](Self::pool), in a database that is known to have no function that decides about sessions.
     pub fn plain_pool(&self, settings: PoolSettings) -> Pool {
         let pool = self.pool(settings);
-        pool.set_function_traits(FunctionTraits { folds: false, prepares: false });
+        pool.set_function_traits(FunctionTraits::NONE);
         pool
     }
 
@@ -78,7 +81,7 @@ async fn a_batch_is_answered_statement_by_statement() {
         assert!(!answers.in_transaction() && !lease.in_transaction());
         assert_eq!(value(&mut lease, "select coalesce(current_setting('app.who', true), '')").await, "", "only within");
     }
-    assert_eq!(kept(&mut lease).await, 9, "each named statement once, and those that take the session back");
+    assert_eq!(kept(&mut lease).await, 11, "each named statement once, and those that take the session back");
     assert!(lease.run(&Batch::new()).await.unwrap().is_empty());
     let answers = one(&mut lease, "do $$ begin raise notice 'hear'; raise warning 'hear'; end $$").await.unwrap();
     assert_eq!(answers.notices(), 2);

@@ -4,7 +4,7 @@ use portico_database::wire::{Access, Batch, Pool, PoolSettings, Statement, WireE
 use portico_database::{Endpoint, connect};
 
 use crate::cluster::{reachable, system_binaries, within};
-use crate::wire::{one, value};
+use crate::wire::{NO_TRAITS, one, value};
 
 const ROLES: &str = "
     create role acting login noinherit;
@@ -35,7 +35,7 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = reachable(folder.path(), |settings| settings.binaries = system_binaries().pop()).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
-    admin.batch_execute(ROLES).await.unwrap();
+    admin.batch_execute(&format!("{ROLES}; {NO_TRAITS}")).await.unwrap();
     admin.batch_execute("alter role acting in database postgres set app.flavour = 'this database'").await.unwrap();
     // Before PostgreSQL 16 the map of users names every role, and none of a test's
     std::fs::write(
@@ -105,7 +105,7 @@ async fn every_kind_of_password_is_understood_and_a_wrong_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = reachable(folder.path(), |_| {}).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
-    admin.batch_execute(ROLES).await.unwrap();
+    admin.batch_execute(&format!("{ROLES}; {NO_TRAITS}")).await.unwrap();
     let access = "local all all trust\n\
                   host all plain 127.0.0.1/32 password\n\
                   host all veteran 127.0.0.1/32 md5\n\

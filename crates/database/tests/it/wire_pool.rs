@@ -9,7 +9,7 @@ use portico_database::wire::{Access, Batch, Pool, PoolSettings, PoolStatus, Stat
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::within;
-use crate::wire::{Scratch, one, value};
+use crate::wire::{NO_TRAITS, Scratch, one, value};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -233,6 +233,11 @@ async fn the_pool_heals_when_the_server_died_and_came_back() {
     let settings =
         ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join("database")) };
     let cluster = Cluster::start(settings).await.unwrap();
+    let admin = connect(&cluster.endpoint()).await.unwrap();
+    admin.batch_execute(NO_TRAITS).await.unwrap();
+    // So that the list outlives the crash below
+    admin.batch_execute("checkpoint").await.unwrap();
+    drop(admin);
     let pool =
         Pool::open(&cluster.endpoint(), "supabase_admin", PoolSettings { connections: 4, ..PoolSettings::default() })
             .unwrap();

@@ -82,8 +82,10 @@ async fn nothing_that_a_transaction_leaves_in_the_session_reaches_the_next_calle
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
     one(&mut pool.take().await.unwrap(), "create sequence numbers").await.unwrap();
+    // A function that prepares statements, which the pool does not always know of
+    one(&mut pool.take().await.unwrap(), "insert into portico_session.noted values (2)").await.unwrap();
     let (clean, _) = next(&pool).await;
-    for traits in [FunctionTraits::UNKNOWN, FunctionTraits { folds: true, prepares: true }] {
+    for traits in [FunctionTraits::UNKNOWN, FunctionTraits::NONE] {
         for access in [Access::ReadOnly, Access::ReadWrite] {
             for (writes, sql) in LEFTOVERS {
                 if writes && access == Access::ReadOnly {
@@ -228,7 +230,8 @@ async fn values_of_many_rows_are_joined_as_they_come() {
     scratch.drop().await;
 }
 
-/// SQL can exchange the statements that a connection has prepared, also those that take the session back.
+/// SQL can exchange the statements that a connection has prepared, also those that take the session back. The pool may
+/// not know yet that the database has a function that does so.
 #[tokio::test]
 async fn exchanged_statements_neither_run_for_the_next_caller_nor_hide_what_is_left() {
     const EXCHANGE: &str = "
@@ -236,31 +239,87 @@ async fn exchanged_statements_neither_run_for_the_next_caller_nor_hide_what_is_l
         declare
           s record;
         begin
-          perform set_config('app.a', 'left', false);
-          for s in select name, statement from pg_prepared_statements where not from_sql loop
-            if s.statement like '%pg_advisory_unlock_all%' then
-              execute format('deallocate %I', s.name);
-              execute format('prepare %I(text, name) as select null, true, false, false', s.name);
-            elsif s.statement = 'reset all' or s.statement like 'select concat_ws%' then
-              execute format('deallocate %I', s.name);
-              execute format('prepare %I as select ''exchanged''', s.name);
-            end if;
+          perform set_config('app.a', 'left', false), pg_advisory_lock(4711);
+          for s in select name from pg_prepared_statements where not from_sql and statement not like '%deallocate%' loop
+            execute format('deallocate %I', s.name);
+            execute format('prepare %I as select 0, ''none'', session_user, false, 0, false', s.name);
           end loop;
         end $do$";
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
-    let (clean, process) = next(&pool).await;
-    for round in 0..3 {
-        let mut lease = pool.take().await.unwrap();
-        let mut batch = Batch::new();
-        for text in ["begin", EXCHANGE, "commit"] {
-            batch.push(Statement::named(text, &[]));
+    let admin = portico_database::connect(&scratch.endpoint).await.unwrap();
+    admin.batch_execute("insert into portico_session.noted values (2)").await.unwrap();
+    let (clean, _) = next(&pool).await;
+    for traits in [FunctionTraits::UNKNOWN, FunctionTraits::NONE] {
+        for round in 0..3 {
+            pool.set_function_traits(traits);
+            let mut lease = pool.take().await.unwrap();
+            let mut batch = Batch::new();
+            for text in ["begin", EXCHANGE, "commit"] {
+                batch.push(Statement::named(text, &[]));
+            }
+            let _ = lease.run(&batch.ending(Access::ReadWrite)).await;
+            drop(lease);
+            assert_eq!(next(&pool).await.0, clean, "{traits:?} {round}");
+            assert!(pool.function_traits().prepares);
         }
-        let _ = lease.run(&batch.ending(Access::ReadWrite)).await;
+    }
+    drop((admin, pool));
+    scratch.drop().await;
+}
+
+/// A command that was exchanged shows by its tag, though no list says that a function prepares statements.
+#[tokio::test]
+async fn a_command_that_did_not_run_is_noticed() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.plain_pool(one_connection());
+    let (clean, _) = next(&pool).await;
+    for (command, leaves) in [
+        ("reset all", "perform set_config('app.a', 'left', false)"),
+        ("close all", "declare left_over cursor with hold for select 1"),
+        ("unlisten *", "listen someone"),
+        ("discard sequences", "perform nextval('numbers')"),
+    ] {
+        let mut lease = pool.take().await.unwrap();
+        one(&mut lease, "create sequence if not exists numbers").await.unwrap();
+        // Statements that the batch below makes and that the tail needs are there from here on
+        run(&mut lease, "begin|commit", Some(Access::ReadWrite)).await.unwrap();
+        let exchange = format!(
+            "do $do$
+             declare s text := (select name from pg_prepared_statements where statement = '{command}');
+             begin
+               {leaves};
+               execute format('deallocate %I', s);
+               execute format('prepare %I as select 1', s);
+             end $do$"
+        )
+        .replace("declare left_over", "execute 'declare left_over")
+        .replace("select 1;", "select 1';");
+        run(&mut lease, &format!("begin|{exchange}|commit"), Some(Access::ReadWrite)).await.unwrap();
         drop(lease);
-        assert_eq!(next(&pool).await, (clean.clone(), process), "{round}");
+        assert_eq!(next(&pool).await.0, clean, "{command}");
     }
     drop(pool);
+    scratch.drop().await;
+}
+
+/// PostgreSQL keeps what immutable functions return in some expressions until the session ends.
+#[tokio::test]
+async fn a_session_ends_with_its_transaction_while_expressions_keep_values() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.plain_pool(one_connection());
+    let (clean, mut process) = next(&pool).await;
+    let admin = portico_database::connect(&scratch.endpoint).await.unwrap();
+    admin.batch_execute("insert into portico_session.noted values (4)").await.unwrap();
+    for _ in 0..3 {
+        let mut lease = pool.take().await.unwrap();
+        run(&mut lease, "begin read only|select 1|commit", Some(Access::ReadOnly)).await.unwrap();
+        drop(lease);
+        let (seen, next) = next(&pool).await;
+        assert_eq!(seen, clean);
+        assert_ne!(std::mem::replace(&mut process, next), next);
+    }
+    drop((admin, pool));
     scratch.drop().await;
 }
 

@@ -20,7 +20,7 @@ use crate::cluster::within;
 use crate::wire::{Scratch, one};
 
 /// No function of the database decides about sessions.
-const PLAIN: FunctionTraits = FunctionTraits { folds: false, prepares: false };
+const PLAIN: FunctionTraits = FunctionTraits::NONE;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who reads, and what the session shows of him; divided by a number, so that it can fail.

@@ -1,26 +1,31 @@
 -- The functions that decide what the data API has to take back in a session behind each transaction
--- (`wire/session.rs`): those that PostgreSQL may compute while it makes a plan, and those that may prepare
--- statements. Event triggers keep the lists in the transactions that change functions, so that a session that
--- has run such a function finds it there. Everybody may read the lists, and only a superuser may write them.
+-- (`wire/session.rs`): those that PostgreSQL may compute while it makes a plan, those that may prepare statements, and
+-- those whose values PostgreSQL keeps outside of plans. Event triggers keep the list in the transactions that change
+-- functions and expressions, so that a session that has run such a function finds it there. Every role may read the
+-- list, and only a superuser may write it.
 create schema if not exists portico_session;
 revoke all on schema portico_session from public;
 grant usage on schema portico_session to public;
 
-create table if not exists portico_session.folding (function oid primary key);
-create table if not exists portico_session.preparing (function oid primary key);
+drop table if exists portico_session.folding, portico_session.preparing;
+-- One row for each function and property. `bit`: 1 it may be computed while a plan is made, 2 it may prepare
+-- statements, 4 what it returns is kept for a session. A property that is no longer there stays in the list, since a
+-- transaction that used the function may still ask for it; `gone_at` is the time of the change.
+create table if not exists portico_session.noted (function oid, bit int, gone_at timestamptz, primary key (function, bit));
 -- Functions of this program that were looked at: what they return depends on their arguments alone, or they run
 -- no statement that prepares another. By the hash of their source, so that a replaced one counts.
 create table if not exists portico_session.reviewed (function text, source text, primary key (function, source));
 revoke all on all tables in schema portico_session from public;
-grant select on portico_session.folding, portico_session.preparing to public;
+grant select on portico_session.noted to public;
 
 -- C and internal functions (12 and 13) are a superuser's, and say the truth about themselves. Aggregates and
--- window functions are never computed while a plan is made. Only dynamic SQL, or a language that is not looked
--- into, can prepare a statement.
+-- window functions are never computed while a plan is made. Only dynamic SQL, a function that runs a text, or a
+-- language that is not looked into, can prepare a statement.
 create or replace view portico_session.traits as
   select p.oid as function,
          p.provolatile operator(pg_catalog.=) 'i' and p.prokind operator(pg_catalog.=) 'f' as folds,
-         l.lanname not in ('sql', 'plpgsql') or p.prosrc operator(pg_catalog.~*) '(execute|prepare|\mdo\s*(language\M|\$|[eu&]*''))' as prepares
+         l.lanname not in ('sql', 'plpgsql') or coalesce(pg_catalog.pg_get_function_sqlbody(p.oid), p.prosrc) operator(pg_catalog.~*)
+             '(execute|prepare|query_to_xml|crosstab|connectby|xpath_table|\mdo\M(?!\s+(nothing|update|instead|also)\M))' as prepares
     from pg_catalog.pg_proc as p
     join pg_catalog.pg_language as l on l.oid operator(pg_catalog.=) p.prolang
    where p.oid operator(pg_catalog.>=) '16384'::pg_catalog.oid
@@ -35,26 +40,161 @@ create or replace view portico_session.traits as
 
 grant select on portico_session.traits to public;
 
-create or replace function portico_session.watch_functions() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare changed oid;
+-- Finds calls of a function without a column's value in a node tree of an expression. Nodes are taken away from the
+-- inside to the outside; `~` stands for what contains a column.
+create or replace function portico_session.calls_without_column(tree text, callee oid) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  call constant text := '\{[A-Z]+ [^{}~]*:(funcid|opfuncid) ' || callee || '\M[^{}~]*\}';
 begin
-  if tg_event = 'sql_drop' then
-    delete from portico_session.folding
-     where function in (select objid from pg_catalog.pg_event_trigger_dropped_objects() where classid = 1255);
-    delete from portico_session.preparing
-     where function in (select objid from pg_catalog.pg_event_trigger_dropped_objects() where classid = 1255);
+  tree := regexp_replace(replace(tree, '~', ''), '\\.', '', 'g');
+  tree := regexp_replace(tree, '\{(VAR|COERCETODOMAINVALUE)\M[^{}]*\}', '~', 'g');
+  while tree ~ '\{[^{}]*\}' loop
+    if tree ~ call then
+      return true;
+    end if;
+    tree := regexp_replace(tree, '\{[^{}]*~[^{}]*\}', '~', 'g');
+    tree := regexp_replace(tree, '\{[^{}~]*\}', '', 'g');
+  end loop;
+  return false;
+end $$;
+
+-- The same for the body of a function in SQL, which PostgreSQL may inline: calls of a listed function that pass none of
+-- the caller's arguments on, in it or in the functions in SQL that it calls. `callers`: those that were looked at.
+create or replace function portico_session.body_calls_without_argument(callers oid[]) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  caller constant pg_proc := (select p from pg_proc as p where p.oid = callers[cardinality(callers)]);
+  source constant text := coalesce(pg_get_function_sqlbody(caller.oid), caller.prosrc);
+  callee record;
+  body text;
+begin
+  if caller.prolang <> 14 then
+    return false;
+  -- An identifier may be written with escapes
+  elsif source ~* 'u&"' then
+    return true;
+  end if;
+  for callee in
+    select p.oid, regexp_replace(p.proname, '[^[:alnum:]_]', '.', 'g') as name
+      from portico_session.traits as t join pg_proc as p on p.oid = t.function
+     where t.folds and p.oid <> all (callers) and position(lower(p.proname) in lower(source)) > 0
+  loop
+    body := regexp_replace(replace(source, '~', ''), '\$[0-9]+', '~', 'g');
+    body := regexp_replace(body, '''[^'']*''', '', 'g');
+    for i in 1 .. coalesce(cardinality(caller.proargnames), 0) loop
+      if caller.proargnames[i] ~ '^[[:alnum:]_]+$' then
+        body := regexp_replace(body, '\m' || caller.proargnames[i] || '\M(?!\s*\()', '~', 'gi');
+      end if;
+    end loop;
+    while body ~ '\([^()]*\)' loop
+      if body ~* (callee.name || '"?\s*\([^()~]*\)') then
+        return true;
+      end if;
+      body := regexp_replace(body, '\([^()]*~[^()]*\)', '~', 'g');
+      body := regexp_replace(body, '\([^()~]*\)', '', 'g');
+    end loop;
+    if portico_session.body_calls_without_argument(callers || callee.oid) then
+      return true;
+    end if;
+  end loop;
+  return false;
+end $$;
+
+-- The expressions whose parts PostgreSQL computes once and keeps for a session, outside of plans, and the functions
+-- called there without a column: checks of domains, expressions and conditions of indexes, keys of partitions.
+create or replace function portico_session.find_kept() returns table (holder text, function oid)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  return query
+    with expression as (
+      select format('index %s', indexrelid::regclass) as holder, concat_ws(' ', indexprs::text, indpred::text) as tree
+        from pg_index where indexrelid >= 16384 and (indexprs is not null or indpred is not null)
+      union all
+      select format('domain %s', contypid::regtype), conbin::text from pg_constraint where contypid <> 0 and conbin is not null and oid >= 16384
+      union all
+      select format('table %s', partrelid::regclass), partexprs::text from pg_partitioned_table where partexprs is not null
+    ),
+    called as materialized (
+      select distinct expression.holder, expression.tree, t.function
+        from expression, regexp_matches(expression.tree, ':(?:funcid|opfuncid) (\d+)', 'g') as call
+        join portico_session.traits as t on t.function = call[1]::oid and t.folds
+    )
+    select distinct called.holder, called.function
+      from called
+     where portico_session.calls_without_column(called.tree, called.function)
+        or portico_session.body_calls_without_argument(array[called.function]);
+end $$;
+
+-- Returns the functions of PostgreSQL and its extensions that run any text, also one that prepares statements, and that
+-- an expression of the objects calls (null: of all objects): of a view, a policy, a default, a constraint, a trigger. In the
+-- source of a function their names are seen.
+create or replace function portico_session.find_text_runners(changed oid[]) returns setof oid
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  with expression (tree) as (
+    select ev_action::text from pg_rewrite where case when changed is null then oid >= 16384 else ev_class = any (changed) or oid = any (changed) end
+    union all
+    select concat(polqual::text, polwithcheck::text) from pg_policy where changed is null or oid = any (changed)
+    union all
+    select adbin::text from pg_attrdef where changed is null or adrelid = any (changed)
+    union all
+    select conbin::text from pg_constraint
+     where conbin is not null and case when changed is null then oid >= 16384 else conrelid = any (changed) or contypid = any (changed) end
+    union all
+    select tgqual::text from pg_trigger where tgqual is not null and (changed is null or oid = any (changed))
+  )
+  select p.oid from pg_proc as p
+   where p.prolang in (12, 13) and p.proname ~ '^(query_to_xml$|crosstab|connectby|xpath_table)'
+     and exists (select from expression where expression.tree like '%:funcid ' || p.oid || ' %')
+$$;
+
+-- Brings the list in agreement with the functions and other objects in `changed` (null: all), and with all expressions that
+-- keep values.
+create or replace function portico_session.note(changed oid[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare kept oid[];
+begin
+  if changed is null then
+    update portico_session.noted set gone_at = clock_timestamp()
+     where bit = 2 and gone_at is null and function not in (select t.function from portico_session.traits as t);
+  end if;
+  if changed is null or changed <> '{}' then
+    insert into portico_session.noted select runner, 2 from portico_session.find_text_runners(changed) as runner
+    on conflict (function, bit) do update set gone_at = null where noted.gone_at is not null;
+  end if;
+  if changed is null or changed <> '{}' then
+    insert into portico_session.noted
+    select t.function, bit from portico_session.traits as t, unnest(array[case when t.folds then 1 end, case when t.prepares then 2 end]) as bit
+     where (changed is null or t.function = any (changed)) and bit is not null
+    on conflict (function, bit) do update set gone_at = null where noted.gone_at is not null;
+    update portico_session.noted as n set gone_at = clock_timestamp()
+     where bit <> 4 and gone_at is null and n.function >= '16384' and (changed is null or n.function = any (changed))
+       and not exists (select from portico_session.traits as t
+                        where t.function = n.function and case when n.bit = 1 then t.folds else t.prepares end);
+  end if;
+  if not exists (select from portico_session.noted) then
     return;
   end if;
-  -- 1255 is pg_proc
-  for changed in select distinct objid from pg_catalog.pg_event_trigger_ddl_commands() where classid = 1255 loop
-    delete from portico_session.folding where function = changed;
-    delete from portico_session.preparing where function = changed;
-    insert into portico_session.folding select function from portico_session.traits where function = changed and folds;
-    insert into portico_session.preparing select function from portico_session.traits where function = changed and prepares;
-  end loop;
+  kept := array(select distinct k.function from portico_session.find_kept() as k);
+  insert into portico_session.noted select k, 4 from unnest(kept) as k
+  on conflict (function, bit) do update set gone_at = null where noted.gone_at is not null;
+  update portico_session.noted set gone_at = clock_timestamp() where bit = 4 and gone_at is null and function <> all (kept);
+  -- No transaction that used the function is under way, nor the statements right behind it
+  delete from portico_session.noted
+   where gone_at < clock_timestamp() - interval '1 minute'
+     and not exists (select from pg_stat_activity where xact_start < gone_at + interval '1 minute' and pid <> pg_backend_pid());
 end $$;
-revoke all on function portico_session.watch_functions() from public;
+
+create or replace function portico_session.watch_functions() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if tg_event = 'sql_drop' then
+    perform portico_session.note(array(select objid from pg_event_trigger_dropped_objects()));
+  elsif tg_tag !~ '^(GRANT|REVOKE|COMMENT|SECURITY LABEL|ALTER DEFAULT PRIVILEGES)' then
+    perform portico_session.note(array(select distinct objid from pg_event_trigger_ddl_commands()));
+  end if;
+end $$;
+revoke all on function portico_session.note(oid[]), portico_session.find_text_runners(oid[]), portico_session.watch_functions() from public;
 
 delete from portico_session.reviewed;
 insert into portico_session.reviewed values
@@ -90,12 +230,9 @@ insert into portico_session.reviewed values
   ('storage.search', '7eb8289cc80ba09314c0688b12e8b735'),
   ('storage.search_by_timestamp', '7bd7e711bc56de7f2929820596b7c230');
 insert into portico_session.reviewed
-select 'portico_session.watch_functions', md5(prosrc) from pg_proc where oid = 'portico_session.watch_functions()'::regprocedure;
+select distinct 'portico_session.' || proname, md5(prosrc) from pg_proc where pronamespace = 'portico_session'::regnamespace;
 
-delete from portico_session.folding;
-delete from portico_session.preparing;
-insert into portico_session.folding select function from portico_session.traits where folds;
-insert into portico_session.preparing select function from portico_session.traits where prepares;
+select portico_session.note(null);
 
 do $$
 begin

@@ -6,6 +6,7 @@ mod columns;
 mod constraints;
 mod foreign;
 mod functions;
+mod kept;
 mod names;
 mod partitions;
 mod plans;
@@ -19,7 +20,7 @@ mod views;
 use crate::scenario::Scenario;
 
 /// Every scenario of the suite, but for the redefined functions of the accounts, which the others
-/// use as they are.
+/// use as they are, and for expressions with which sessions end with each transaction.
 pub fn all() -> Vec<Scenario> {
     [
         answers::scenarios(),
