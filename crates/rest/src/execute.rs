@@ -44,7 +44,6 @@ impl Doing<'_> {
             outside: asked.outside,
             authorization: asked.caller.authorization.as_ref(),
             time_zone: asked.preferences.timezone.as_deref(),
-            session_path: &self.rest.inner.session_path,
         }
     }
 

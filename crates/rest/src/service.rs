@@ -13,7 +13,6 @@ use portico_database::{Database, DatabaseError};
 use portico_tokens::{Clock, KeyRing};
 
 use crate::config::Config;
-use crate::settings::SessionPath;
 use crate::state::{Keeper, LOGIN, State};
 use crate::{admin, handler};
 
@@ -58,8 +57,6 @@ pub(crate) struct Inner {
     pub public_url: String,
     /// The role that logs in, before it takes on that of requests.
     pub login: String,
-    /// The search path that sessions begin with.
-    pub session_path: SessionPath,
     /// Connections at most.
     pub connections: usize,
     /// Ends with the service.
@@ -77,21 +74,18 @@ impl Rest {
         keys: Arc<KeyRing>,
         clock: Clock,
     ) -> Result<Self, DatabaseError> {
-        let session = crate::settings::session(&settings.config);
-        let session_path = SessionPath::of(&settings.config);
         let pool_settings = PoolSettings {
             connections: settings.connections,
             wait: settings.wait,
             prepared: settings.config.prepared_statements,
             quick_connections: QUICK_CONNECTIONS * std::thread::available_parallelism().map_or(1, NonZero::get),
-            session,
             ..PoolSettings::default()
         };
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
         let login = database.endpoint().user().to_owned();
         let (state, keeper) = State::keep(database, pool.clone(), settings.config.clone());
         let RestSettings { public_url, connections, .. } = settings;
-        let inner = Inner { keys, clock, pool, state, public_url, login, session_path, connections, _keeper: keeper };
+        let inner = Inner { keys, clock, pool, state, public_url, login, connections, _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -39,33 +39,6 @@ pub(crate) struct Setting<'a> {
     /// Shown instead of the `authorization` among them.
     pub authorization: Option<&'a Secret>,
     pub time_zone: Option<&'a str>,
-    pub session_path: &'a SessionPath,
-}
-
-/// The search path that sessions begin with, as its parts.
-#[derive(Debug)]
-pub(crate) struct SessionPath {
-    schema: String,
-    extra: Vec<String>,
-}
-
-impl SessionPath {
-    /// Returns that of the first schema.
-    pub fn of(config: &Config) -> Self {
-        Self { schema: config.schemas.first().cloned().unwrap_or_default(), extra: config.extra_search_path.clone() }
-    }
-
-    /// Whether requests for a schema have the same. The database may have changed the settings meanwhile.
-    fn is_that_of(&self, config: &Config, schema: &str) -> bool {
-        self.schema == schema && self.extra == config.extra_search_path
-    }
-}
-
-/// Returns the settings that every session begins with, and that it is reset to behind each transaction: times go
-/// out in UTC; the search path is that of the first schema.
-pub(crate) fn session(config: &Config) -> Vec<(String, String)> {
-    let path = config.schemas.first().map(|schema| search_path(config, schema)).unwrap_or_default();
-    vec![("timezone".to_owned(), "UTC".to_owned()), ("search_path".to_owned(), path)]
 }
 
 /// Returns the search path of requests for a schema.
@@ -80,8 +53,7 @@ pub(crate) fn search_path(config: &Config, schema: &str) -> String {
 /// The settings of one transaction, as texts.
 pub(crate) struct Settings<'a> {
     setting: &'a Setting<'a>,
-    /// `None`: the session begins with it.
-    search_path: Option<String>,
+    search_path: String,
     headers: String,
     cookies: Option<String>,
 }
@@ -94,18 +66,14 @@ impl<'a> Settings<'a> {
         let mut headers = String::with_capacity(64 * told.len());
         put_headers(&mut headers, &told, setting.authorization);
         let cookies = told.contains_key(header::COOKIE).then(|| cookies_of(&told));
-        // Behind a pooler, sessions begin with anything
-        let has_path =
-            setting.config.prepared_statements && setting.session_path.is_that_of(setting.config, setting.schema);
-        let search_path = (!has_path).then(|| search_path(setting.config, setting.schema));
-        Self { setting, search_path, headers, cookies }
+        Self { setting, search_path: search_path(setting.config, setting.schema), headers, cookies }
     }
 
     /// Returns names and values in the contract's order.
     pub fn list(&self) -> Vec<(&str, &str)> {
         let setting = self.setting;
         let mut list = Vec::with_capacity(16);
-        list.extend(self.search_path.as_deref().map(|path| ("search_path", path)));
+        list.push(("search_path", self.search_path.as_str()));
         if let Some(role) = setting.role {
             list.extend(role.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         }
@@ -118,12 +86,8 @@ impl<'a> Settings<'a> {
             ("request.cookies", self.cookies.as_deref().unwrap_or(NO_COOKIES)),
             ("response.headers", ""),
             ("response.status", ""),
+            ("timezone", setting.time_zone.unwrap_or("UTC")),
         ]);
-        match setting.time_zone {
-            Some(zone) => list.push(("timezone", zone)),
-            None if setting.config.prepared_statements => {}
-            None => list.push(("timezone", "UTC")),
-        }
         list.extend(setting.hoisted.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         list.extend(setting.config.app_settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         list
@@ -193,12 +157,7 @@ fn put_json(out: &mut String, text: &str) {
 mod tests {
     use super::*;
 
-    fn setting<'a>(
-        config: &'a Config,
-        identity: &'a Identity,
-        headers: &'a HeaderMap,
-        session_path: &'a SessionPath,
-    ) -> Setting<'a> {
+    fn setting<'a>(config: &'a Config, identity: &'a Identity, headers: &'a HeaderMap) -> Setting<'a> {
         Setting {
             config,
             identity,
@@ -213,7 +172,6 @@ mod tests {
             outside: &|_| {},
             authorization: None,
             time_zone: None,
-            session_path,
         }
     }
 
@@ -224,7 +182,7 @@ mod tests {
     #[test]
     fn settings_come_in_the_contract_s_order() {
         let config = Config { app_settings: vec![("app.settings.x".into(), "'; y".into())], ..Config::default() };
-        let (identity, session_path) = (anon(), SessionPath::of(&config));
+        let identity = anon();
         let role = RoleSettings { settings: vec![("statement_timeout".into(), "3s".into())], isolation: None };
         let mut headers = HeaderMap::new();
         headers.append("x-a", "1".parse().unwrap());
@@ -236,7 +194,7 @@ mod tests {
             hoisted: &hoisted,
             schema: "api",
             time_zone: Some("Europe/Vienna"),
-            ..setting(&config, &identity, &headers, &session_path)
+            ..setting(&config, &identity, &headers)
         };
         let all = [
             ("search_path", r#""api", "public", "extensions""#),
@@ -257,30 +215,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_sessions_are_reset_to_is_not_set_again() {
-        let (identity, headers) = (anon(), HeaderMap::new());
-        for prepared_statements in [true, false] {
-            let config = Config { prepared_statements, ..Config::default() };
-            let session_path = SessionPath::of(&config);
-            let setting = setting(&config, &identity, &headers, &session_path);
-            let settings = Settings::of(&setting);
-            let names: Vec<_> = settings.list().into_iter().map(|(name, _)| name).collect();
-            let always = [
-                "role",
-                "request.jwt.claims",
-                "request.method",
-                "request.path",
-                "request.headers",
-                "request.cookies",
-                "response.headers",
-                "response.status",
-            ];
-            match prepared_statements {
-                true => assert_eq!(names, always),
-                // Behind a pooler there may be anything
-                false => assert_eq!(names, [&["search_path"][..], &always, &["timezone"]].concat()),
-            }
-            assert!(settings.list().contains(&("request.cookies", "{}")));
-        }
+    fn a_request_without_cookies_and_preferences_sets_as_much() {
+        let (identity, headers, config) = (anon(), HeaderMap::new(), Config::default());
+        let setting = setting(&config, &identity, &headers);
+        let settings = Settings::of(&setting);
+        let names: Vec<_> = settings.list().into_iter().map(|(name, _)| name).collect();
+        let expected = [
+            "search_path",
+            "role",
+            "request.jwt.claims",
+            "request.method",
+            "request.path",
+            "request.headers",
+            "request.cookies",
+            "response.headers",
+            "response.status",
+            "timezone",
+        ];
+        assert_eq!(names, expected);
+        assert!(settings.list().contains(&("request.cookies", "{}")));
+        assert!(settings.list().contains(&("timezone", "UTC")));
     }
 }

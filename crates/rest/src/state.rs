@@ -25,29 +25,27 @@ const LONGEST_PAUSE: usize = 5;
 /// Indicates whether event triggers announce changes of the schema.
 const ANNOUNCES: &str = "
     select exists (select from pg_catalog.pg_event_trigger where evtname = 'pgrst_ddl_watch' and evtenabled in ('O', 'A'))";
-/// A digest of the catalogs that the schema cache is made of.
-const DIGEST: &str = "
-    select pg_catalog.md5(pg_catalog.string_agg(digest, ',' order by digest))
-      from (select 'class ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_class where oid >= 16384
-             union all
-            select 'attribute ' || sum(pg_catalog.hashtextextended(xmin::text || attrelid, 0)) from pg_catalog.pg_attribute where attrelid >= 16384
-             union all
-            select 'proc ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_proc where oid >= 16384
-             union all
-            select 'type ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_type where oid >= 16384
-             union all
-            select 'constraint ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_constraint
-             union all
-            select 'namespace ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_namespace
-             union all
-            select 'description ' || sum(pg_catalog.hashtextextended(xmin::text || objoid, 0)) from pg_catalog.pg_description where objoid >= 16384
-             union all
-            select 'rewrite ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_rewrite where oid >= 16384
-             union all
-            select 'trigger ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_trigger
-             union all
-            select 'cast ' || sum(pg_catalog.hashtextextended(xmin::text || oid, 0)) from pg_catalog.pg_cast where oid >= 16384
-           ) as catalogs (digest)";
+/// The catalogs that the schema cache, the roles and the settings are made of, with the column that tells the rows of
+/// projects from those of PostgreSQL.
+const CATALOGS: [(&str, &str); 17] = [
+    ("pg_attrdef", "adrelid"),
+    ("pg_attribute", "attrelid"),
+    ("pg_auth_members", "member"),
+    ("pg_cast", "oid"),
+    ("pg_class", "oid"),
+    ("pg_constraint", "oid"),
+    ("pg_db_role_setting", "setrole"),
+    ("pg_description", "objoid"),
+    ("pg_enum", "enumtypid"),
+    ("pg_index", "indexrelid"),
+    ("pg_inherits", "inhrelid"),
+    ("pg_namespace", "oid"),
+    ("pg_policy", "oid"),
+    ("pg_proc", "oid"),
+    ("pg_rewrite", "oid"),
+    ("pg_trigger", "oid"),
+    ("pg_type", "oid"),
+];
 /// How long a request waits for news of the schema before it is refused for what it does not know.
 const NEWS: Duration = Duration::from_secs(10);
 
@@ -142,6 +140,22 @@ impl State {
     pub fn loads(&self) -> Loads {
         *self.shared.loads.read().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a query for a digest of the catalogs. A row that changes gets another `xmin`.
+fn digest_query() -> String {
+    let of = |(catalog, column): (&str, &str)| {
+        // The public schema is of PostgreSQL's, and settings may be for all roles
+        let is_whole = matches!(catalog, "pg_namespace" | "pg_db_role_setting" | "pg_auth_members");
+        let rows = if is_whole { String::new() } else { format!(" where {column} >= 16384") };
+        format!(
+            "select '{catalog} ' || sum(pg_catalog.hashtextextended(xmin::text || ' ' || {column}, 0)) from pg_catalog.{catalog}{rows}"
+        )
+    };
+    let digests = CATALOGS.map(of).join(" union all ");
+    format!(
+        "select pg_catalog.md5(pg_catalog.string_agg(digest, ',' order by digest)) from ({digests}) as catalogs (digest)"
+    )
 }
 
 /// Waits until then; for ever where there is nothing to wait for.
@@ -280,7 +294,7 @@ impl Work {
     /// Reads the schema if it has changed since it was read last.
     async fn look(&self) -> Result<(), DatabaseError> {
         let client = self.database.acting_as(LOGIN).await?;
-        let digest: Option<String> = client.query_one(DIGEST, &[]).await?.get(0);
+        let digest: Option<String> = client.query_one(&digest_query(), &[]).await?.get(0);
         drop(client);
         if *self.silent_digest() != digest {
             self.load(Change::Schema).await?;
@@ -350,7 +364,7 @@ impl Work {
         let client = self.database.acting_as(LOGIN).await?;
         client.batch_execute("set statement_timeout = '60s'; set timezone = 'UTC'").await?;
         let announces: bool = client.query_one(ANNOUNCES, &[]).await?.get(0);
-        let digest = if announces { None } else { client.query_one(DIGEST, &[]).await?.get(0) };
+        let digest = if announces { None } else { client.query_one(&digest_query(), &[]).await?.get(0) };
         let (config, roles) = in_database::load(&client, LOGIN, &self.server).await?;
         let before = Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner));
         let is_same_place =

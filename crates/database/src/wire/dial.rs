@@ -43,7 +43,6 @@ pub(super) struct Dialer {
     endpoint: Endpoint,
     tls: Tls,
     role: String,
-    session: Vec<(String, String)>,
     /// The settings that a login as the role would have brought, as far as they apply, since a connection found
     /// them.
     role_settings: Mutex<Arc<[(String, String)]>>,
@@ -64,7 +63,6 @@ impl Dialer {
             tls: Tls::new(endpoint.tls(), endpoint.host())?,
             endpoint,
             role: role.to_owned(),
-            session: settings.session.clone(),
             role_settings: Mutex::new(Arc::from([])),
             statements: settings.statements_per_connection,
             texts: Arc::new(Texts::new(u64::from_ne_bytes(seed))),
@@ -79,7 +77,7 @@ impl Dialer {
     /// Opens a connection. A server that is starting or restarting, and a database that is being made anew, are waited for, up
     /// to the endpoint's connect timeout.
     ///
-    /// `keeps`: whether the session stays ours between two batches, and gets its settings.
+    /// `keeps`: the session stays ours between two batches, and begins with the role's settings.
     pub async fn dial(&self, keeps: bool) -> Result<Connection, WireError> {
         let patience = self.endpoint.connect_timeout();
         let deadline = Instant::now() + patience;
@@ -112,7 +110,7 @@ impl Dialer {
     async fn attempt(&self, keeps: bool) -> Result<Connection, WireError> {
         let mut settings = self.role_settings();
         loop {
-            let connection = self.open(if keeps { &settings } else { &[] }, keeps).await?;
+            let connection = self.open(if keeps { &settings } else { &[] }).await?;
             if self.endpoint.user() == self.role {
                 return Ok(self.begun(connection, Origin::of_login(&self.role)));
             }
@@ -139,14 +137,10 @@ impl Dialer {
         connection
     }
 
-    /// Opens a session with settings; with those of the pool as well where it `keeps` them.
-    async fn open(&self, role_settings: &[(String, String)], keeps: bool) -> Result<Connection, WireError> {
+    /// Opens a session with settings.
+    async fn open(&self, settings: &[(String, String)]) -> Result<Connection, WireError> {
         let mut channel = Channel::new(self.reach().await?);
-        let mut settings = role_settings.to_vec();
-        if keeps {
-            settings.extend_from_slice(&self.session);
-        }
-        let key = authenticate(&mut channel, &self.endpoint, &settings).await?;
+        let key = authenticate(&mut channel, &self.endpoint, settings).await?;
         let mut first_name = [0; 8];
         getrandom::fill(&mut first_name)
             .map_err(|error| WireError::Refused(format!("no randomness for a connection to the database: {error}")))?;

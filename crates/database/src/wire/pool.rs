@@ -37,8 +37,8 @@ pub struct PoolSettings {
     pub max_lifetime: Duration,
     /// A connection that nobody needed for so long is closed.
     pub max_idle: Duration,
-    /// Indicates whether a session stays ours between two batches: statements are kept parsed on the server, and sessions
-    /// begin with `session`. Not behind a connection pooler that shares connections by transaction.
+    /// Indicates whether a session stays ours between two batches: statements are kept parsed on the
+    /// server. Not behind a connection pooler that shares connections by transaction.
     pub prepared: bool,
     /// How many parsed statements one connection keeps at most; the least recently used goes.
     pub statements_per_connection: usize,
@@ -46,8 +46,6 @@ pub struct PoolSettings {
     pub quick: Duration,
     /// How many connections are in use for quick reads at once; those that come when these are in use wait for moments, to be taken along.
     pub quick_connections: usize,
-    /// Settings that each session begins with, by name, besides those of its role.
-    pub session: Vec<(String, String)>,
 }
 
 impl Default for PoolSettings {
@@ -61,7 +59,6 @@ impl Default for PoolSettings {
             statements_per_connection: 256,
             quick: Duration::from_millis(4),
             quick_connections: usize::MAX,
-            session: Vec::new(),
         }
     }
 }
@@ -482,7 +479,9 @@ impl Lease {
     }
 
     /// Returns whether a batch that failed can be run on another connection: nothing of it took effect and only the connection
-    /// was to blame, or it was a transaction that only reads and the connection broke without a word.
+    /// was to blame, or it was a transaction that only reads and the connection broke without an error message. A session that
+    /// the server ended with a reason (57P01 for `pg_terminate_backend`) was ended on purpose: running its statement again
+    /// would undo that.
     fn may_repeat(&self, batch: &Batch<'_>, is_whole: bool, error: &WireError) -> bool {
         let only_reads = is_whole && batch.ends == Some(Access::ReadOnly);
         match error {

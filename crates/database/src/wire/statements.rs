@@ -250,7 +250,7 @@ mod tests {
     fn name(plan: Plan) -> u64 {
         match plan {
             Plan::Known { name, .. } | Plan::Parse { name, .. } => name,
-            Plan::Unnamed => 0,
+            Plan::Unnamed | Plan::KnownUnnamed => 0,
         }
     }
 

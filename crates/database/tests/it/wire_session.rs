@@ -9,8 +9,7 @@ use crate::wire::{Scratch, one, value};
 const LIST: Joining = Joining { open: "[", between: ", ", close: "]" };
 
 fn one_connection() -> PoolSettings {
-    let session = vec![("app.b".to_owned(), "begun".to_owned()), ("statement_timeout".to_owned(), "9s".to_owned())];
-    PoolSettings { connections: 1, session, ..PoolSettings::default() }
+    PoolSettings { connections: 1, ..PoolSettings::default() }
 }
 
 fn text(answers: &Answers, statement: usize) -> String {

@@ -29,9 +29,8 @@ const WHO: &str =
     || ' ' || (60 / $1::int)";
 
 fn settings(connections: usize) -> PoolSettings {
-    let session = vec![("statement_timeout".to_owned(), "50s".to_owned())];
     // However busy the machine is
-    PoolSettings { connections, wait: PATIENCE, quick: PATIENCE, session, ..PoolSettings::default() }
+    PoolSettings { connections, wait: PATIENCE, quick: PATIENCE, ..PoolSettings::default() }
 }
 
 /// A read in settings of its own.
@@ -247,10 +246,10 @@ async fn who_has_a_connection_takes_along_those_who_wait() {
 
 #[tokio::test]
 async fn who_changes_the_session_changes_it_for_nobody_else() {
-    const TAMPER: &str = "select set_config('timezone', 'Asia/Tokyo', false)";
-    const ZONE: &str = "select current_setting('timezone')";
+    const TAMPER: &str = "select set_config('lock_timeout', '7s', false)";
+    const ZONE: &str = "select current_setting('lock_timeout')";
     let scratch = Scratch::new().await;
-    let pool = scratch.plain_pool(PoolSettings { session: vec![("timezone".into(), "UTC".into())], ..settings(1) });
+    let pool = scratch.plain_pool(settings(1));
     for text in [TAMPER, ZONE] {
         learn(&pool, &batch(text, &[], &[])).await;
     }
@@ -260,9 +259,9 @@ async fn who_changes_the_session_changes_it_for_nobody_else() {
     let rider = held.queue(ZONE).await;
     let Held { pool, first, .. } = held;
     drop(first);
-    assert_eq!(tamperer.await.unwrap().unwrap(), "Asia/Tokyo");
-    assert_eq!(driver.await.unwrap().unwrap(), "UTC");
-    assert_eq!(rider.await.unwrap().unwrap(), "UTC");
+    assert_eq!(tamperer.await.unwrap().unwrap(), "7s");
+    assert_eq!(driver.await.unwrap().unwrap(), "0");
+    assert_eq!(rider.await.unwrap().unwrap(), "0");
     assert_eq!(pool.taken_along(), 2);
     drop(pool);
     scratch.drop().await;

@@ -99,7 +99,6 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         outside: asked.outside,
         authorization: asked.caller.authorization.as_ref(),
         time_zone: None,
-        session_path: &doing.rest.inner.session_path,
     };
     let main = facts(doing.schema);
     let mut lease = doing.lease().await?;

@@ -106,7 +106,7 @@ async fn changes_that_no_event_trigger_announces_are_found_by_looking() {
     let house = House::open().await;
     house.execute("drop event trigger pgrst_ddl_watch; drop event trigger pgrst_drop_watch").await;
     house.configure(&[("db_schema_poll", "1")]).await;
-    house.execute("create table silent (id int primary key); grant all on silent to anon").await;
+    house.execute("create table silent (id int primary key); grant all on silent to anon, service_role").await;
     let patience = tokio::time::Instant::now() + Duration::from_secs(60);
     while house.read("silent").send().await.status != 200 {
         assert!(tokio::time::Instant::now() < patience, "it is never found");
@@ -114,5 +114,16 @@ async fn changes_that_no_event_trigger_announces_are_found_by_looking() {
     house.execute("alter table silent add column later int").await;
     while house.read("silent?select=later").send().await.status != 200 {
         assert!(tokio::time::Instant::now() < patience, "the column is never found");
+    }
+    // In rows of catalogs of their own
+    house.execute("create type temper as enum ('glad'); alter table silent add column temper temper").await;
+    for (change, sign) in [
+        ("alter type temper add value 'serene'", "serene"),
+        ("alter table silent alter column later set default 4711", "4711"),
+    ] {
+        house.execute(change).await;
+        while !house.secret("/").send().await.text().contains(sign) {
+            assert!(tokio::time::Instant::now() < patience, "{change} is never found");
+        }
     }
 }
