@@ -29,6 +29,7 @@
 //! Invariant: between two batches a connection has read everything up to `ReadyForQuery`. One that has not (its
 //! caller went away in the middle) is never used again.
 
+mod aftermath;
 mod answers;
 mod authentication;
 mod batch;
@@ -44,6 +45,7 @@ mod session;
 mod shelf;
 mod statements;
 mod stream;
+mod sweeper;
 mod times;
 mod together;
 

@@ -1,13 +1,14 @@
 //! The connections: few, shared fairly, the last used first.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::aftermath::Aftermath;
 use super::answers::Answers;
 use super::batch::{Access, Batch, Statement};
 use super::connection::{Connection, Way};
@@ -15,13 +16,11 @@ use super::dial::Dialer;
 use super::error::WireError;
 use super::session::FunctionTraits;
 use super::shelf::{Asked, Given, Granted, Idle, Shelf, Ticket};
+use super::sweeper::Sweeper;
 use super::times::Times;
 use super::together::{MOST, PendingRead, main_of};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
-
-/// The time that the aftermath of a batch may take: to cancel it, or to restore its session.
-const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// Quick reads wait for less than this. One that waits for longer is treated like any other.
 const QUICK_PATIENCE: Duration = Duration::from_millis(10);
@@ -81,8 +80,8 @@ pub struct Pool {
 }
 
 #[derive(Debug)]
-struct Inner {
-    dialer: Dialer,
+pub(super) struct Inner {
+    pub dialer: Dialer,
     settings: PoolSettings,
     prepared: AtomicBool,
     /// [`FunctionTraits`] of the database, as bits.
@@ -94,7 +93,7 @@ struct Inner {
     taken_along: AtomicU64,
     times: Times,
     /// Whether a task looks after the idle connections.
-    swept: AtomicBool,
+    pub swept: AtomicBool,
 }
 
 impl Pool {
@@ -274,7 +273,7 @@ impl Inner {
         self.dialer.texts().key(statement.text, statement.scope)
     }
 
-    fn way(&self) -> Way {
+    pub fn way(&self) -> Way {
         Way {
             prepared: self.prepared.load(Ordering::Relaxed),
             traits: FunctionTraits::from_bits(self.traits.load(Ordering::Relaxed)),
@@ -343,14 +342,14 @@ impl Inner {
         if self.swept.load(Ordering::Acquire) || self.swept.swap(true, Ordering::AcqRel) {
             return;
         }
-        let sweeper = Sweeper { pool: Arc::downgrade(self), is_done: false };
+        let sweeper = Sweeper::new(self);
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(sweeper.run(self.settings.max_idle));
         }
     }
 
     /// Closes what has been idle for too long; how long until the next one will have been, if there is one.
-    fn sweep(&self) -> Option<Duration> {
+    pub fn sweep(&self) -> Option<Duration> {
         let mut shelf = self.shelf();
         while let Some(mut oldest) = shelf.pop_idle_for(self.settings.max_idle) {
             oldest.connection.say_goodbye();
@@ -369,35 +368,6 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.drop_idle();
-    }
-}
-
-/// The task that sweeps. When it ends early, with its runtime, another may begin.
-struct Sweeper {
-    pool: Weak<Inner>,
-    is_done: bool,
-}
-
-impl Sweeper {
-    async fn run(mut self, first: Duration) {
-        let mut pause = first;
-        while !self.is_done {
-            tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
-            match self.pool.upgrade().and_then(|pool| pool.sweep()) {
-                Some(next) => pause = next,
-                None => self.is_done = true,
-            }
-        }
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        if !self.is_done
-            && let Some(pool) = self.pool.upgrade()
-        {
-            pool.swept.store(false, Ordering::Release);
-        }
     }
 }
 
@@ -448,9 +418,9 @@ pub enum Taken {
 /// in the beginning; dropped in the middle of one, the statement is cancelled and the connection closed.
 #[derive(Debug)]
 pub struct Lease {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     /// `None` until there is one, and when it is of no use any more: then the lease is no more than a place for one.
-    connection: Option<Box<Connection>>,
+    pub(super) connection: Option<Box<Connection>>,
     generation: u64,
     /// It counts among the quick reads.
     is_quick: bool,
@@ -588,47 +558,6 @@ impl Drop for Lease {
             && let Ok(runtime) = Handle::try_current()
         {
             runtime.spawn(aftermath.finish());
-        }
-    }
-}
-
-/// A connection whose caller is gone and which is not ready for another.
-struct Aftermath {
-    place: Lease,
-    connection: Option<Box<Connection>>,
-}
-
-impl Aftermath {
-    /// Whether there is nothing to be done but to let go.
-    fn is_over(&self) -> bool {
-        self.connection.as_ref().is_none_or(|connection| connection.is_broken())
-    }
-
-    async fn finish(mut self) {
-        let Some(connection) = self.connection.as_mut() else { return };
-        if connection.is_ready() {
-            let way = self.place.inner.way();
-            if let Ok(Ok(())) = tokio::time::timeout(AFTERMATH, connection.restore(way)).await
-                && connection.is_reusable()
-            {
-                self.place.connection = self.connection.take();
-            }
-        } else {
-            let key = connection.key();
-            // Without anybody to tell, the server goes no further than the statement that it is at
-            self.connection = None;
-            let cancelled = tokio::time::timeout(AFTERMATH, self.place.inner.dialer.cancel(key));
-            if let Ok(Err(error)) = cancelled.await {
-                tracing::debug!(%error, "an abandoned statement could not be cancelled");
-            }
-        }
-    }
-}
-
-impl Drop for Aftermath {
-    fn drop(&mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            connection.say_goodbye();
         }
     }
 }

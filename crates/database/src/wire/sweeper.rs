@@ -1,0 +1,42 @@
+//! The task that closes idle connections.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::pool::Inner;
+
+/// The task that closes connections which were idle for too long. When it ends early, with its runtime, another may begin.
+pub(super) struct Sweeper {
+    pool: Weak<Inner>,
+    is_done: bool,
+}
+
+impl Sweeper {
+    /// Returns the task of a pool.
+    pub fn new(pool: &Arc<Inner>) -> Self {
+        Self { pool: Arc::downgrade(pool), is_done: false }
+    }
+
+    /// Sweeps after `first`, and then whenever a connection has been idle for long enough, until none is idle.
+    pub async fn run(mut self, first: Duration) {
+        let mut pause = first;
+        while !self.is_done {
+            tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+            match self.pool.upgrade().and_then(|pool| pool.sweep()) {
+                Some(next) => pause = next,
+                None => self.is_done = true,
+            }
+        }
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        if !self.is_done
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.swept.store(false, Ordering::Release);
+        }
+    }
+}
