@@ -73,7 +73,7 @@ impl FunctionTraits {
               from (select bit from portico_session.noted
                     union all
                     select case when folds then 1 else 0 end | case when prepares then 2 else 0 end from portico_session.traits) as all_traits (bits)";
-        const KEPT: &str = "select distinct holder from portico_session.find_kept() order by 1";
+        const KEPT: &str = "select distinct holder from portico_session.find_kept(null) order by 1";
         let kept: Vec<String> = client.query(KEPT, &[]).await?.iter().map(|row| row.get(0)).collect();
         if !kept.is_empty() {
             tracing::warn!(

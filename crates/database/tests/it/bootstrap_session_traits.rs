@@ -167,7 +167,7 @@ async fn expressions_that_keep_values_are_recognised() {
         let database = ready(major).await;
         let client = database.administrator().await.unwrap();
         client.batch_execute(FUNCTIONS).await.unwrap();
-        let holders = "select string_agg(distinct holder, ', ') from portico_session.find_kept()";
+        let holders = "select string_agg(distinct holder, ', ') from portico_session.find_kept(null)";
         for (text, holder) in KEEP {
             client.batch_execute(&format!("begin; {text}")).await.unwrap();
             let found: Option<String> = client.query_one(holders, &[]).await.unwrap().get(0);

@@ -40,61 +40,64 @@ create or replace view portico_session.traits as
 
 grant select on portico_session.traits to public;
 
--- Finds calls of a function without a column's value in a node tree of an expression. Nodes are taken away from the
--- inside to the outside; `~` stands for what contains a column.
-create or replace function portico_session.calls_without_column(tree text, callee oid) returns boolean
+-- Returns the functions that an expression calls without a column's value, from its node tree. Nodes are taken away from
+-- the inside to the outside; `~` stands for what contains a column.
+create or replace function portico_session.calls_without_column(tree text) returns oid[]
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  call constant text := '\{[A-Z]+ [^{}~]*:(funcid|opfuncid) ' || callee || '\M[^{}~]*\}';
+  callees oid[] := '{}';
 begin
   tree := regexp_replace(replace(tree, '~', ''), '\\.', '', 'g');
   tree := regexp_replace(tree, '\{(VAR|COERCETODOMAINVALUE)\M[^{}]*\}', '~', 'g');
   while tree ~ '\{[^{}]*\}' loop
-    if tree ~ call then
-      return true;
-    end if;
+    callees := callees || array(
+      select call[1]::oid from regexp_matches(tree, '\{[A-Z]+ [^{}~]*:(?:funcid|opfuncid) (\d+)\M[^{}~]*\}', 'g') as call);
     tree := regexp_replace(tree, '\{[^{}]*~[^{}]*\}', '~', 'g');
     tree := regexp_replace(tree, '\{[^{}~]*\}', '', 'g');
   end loop;
-  return false;
+  return callees;
 end $$;
 
--- The same for the body of a function in SQL, which PostgreSQL may inline: calls of a listed function that pass none of
--- the caller's arguments on, in it or in the functions in SQL that it calls. `callers`: those that were looked at.
-create or replace function portico_session.body_calls_without_argument(callers oid[]) returns boolean
+-- Finds in the body of a function in SQL, which PostgreSQL may inline, calls of a function in `folding` that pass none of
+-- the caller's arguments on, in it or in the functions in SQL that it calls. `callers`: those that were looked at. `names`:
+-- the names of `folding` in lower case.
+create or replace function portico_session.body_calls_without_argument(callers oid[], folding oid[], names text[]) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   caller constant pg_proc := (select p from pg_proc as p where p.oid = callers[cardinality(callers)]);
-  source constant text := coalesce(pg_get_function_sqlbody(caller.oid), caller.prosrc);
-  callee record;
+  source constant text := lower(coalesce(pg_get_function_sqlbody(caller.oid), caller.prosrc));
+  callee text;
+  outer_source text;
   body text;
 begin
+  -- 14 is SQL
   if caller.prolang <> 14 then
     return false;
   -- An identifier may be written with escapes
-  elsif source ~* 'u&"' then
+  elsif position('u&"' in source) > 0 then
     return true;
   end if;
-  for callee in
-    select p.oid, regexp_replace(p.proname, '[^[:alnum:]_]', '.', 'g') as name
-      from portico_session.traits as t join pg_proc as p on p.oid = t.function
-     where t.folds and p.oid <> all (callers) and position(lower(p.proname) in lower(source)) > 0
-  loop
-    body := regexp_replace(replace(source, '~', ''), '\$[0-9]+', '~', 'g');
-    body := regexp_replace(body, '''[^'']*''', '', 'g');
-    for i in 1 .. coalesce(cardinality(caller.proargnames), 0) loop
-      if caller.proargnames[i] ~ '^[[:alnum:]_]+$' then
-        body := regexp_replace(body, '\m' || caller.proargnames[i] || '\M(?!\s*\()', '~', 'gi');
-      end if;
-    end loop;
+  for at in 1 .. cardinality(folding) loop
+    continue when position(names[at] in source) = 0 or folding[at] = any (callers);
+    if outer_source is null then
+      outer_source := regexp_replace(replace(source, '~', ''), '\$[0-9]+', '~', 'g');
+      outer_source := regexp_replace(outer_source, '''[^'']*''', '', 'g');
+      for i in 1 .. coalesce(cardinality(caller.proargnames), 0) loop
+        if caller.proargnames[i] ~ '^[[:alnum:]_]+$' then
+          outer_source := regexp_replace(outer_source, '\m' || lower(caller.proargnames[i]) || '\M(?!\s*\()', '~', 'g');
+        end if;
+      end loop;
+    end if;
+    body := outer_source;
+    callee := regexp_replace(names[at], '[^[:alnum:]_]', '.', 'g');
     while body ~ '\([^()]*\)' loop
-      if body ~* (callee.name || '"?\s*\([^()~]*\)') then
+      if body ~ (callee || '"?\s*\([^()~]*\)') then
         return true;
       end if;
       body := regexp_replace(body, '\([^()]*~[^()]*\)', '~', 'g');
       body := regexp_replace(body, '\([^()~]*\)', '', 'g');
     end loop;
-    if portico_session.body_calls_without_argument(callers || callee.oid) then
+    if portico_session.body_calls_without_argument(callers || folding[at], folding, names) then
       return true;
     end if;
   end loop;
@@ -102,28 +105,43 @@ begin
 end $$;
 
 -- The expressions whose parts PostgreSQL computes once and keeps for a session, outside of plans, and the functions
--- called there without a column: checks of domains, expressions and conditions of indexes, keys of partitions.
-create or replace function portico_session.find_kept() returns table (holder text, function oid)
+-- called there without a column: checks of domains, expressions and conditions of indexes, keys of partitions. Of the
+-- indexes, domains and tables in `objects` (null: all).
+create or replace function portico_session.find_kept(objects oid[]) returns table (holder text, function oid)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  folding oid[];
+  names text[];
+  constant_calls oid[];
+  expression record;
 begin
-  return query
-    with expression as (
-      select format('index %s', indexrelid::regclass) as holder, concat_ws(' ', indexprs::text, indpred::text) as tree
-        from pg_index where indexrelid >= 16384 and (indexprs is not null or indpred is not null)
-      union all
-      select format('domain %s', contypid::regtype), conbin::text from pg_constraint where contypid <> 0 and conbin is not null and oid >= 16384
-      union all
-      select format('table %s', partrelid::regclass), partexprs::text from pg_partitioned_table where partexprs is not null
-    ),
-    called as materialized (
-      select distinct expression.holder, expression.tree, t.function
-        from expression, regexp_matches(expression.tree, ':(?:funcid|opfuncid) (\d+)', 'g') as call
-        join portico_session.traits as t on t.function = call[1]::oid and t.folds
-    )
-    select distinct called.holder, called.function
-      from called
-     where portico_session.calls_without_column(called.tree, called.function)
-        or portico_session.body_calls_without_argument(array[called.function]);
+  for expression in
+    select format('index %s', indexrelid::regclass) as holder, concat_ws(' ', indexprs::text, indpred::text) as tree
+      from pg_index
+     where (indexprs is not null or indpred is not null) and case when objects is null then indexrelid >= 16384 else indexrelid = any (objects) end
+    union all
+    select format('domain %s', contypid::regtype), conbin::text
+      from pg_constraint
+     where contypid <> 0 and conbin is not null and case when objects is null then oid >= 16384 else contypid = any (objects) end
+    union all
+    select format('table %s', partrelid::regclass), partexprs::text
+      from pg_partitioned_table
+     where partexprs is not null and (objects is null or partrelid = any (objects))
+  loop
+    continue when expression.tree !~ ':(funcid|opfuncid) \d{5}';
+    if folding is null then
+      select coalesce(array_agg(p.oid), '{}'), array_agg(lower(p.proname)) into folding, names
+        from portico_session.traits as t join pg_proc as p on p.oid = t.function where t.folds;
+    end if;
+    exit when folding = '{}';
+    constant_calls := portico_session.calls_without_column(expression.tree);
+    return query
+      select distinct expression.holder, call[1]::oid
+        from regexp_matches(expression.tree, ':(?:funcid|opfuncid) (\d+)', 'g') as call
+       where call[1]::oid = any (folding)
+         and (call[1]::oid = any (constant_calls)
+              or portico_session.body_calls_without_argument(array[call[1]::oid], folding, names));
+  end loop;
 end $$;
 
 -- Returns the functions of PostgreSQL and its extensions that run any text, also one that prepares statements, and that
@@ -144,15 +162,18 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select tgqual::text from pg_trigger where tgqual is not null and (changed is null or oid = any (changed))
   )
   select p.oid from pg_proc as p
-   where p.prolang in (12, 13) and p.proname ~ '^(query_to_xml$|crosstab|connectby|xpath_table)'
+   where p.prolang in (12, 13) and p.proname = any ('{query_to_xml,crosstab,crosstab2,crosstab3,crosstab4,connectby,xpath_table}')
      and exists (select from expression where expression.tree like '%:funcid ' || p.oid || ' %')
 $$;
 
--- Brings the list in agreement with the functions and other objects in `changed` (null: all), and with all expressions that
+-- Brings the list in agreement with the functions and other objects in `changed` (null: all), and with the expressions that
 -- keep values.
-create or replace function portico_session.note(changed oid[]) returns void
+create or replace function portico_session.note(changed oid[], is_drop boolean default false) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare kept oid[];
+declare
+  kept oid[];
+  -- A function of an expression has changed, or there may be fewer expressions
+  looks_at_all boolean := changed is null or is_drop and exists (select from portico_session.noted where bit = 4 and gone_at is null);
 begin
   if changed is null then
     update portico_session.noted set gone_at = clock_timestamp()
@@ -161,8 +182,6 @@ begin
   if changed is null or changed <> '{}' then
     insert into portico_session.noted select runner, 2 from portico_session.find_text_runners(changed) as runner
     on conflict (function, bit) do update set gone_at = null where noted.gone_at is not null;
-  end if;
-  if changed is null or changed <> '{}' then
     insert into portico_session.noted
     select t.function, bit from portico_session.traits as t, unnest(array[case when t.folds then 1 end, case when t.prepares then 2 end]) as bit
      where (changed is null or t.function = any (changed)) and bit is not null
@@ -175,10 +194,13 @@ begin
   if not exists (select from portico_session.noted) then
     return;
   end if;
-  kept := array(select distinct k.function from portico_session.find_kept() as k);
+  looks_at_all := looks_at_all or exists (select from portico_session.noted where bit = 1 and function = any (changed));
+  kept := array(select distinct k.function from portico_session.find_kept(case when not looks_at_all then changed end) as k);
   insert into portico_session.noted select k, 4 from unnest(kept) as k
   on conflict (function, bit) do update set gone_at = null where noted.gone_at is not null;
-  update portico_session.noted set gone_at = clock_timestamp() where bit = 4 and gone_at is null and function <> all (kept);
+  if looks_at_all then
+    update portico_session.noted set gone_at = clock_timestamp() where bit = 4 and gone_at is null and function <> all (kept);
+  end if;
   -- No transaction that used the function is under way, nor the statements right behind it
   delete from portico_session.noted
    where gone_at < clock_timestamp() - interval '1 minute'
@@ -189,12 +211,12 @@ create or replace function portico_session.watch_functions() returns event_trigg
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if tg_event = 'sql_drop' then
-    perform portico_session.note(array(select objid from pg_event_trigger_dropped_objects()));
+    perform portico_session.note(array(select objid from pg_event_trigger_dropped_objects()), true);
   elsif tg_tag !~ '^(GRANT|REVOKE|COMMENT|SECURITY LABEL|ALTER DEFAULT PRIVILEGES)' then
     perform portico_session.note(array(select distinct objid from pg_event_trigger_ddl_commands()));
   end if;
 end $$;
-revoke all on function portico_session.note(oid[]), portico_session.find_text_runners(oid[]), portico_session.watch_functions() from public;
+revoke all on function portico_session.note(oid[], boolean), portico_session.find_text_runners(oid[]), portico_session.watch_functions() from public;
 
 delete from portico_session.reviewed;
 insert into portico_session.reviewed values
