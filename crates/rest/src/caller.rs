@@ -168,8 +168,10 @@ fn explain(error: TokenError) -> RestError {
             Some("JWT is unsecured but expected 'alg' was not 'none'"),
         ),
         TokenError::UnsupportedAlgorithm(_) => invalid("Wrong or unsupported encoding algorithm", None),
-        TokenError::BadSignature | TokenError::UnknownKey { .. } | TokenError::NoKeyForAlgorithm(_) => no_key(),
-        TokenError::Malformed(_) => invalid("JWT couldn't be decoded", None),
-        TokenError::Unsigned(_) => invalid("JWT cryptographic operation failed", None),
+        TokenError::BadSignature
+        | TokenError::UnreadableSignature
+        | TokenError::UnknownKey { .. }
+        | TokenError::NoKeyForAlgorithm(_) => no_key(),
+        TokenError::Malformed(_) | TokenError::Unsigned(_) => invalid("JWT cryptographic operation failed", None),
     }
 }

@@ -22,6 +22,9 @@ pub enum TokenError {
     /// Not a JWT at all: a part that is no base64url, a header that can not be read.
     #[error("token is malformed: {0}")]
     Malformed(&'static str),
+    /// The header can be read, but the signature is no base64url.
+    #[error("token is malformed: could not base64 decode signature")]
+    UnreadableSignature,
     /// The signature is right, but what was signed is no JSON object.
     #[error("token is malformed: {0}")]
     UnreadableClaims(&'static str),
@@ -144,7 +147,7 @@ impl<'a> Parts<'a> {
             Some(serde_json::Value::String(id)) if !id.is_empty() => Some(id),
             _ => None,
         };
-        let signature = decode(signature, "could not base64 decode signature")?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::UnreadableSignature)?;
         Ok(Self { algorithm, key_id, signed: signed.as_bytes(), payload, signature })
     }
 

@@ -38,6 +38,23 @@ async fn a_token_that_does_not_hold_is_refused_in_the_contract_s_words() {
         assert_eq!((status, is_code.as_str(), is_message.as_str()), (401, code, message));
         assert_eq!(header, format!("Bearer error=\"invalid_token\", error_description=\"{message}\""));
     }
+    // Three segments of nonsense; and a header of ours with nonsense behind it, which no key fits
+    for nonsense in
+        ["a.b.c", "nonsense.nonsense.nonsense", "..", "a..c", "!.?.*", "bnVsbA.bnVsbA.bnVsbA", "e30.e30.e30"]
+    {
+        let (status, code, message, details, _) = refused(&house, nonsense).await;
+        let expected = (401, "PGRST301", "JWT cryptographic operation failed");
+        assert_eq!((status, code.as_str(), message.as_str()), expected, "{nonsense}");
+        assert_eq!(details, None);
+    }
+    let signed = house.sign(&json!({ "role": "anon" }));
+    let header = signed.split('.').next().unwrap();
+    for nonsense in [format!("{header}.b.c"), format!("{header}.e30.!!!"), format!("{header}..")] {
+        let (status, code, message, details, _) = refused(&house, &nonsense).await;
+        let expected = (401, "PGRST301", "No suitable key or wrong key type");
+        assert_eq!((status, code.as_str(), message.as_str()), expected, "{nonsense}");
+        assert_eq!(details.as_deref(), Some("None of the keys was able to decode the JWT"));
+    }
     // Clocks may differ a little
     let late = house.sign(&json!({ "role": "anon", "exp": now - 20 }));
     house.read("films?select=id").bearer(&late).send().await.expect(200);
