@@ -121,6 +121,14 @@ impl<'a> Cursor<'a> {
         if self.take(token) { Ok(()) } else { self.fail(label) }
     }
 
+    /// Steps over `token`, which must come next, and the spaces around it.
+    pub(super) fn expect_between_spaces(&mut self, token: &str, label: &'static str) -> Parsed<()> {
+        self.spaces();
+        self.expect(token, label)?;
+        self.spaces();
+        Ok(())
+    }
+
     /// Nothing may follow.
     pub(super) fn expect_end(&mut self) -> Parsed<()> {
         if self.rest().is_empty() {

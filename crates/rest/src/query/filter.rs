@@ -104,9 +104,9 @@ fn delimiter(cursor: &mut Cursor<'_>) -> Parsed<()> {
     cursor.expect(".", DELIMITER)
 }
 
-/// `list`
+/// `list`. Spaces around its parentheses are no part of an element; those around commas are.
 fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
-    cursor.expect("(", "\"(\"")?;
+    cursor.expect_between_spaces("(", "\"(\"")?;
     let mut elements = Vec::new();
     loop {
         let element = match quoted_before_separator(cursor) {

@@ -46,7 +46,7 @@ fn group(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
     } else {
         return cursor.fail("logic operator (and, or)");
     };
-    cursor.expect("(", "\"(\"")?;
+    cursor.expect_between_spaces("(", "\"(\"")?;
     let parts = cursor.nest(|cursor| {
         let mut parts = vec![tree(cursor)?];
         while cursor.take(",") {

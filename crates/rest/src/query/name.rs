@@ -62,10 +62,13 @@ pub(super) fn scan_quoted(rest: &str) -> Option<(String, usize)> {
     None
 }
 
-/// `field`
+/// `field`, with the spaces around it: a name in quotes may stand between some, too.
 pub(super) fn field(cursor: &mut Cursor<'_>) -> Parsed<Field> {
+    cursor.spaces();
     let name = name(cursor)?;
-    Ok(Field { name, json_path: json_path(cursor)? })
+    let json_path = json_path(cursor)?;
+    cursor.spaces();
+    Ok(Field { name, json_path })
 }
 
 /// `json-path`

@@ -22,14 +22,13 @@ pub(super) fn names(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
 fn term(cursor: &mut Cursor<'_>) -> Parsed<OrderTerm> {
     let first = name(cursor)?;
     let (relation, field) = if cursor.take("(") {
-        cursor.spaces();
         let field = field(cursor)?;
-        cursor.spaces();
         cursor.expect(")", "\")\"")?;
         (Some(first), field)
     } else {
         (None, Field { name: first, json_path: json_path(cursor)? })
     };
+    cursor.spaces();
     let direction = if cursor.take(".asc") {
         Some(Direction::Ascending)
     } else if cursor.take(".desc") {

@@ -318,6 +318,12 @@ fn lists_keep_spaces_and_undo_quotes() {
     assert_eq!(list("in.(%22%22)"), [""; 0]);
     assert_eq!(list("in.(,)"), ["", ""]);
     assert_eq!(list("in.(a, b)"), ["a", " b"]);
+    assert_eq!(list("in.( a , b )"), ["a ", " b "]);
+    assert_eq!(list("in. ( %22a,b%22,c) "), ["a,b", "c"]);
+    for empty in ["in.( )", "in.(+%09)", "in. (  ) ", "in.( %22%22)"] {
+        assert_eq!(list(empty), [""; 0], "{empty}");
+    }
+    assert_eq!(list("in.( , )"), ["", " "]);
     assert_eq!(list("in.(%22a,b%22,%22c)%22,%22d%5C%22%5C%5C%5Ce%22)"), ["a,b", "c)", "d\"\\e"]);
     assert_eq!(list("in.(%22a%22b,%22,c)"), ["\"a\"b", "\"", "c"]);
     assert!(refusal("a=in.(b").1.contains("expecting \",\" or \")\""));
@@ -347,6 +353,27 @@ fn logic_reads_trees_and_their_values() {
     assert_eq!(values, ["{1,2}", "{x"]);
     let LogicTree::Filter(last) = &parts[3] else { panic!() };
     assert_eq!((last.field.name.as_str(), last.negated), ("not", false));
+}
+
+#[test]
+fn logic_may_have_spaces_around_its_fields_and_parentheses() {
+    let plain = tree("or=(a.eq.1,and(%22b c%22.is.null,d->>e.in.(1,2)),not.and(f.eq.x,g.in.()))");
+    for spaced in [
+        "or= ( a.eq.1, and ( %22b c%22 .is.null , d->>e .in. ( 1,2) ) , not.and (f.eq.x, g.in.( ) ) )",
+        "or=(%09a.eq.1,%20and%09( %22b c%22.is.null ,d->>e.in.(1,2) ),  not.and(f.eq.x,g.in.(  )))  ",
+    ] {
+        assert_eq!(tree(spaced), plain, "{spaced}");
+    }
+    // Those of a value belong to it
+    let LogicTree::Group { parts, .. } = tree("or=(a.eq. x ,b.eq.%22y%22 )") else { panic!() };
+    let values: Vec<_> = parts
+        .iter()
+        .map(|part| match part {
+            LogicTree::Filter(Filter { operation: Operation::Quantified(_, _, value), .. }) => value.as_str(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(values, [" x ", "\"y\" "]);
 }
 
 #[test]
