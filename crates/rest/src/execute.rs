@@ -4,7 +4,6 @@ use portico_database::wire::{Joining, Lease, WireError};
 
 use crate::error::RestError;
 use crate::explain;
-use crate::grants;
 use crate::handler::Asked;
 use crate::plan::WriteAction;
 use crate::postgres;
@@ -49,12 +48,7 @@ impl Doing<'_> {
 
     /// A refusal of PostgreSQL in the words of the contract.
     pub fn refusal(&self, error: &WireError) -> RestError {
-        let identity = &self.asked.identity;
-        let mut refusal = postgres::refusal(error, identity.is_anonymous);
-        if let (RestError::Postgres(refusal), Some(cache)) = (&mut refusal, &self.snapshot.cache) {
-            grants::add_hint(refusal, cache, self.schema, self.asked);
-        }
-        refusal
+        postgres::refusal(error, self.asked.identity.is_anonymous)
     }
 
     /// A connection.

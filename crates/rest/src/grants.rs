@@ -1,63 +1,115 @@
 //! The hint that a refusal for want of a privilege carries: the GRANT that is missing (contract 16.3).
+//!
+//! PostgreSQL names the relation without its schema, and it need not be the one that was asked for: a view reads others in its owner's
+//! name, and functions, triggers and policies read what they like. So the catalog is asked which relation of that name lacks a grant,
+//! and for whom. It is asked after the refusal, by the server's own login, and only for the privileges of the caller's role.
 
 use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
+use portico_database::wire::{Batch, Row, Statement};
 
+use crate::array::text_array;
 use crate::error::PostgresRefusal;
+use crate::execute::Doing;
 use crate::handler::Asked;
 use crate::plan::WriteAction;
 use crate::preferences::{Resolution, Return};
+use crate::query::SelectItem;
 use crate::resource::{Action, Resource};
-use crate::schema::{QualifiedName, SchemaCache};
 use crate::sql::Sql;
 
-/// Adds the hint to a `permission denied for table x` that has none.
-pub(crate) fn add_hint(refusal: &mut PostgresRefusal, cache: &SchemaCache, schema: &str, asked: &Asked<'_>) {
+const LACKING: &str = include_str!("grants.sql");
+
+/// The kinds of relations, as PostgreSQL's refusals name them.
+const KINDS: [&str; 4] = ["table ", "view ", "materialized view ", "foreign table "];
+
+/// Adds the hint to a `permission denied for table x` that has none. Without an unambiguous answer of the catalog there is no hint.
+pub(crate) async fn add_hint(doing: &Doing<'_>, refusal: &mut PostgresRefusal) {
     if refusal.code != INSUFFICIENT_PRIVILEGE.code() || refusal.hint.is_some() {
         return;
     }
-    let denied = ["table ", "view ", "materialized view ", "foreign table "]
-        .iter()
-        .find_map(|kind| refusal.message.strip_prefix("permission denied for ")?.strip_prefix(kind));
-    let Some(relation) = denied.and_then(|name| cache.relation(schema, name)) else { return };
-    let is_target = matches!(&asked.resource, Resource::Relation(name) if *name == relation.name.name);
+    let denied = refusal.message.strip_prefix("permission denied for ");
+    let Some(name) = denied.and_then(|denied| KINDS.iter().find_map(|kind| denied.strip_prefix(kind))) else { return };
+    let asked = doing.asked;
+    let needed = needed(asked);
+    let (role, relations) = (asked.identity.role.as_bytes(), text_array(relations(asked).into_iter()));
+    let params = [
+        Some(role),
+        Some(name.as_bytes()),
+        Some(doing.schema.as_bytes()),
+        Some(relations.as_bytes()),
+        Some(needed.as_bytes()),
+    ];
+    let batch = Batch::new().statement(Statement::named(LACKING, &params));
+    let Ok(mut lease) = doing.lease().await else { return };
+    match lease.run(&batch).await {
+        Ok(found) => refusal.hint = hint(found.rows(0), name, &needed),
+        Err(error) => tracing::debug!(%error, "The catalog does not say which grant is missing"),
+    }
+}
+
+/// Returns the hint for the only relation that was found.
+fn hint(found: &[Row], name: &str, needed: &str) -> Option<String> {
+    let [row] = found else { return None };
+    let (schema, role, lacking) = (row.text(0)?, row.text(1)?, row.text(3)?);
+    let privileges = match row.text(2)? {
+        "t" => needed,
+        // Which of them the statement needed is not known, but any that changes rows mostly reads them first
+        _ if lacking.starts_with("SELECT") => "SELECT",
+        _ if lacking.contains(", ") => return None,
+        _ => lacking,
+    };
+    let mut grant = Sql::new();
+    grant.raw(privileges).raw(" ON ");
+    identifier(&mut grant, schema);
+    grant.raw(".");
+    identifier(&mut grant, name);
+    grant.raw(" TO ");
+    identifier(&mut grant, role);
+    Some(format!("Grant the required privileges to the current role with: GRANT {};", grant.text()))
+}
+
+/// Returns the names of the relations of a request: what it reads or writes, then what it embeds.
+fn relations<'a>(asked: &'a Asked<'_>) -> Vec<&'a str> {
+    fn embedded<'a>(items: &'a [SelectItem], names: &mut Vec<&'a str>) {
+        for item in items {
+            if let SelectItem::Relation(relation) = item {
+                names.push(&relation.name);
+                embedded(&relation.select, names);
+            }
+        }
+    }
+    let mut names = vec![match &asked.resource {
+        Resource::Relation(name) => name.as_str(),
+        // No relation has this name
+        Resource::Function(_) | Resource::Root => "",
+    }];
+    embedded(&asked.query.select, &mut names);
+    names
+}
+
+/// Returns the privileges that a request needs on what it reads or writes.
+fn needed(asked: &Asked<'_>) -> String {
     let (preferences, query) = (&asked.preferences, &asked.query);
     let changes = match asked.action {
-        Action::Write(action) if is_target => match action {
-            WriteAction::Insert if preferences.resolution == Some(Resolution::MergeDuplicates) => "INSERT, UPDATE",
-            WriteAction::Insert => "INSERT",
-            WriteAction::Put => "INSERT, UPDATE",
-            WriteAction::Update => "UPDATE",
-            WriteAction::Delete => "DELETE",
-        },
-        _ => "",
+        Action::Write(WriteAction::Insert) if preferences.resolution == Some(Resolution::MergeDuplicates) => {
+            "INSERT, UPDATE"
+        }
+        Action::Write(WriteAction::Insert) => "INSERT",
+        Action::Write(WriteAction::Put) => "INSERT, UPDATE",
+        Action::Write(WriteAction::Update) => "UPDATE",
+        Action::Write(WriteAction::Delete) => "DELETE",
+        Action::Read { .. } | Action::Call | Action::Options => return "SELECT".into(),
     };
     // Rows that are returned or compared are read, too
-    let reads = changes.is_empty()
-        || preferences.returned.is_some_and(|returned| returned != Return::Minimal)
+    let reads = preferences.returned.is_some_and(|returned| returned != Return::Minimal)
         || preferences.resolution.is_some()
         || asked.action == Action::Write(WriteAction::Put)
         || !query.filters.is_empty()
         || !query.logic.is_empty();
-    let select = match (reads, changes) {
-        (true, "") => "SELECT",
-        (true, _) => "SELECT, ",
-        (false, _) => "",
-    };
-    let mut grant = Sql::new();
-    grant.raw(select).raw(changes).raw(" ON ");
-    plain(&mut grant, &relation.name);
-    grant.raw(" TO ");
-    identifier(&mut grant, &asked.identity.role);
-    refusal.hint = Some(format!("Grant the required privileges to the current role with: GRANT {};", grant.text()));
+    if reads { format!("SELECT, {changes}") } else { changes.into() }
 }
 
-fn plain(grant: &mut Sql, name: &QualifiedName) {
-    identifier(grant, &name.schema);
-    grant.raw(".");
-    identifier(grant, &name.name);
-}
-
-/// Quoted only where it has to be, as people write it.
+/// Appends a name, quoted only where it has to be, as people write it.
 fn identifier(grant: &mut Sql, name: &str) {
     let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');

@@ -16,6 +16,7 @@ use crate::body::{self, Payload, Purpose};
 use crate::caller::Identity;
 use crate::error::RestError;
 use crate::execute::{self, Doing};
+use crate::grants;
 use crate::media::{self, MediaType};
 use crate::openapi;
 use crate::plan::WriteAction;
@@ -219,7 +220,7 @@ async fn run(
     asked: &Asked<'_>,
     prepared: &mut Prepared,
 ) -> Result<Reply, RestError> {
-    let reply = execute::run(&Doing { rest, snapshot, schema, asked }, prepared).await;
+    let reply = with_hint(&Doing { rest, snapshot, schema, asked }, prepared).await;
     if reply.as_ref().is_err_and(does_not_fit_the_schema)
         && let Some(newer) = rest.inner.state.newer_than(snapshot).await
     {
@@ -227,8 +228,17 @@ async fn run(
         *snapshot = newer;
         if let Planned::Statement(again) = prepare::plan(snapshot, schema, asked)? {
             *prepared = *again;
-            return execute::run(&Doing { rest, snapshot, schema, asked }, prepared).await;
+            return with_hint(&Doing { rest, snapshot, schema, asked }, prepared).await;
         }
+    }
+    reply
+}
+
+/// Runs the statement; a refusal for want of a privilege says which grant is missing.
+async fn with_hint(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply, RestError> {
+    let mut reply = execute::run(doing, prepared).await;
+    if let Err(RestError::Postgres(refusal)) = &mut reply {
+        grants::add_hint(doing, refusal).await;
     }
     reply
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use regex::Regex;
 
-use super::overload::{BodyKind, Match, Wanted, choose};
+use super::overload::{BodyKind, Match, Wanted, choose, unqualified};
 use super::write::Body;
 use super::{Context, ReadPlan, Root, Rows};
 use crate::array::text_array;
@@ -145,6 +145,10 @@ pub fn hoisted_settings<'a>(
 
 fn arguments(routine: &Routine, whole: bool, given: Given<'_>) -> Arguments {
     match given {
+        Given::Pairs(pairs) if whole => match pairs.iter().rev().find(|(key, _)| key.is_empty()) {
+            Some((_, value)) => whole_argument(routine, Param::Text(value.clone())),
+            None => Arguments::None,
+        },
         Given::Pairs(pairs) => {
             let values: Vec<_> = routine
                 .parameters
@@ -155,16 +159,23 @@ fn arguments(routine: &Routine, whole: bool, given: Given<'_>) -> Arguments {
                 .collect();
             if values.is_empty() { Arguments::None } else { Arguments::Values(values) }
         }
-        Given::Object { body, .. } if whole => whole_argument(routine, Param::Bytes(body.json)),
+        Given::Object { body, .. } if whole => whole_argument(routine, whole_body(routine, body.json)),
         Given::Object { body, keys, .. } => {
             let given = |parameter: &&Parameter| keys.contains(&parameter.name);
             let parameters: Vec<_> = routine.parameters.iter().filter(given).cloned().collect();
             if parameters.is_empty() { Arguments::None } else { Arguments::Object { body, parameters } }
         }
-        Given::Whole { kind: BodyKind::Binary, body } if whole => whole_argument(routine, Param::Text(hex(&body))),
-        Given::Whole { body, .. } if whole => whole_argument(routine, Param::Bytes(body)),
+        Given::Whole { body, .. } if whole => whole_argument(routine, whole_body(routine, body)),
         // A function of which every parameter may be left out.
         Given::Whole { .. } => Arguments::None,
+    }
+}
+
+/// Returns a body as the text of a value: `bytea` reads bytes in a form of their own.
+fn whole_body(routine: &Routine, body: Bytes) -> Param {
+    match routine.parameters.first().map(unqualified) {
+        Some("bytea") => Param::Text(hex(&body)),
+        _ => Param::Bytes(body),
     }
 }
 

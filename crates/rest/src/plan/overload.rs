@@ -39,7 +39,7 @@ pub enum BodyKind {
 pub struct Match {
     /// The function.
     pub routine: Arc<Routine>,
-    /// The whole body is its only argument, which has no name.
+    /// The whole body is its only argument: its parameter has no name by which PostgreSQL could be given a part of it.
     pub whole: bool,
 }
 
@@ -54,13 +54,13 @@ const SIMILAR_NAME: f64 = 0.75;
 /// PGRST202 when none fits, PGRST203 when several do.
 pub fn choose(cache: &SchemaCache, wanted: &Wanted<'_>) -> Result<Match, RestError> {
     let overloads = cache.routines_named(wanted.schema, wanted.name);
-    let (routines, whole) = match overloads.iter().filter(|routine| wanted.fits_by_name(routine)).collect::<Vec<_>>() {
-        by_name if !by_name.is_empty() => (by_name, false),
-        _ => (overloads.iter().filter(|routine| wanted.fits_as_a_whole(routine)).collect(), true),
+    let routines = match overloads.iter().filter(|routine| wanted.fits_by_name(routine)).collect::<Vec<_>>() {
+        by_name if !by_name.is_empty() => by_name,
+        _ => overloads.iter().filter(|routine| wanted.fits_as_a_whole(routine)).collect(),
     };
     match routines.as_slice() {
         [] => Err(wanted.missing(cache, overloads)),
-        [routine] => Ok(Match { routine: Arc::clone(routine), whole }),
+        [routine] => Ok(Match { routine: Arc::clone(routine), whole: unnamed(routine).is_some() }),
         several => Err(RestError::AmbiguousFunction(several.iter().map(|routine| signature(routine)).collect())),
     }
 }
@@ -70,25 +70,20 @@ impl Wanted<'_> {
         if routine.parameters.is_empty() {
             return self.keys.is_empty() && matches!(self.body, BodyKind::Named | BodyKind::Json);
         }
-        let required = routine.parameters.iter().filter(|parameter| parameter.required);
-        required.clone().all(|parameter| !parameter.name.is_empty() && self.keys.contains(parameter.name.as_str()))
-            && self.keys.iter().all(|key| {
-                !key.is_empty() && routine.parameters.iter().any(|parameter: &Parameter| parameter.name == **key)
-            })
+        // A parameter without a name is the one of the key ""
+        let mut required = routine.parameters.iter().filter(|parameter| parameter.required);
+        required.all(|parameter| self.keys.contains(parameter.name.as_str()))
+            && self.keys.iter().all(|key| routine.parameters.iter().any(|parameter| parameter.name == **key))
     }
 
     fn fits_as_a_whole(&self, routine: &Routine) -> bool {
-        let [only] = routine.parameters.as_slice() else { return false };
-        only.name.is_empty() && {
-            let unqualified = only.sql_type.strip_prefix("pg_catalog.").unwrap_or(&only.sql_type);
-            match self.body {
-                BodyKind::Named => false,
-                BodyKind::Json => matches!(unqualified, "json" | "jsonb"),
-                BodyKind::Text => unqualified == "text",
-                BodyKind::Xml => unqualified == "xml",
-                BodyKind::Binary => unqualified == "bytea",
-            }
-        }
+        unnamed(routine).is_some_and(|only| match self.body {
+            BodyKind::Named => false,
+            BodyKind::Json => matches!(unqualified(only), "json" | "jsonb"),
+            BodyKind::Text => unqualified(only) == "text",
+            BodyKind::Xml => unqualified(only) == "xml",
+            BodyKind::Binary => unqualified(only) == "bytea",
+        })
     }
 
     /// The texts of PGRST202.
@@ -142,16 +137,31 @@ impl Wanted<'_> {
             names.sort_unstable();
             return nearest(self.name, names, SIMILAR_NAME).map(|name| format!("{}.{name}", self.schema));
         }
+        // The parentheses count when lists are compared: short ones are more alike with them.
         let lists: Vec<_> = overloads.iter().map(|routine| sorted_names(routine)).collect();
-        nearest(keys, lists.iter().map(String::as_str), SIMILAR_LIST)
-            .map(|list| format!("{}.{}({list})", self.schema, self.name))
+        nearest(&format!("({keys})"), lists.iter().map(String::as_str), SIMILAR_LIST)
+            .map(|list| format!("{}.{}{list}", self.schema, self.name))
     }
 }
 
+/// Returns the only parameter of a function, if it has no name.
+pub(super) fn unnamed(routine: &Routine) -> Option<&Parameter> {
+    match routine.parameters.as_slice() {
+        [only] if only.name.is_empty() => Some(only),
+        _ => None,
+    }
+}
+
+/// Returns the type of a parameter without the schema of PostgreSQL's own types.
+pub(super) fn unqualified(parameter: &Parameter) -> &str {
+    parameter.sql_type.strip_prefix("pg_catalog.").unwrap_or(&parameter.sql_type)
+}
+
+/// `(a, b)`
 fn sorted_names(routine: &Routine) -> String {
     let mut names: Vec<_> = routine.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     names.sort_unstable();
-    names.join(", ")
+    format!("({})", names.join(", "))
 }
 
 /// `public.f(arg => text, num => integer)`

@@ -8,49 +8,61 @@ const LONGEST: usize = 512;
 /// The candidate that resembles `needle` most, when its score is at least `minimum` (0 to 1); of equals the first by name.
 ///
 /// Candidates are found by the triples of letters that they share with the needle, or by pairs if no triple helps; then scored by the
-/// share of letters that need no change. Letter case and punctuation do not matter.
+/// share of letters that need no change. Letter case does not matter; punctuation does only for the score.
 pub fn nearest<'a>(needle: &str, candidates: impl IntoIterator<Item = &'a str>, minimum: f64) -> Option<&'a str> {
-    let needle = normal(needle)?;
-    let candidates: Vec<(&str, Vec<char>)> =
-        candidates.into_iter().filter_map(|candidate| Some((candidate, normal(candidate)?))).collect();
-    if let Some((exact, _)) = candidates.iter().filter(|(_, normal)| *normal == needle).min_by_key(|(name, _)| *name) {
+    let needle = Compared::of(needle)?;
+    let candidates: Vec<(&str, Compared)> =
+        candidates.into_iter().filter_map(|candidate| Some((candidate, Compared::of(candidate)?))).collect();
+    let same = candidates.iter().filter(|(_, compared)| compared.lower == needle.lower);
+    if let Some((exact, _)) = same.min_by_key(|(name, _)| *name) {
         return Some(exact);
     }
     [3, 2].into_iter().find_map(|size| nearest_by_grams(&needle, &candidates, size, minimum))
 }
 
 fn nearest_by_grams<'a>(
-    needle: &[char],
-    candidates: &[(&'a str, Vec<char>)],
+    needle: &Compared,
+    candidates: &[(&'a str, Compared)],
     size: usize,
     minimum: f64,
 ) -> Option<&'a str> {
-    let own = Grams::of(needle, size);
+    let own = Grams::of(&needle.letters, size);
     let mut scored: Vec<(f64, &str, &[char])> = candidates
         .iter()
         // No score is above the share of the lengths.
-        .filter(|(_, normal)| share(normal.len(), needle.len()) >= minimum)
-        .map(|(name, normal)| (own.cosine(&Grams::of(normal, size)), *name, normal.as_slice()))
+        .filter(|(_, compared)| share(compared.lower.len(), needle.lower.len()) >= minimum)
+        .map(|(name, compared)| (own.cosine(&Grams::of(&compared.letters, size)), *name, compared.lower.as_slice()))
         .filter(|(cosine, ..)| *cosine > 0.0)
         .collect();
     scored.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
     scored
         .into_iter()
         .take(RESCORED)
-        .map(|(_, name, normal)| (similarity(needle, normal), name))
+        .map(|(_, name, lower)| (similarity(&needle.lower, lower), name))
         .filter(|(score, _)| *score >= minimum)
         .min_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)))
         .map(|(_, name)| name)
 }
 
-/// Lower case, without what is neither letter, digit, comma, space nor underscore. `None`: nothing is left, or far too much.
-fn normal(text: &str) -> Option<Vec<char>> {
-    if text.len() > LONGEST {
-        return None;
+/// A text in the two forms that are compared.
+struct Compared {
+    /// In lower case.
+    lower: Vec<char>,
+    /// The same without anything but letters, digits, commas, spaces and underscores.
+    letters: Vec<char>,
+}
+
+impl Compared {
+    /// Returns `None` where no letter is left, or the text is far too long.
+    fn of(text: &str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
+        let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, '_' | ',' | ' ');
+        let lower: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
+        let letters: Vec<char> = lower.iter().copied().filter(kept).collect();
+        (!letters.is_empty()).then_some(Self { lower, letters })
     }
-    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, '_' | ',' | ' ');
-    let normal: Vec<char> = text.chars().flat_map(char::to_lowercase).filter(kept).collect();
-    (!normal.is_empty()).then_some(normal)
 }
 
 /// How often each run of some letters occurs, in order. A letter takes 21 bits, so three fit into one number.
@@ -125,7 +137,12 @@ mod tests {
 
     #[test]
     fn parameter_lists_are_compared_as_texts() {
-        assert_eq!(nearest("a, b, c", ["a, b", "x, y, z"], 0.33), Some("a, b"));
+        assert_eq!(nearest("(a, b, c)", ["(a, b)", "(x, y, z)"], 0.33), Some("(a, b)"));
+        // The parentheses are part of what is alike, but nothing is alike by them alone
+        assert_eq!(nearest("(a, zzz)", ["(a)"], 0.33), Some("(a)"));
+        assert_eq!(nearest("a, zzz", ["a"], 0.33), None);
+        assert_eq!(nearest("(x)", ["(a)"], 0.33), None);
+        assert_eq!(nearest("()", ["(a)"], 0.33), None);
     }
 
     #[test]
@@ -142,7 +159,7 @@ mod tests {
         ) {
             if let Some(found) = nearest(&needle, names.iter().map(String::as_str), 0.5) {
                 prop_assert!(names.iter().any(|name| name == found));
-                let score = similarity(&normal(&needle).unwrap(), &normal(found).unwrap());
+                let score = similarity(&Compared::of(&needle).unwrap().lower, &Compared::of(found).unwrap().lower);
                 prop_assert!(score >= 0.5);
             }
         }

@@ -1,0 +1,53 @@
+-- Which relation named $2 a role ($1) lacks a privilege on, for a request on the relations $4 of the schema $3, of which the first is
+-- what the request reads or writes, with the privileges $5. Yields the schema, the role that needs the grant, whether the relation lies
+-- below that first one, and the privileges that the role lacks of those that a statement may need; the likeliest relation first.
+with recursive reached as (
+  select c.oid, c.relname, c.relkind, c.relowner, c.reloptions, c.relnamespace, r.oid as acting, c.relname = ($4::text[])[1] as is_target
+    from pg_catalog.pg_class as c
+    join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
+    join pg_catalog.pg_roles as r on r.rolname = $1
+   where n.nspname = $3 and c.relname = any ($4::text[])
+  union
+  -- What a view reads is read by the view's owner, unless the view says otherwise
+  select below.oid, below.relname, below.relkind, below.relowner, below.reloptions, below.relnamespace,
+         case
+           when exists (
+             select from pg_catalog.pg_options_to_table(above.reloptions) as o
+              where o.option_name = 'security_invoker' and o.option_value::boolean) then above.acting
+           else above.relowner
+         end,
+         above.is_target
+    from reached as above
+    join pg_catalog.pg_rewrite as w on w.ev_class = above.oid and w.ev_type = '1'
+    join pg_catalog.pg_depend as d
+      on d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass and d.objid = w.oid
+     and d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.refobjid <> above.oid
+    join pg_catalog.pg_class as below on below.oid = d.refobjid
+   where above.relkind = 'v'
+), named as (
+  select reached.oid, relnamespace, acting, is_target, 0 as distance
+    from reached
+   where relname = $2
+  union all
+  -- What functions, triggers and policies read: in schemas that the role may use, or the refusal would name the schema
+  select c.oid, c.relnamespace, r.oid, false, 1
+    from pg_catalog.pg_class as c
+    join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
+    join pg_catalog.pg_roles as r on r.rolname = $1
+   where c.relname = $2 and c.relkind in ('r', 'p', 'v', 'm', 'f')
+     and pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')
+), lacking as (
+  select named.*, (
+           select pg_catalog.string_agg(p.name, ', ' order by p.place)
+             from pg_catalog.unnest(
+                    case when is_target then pg_catalog.string_to_array($5, ', ') else array['SELECT', 'INSERT', 'UPDATE', 'DELETE'] end
+                  ) with ordinality as p (name, place)
+            where not pg_catalog.has_table_privilege(acting, named.oid, p.name)) as privileges
+    from named
+)
+select n.nspname::text, r.rolname::text, is_target, privileges
+  from (select *, pg_catalog.rank() over (order by distance, is_target desc) as place from lacking where privileges is not null) as likely
+  join pg_catalog.pg_namespace as n on n.oid = likely.relnamespace
+  join pg_catalog.pg_roles as r on r.oid = likely.acting
+ where place = 1
+ limit 2
