@@ -38,21 +38,20 @@ fn choose(
     known: &[Arc<Relationship>],
     item: &SelectRelation,
 ) -> Result<Arc<Relationship>, RestError> {
-    let mut found = known.iter().filter(|candidate| {
-        candidate.target.schema == context.schema && fits(candidate, &item.name, item.hint.as_deref())
-    });
-    match (found.next(), found.next()) {
-        (Some(only), None) => Ok(Arc::clone(only)),
-        (Some(first), Some(second)) => {
-            let all: Vec<_> = [first, second].into_iter().chain(found).collect();
-            Err(RestError::AmbiguousRelationship {
-                origin: origin.name.clone(),
-                target: item.name.clone(),
-                candidates: all.iter().map(|candidate| text(candidate)).collect(),
-                suggestions: all.iter().map(|candidate| suggestion(candidate)).collect(),
-            })
-        }
-        (None, _) => Err(RestError::NoRelationship {
+    let in_schema = || known.iter().filter(|candidate| candidate.target.schema == context.schema);
+    let mut found: Vec<_> = in_schema().filter(|candidate| fits(candidate, &item.name, item.hint.as_deref())).collect();
+    if found.is_empty() && item.hint.is_none() {
+        found = in_schema().filter(|candidate| is_child_by_column(candidate, &item.name)).collect();
+    }
+    match found.as_slice() {
+        [only] => Ok(Arc::clone(only)),
+        [_, _, ..] => Err(RestError::AmbiguousRelationship {
+            origin: origin.name.clone(),
+            target: item.name.clone(),
+            candidates: found.iter().map(|candidate| text(candidate)).collect(),
+            suggestions: found.iter().map(|candidate| suggestion(candidate)).collect(),
+        }),
+        [] => Err(RestError::NoRelationship {
             origin: origin.name.clone(),
             target: item.name.clone(),
             hint: item.hint.clone(),
@@ -71,14 +70,10 @@ fn similar(context: &Context<'_>, origin: &str, known: &[Arc<Relationship>], tar
         let origins = context.cache.relationships.get(context.schema)?;
         (origin, nearest(origin, origins.keys().map(String::as_str), LIKENESS)?)
     } else {
-        let targets =
-            known.iter().filter(|relationship| relationship.target.schema == context.schema).map(|relationship| {
-                match &relationship.kind {
-                    RelationshipKind::Computed { function, .. } => function.name.as_str(),
-                    _ => relationship.target.name.as_str(),
-                }
-            });
-        (target, nearest(target, targets, LIKENESS)?)
+        // Relations only, also those that a function leads to
+        let targets = known.iter().filter(|relationship| relationship.target.schema == context.schema);
+        let names = targets.map(|relationship| relationship.target.name.as_str());
+        (target, nearest(target, names, LIKENESS)?)
     };
     (asked != meant).then(|| format!("Perhaps you meant '{meant}' instead of '{asked}'."))
 }
@@ -121,6 +116,14 @@ fn fits(candidate: &Relationship, name: &str, hint: Option<&str>) -> bool {
             is_target && (constraint == hint || by_column())
         }
     }
+}
+
+/// Whether a name is a column of the one-to-one relationship whose foreign key belongs to the target. Asked only where nothing else
+/// fits: a foreign key of the origin comes first.
+fn is_child_by_column(candidate: &Relationship, name: &str) -> bool {
+    let RelationshipKind::OneToOne { columns, is_parent: true, .. } = &candidate.kind else { return false };
+    let is_column = matches!(columns.as_slice(), [(ours, theirs)] if ours == name || theirs == name);
+    is_column && !candidate.is_self && !candidate.target_is_view
 }
 
 fn text(candidate: &Relationship) -> RelationshipText {

@@ -22,7 +22,7 @@ pub use overload::BodyKind;
 pub use producer::{Producer, Rows};
 pub use read::{CALL, Root};
 pub(crate) use read::{counts_rows, name_of as aggregate_name};
-pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, Returned, Shape, Source};
+pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, OrderKey, Output, ReadPlan, Returned, Shape, Source};
 #[cfg(test)]
 pub(crate) use write::tests as write_tests;
 pub use write::{Answer, Assigned, Body, Change, Conflict, KeyValue, WriteAction, WriteOptions, WritePlan};

@@ -1,5 +1,6 @@
 //! A query's `select` as a tree, with everything that is said about its levels where it belongs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::read::target_name;
@@ -104,6 +105,17 @@ impl<'q> Node<'q> {
         self.item.map_or("", |item| item.alias.as_deref().unwrap_or(&item.name))
     }
 
+    /// Whether nothing of it is selected, at any depth: it filters only.
+    pub(super) fn selects_nothing(&self) -> bool {
+        self.items().next().is_none() && self.children.iter().all(Self::selects_nothing)
+    }
+
+    /// Returns the key that two of its embeds have, if there is one: the joins of both would have the same name.
+    pub(super) fn repeated_key(&self) -> Option<&'q str> {
+        let mut keys = HashSet::new();
+        self.children.iter().map(Self::key).find(|key| !keys.insert(*key))
+    }
+
     fn is_to_one(&self) -> bool {
         self.relationship.as_ref().is_some_and(|relationship| relationship.is_to_one())
     }
@@ -132,7 +144,7 @@ impl<'q> Node<'q> {
                 return Err(RestError::NotEmbedded { name: name.clone(), alias: None });
             };
             if !child.is_to_one() {
-                return Err(RestError::RelatedOrder { origin: origin.to_owned(), target: child.name().to_owned() });
+                return Err(RestError::RelatedOrder { origin: origin.to_owned(), target: child.key().to_owned() });
             }
         }
         self.children.iter().try_for_each(|child| match &child.relationship {

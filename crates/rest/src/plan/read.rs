@@ -10,7 +10,7 @@ use super::Context;
 use super::embed;
 use super::filter::{Condition, column_of, filter_condition, tree_condition};
 use super::node::Node;
-use super::tree::{Column, Embed, Level, Lifted, Order, OrderBy, Output, ReadPlan, Returned, Shape, Source};
+use super::tree::{Column, Embed, Level, Lifted, Order, OrderBy, OrderKey, Output, ReadPlan, Returned, Shape, Source};
 use crate::RestError;
 use crate::query::{
     Aggregate, Arrow, Field, Filter, IsValue, Join, Operand, Operation, OrderTerm, QuantOperator, Query, SelectColumn,
@@ -249,6 +249,7 @@ impl Builder<'_> {
             limit,
             offset,
             aggregated: aggregated && !hoist,
+            repeated: node.repeated_key().map(|key| format!("{}_{key}_{}", place.origin, place.depth + 1)),
         };
         Ok((level, selected.lifted))
     }
@@ -279,7 +280,7 @@ impl Builder<'_> {
         let place = Place { source, alias, relation, origin: &target.name, depth, use_, expand };
         let (level, lifted) = self.level(child, place)?;
         let shape = match (use_, relationship.is_to_one()) {
-            _ if item.select.is_empty() => Shape::Hidden,
+            _ if child.selects_nothing() => Shape::Hidden,
             (Use::Lifted, _) => Shape::Spread(lifted),
             (Use::Arrays, _) => Shape::SpreadArrays(lifted),
             (Use::Rows, true) => Shape::Object,
@@ -488,9 +489,9 @@ fn order(node: &Node<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds:
     let embed = related.and_then(|name| node.children.iter().position(|child| child.key() == name));
     let by = match embed.and_then(|index| Some((index, embeds.get_mut(index)?))) {
         Some((index, embed)) => {
-            let column = column_of(embed.level.relation.as_deref(), &term.field);
-            let at = embed.ordered_by.iter().position(|known| *known == column).unwrap_or_else(|| {
-                embed.ordered_by.push(column);
+            let key = order_key(&embed.level, &term.field);
+            let at = embed.ordered_by.iter().position(|known| *known == key).unwrap_or_else(|| {
+                embed.ordered_by.push(key);
                 embed.ordered_by.len() - 1
             });
             OrderBy::Embed(index, at)
@@ -498,6 +499,26 @@ fn order(node: &Node<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds:
         None => OrderBy::Column(column_of(relation, &term.field)),
     };
     Order { by, direction: term.direction, nulls: term.nulls }
+}
+
+/// Returns the value of an embed's row that a field of a related order means: what the embed selects under this name, else a column of
+/// its source.
+fn order_key(level: &Level, field: &Field) -> OrderKey {
+    let is_selected = level.columns.iter().any(|output| match output {
+        Output::Column { key, column, .. } => {
+            *key == field.name && (column.name != *key || !column.json_path.is_empty())
+        }
+        Output::CountRows { key, .. } => *key == field.name,
+        Output::Star => false,
+    });
+    if is_selected {
+        // Its type is not known
+        let (name, json_path) = (field.name.clone(), field.json_path.clone());
+        let to_json = !json_path.is_empty();
+        OrderKey::Output(Column { name, json_path, to_json })
+    } else {
+        OrderKey::Column(column_of(level.relation.as_deref(), field))
+    }
 }
 
 /// Whether a column `"rows"."count"` is the number of rows (6.3): PostgreSQL reads it so, where there is no such column.

@@ -47,6 +47,8 @@ pub struct Level {
     pub offset: Option<u64>,
     /// Rows are grouped: by everything that is selected and no aggregate.
     pub aggregated: bool,
+    /// The name that the joins of two embeds would have both, if two have the same key.
+    pub repeated: Option<String>,
 }
 
 /// Where the rows of a level come from.
@@ -119,8 +121,8 @@ pub struct Embed {
     pub shape: Shape,
     /// The level.
     pub level: Level,
-    /// Columns of its source that the level above orders by, each once.
-    pub ordered_by: Vec<Column>,
+    /// The keys that the level above orders by, each once.
+    pub ordered_by: Vec<OrderKey>,
 }
 
 /// What becomes of an embed in its parent's row.
@@ -176,7 +178,16 @@ pub struct Order {
     pub nulls: Option<crate::query::Nulls>,
 }
 
-/// What rows are ordered by.
+/// A value of an embed's row that the level above orders by.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OrderKey {
+    /// A column of the embed's source.
+    Column(Column),
+    /// A value that the embed selects, by its name in the result.
+    Output(Column),
+}
+
+/// An expression of ORDER BY.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OrderBy {
     /// A column of the level.

@@ -5,7 +5,7 @@
 //! (conditions, order, limit, offset), and the outputs are computed over that.
 
 use super::Sql;
-use crate::plan::{Embed, Level, OrderBy, Output, Shape, Source, counts_rows};
+use crate::plan::{Embed, Level, OrderBy, OrderKey, Output, Shape, Source, counts_rows};
 use crate::schema::{QualifiedName, RelationshipKind};
 
 /// What the subselect yields of each row. Only what is needed: privileges may be those of single columns.
@@ -52,8 +52,11 @@ impl<'a> Page<'a> {
             needed.work |= embed.shape != Shape::Hidden;
             needed.add_origin(&embed.relationship.kind);
         }
-        for column in embed.iter().flat_map(|embed| &embed.ordered_by) {
-            needed.add(&column.name);
+        for key in embed.iter().flat_map(|embed| &embed.ordered_by) {
+            // Outputs are among the columns already
+            if let OrderKey::Column(column) = key {
+                needed.add(&column.name);
+            }
         }
         if !needed.work || needed.columns.iter().any(|name| SYSTEM_COLUMNS.contains(name)) {
             return None;

@@ -14,7 +14,9 @@
 use super::Sql;
 use super::filter::{column, conditions, json_path};
 use super::page::Page;
-use crate::plan::{Embed, Level, Lifted, OrderBy, Output, ReadPlan, Shape, Source, aggregate_name, counts_rows};
+use crate::plan::{
+    Embed, Level, Lifted, OrderBy, OrderKey, Output, ReadPlan, Shape, Source, aggregate_name, counts_rows,
+};
 use crate::query::{Aggregate, Direction, Join, Nulls};
 use crate::schema::{Relation, RelationshipKind};
 
@@ -101,6 +103,12 @@ fn range(sql: &mut Sql, level: &Level) {
 
 fn joins(sql: &mut Sql, level: &Level, parent: Parent<'_>) {
     level.embeds.iter().for_each(|embed| join(sql, level, embed, parent.is_none()));
+    if let Some(name) = &level.repeated {
+        // Two embeds of one name are two joins of one name, which PostgreSQL refuses
+        for _ in 0..2 {
+            sql.raw(" CROSS JOIN (SELECT) AS ").name(name);
+        }
+    }
 }
 
 /// What rows are grouped by.
@@ -140,8 +148,10 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group
                 list.next(sql, true);
                 sql.raw("to_jsonb(").name(&embed.alias).raw(")");
                 // The columns that it is ordered by are not asked for.
-                for at in 0..embed.ordered_by.len() {
-                    sql.raw(" - 'pgrst_order_").raw(&at.to_string()).raw("'");
+                for (at, ordered) in embed.ordered_by.iter().enumerate() {
+                    if let OrderKey::Column(_) = ordered {
+                        sql.raw(" - 'pgrst_order_").raw(&at.to_string()).raw("'");
+                    }
                 }
                 sql.raw(" AS ").name(&embed.key);
             }
@@ -160,6 +170,7 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group
     }
     if let Some((_, embed)) = parent {
         for (at, ordered) in embed.ordered_by.iter().enumerate() {
+            let OrderKey::Column(ordered) = ordered else { continue };
             list.next(sql, true);
             column(sql, &level.alias, ordered);
             sql.raw(" AS ").name_of(format_args!("pgrst_order_{at}"));
@@ -453,13 +464,8 @@ fn belongs(sql: &mut Sql, next: &mut dyn FnMut(&mut Sql), above: &Level, embed: 
                 equal(sql, (&level.alias, theirs), (&embed.junction_alias, middle));
             }
         }
-        RelationshipKind::Computed { to_one, .. } => {
-            if *to_one {
-                // A function that returns NULL yields a row of NULLs in FROM; it is no row.
-                next(sql);
-                sql.raw("NOT (").name(&level.alias).raw(".* IS NULL)");
-            }
-        }
+        // A function that returns NULL yields a row of NULLs in FROM, as it does when it is called itself.
+        RelationshipKind::Computed { .. } => {}
     }
 }
 
@@ -501,7 +507,7 @@ fn is_one_group(level: &Level) -> bool {
 /// The column of a spread that holds what groups are ordered by: a second one of the same value would be in no group.
 fn grouped_column<'a>(level: &Level, embed: &'a Embed, at: usize) -> Option<&'a str> {
     let (true, Shape::Spread(lifted)) = (level.aggregated, &embed.shape) else { return None };
-    let wanted = embed.ordered_by.get(at)?;
+    let OrderKey::Column(wanted) = embed.ordered_by.get(at)? else { return None };
     embed.level.columns.iter().find_map(|output| match output {
         Output::Column { column, representation: None, cast: None, aggregate: None, key, .. } if column == wanted => {
             lifted
@@ -522,10 +528,11 @@ fn order(sql: &mut Sql, level: &Level) {
             OrderBy::Column(by) => column(sql, &level.alias, by),
             OrderBy::Embed(embed, at) => {
                 let Some(embed) = level.embeds.get(*embed) else { return };
-                match grouped_column(level, embed, *at) {
-                    Some(name) => sql.qualified(&embed.alias, name),
-                    None => sql.qualified(&embed.alias, &format!("pgrst_order_{at}")),
-                };
+                match (embed.ordered_by.get(*at), grouped_column(level, embed, *at)) {
+                    (Some(OrderKey::Output(output)), _) => column(sql, &embed.alias, output),
+                    (_, Some(name)) => drop(sql.qualified(&embed.alias, name)),
+                    (_, None) => drop(sql.qualified(&embed.alias, &format!("pgrst_order_{at}"))),
+                }
             }
         }
         sql.raw(match order.direction {

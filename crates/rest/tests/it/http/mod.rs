@@ -3,6 +3,9 @@
 mod answers;
 mod callers;
 mod configuration;
+mod embeds;
+mod functions;
+mod hints;
 mod reload;
 mod transactions;
 
