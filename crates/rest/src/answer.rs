@@ -4,7 +4,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value};
 
 use crate::error::RestError;
 use crate::handler::Asked;
@@ -173,17 +172,16 @@ fn write_head(
     }
 }
 
-/// `/people?id=eq.7` of `{"id":"7"}`.
+/// `/people?id=eq.7` of `[["id","7"]]`.
 fn location(relation: &str, key: &str) -> Option<String> {
-    let key: Map<String, Value> = serde_json::from_str(key).ok()?;
+    let key: Vec<(String, Option<String>)> = serde_json::from_str(key).ok()?;
     let pairs: Vec<_> = key
         .iter()
         .map(|(column, value)| {
             let column = utf8_percent_encode(column, QUERY);
             match value {
-                Value::Null => format!("{column}=is.null"),
-                Value::String(text) => format!("{column}=eq.{}", utf8_percent_encode(text, QUERY)),
-                other => format!("{column}=eq.{}", utf8_percent_encode(&other.to_string(), QUERY)),
+                None => format!("{column}=is.null"),
+                Some(text) => format!("{column}=eq.{}", utf8_percent_encode(text, QUERY)),
             }
         })
         .collect();

@@ -231,9 +231,9 @@ fn combinations(aliases: &[Vec<&str>]) -> Vec<Vec<String>> {
     all
 }
 
-/// Primary keys of exposed tables, and of views that show one whole: of several that of the oldest table.
+/// Primary keys of exposed tables, and of views: all columns of the keys that a view shows whole.
 fn primary_keys(keys: &[KeyRow], named: &Named<'_>) -> HashMap<u32, Vec<String>> {
-    let mut found: BTreeMap<u32, (u32, Vec<String>)> = BTreeMap::new();
+    let mut found: HashMap<u32, BTreeSet<&str>> = HashMap::new();
     for key in keys.iter().filter(|key| key.kind == KeyKind::Primary) {
         let own: Option<Vec<_>> = key.columns.iter().map(|number| named.column_name(key.table, *number)).collect();
         let own = own.map(|columns| (key.table, columns));
@@ -241,15 +241,11 @@ fn primary_keys(keys: &[KeyRow], named: &Named<'_>) -> HashMap<u32, Vec<String>>
             .views_with(key.table, &key.columns)
             .map(|(view, aliases)| (view, aliases.iter().filter_map(|names| names.first().copied()).collect()));
         for (relation, columns) in own.into_iter().chain(shown) {
-            let mut columns: Vec<_> = columns.into_iter().map(str::to_owned).collect();
-            columns.sort();
-            let entry = found.entry(relation).or_insert_with(|| (key.table, columns.clone()));
-            if key.table < entry.0 {
-                *entry = (key.table, columns);
-            }
+            found.entry(relation).or_default().extend(columns);
         }
     }
-    found.into_iter().map(|(relation, (_, columns))| (relation, columns)).collect()
+    let sorted = |columns: BTreeSet<&str>| columns.into_iter().map(str::to_owned).collect();
+    found.into_iter().map(|(relation, columns)| (relation, sorted(columns))).collect()
 }
 
 fn foreign_keys(keys: &[KeyRow], named: &Named<'_>) -> Vec<ForeignKey> {

@@ -109,7 +109,7 @@ fn insert_rows(sql: &mut Sql, body: &Body, columns: &[Assigned], defaults: bool,
     payload::from_item(sql, body, columns, defaults);
 }
 
-/// The row of a PUT, if it is the one that the URL is about, and the only one.
+/// Appends the rows of a PUT: those of the body that the URL is about. Two of them are one too many for PostgreSQL itself.
 fn put_row(sql: &mut Sql, body: &Body, columns: &[Assigned], only: &[KeyValue]) {
     if !columns.is_empty() {
         sql.raw("(").list(", ", columns, |sql, column| {
@@ -134,9 +134,6 @@ fn put_row(sql: &mut Sql, body: &Body, columns: &[Assigned], only: &[KeyValue]) 
             }
         }
     });
-    if !body.is_object {
-        sql.raw(" AND json_array_length(").body(&body.json).raw("::json) = 1");
-    }
 }
 
 /// The setting in which an upsert counts the rows that it changed: neither views nor foreign or partitioned tables tell it by `xmax`.
@@ -161,14 +158,15 @@ fn on_conflict(sql: &mut Sql, conflict: &Conflict, columns: &[Assigned]) {
 /// Appends how many rows of a merge upsert are new: those of the body without those that were changed. Triggers may have kept rows out:
 /// there are never more new ones than came out.
 fn inserted(sql: &mut Sql, plan: &WritePlan) {
-    let Change::Insert { body, columns, .. } = &plan.change else { return };
+    let Change::Insert { body, columns, only, .. } = &plan.change else { return };
     if columns.is_empty() {
         // There is nothing to change rows to, so all that came out are new.
         sql.raw("(SELECT count(*) FROM pgrst_source)");
         return;
     }
     sql.raw("least((SELECT count(*) FROM pgrst_source), ");
-    if body.is_object {
+    // Of a PUT at most the row of the URL is written
+    if body.is_object || !only.is_empty() {
         sql.raw("1");
     } else {
         sql.raw("json_array_length(").body(&body.json).raw("::json)");
@@ -176,10 +174,18 @@ fn inserted(sql: &mut Sql, plan: &WritePlan) {
     sql.raw(" - ").raw(UPDATED).raw(")");
 }
 
-/// Appends the primary key of the only row that was written, as a JSON object of texts: the values read like those in bodies do.
+/// Appends the primary key of the only row that was written, as a JSON array of names and texts: the values read like those in bodies
+/// do, and come in the order of the columns that are returned.
 fn location(sql: &mut Sql, plan: &WritePlan) {
-    sql.raw("(SELECT json_object_agg(pgrst_pair.key, pgrst_pair.value)::text FROM (SELECT ");
-    sql.list(", ", &plan.relation.primary_key, |sql, column| {
+    let Answer::Location(returned) = &plan.answer else { return };
+    let key = &plan.relation.primary_key;
+    let columns: Vec<_> = if returned.all {
+        plan.relation.columns.keys().filter(|column| key.contains(column)).collect()
+    } else {
+        key.iter().collect()
+    };
+    sql.raw("(SELECT json_agg(json_build_array(pgrst_pair.key, pgrst_pair.value))::text FROM (SELECT ");
+    sql.list(", ", columns, |sql, column| {
         sql.qualified("pgrst_source", column);
     });
     sql.raw(

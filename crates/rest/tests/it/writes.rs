@@ -251,7 +251,7 @@ async fn a_put_writes_the_row_of_its_url() {
         request("PUT addresses?id=eq.20&columns=city").prefer(ROWS).body(r#"{"id":20,"street":"here"}"#),
         request("PUT addresses?id=eq.1&limit=1").body(r#"{"id":1}"#),
         request("PUT addresses").body(r#"{"id":1}"#),
-        request("DELETE addresses?city=in.(T,U)").prefer(ROWS),
+        request("DELETE addresses?id=eq.2&city=eq.U").prefer(ROWS),
     ] {
         steps.send(each).await;
     }
