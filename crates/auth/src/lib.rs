@@ -49,6 +49,7 @@ pub mod settings;
 mod signup;
 mod sms;
 pub mod sql;
+mod switched_off;
 mod template_source;
 mod token;
 mod user;

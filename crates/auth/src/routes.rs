@@ -15,7 +15,9 @@ use portico_tokens::RequestId;
 use crate::Auth;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode, Failed, render};
 use crate::extract::{MAX_BODY_BYTES, header};
-use crate::{discovery, info, logout, oauth, otp, reauthenticate, recover, resend, signup, token, user, verify};
+use crate::{
+    discovery, info, logout, oauth, otp, reauthenticate, recover, resend, signup, switched_off, token, user, verify,
+};
 
 /// All paths of the service, without the prefix `/auth/v1`.
 pub(crate) fn router(auth: Auth) -> Router {
@@ -24,6 +26,7 @@ pub(crate) fn router(auth: Auth) -> Router {
         .merge(sessions())
         .merge(providers())
         .merge(published())
+        .merge(switched_off::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
         .route_layer(axum::middleware::from_fn(receive))

@@ -14,7 +14,7 @@ use crate::limits::Limiter;
 use crate::model::User;
 use crate::session::{self, Method, TokenResponse};
 use crate::sql::{Tx, flow_state, users};
-use crate::{attempts, captcha, oauth, refresh};
+use crate::{attempts, captcha, oauth, refresh, switched_off};
 
 /// `POST /token?grant_type=`; forms may name the grant themselves.
 pub(crate) async fn token(
@@ -33,6 +33,7 @@ pub(crate) async fn token(
         "id_token" => {
             oauth::id_token::grant(&auth, &request, &headers, body.parse()?).await.map(IntoResponse::into_response)
         }
+        "web3" => Err(switched_off::web3()),
         _ => Err(AuthError::refuse(ErrorCode::InvalidCredentials, "unsupported_grant_type")),
     }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::upkeep::Upkeep;
 use crate::wiring::keys::Keys;
-use crate::wiring::page;
+use crate::wiring::{missing_services, page};
 
 /// What a server is made of.
 pub struct ServerSettings {
@@ -118,7 +118,7 @@ impl Server {
                 Access::open().compressed(),
             );
         }
-        for Mount { prefix, router, access } in mounts {
+        for Mount { prefix, router, access } in missing_services::mounts().into_iter().chain(mounts) {
             gateway = gateway.mount(&prefix, router, access);
         }
         if let Some(pages) = secret_key_pages {
@@ -185,6 +185,9 @@ fn auth_access() -> Access {
         "/authorize",
         "/.well-known/jwks.json",
         "/.well-known/openid-configuration",
+        "/.well-known/oauth-authorization-server",
+        "/sso/saml/acs",
+        "/sso/saml/metadata",
         "/health",
     ])
 }

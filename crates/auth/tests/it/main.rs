@@ -32,6 +32,7 @@ mod sessions;
 mod signup;
 mod slow;
 mod statements;
+mod switched_off;
 mod token;
 mod user;
 mod verify;

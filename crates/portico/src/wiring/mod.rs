@@ -5,6 +5,7 @@ pub mod brand;
 pub mod google;
 pub mod keys;
 pub mod mail;
+pub mod missing_services;
 pub mod page;
 pub mod rest;
 pub mod safety;
