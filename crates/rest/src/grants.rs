@@ -31,7 +31,7 @@ pub(crate) async fn add_hint(doing: &Doing<'_>, refusal: &mut PostgresRefusal) {
     let Some(name) = denied.and_then(|denied| KINDS.iter().find_map(|kind| denied.strip_prefix(kind))) else { return };
     let asked = doing.asked;
     let needed = needed(asked);
-    let (role, relations) = (asked.identity.role.as_bytes(), text_array(relations(asked).into_iter()));
+    let (role, relations) = (asked.identity.role.as_bytes(), text_array(relations(asked)));
     let params = [
         Some(role),
         Some(name.as_bytes()),
