@@ -260,6 +260,25 @@ mod tests {
     }
 
     #[test]
+    fn the_empty_key_names_a_parameter_without_a_name() {
+        for sql_type in ["text", "xml", "bytea", "json", "jsonb"] {
+            let cache = cache(vec![routine("f", &[("", sql_type, true)]), routine("f", &[("a", "integer", true)])]);
+            for body in [BodyKind::Named, BodyKind::Json] {
+                assert_eq!(call(&cache, "f", &[""], body), Ok((1, true)), "{sql_type}");
+                assert_eq!(call(&cache, "f", &["a"], body), Ok((1, false)), "{sql_type}");
+            }
+            assert!(call(&cache, "f", &["", "a"], BodyKind::Named).is_err());
+        }
+        let several = cache(vec![routine("g", &[("", "json", true)]), routine("g", &[("", "text", true)])]);
+        let refusal = call(&several, "g", &[""], BodyKind::Json).unwrap_err();
+        assert_eq!(
+            refusal.message(),
+            "Could not choose the best candidate function between: public.g( => json), public.g( => text)"
+        );
+        assert_eq!(call(&several, "g", &["b"], BodyKind::Json), Ok((1, true)));
+    }
+
+    #[test]
     fn named_parameters_come_before_the_unnamed_one() {
         let cache = cache(vec![routine("f", &[("", "json", true)]), routine("f", &[("a", "integer", true)])]);
         assert_eq!(call(&cache, "f", &["a"], BodyKind::Json), Ok((1, false)));

@@ -504,16 +504,26 @@ fn order(node: &Node<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds:
 /// Returns the value of an embed's row that a field of a related order means: what the embed selects under this name, else a column of
 /// its source.
 fn order_key(level: &Level, field: &Field) -> OrderKey {
-    let is_selected = level.columns.iter().any(|output| match output {
-        Output::Column { key, column, .. } => {
-            *key == field.name && (column.name != *key || !column.json_path.is_empty())
-        }
-        Output::CountRows { key, .. } => *key == field.name,
+    let name = &field.name;
+    let is_itself = |output: &Output| match output {
+        Output::Column { key, column, .. } => key == name && column.name == *key && column.json_path.is_empty(),
+        Output::CountRows { .. } | Output::Star => false,
+    };
+    let is_called = |output: &Output| match output {
+        Output::Column { key, .. } | Output::CountRows { key, .. } => key == name,
         Output::Star => false,
-    });
-    if is_selected {
+    };
+    let is_lifted = |embed: &Embed| match &embed.shape {
+        Shape::Hidden => false,
+        Shape::Object | Shape::Array => embed.key == *name,
+        Shape::Spread(lifted) | Shape::SpreadArrays(lifted) => {
+            lifted.iter().any(|each| matches!(each, Lifted::Key { key, .. } if key == name))
+        }
+    };
+    let is_other = level.columns.iter().any(is_called) || level.embeds.iter().any(is_lifted);
+    if is_other && !level.columns.iter().any(is_itself) {
         // Its type is not known
-        let (name, json_path) = (field.name.clone(), field.json_path.clone());
+        let (name, json_path) = (name.clone(), field.json_path.clone());
         let to_json = !json_path.is_empty();
         OrderKey::Output(Column { name, json_path, to_json })
     } else {

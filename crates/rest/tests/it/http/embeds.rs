@@ -114,6 +114,15 @@ async fn an_order_by_an_embed_takes_what_the_embed_selects_by_its_alias() {
     assert_eq!(ids("projects?select=id,c:clients(client:name)&order=c(client),id").await, [2, 3, 1, 4]);
     assert_eq!(ids("projects?select=id,c:clients(n:id::text)&order=c(n).desc.nullslast,id").await, [1, 2, 3, 4]);
     assert_eq!(ids("projects?select=id,clients(id)&order=clients(name),id&offset=1").await, [3, 1, 4]);
+    // What a spread inside of the embed gives it
+    let tasks = "tasks?select=id,...projects(name,...clients(client:name))";
+    assert_eq!(ids(&format!("{tasks}&order=projects(client),id")).await, [2, 3, 1]);
+    assert_eq!(ids("tasks?select=id,p:projects(...clients(name))&order=p(name).desc,id").await, [1, 2, 3]);
+    let counted = shop.rows("tasks?select=count(),...projects(...clients(client:name))&order=projects(client)").await;
+    assert_eq!(counted, json!([{ "count": 2, "client": "Ann" }, { "count": 1, "client": "Bob" }]));
+    let counted =
+        shop.rows("tasks?select=id.count(),...projects(cost.sum(),...clients(name))&order=projects(name).desc").await;
+    assert_eq!(counted, json!([{ "count": 1, "sum": 10, "name": "Bob" }, { "count": 2, "sum": 40, "name": "Ann" }]));
     // The alias hides the column of its name
     assert_eq!(ids("projects?select=id,clients(name:id)&order=clients(name).desc.nullslast,id").await, [1, 2, 3, 4]);
     let (code, message) = shop.refusal("projects?select=id,clients(client:name)&order=clients(title)", 400).await;
