@@ -4,6 +4,8 @@
 //! name, and functions, triggers and policies read what they like. So the catalog is asked which relation of that name lacks a grant,
 //! and for whom. It is asked after the refusal, by the server's own login, and only for the privileges of the caller's role.
 
+use std::time::Duration;
+
 use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
 use portico_database::wire::{Batch, Row, Statement};
 
@@ -18,6 +20,9 @@ use crate::resource::{Action, Resource};
 use crate::sql::Sql;
 
 const LACKING: &str = include_str!("grants.sql");
+
+/// How long a refusal waits for a connection to ask for its hint: where all are in use, the answer matters more.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The kinds of relations, as PostgreSQL's refusals name them.
 const KINDS: [&str; 4] = ["table ", "view ", "materialized view ", "foreign table "];
@@ -40,7 +45,7 @@ pub(crate) async fn add_hint(doing: &Doing<'_>, refusal: &mut PostgresRefusal) {
         Some(needed.as_bytes()),
     ];
     let batch = Batch::new().statement(Statement::named(LACKING, &params));
-    let Ok(mut lease) = doing.lease().await else { return };
+    let Ok(Ok(mut lease)) = tokio::time::timeout(LONGEST_WAIT, doing.lease()).await else { return };
     match lease.run(&batch).await {
         Ok(found) => refusal.hint = hint(found.rows(0), name, &needed),
         Err(error) => tracing::debug!(%error, "The catalog does not say which grant is missing"),
