@@ -173,6 +173,9 @@ async fn services_that_are_not_there_refuse_in_their_own_words() {
             assert!(answer.header("content-type").unwrap().starts_with("application/json"), "{method} {path}");
         }
     }
+    let upload = t.post("/storage/v1/object/avatars/me.png").key(t.api_keys().publishable());
+    let upload = upload.body(vec![b'x'; 3 * 1024 * 1024]).send().await;
+    assert_eq!((upload.status, upload.json()["code"].clone()), (403, json!("FeatureNotEnabled")));
     let function = t.post("/functions/v1/hello").key(t.api_keys().publishable()).send().await;
     assert_eq!(function.header("sb-error-code"), Some("NOT_FOUND"));
     let storage = t.get("/storage/v1/bucket").key(t.api_keys().publishable()).send().await.json();

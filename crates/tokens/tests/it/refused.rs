@@ -128,7 +128,12 @@ fn what_is_no_token_is_refused_without_a_panic() {
         &"x".repeat(MAX_TOKEN_BYTES + 1),
     ] {
         let error = ring.verify(bad, at(0)).unwrap_err();
-        assert!(matches!(error, TokenError::Malformed(_) | TokenError::Segments(_)), "{bad:.80}");
+        let is_malformed =
+            matches!(error, TokenError::Malformed(_) | TokenError::UnreadableSignature | TokenError::Segments(_));
+        assert!(is_malformed, "{bad:.80}");
+        // Only of a token whose header can be read
+        let has_header = bad.split('.').next() == good.split('.').next();
+        assert!(has_header || error != TokenError::UnreadableSignature, "{bad:.80}");
         assert!(error.to_string().starts_with("token is malformed: "), "{bad:.80}");
     }
 }
