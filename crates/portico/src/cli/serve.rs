@@ -50,14 +50,12 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let project = folder::load(LoadOptions { workdir: global.workdir.clone(), stage, ..LoadOptions::default() })?;
     let settings = Settings::load(&project)?;
     let data = options.data.unwrap_or_else(|| settings.database.data.clone());
-    if !options.check {
-        folder::make_data_folder(&data)?;
-    }
 
+    // Nothing is written before the whole configuration has passed
     let clock = Clock::system();
-    let keys_kept = if options.check { keys::Missing::Imagine } else { keys::Missing::Make };
     let methods = settings.auth.jwt_valid_methods.as_deref();
-    let keys = keys::for_production(&project.config().auth, methods, &data, keys_kept, &clock)?;
+    let keys_for = |missing| keys::for_production(&project.config().auth, methods, &data, missing, &clock);
+    keys_for(keys::Missing::Imagine)?;
     let public_url = safety::public_url(&settings)?;
     let mut auth_settings = auth::settings(project.config());
     auth::add(&mut auth_settings, &settings.auth);
@@ -77,6 +75,14 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
     };
     let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;
+    auth_settings.validate().context("the settings of [auth] can not work")?;
+    let trusted_proxies = safety::networks(&settings.server.trusted_proxies)?;
+    let delivery = match &project.config().auth.email.smtp {
+        Some(smtp) => mail::smtp(smtp)?,
+        None => mail::none(),
+    };
+    let url = options.database_url.or_else(|| settings.database.url.as_ref().map(|url| url.expose().to_owned()));
+    let external = url.map(|url| Endpoint::parse(&url).context("DATABASE_URL")).transpose()?;
     if options.check {
         anstream::println!("The configuration is fine.");
         return Ok(());
@@ -88,10 +94,11 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         format!("could not listen on {address} ([server] bind in supabase/portico.toml, or --bind and --port)")
     })?;
     let address = listener.local_addr()?;
+    folder::make_data_folder(&data)?;
+    let keys = keys_for(keys::Missing::Make)?;
 
-    let url = options.database_url.or_else(|| settings.database.url.as_ref().map(|url| url.expose().to_owned()));
-    let (endpoint, cluster) = match url {
-        Some(url) => (Endpoint::parse(&url).context("DATABASE_URL")?, None),
+    let (endpoint, cluster) = match external {
+        Some(endpoint) => (endpoint, None),
         None => {
             let cluster_settings = ClusterSettings {
                 binaries: settings.database.postgres_bin.clone(),
@@ -108,10 +115,6 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let outcome = async {
         let database = Database::open(&endpoint, pool_settings(&settings))?;
         SetUp::production(&project, &database).run(false, &mut |step| tracing::info!("{step}")).await?;
-        let delivery = match &project.config().auth.email.smtp {
-            Some(smtp) => mail::smtp(smtp)?,
-            None => mail::none(),
-        };
         let mark_path = mark.as_ref().map(brand::Mark::path);
         let page = page::config(page::Facts {
             publishable_key: keys.api.publishable(),
@@ -121,7 +124,6 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             mark: mark_path.as_deref(),
             auth: &auth_settings,
         });
-        let trusted_proxies = safety::networks(&settings.server.trusted_proxies)?;
         let server = Server::new(
             ServerSettings {
                 auth: auth_settings,

@@ -65,6 +65,10 @@ pub fn settings(config: &Config) -> AuthSettings {
 /// Moves what the configuration does not place itself to the address under which people reach the server.
 pub fn at_public_url(settings: &mut AuthSettings, config: &Config, public_url: &str) {
     let auth = &config.auth;
+    // Without an application of its own the web app at the public address is the site
+    if !auth.has_site_url {
+        settings.site_url = public_url.to_owned();
+    }
     if !auth.has_external_url {
         settings.external_url = format!("{public_url}/auth/v1");
     }

@@ -19,6 +19,8 @@ pub struct AuthConfig {
     pub enabled: bool,
     /// Where people are sent by default.
     pub site_url: String,
+    /// Whether [`site_url`](Self::site_url) is written, or the default of a developer's machine.
+    pub has_site_url: bool,
     /// Base of the links in mails and of OAuth callbacks: normally `<api.external_url>/auth/v1`.
     pub external_url: String,
     /// Whether [`external_url`](Self::external_url) is written, or derived.
@@ -130,6 +132,8 @@ impl AuthConfig {
         if let Some(site_url) = &written_site {
             auth.require("site_url", !site_url.is_empty());
         }
+        let written_site = written_site.filter(|url| !url.is_empty());
+        let has_site_url = written_site.is_some();
         let written_url = auth.text("external_url").filter(|url| !url.is_empty());
         let has_external_url = written_url.is_some();
         let external_url = match written_url {
@@ -160,7 +164,8 @@ impl AuthConfig {
         ];
         Self {
             enabled,
-            site_url: written_site.filter(|url| !url.is_empty()).unwrap_or_else(|| "http://127.0.0.1:3000".to_owned()),
+            site_url: written_site.unwrap_or_else(|| "http://127.0.0.1:3000".to_owned()),
+            has_site_url,
             has_external_url,
             additional_redirect_urls: auth.list_or("additional_redirect_urls", &["https://127.0.0.1:3000"]),
             jwt_expiry: auth.number_or("jwt_expiry", 3600),
