@@ -28,7 +28,7 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
 
 /// The settings of an administrator's session, which take precedence over those that the owner of the
 /// database can make: names resolve in PostgreSQL's catalog only, and literals have one meaning.
-const GUARD: &str = "-c search_path=pg_catalog,pg_temp -c role=none -c standard_conforming_strings=on \
+const GUARD: &str = "-c search_path=pg_catalog,pg_temp -c standard_conforming_strings=on \
                      -c default_transaction_read_only=off -c transform_null_equals=off -c quote_all_identifiers=off";
 
 /// Switches triggers and event triggers off in a superuser's session, since those of a project would run
@@ -50,10 +50,12 @@ pub(crate) async fn connect_guarded(endpoint: &Endpoint) -> Result<Client, Datab
 
 /// Returns the options of a guarded session. Ours come last, so that they take precedence.
 pub(crate) fn guarded_options(endpoint: &Endpoint) -> String {
-    match endpoint.options() {
-        Some(given) => format!("{given} {GUARD}"),
-        None => GUARD.to_owned(),
-    }
+    let role = match endpoint.role() == endpoint.user() {
+        true => "none",
+        false => endpoint.role(),
+    };
+    let given = endpoint.options().unwrap_or_default();
+    format!("{given} {GUARD} -c role={role}").trim_start().to_owned()
 }
 
 /// As [`connect`], with a configuration that may differ from the endpoint's in options; also the task that drives it.

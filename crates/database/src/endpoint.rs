@@ -1,5 +1,6 @@
 //! Where PostgreSQL is and as whom to connect.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,6 +8,8 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
+
+use crate::acting::Acting;
 
 /// What a URL part may hold unescaped.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -29,6 +32,9 @@ pub struct Endpoint {
     application_name: Option<String>,
     connect_timeout: Duration,
     trusts_any_role: bool,
+    /// The role to act as from the session's beginning, where the login role is another.
+    role: Option<String>,
+    acting: Acting,
 }
 
 /// The way to the server.
@@ -125,6 +131,8 @@ impl Endpoint {
             application_name: None,
             connect_timeout: Duration::from_secs(5),
             trusts_any_role: true,
+            role: None,
+            acting: Acting::default(),
         }
     }
 
@@ -156,6 +164,8 @@ impl Endpoint {
             application_name: None,
             connect_timeout: Duration::from_secs(10),
             trusts_any_role: false,
+            role: None,
+            acting: Acting::default(),
         };
         let (mut certificate, mut key) = (None, None);
         for (name, value) in url.query_pairs() {
@@ -220,13 +230,51 @@ impl Endpoint {
     /// The same server, another database.
     #[must_use]
     pub fn with_database(&self, database: impl Into<String>) -> Self {
-        Self { database: database.into(), ..self.clone() }
+        Self { database: database.into(), acting: self.acting.afresh(), ..self.clone() }
     }
 
     /// The same server, another login role; the password goes, since it was the other role's, unless one is given.
     #[must_use]
     pub fn with_user(&self, user: impl Into<String>, password: Option<Password>) -> Self {
-        Self { user: user.into(), password, ..self.clone() }
+        Self { user: user.into(), password, role: None, acting: Acting::default(), ..self.clone() }
+    }
+
+    /// The same server, with login roles of our own, whose names and passwords follow from `secret`. The bootstrap
+    /// creates them; from then on SQL of the project runs in their sessions and not in those of the login role,
+    /// if the server admits them. The embedded cluster needs none.
+    #[must_use]
+    pub fn with_login_secret(&self, secret: &[u8]) -> Self {
+        Self { acting: Acting::with_secret(secret), ..self.clone() }
+    }
+
+    /// Returns the endpoint whose sessions act as the role that plays `part`, without the login role's rights where
+    /// that is possible: on the embedded cluster, and where the server admits the logins of our own. Elsewhere it
+    /// is this endpoint, and [`role`](Self::role) of it is not the part's.
+    pub(crate) fn for_part(&self, part: &str) -> Self {
+        if self.trusts_any_role {
+            return self.with_user(part, None);
+        }
+        match self.acting.admitted(part) {
+            Some((user, password)) => {
+                Self { user, password: Some(password), role: Some(self.role_for(part).to_owned()), ..self.clone() }
+            }
+            None => self.clone(),
+        }
+    }
+
+    /// Returns the role that plays a part on this server, as far as that is known.
+    pub(crate) fn role_for<'a>(&'a self, part: &'a str) -> &'a str {
+        self.acting.names().map_or(part, |names| names.of(part))
+    }
+
+    /// The role that sessions act as from their beginning.
+    pub(crate) fn role(&self) -> &str {
+        self.role.as_deref().unwrap_or(&self.user)
+    }
+
+    /// What was found out about the server's roles.
+    pub(crate) fn acting(&self) -> &Acting {
+        &self.acting
     }
 
     /// The same, under a name that `pg_stat_activity` shows.
@@ -281,6 +329,14 @@ impl Endpoint {
         self.options.as_deref()
     }
 
+    /// The `options` of the session's start, with the role that `reset role` is to return to.
+    fn options_with_role(&self) -> Option<Cow<'_, str>> {
+        match (&self.role, self.options.as_deref()) {
+            (None, given) => given.map(Cow::Borrowed),
+            (Some(role), given) => Some(Cow::Owned(format!("{} -c role={role}", given.unwrap_or_default()))),
+        }
+    }
+
     /// The name that `pg_stat_activity` shows.
     pub(crate) fn application_name(&self) -> Option<&str> {
         self.application_name.as_deref()
@@ -323,8 +379,8 @@ impl Endpoint {
         if let Some(Password(password)) = &self.password {
             config.password(password);
         }
-        if let Some(options) = &self.options {
-            config.options(options);
+        if let Some(options) = self.options_with_role() {
+            config.options(&*options);
         }
         config.application_name(self.application_name.as_deref().unwrap_or("portico"));
         config.ssl_mode(match self.tls.mode {

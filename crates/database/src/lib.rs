@@ -9,6 +9,7 @@
 //! This crate knows nothing of HTTP, tokens, users or projects: it does not interpret a request, and no statement here
 //! depends on who is signed in.
 
+mod acting;
 mod bootstrap;
 pub mod cluster;
 mod connection;
@@ -21,7 +22,7 @@ pub mod sqlstate;
 mod tls;
 pub mod wire;
 
-pub use bootstrap::{BootstrapSettings, EMULATED_EXTENSIONS, MigrationSession, install_extensions};
+pub use bootstrap::{BootstrapSettings, EMULATED_EXTENSIONS, Limitation, MigrationSession, install_extensions};
 pub use connection::connect;
 pub use endpoint::{Endpoint, EndpointError, Host, Password, TlsMode, TlsSettings};
 pub use error::DatabaseError;

@@ -1,7 +1,7 @@
 //! The connections that the services share: one pool for each role that acts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -13,6 +13,8 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 
+use crate::acting::AUTH;
+use crate::bootstrap::Limitation;
 use crate::connection::{self, dial_patiently, is_passing};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -22,8 +24,6 @@ use crate::wire::PoolStatus;
 /// A pooled connection; it goes back to its pool when dropped. `prepare_cached` prepares a statement once per connection.
 pub type Client = deadpool_postgres::Object;
 
-/// The role that the auth service acts as.
-const AUTH: &str = "supabase_auth_admin";
 /// A connection that was in use so recently is taken for whole without asking.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 /// How long an idle connection may take to answer before it is given up.
@@ -72,13 +72,15 @@ struct Inner {
     service: Pool,
     settings: PoolSettings,
     being_recreated: AtomicBool,
+    limitations: Mutex<Vec<Limitation>>,
 }
 
 impl Database {
     /// Makes the pools; connections open when they are first asked for. Needs a Tokio runtime only then.
     ///
-    /// On the embedded cluster each role logs in through the socket. On an external server the endpoint's login role does,
-    /// and takes on the service's role with `set role`, of which it must be a member.
+    /// On the embedded cluster each role logs in through the socket. On an external server a login role of our own does,
+    /// which may only act as the service's role; where the server does not admit it, the endpoint's login role, which
+    /// takes on the service's role with `set role`.
     ///
     /// # Errors
     /// When the certificates that the endpoint names can not be read.
@@ -92,6 +94,7 @@ impl Database {
                 endpoint: endpoint.clone(),
                 settings,
                 being_recreated: AtomicBool::new(false),
+                limitations: Mutex::default(),
             }),
         })
     }
@@ -155,18 +158,16 @@ impl Database {
     }
 
     /// Opens a connection of its own that acts as `role`, for statements and functions of the project. On
-    /// the embedded cluster it logs in as `role`: a session that a superuser has begun returns to the
-    /// superuser at `reset role`, which any function can run.
+    /// the embedded cluster it logs in as `role`, elsewhere as a login role that can only act as it: a session
+    /// that a superuser has begun returns to the superuser at `reset role`, which any function can run.
     ///
     /// # Errors
     /// As [`connect`](crate::connect); PostgreSQL's error when the login role may not act as `role`.
     pub async fn acting_as(&self, role: &str) -> Result<tokio_postgres::Client, DatabaseError> {
-        let endpoint = &self.inner.endpoint;
-        if endpoint.trusts_any_role() {
-            return connection::connect(&endpoint.with_user(role, None)).await;
-        }
-        let client = connection::connect(endpoint).await?;
-        if role != endpoint.user() {
+        let endpoint = self.inner.endpoint.for_part(role);
+        let role = self.inner.endpoint.role_for(role);
+        let client = connection::connect(&endpoint).await?;
+        if role != endpoint.role() {
             client.batch_execute(&format!("set role \"{}\"", role.replace('"', "\"\""))).await?;
         }
         Ok(client)
@@ -189,6 +190,16 @@ impl Database {
     /// The limits in force.
     pub fn settings(&self) -> &PoolSettings {
         &self.inner.settings
+    }
+
+    /// Returns what the last bootstrap could not set up, since the login role lacks rights for it.
+    #[must_use]
+    pub fn limitations(&self) -> Vec<Limitation> {
+        self.inner.limitations.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_limitations(&self, limitations: Vec<Limitation>) {
+        *self.inner.limitations.lock().unwrap_or_else(PoisonError::into_inner) = limitations;
     }
 
     /// Connections of all pools together.
@@ -265,14 +276,11 @@ struct Profile {
 
 impl Profile {
     fn pool(&self, endpoint: &Endpoint, settings: &PoolSettings) -> Result<Pool, DatabaseError> {
-        let endpoint = match self.role {
-            Some(role) if endpoint.trusts_any_role() => endpoint.with_user(role, None),
-            _ => endpoint.clone(),
-        };
         let connector = Connector {
             tls: Tls::new(endpoint.tls(), endpoint.host())?,
-            set_up: self.set_up(&endpoint, settings),
-            patience: endpoint.connect_timeout(),
+            endpoint: endpoint.clone(),
+            role: self.role,
+            set_up: self.set_up(settings),
         };
         // A connection known to be closed is never handed out again. One that lay idle may have broken unnoticed, so it is
         // asked; one that was in use a moment ago need not be.
@@ -286,11 +294,7 @@ impl Profile {
             }
             .boxed()
         });
-        let mut login = endpoint.to_config();
-        if self.role.is_none() {
-            login.options(connection::guarded_options(&endpoint));
-        }
-        let manager = Manager::from_connect(login, connector, config);
+        let manager = Manager::from_connect(endpoint.to_config(), connector, config);
         let pool = Pool::builder(manager)
             .max_size(self.connections.max(1))
             .wait_timeout(Some(settings.wait))
@@ -304,20 +308,16 @@ impl Profile {
     }
 
     /// The statements that begin a new connection, in one round trip. Nothing here comes from a request.
-    fn set_up(&self, endpoint: &Endpoint, settings: &PoolSettings) -> String {
+    fn set_up(&self, settings: &PoolSettings) -> String {
         let guard = if self.role.is_none() { GUARD_SERVICE } else { "" };
-        let mut statements = format!(
+        format!(
             "{guard} set search_path = {}; set statement_timeout = {}; set lock_timeout = {}; \
              set idle_in_transaction_session_timeout = {}; set timezone = 'UTC';",
             self.search_path,
             settings.statement_timeout.as_millis(),
             settings.lock_timeout.as_millis(),
             settings.idle_in_transaction_timeout.as_millis(),
-        );
-        if let Some(role) = self.role.filter(|role| *role != endpoint.user()) {
-            statements.push_str(&format!(" set role {role};"));
-        }
-        statements
+        )
     }
 }
 
@@ -351,19 +351,40 @@ fn is_passing_for_services(error: &tokio_postgres::Error) -> bool {
 
 /// Opens the connections of one pool.
 struct Connector {
+    endpoint: Endpoint,
     tls: Tls,
+    /// The role to act as; `None`: the endpoint's login role.
+    role: Option<&'static str>,
     set_up: String,
-    patience: Duration,
 }
 
 type Opened = (tokio_postgres::Client, JoinHandle<()>);
 
+impl Connector {
+    /// Returns the login and the statements that follow it. Found out anew for each connection: the bootstrap may have
+    /// created a login role for this part meanwhile.
+    fn login(&self) -> (tokio_postgres::Config, String) {
+        let Some(part) = self.role else {
+            let mut config = self.endpoint.to_config();
+            config.options(connection::guarded_options(&self.endpoint));
+            return (config, self.set_up.clone());
+        };
+        let (endpoint, role) = (self.endpoint.for_part(part), self.endpoint.role_for(part));
+        let set_up = match endpoint.role() == role {
+            true => self.set_up.clone(),
+            false => format!("{} set role {role};", self.set_up),
+        };
+        (endpoint.to_config(), set_up)
+    }
+}
+
 impl Connect for Connector {
-    fn connect(&self, config: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
-        let config = config.clone();
+    fn connect(&self, _: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
         async move {
-            let (client, driver) = dial_patiently(&config, &self.tls, self.patience, is_passing_for_services).await?;
-            client.batch_execute(&self.set_up).await?;
+            let (config, set_up) = self.login();
+            let patience = self.endpoint.connect_timeout();
+            let (client, driver) = dial_patiently(&config, &self.tls, patience, is_passing_for_services).await?;
+            client.batch_execute(&set_up).await?;
             Ok((client, driver))
         }
         .boxed()

@@ -1,5 +1,7 @@
 //! Databases that live as long as a test: cloned from a template, dropped afterwards; and a cluster for them.
 
+mod ordinary;
+
 use std::env;
 use std::fs::{self, DirBuilder};
 use std::future::Future;
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio_postgres::error::SqlState;
+
+pub use ordinary::OrdinaryServer;
 
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
 use crate::connection;

@@ -12,6 +12,7 @@ use tokio_postgres::Client;
 
 use super::session::PERMITTED_EXTENSIONS;
 use super::{quote_literal, step};
+use crate::acting::Names;
 use crate::error::DatabaseError;
 
 /// One extension that we ship.
@@ -156,7 +157,7 @@ fn write_if_other(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Creates those extensions that every database has, inside the bootstrap's transaction. Where the server does not know
 /// our control files, their objects are created without the extension around them, for all that we ship.
-pub(super) async fn create(client: &Client) -> Result<(), DatabaseError> {
+pub(super) async fn create(client: &Client, names: &Names) -> Result<(), DatabaseError> {
     let pgcrypto: Option<String> = client
         .query_opt("select extnamespace::regnamespace::text from pg_extension where extname = 'pgcrypto'", &[])
         .await?
@@ -205,7 +206,7 @@ pub(super) async fn create(client: &Client) -> Result<(), DatabaseError> {
                 quote_literal(&as_plain_objects(extension, pgcrypto.as_deref().unwrap_or_default()))
             ),
         };
-        client.batch_execute(&text).await.map_err(step(extension.name))?;
+        client.batch_execute(&names.in_sql(&text)).await.map_err(step(extension.name))?;
     }
     Ok(())
 }
@@ -215,10 +216,10 @@ const RENEWABLE: &str = "
     select exists (select from pg_class where oid = to_regclass('vault.secrets') and pg_has_role(session_user, relowner, 'usage'))";
 
 /// Replaces the functions and grants of a vault that an earlier version has created.
-pub(super) async fn renew_vault(client: &Client) -> Result<(), DatabaseError> {
+pub(super) async fn renew_vault(client: &Client, names: &Names) -> Result<(), DatabaseError> {
     let exists = client.query_one(RENEWABLE, &[]).await?.get(0);
     match exists {
-        true => client.batch_execute(VAULT_FUNCTIONS).await.map_err(step("functions of the vault")),
+        true => client.batch_execute(&names.in_sql(VAULT_FUNCTIONS)).await.map_err(step("functions of the vault")),
         false => Ok(()),
     }
 }

@@ -11,6 +11,9 @@
 //! schemas `portico` and `vault`, resolves names nowhere else, and fires no event triggers.
 
 mod extensions;
+mod limitation;
+mod logins;
+mod role_names;
 mod session;
 mod settings;
 mod versions;
@@ -22,10 +25,12 @@ use tokio_postgres::{Client, Error};
 use tracing::{debug, warn};
 
 pub use extensions::{EMULATED as EMULATED_EXTENSIONS, install as install_extensions};
+pub use limitation::Limitation;
 pub use session::MigrationSession;
 pub use settings::BootstrapSettings;
 
 use crate::Database;
+use crate::acting::{self, Logins, Names, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -87,18 +92,36 @@ impl Database {
     /// Brings roles, schemas and the services' objects up to date; does nothing, for the price of one query, when they are.
     /// Safe to call from several servers at once and on a database that the hosted service's objects already fill.
     ///
+    /// What the login role of an external server may not set up is left out, and tried again with each call:
+    /// [`limitations`](Self::limitations) lists it.
+    ///
     /// # Errors
     /// [`DatabaseError::Bootstrap`] with the step that failed. The next run repeats it and everything behind it.
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
+        let endpoint = self.endpoint();
         let mut client = self.guarded_administrator().await?;
-        let fingerprint = fingerprint(settings);
+        let names = match endpoint.trusts_any_role() {
+            true => Names::default(),
+            false => {
+                limitation::check_login(&client, endpoint).await?;
+                endpoint.acting().set_names(Names::choose(&client).await?).clone()
+            }
+        };
+        let roles = names.identity() + endpoint.acting().logins().map_or("", Logins::identity);
+        let work = Work { endpoint, names: &names, settings, fingerprint: fingerprint(settings, &roles) };
         let mut attempt = 1;
         loop {
-            if is_done(&client, &fingerprint).await? {
-                return Ok(());
-            }
-            match run(&client, self.endpoint(), settings, &fingerprint).await {
-                Ok(()) => return Ok(()),
+            match work.run(&client).await {
+                Ok(limitations) => {
+                    if !limitations.is_empty() {
+                        warn!(
+                            missing = limitations.len(),
+                            "the database login lacks rights for a part of the set-up, which an administrator of the server can give"
+                        );
+                    }
+                    self.set_limitations(limitations);
+                    return Ok(());
+                }
                 Err(error) if attempt < ATTEMPTS && met_another(&error) => {
                     debug!(%error, attempt, "another bootstrap was at work: starting again");
                     attempt += 1;
@@ -142,8 +165,9 @@ impl Database {
     /// # Errors
     /// PostgreSQL's error.
     pub async fn maintain_message_partitions(&self) -> Result<(), DatabaseError> {
-        let client = connection::connect_guarded(&owners(self.endpoint())).await?;
-        client.batch_execute(MESSAGE_PARTITIONS).await?;
+        let names = acting::names(self.endpoint()).await?;
+        let client = connection::connect_guarded(&self.endpoint().for_part(OWNER)).await?;
+        client.batch_execute(&names.in_sql(MESSAGE_PARTITIONS)).await?;
         Ok(())
     }
 }
@@ -166,91 +190,95 @@ async fn is_done(client: &Client, fingerprint: &str) -> Result<bool, DatabaseErr
     Ok(rows.first().is_some_and(|row| row.get::<_, String>(0) == fingerprint))
 }
 
-/// Returns the endpoint for work on objects that roles of the project own: `postgres` on the embedded
-/// cluster, and the login role elsewhere.
-fn owners(endpoint: &Endpoint) -> Endpoint {
-    match endpoint.trusts_any_role() {
-        true => endpoint.with_user("postgres", None),
-        false => endpoint.clone(),
+/// One run of the bootstrap.
+struct Work<'a> {
+    endpoint: &'a Endpoint,
+    names: &'a Names,
+    settings: &'a BootstrapSettings,
+    fingerprint: String,
+}
+
+impl Work<'_> {
+    /// Returns what could not be set up.
+    async fn run(&self, client: &Client) -> Result<Vec<Limitation>, DatabaseError> {
+        if self.is_done(client).await? && logins::probe(self.endpoint).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        // A lock of this database, held over several transactions
+        client.batch_execute("select pg_advisory_lock(7306352187423)").await?;
+        let outcome = self.run_locked(client).await;
+        // If the connection is lost, the server releases the lock
+        if outcome.is_err() {
+            let _ = client.batch_execute("rollback").await;
+        }
+        let _ = client.batch_execute("select pg_advisory_unlock(7306352187423)").await;
+        outcome
+    }
+
+    async fn is_done(&self, client: &Client) -> Result<bool, DatabaseError> {
+        let is_ours = self.endpoint.trusts_any_role();
+        Ok(is_done(client, &self.fingerprint).await? && (is_ours || limitation::none(client).await?))
+    }
+
+    async fn run_locked(&self, client: &Client) -> Result<Vec<Limitation>, DatabaseError> {
+        let refusal = logins::probe(self.endpoint).await?;
+        if refusal.is_none() && self.is_done(client).await? {
+            return Ok(Vec::new());
+        }
+        let mut limitations = Vec::new();
+        self.begin(client).await?;
+        self.run_steps(client, FOUNDATIONS).await?;
+        if refusal.is_some() {
+            logins::create(client, self.endpoint, self.names).await?;
+        }
+        commit(client, &mut limitations).await?;
+        if refusal.is_some()
+            && let Some(refusal) = logins::probe(self.endpoint).await?
+        {
+            limitations.push(logins::limitation(self.endpoint, &refusal));
+        }
+        let services = connection::connect_guarded(&self.endpoint.for_part(OWNER)).await?;
+        self.begin(&services).await?;
+        self.run_steps(&services, SERVICES).await?;
+        commit(&services, &mut limitations).await?;
+        self.begin(client).await?;
+        self.run_steps(client, RIGHTS).await?;
+        versions::apply(client).await?;
+        extensions::create(client, self.names).await?;
+        self.run_steps(client, &[VAULT]).await?;
+        extensions::renew_vault(client, self.names).await?;
+        self.run_steps(client, &[EVENT_TRIGGERS, SESSION_TRAITS]).await?;
+        client.batch_execute(&settings_text(self.settings, self.names)).await.map_err(step("database settings"))?;
+        client
+            .execute(
+                "insert into portico.bootstrap (fingerprint) values ($1)
+                 on conflict (only_row) do update set fingerprint = excluded.fingerprint, done_at = now()",
+                &[&self.fingerprint],
+            )
+            .await?;
+        limitations.extend(limitation::noted(client).await?);
+        limitation::keep(client, &limitations).await?;
+        client.batch_execute("commit").await?;
+        Ok(limitations)
+    }
+
+    async fn begin(&self, client: &Client) -> Result<(), DatabaseError> {
+        client.batch_execute("begin").await?;
+        self.run_steps(client, &[TOOLS]).await
+    }
+
+    async fn run_steps(&self, client: &Client, steps: &[Step]) -> Result<(), DatabaseError> {
+        for (what, text) in steps {
+            run_step(client, &self.names.in_sql(text)).await.map_err(step(what))?;
+        }
+        Ok(())
     }
 }
 
-async fn run(
-    client: &Client,
-    endpoint: &Endpoint,
-    settings: &BootstrapSettings,
-    fingerprint: &str,
-) -> Result<(), DatabaseError> {
-    // A lock of this database, held over several transactions
-    client.batch_execute("select pg_advisory_lock(7306352187423)").await?;
-    let outcome = run_locked(client, endpoint, settings, fingerprint).await;
-    // If the connection is lost, the server releases the lock
-    if outcome.is_err() {
-        let _ = client.batch_execute("rollback").await;
-    }
-    let _ = client.batch_execute("select pg_advisory_unlock(7306352187423)").await;
-    outcome
-}
-
-async fn run_locked(
-    client: &Client,
-    endpoint: &Endpoint,
-    settings: &BootstrapSettings,
-    fingerprint: &str,
-) -> Result<(), DatabaseError> {
-    if is_done(client, fingerprint).await? {
-        return Ok(());
-    }
-    begin(client).await?;
-    run_steps(client, FOUNDATIONS).await?;
-    let owners = owners(endpoint);
-    if owners == *endpoint {
-        run_steps(client, SERVICES).await?;
-    } else {
-        commit(client).await?;
-        let services = connection::connect_guarded(&owners).await?;
-        begin(&services).await?;
-        run_steps(&services, SERVICES).await?;
-        commit(&services).await?;
-        begin(client).await?;
-    }
-    run_steps(client, RIGHTS).await?;
-    versions::apply(client).await?;
-    extensions::create(client).await?;
-    run_steps(client, &[VAULT]).await?;
-    extensions::renew_vault(client).await?;
-    run_steps(client, &[EVENT_TRIGGERS, SESSION_TRAITS]).await?;
-    apply_settings(client, settings).await.map_err(step("database settings"))?;
-    client
-        .execute(
-            "insert into portico.bootstrap (fingerprint) values ($1)
-             on conflict (only_row) do update set fingerprint = excluded.fingerprint, done_at = now()",
-            &[&fingerprint],
-        )
-        .await?;
-    commit(client).await
-}
-
-async fn begin(client: &Client) -> Result<(), DatabaseError> {
-    client.batch_execute("begin").await?;
-    run_steps(client, &[TOOLS]).await
-}
-
-/// Commits, and logs the steps that the login role was refused.
-async fn commit(client: &Client) -> Result<(), DatabaseError> {
-    let limitations = client.query("select what, why from pg_temp.portico_limitation order by what", &[]).await?;
+/// Commits, and collects what the login role was refused.
+async fn commit(client: &Client, limitations: &mut Vec<Limitation>) -> Result<(), DatabaseError> {
+    limitations.extend(limitation::noted(client).await?);
     client.batch_execute("commit").await?;
-    for row in limitations {
-        let (what, why): (&str, &str) = (row.get(0), row.get(1));
-        warn!(what, why, "the database login may not set this up; a superuser can do it and start the server again");
-    }
-    Ok(())
-}
-
-async fn run_steps(client: &Client, steps: &[Step]) -> Result<(), DatabaseError> {
-    for (what, text) in steps {
-        run_step(client, text).await.map_err(step(what))?;
-    }
     Ok(())
 }
 
@@ -281,12 +309,12 @@ async fn run_step(client: &Client, text: &str) -> Result<(), Error> {
     }
 }
 
-async fn apply_settings(client: &Client, settings: &BootstrapSettings) -> Result<(), Error> {
-    let mut text = String::from(if settings.auto_expose_new_tables {
-        include_str!("sql/expose_new_tables.sql")
-    } else {
-        include_str!("sql/keep_new_tables.sql")
-    });
+fn settings_text(settings: &BootstrapSettings, names: &Names) -> String {
+    let exposure = match settings.auto_expose_new_tables {
+        true => include_str!("sql/expose_new_tables.sql"),
+        false => include_str!("sql/keep_new_tables.sql"),
+    };
+    let mut text = names.in_sql(exposure).into_owned();
     text.push_str(&format!(
         "select pg_temp.set_database_setting('app.settings.jwt_exp', {});",
         quote_literal(&settings.jwt_expiry.as_secs().to_string())
@@ -300,13 +328,17 @@ async fn apply_settings(client: &Client, settings: &BootstrapSettings) -> Result
     text.push_str(&format!("select pg_temp.secure_new_tables({});", settings.secure_new_tables));
     for (role, password) in &settings.role_passwords {
         let verifier = postgres_protocol::password::scram_sha_256(password.expose().as_bytes());
-        text.push_str(&format!("alter role {} password {};", quote_identifier(role), quote_literal(&verifier)));
+        text.push_str(&format!(
+            "alter role {} password {};",
+            quote_identifier(names.of(role)),
+            quote_literal(&verifier)
+        ));
     }
-    client.batch_execute(&text).await
+    text
 }
 
 /// What a database is at that this program has set up with these settings.
-fn fingerprint(settings: &BootstrapSettings) -> String {
+fn fingerprint(settings: &BootstrapSettings, roles: &str) -> String {
     let identity = settings.identity();
     let fixed = [
         include_str!("sql/expose_new_tables.sql"),
@@ -324,6 +356,7 @@ fn fingerprint(settings: &BootstrapSettings) -> String {
         .chain(fixed);
     let mut bytes: Vec<&[u8]> = texts.map(str::as_bytes).collect();
     bytes.push(&identity);
+    bytes.push(roles.as_bytes());
     digest(bytes)
 }
 

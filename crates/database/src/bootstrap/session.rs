@@ -1,9 +1,12 @@
 //! The connection on which a project's own SQL runs: migrations, seeds, role files.
 
+use std::borrow::Cow;
+
 use tokio_postgres::{Client, Error};
-use tracing::warn;
 
 use super::extensions::EMULATED;
+use super::role_names;
+use crate::acting::{self, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -12,36 +15,39 @@ use crate::tls::Tls;
 /// `postgres`' own setting, with the literal backslash of the hosted service, given at login so that `reset all` returns to it.
 const SEARCH_PATH: &str = r#"-c search_path="\\$user",\ public,\ extensions"#;
 
-/// How the connection came to act as `postgres`.
+/// How the connection came to act as the owner of the project's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Identity {
-    /// The login role is `postgres` itself.
+    /// The session begins as the owner: the login role is the owner, or can be nothing else.
     Login,
-    /// The login role is a superuser and has taken on `postgres` as session user. This occurs on external
-    /// servers only; the project's SQL can return to the superuser.
+    /// The login role is a superuser and has taken on the owner as session user. This occurs on external servers
+    /// that do not admit login roles of our own; the project's SQL can return to the superuser.
     SuperuserAsSession,
-    /// The login role is a member of `postgres` and has set it as role.
+    /// The login role is a member of the owner and has set it as role.
     Member,
 }
 
-/// One dedicated connection that acts as `postgres`, as the hosted service's migrations do: its role,
-/// its search path. On the embedded server it has logged in as `postgres`, so that no statement can
-/// turn it into another role.
+/// One dedicated connection that acts as the owner of the project's objects, as the hosted service's migrations
+/// do: its role, its search path. The owner is `postgres`; on an external server where that role is not ours,
+/// another one, and statements that name `postgres` as a role are run with its name. On the embedded server, and
+/// where the server admits our login roles, no statement can turn the session into a mightier role.
 ///
 /// A few statements that the hosted service allows to `postgres` need a superuser in plain PostgreSQL:
 /// event triggers, publications of all tables, some extensions, custom settings of the database. A
 /// [`batch`](Self::batch) that consists of one of them goes through the function `portico.run`, which
-/// any other session of `postgres` can call as well.
+/// any other session of the owner can call as well.
 pub struct MigrationSession {
     client: Client,
     identity: Identity,
+    owner: String,
     /// Indicates whether `portico.run` exists and this session needs it.
     has_run: bool,
 }
 
 impl MigrationSession {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, DatabaseError> {
-        let endpoint = &super::owners(endpoint);
+        let owner = acting::names(endpoint).await?.of(OWNER).to_owned();
+        let endpoint = &endpoint.for_part(OWNER);
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
         let mut config = endpoint.to_config();
         let options = match config.get_options() {
@@ -52,23 +58,16 @@ impl MigrationSession {
         let (client, _driver) = connection::open(endpoint, &config, &tls).await?;
         let row = client
             .query_one(
-                "select rolsuper, rolname operator(pg_catalog.=) 'postgres'
-                   from pg_catalog.pg_roles where rolname operator(pg_catalog.=) session_user",
+                "select rolsuper from pg_catalog.pg_roles where rolname operator(pg_catalog.=) session_user",
                 &[],
             )
             .await?;
-        let (is_superuser, is_postgres): (bool, bool) = (row.get(0), row.get(1));
-        let identity = match (is_postgres, is_superuser) {
+        let identity = match (endpoint.role() == owner, row.get(0)) {
             (true, _) => Identity::Login,
             (false, true) => Identity::SuperuserAsSession,
             (false, false) => Identity::Member,
         };
-        if identity == Identity::SuperuserAsSession {
-            warn!(
-                "the database login is a superuser, and the project's SQL can act as it: prefer a login that is none"
-            );
-        }
-        let mut session = Self { client, identity, has_run: false };
+        let mut session = Self { client, identity, owner, has_run: false };
         session.assume_role().await?;
         session.has_run = session.client.query_one(HAS_RUN, &[]).await?.get(0);
         Ok(session)
@@ -84,8 +83,12 @@ impl MigrationSession {
     /// without it (see [`EMULATED_EXTENSIONS`](crate::EMULATED_EXTENSIONS)) is taken as done.
     ///
     /// # Errors
-    /// PostgreSQL's error; its position counts characters in `sql`.
+    /// PostgreSQL's error; its position counts characters in `sql`, or, behind a role that was renamed, some more.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        let sql = &*match self.owner == OWNER {
+            true => Cow::Borrowed(sql),
+            false => role_names::replaced(sql, OWNER, &self.owner),
+        };
         match self.way_for(sql).await {
             Way::Plain => self.client.batch_execute(sql).await,
             Way::Skip => Ok(()),
@@ -147,8 +150,10 @@ impl MigrationSession {
     async fn assume_role(&self) -> Result<(), Error> {
         match self.identity {
             Identity::Login => Ok(()),
-            Identity::SuperuserAsSession => self.client.batch_execute("set session authorization postgres").await,
-            Identity::Member => self.client.batch_execute("set role postgres").await,
+            Identity::SuperuserAsSession => {
+                self.client.batch_execute(&format!("set session authorization {}", self.owner)).await
+            }
+            Identity::Member => self.client.batch_execute(&format!("set role {}", self.owner)).await,
         }
     }
 }
@@ -165,10 +170,10 @@ const HAS_RUN: &str = "
     select not rolsuper and pg_catalog.to_regprocedure('portico.run(text)') is not null
       from pg_catalog.pg_roles where rolname operator(pg_catalog.=) current_user";
 
-/// Whether a role without superuser rights may create the extension, and whether postgres owns it.
+/// Whether a role without superuser rights may create the extension, and whether the session's role owns it.
 const EXTENSION: &str = "
     select bool_or(v.trusted or not v.superuser),
-           exists (select from pg_catalog.pg_extension where extname = $1 and extowner = 'postgres'::regrole)
+           exists (select from pg_catalog.pg_extension where extname = $1 and extowner = (select oid from pg_catalog.pg_roles where rolname = current_user))
       from pg_catalog.pg_available_extension_versions as v
      where v.name = $1
     having count(*) > 0";

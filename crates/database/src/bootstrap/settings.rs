@@ -48,7 +48,7 @@ impl fmt::Debug for BootstrapSettings {
 impl BootstrapSettings {
     /// What a database is at that this program has set up with these settings: good for the name of a template.
     pub fn fingerprint(&self) -> String {
-        super::fingerprint(self)
+        super::fingerprint(self, "")
     }
 
     /// The settings as bytes: equal settings give equal bytes, and different ones different bytes.

@@ -53,16 +53,13 @@ pub(super) struct Dialer {
 
 impl Dialer {
     pub fn new(endpoint: &Endpoint, role: &str, settings: &PoolSettings) -> Result<Self, DatabaseError> {
-        let endpoint = match endpoint.trusts_any_role() {
-            true => endpoint.with_user(role, None),
-            false => endpoint.clone(),
-        };
+        let (endpoint, role) = (endpoint.for_part(role), endpoint.role_for(role).to_owned());
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| DatabaseError::Refused(format!("no randomness: {error}")))?;
         Ok(Self {
             tls: Tls::new(endpoint.tls(), endpoint.host())?,
             endpoint,
-            role: role.to_owned(),
+            role,
             role_settings: Mutex::new(Arc::from([])),
             statements: settings.statements_per_connection,
             texts: Arc::new(Texts::new(u64::from_ne_bytes(seed))),

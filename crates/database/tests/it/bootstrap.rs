@@ -34,7 +34,7 @@ pub(crate) fn majors() -> impl Iterator<Item = u32> {
     [18, 15].into_iter().filter(move |major| *major == 18 || has_old)
 }
 
-fn old_binaries() -> PathBuf {
+pub(crate) fn old_binaries() -> PathBuf {
     "/usr/lib/postgresql/15/bin".into()
 }
 

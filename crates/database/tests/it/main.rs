@@ -8,6 +8,7 @@ mod bootstrap_extensions;
 mod bootstrap_services;
 mod bootstrap_session_traits;
 mod cluster;
+mod external;
 mod faults;
 mod fence;
 mod fence_bootstrap;

@@ -16,7 +16,7 @@ grant execute on function graphql_public.graphql(text, text, jsonb, jsonb) to po
 
 reset role;
 
-set role pgbouncer;
+select pg_temp.act_as('pgbouncer');
 create or replace function pgbouncer.get_auth(p_usename text) returns table (username text, password text)
 language plpgsql security definer set search_path = '' as $$
 begin
@@ -33,6 +33,6 @@ reset role;
 do $$
 begin
   if current_setting('server_version_num')::int >= 150000 and not has_parameter_privilege('supabase_realtime_admin', 'log_min_messages', 'set') then
-    perform pg_temp.attempt('log_min_messages by supabase_realtime_admin', 'grant set on parameter log_min_messages to supabase_realtime_admin');
+    perform pg_temp.attempt('log_min_messages by supabase_realtime_admin', 'grant set on parameter log_min_messages to supabase_realtime_admin', '');
   end if;
 end $$;

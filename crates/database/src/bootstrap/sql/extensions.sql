@@ -9,6 +9,6 @@ begin
       join pg_extension as e on e.oid = d.refobjid and e.extname = 'pg_stat_statements'
      where p.proname = 'pg_stat_statements_reset'
   loop
-    perform pg_temp.attempt(reset::text || ' by postgres', format('grant execute on function %s to postgres', reset));
+    perform pg_temp.attempt(reset::text || ' by postgres', format('grant execute on function %s to postgres', reset), '');
   end loop;
 end $$;

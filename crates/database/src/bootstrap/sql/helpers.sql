@@ -14,7 +14,11 @@ begin
   end if;
 end $$;
 
-create temporary table if not exists portico_limitation (what text primary key, why text not null) on commit drop;
+-- What this login may not set up: PostgreSQL's reason, what does not work until then, and the statements by which a role
+-- with more rights sets it up.
+create temporary table if not exists portico_limitation (
+  what text primary key, why text not null, effect text not null, remedy text not null default ''
+) on commit drop;
 grant all on portico_limitation to public;
 
 create or replace function pg_temp.is_superuser() returns boolean language sql stable as $$
@@ -59,13 +63,18 @@ begin
   return (pg_stat_file('../vault.key', true)).size is not null;
 end $$;
 
--- Runs what this login may not be allowed to do; a refusal is noted, to be told to the operator, and not an error.
-create or replace function pg_temp.attempt(what text, command text) returns boolean language plpgsql as $$
+-- Runs a statement that this login may not be allowed to run. A refusal is no error; it is noted for the operator, unless
+-- `effect` is empty.
+create or replace function pg_temp.attempt(what text, command text, effect text default 'it is missing') returns boolean language plpgsql as $$
 begin
   execute command;
   return true;
 exception when insufficient_privilege or feature_not_supported or undefined_file or undefined_object then
-  insert into portico_limitation values (what, sqlerrm) on conflict do nothing;
+  if effect <> '' then
+    -- A long script is none that is copied from a list
+    insert into portico_limitation
+    values (what, sqlerrm, effect, case when length(command) < 2000 then command || ';' else '' end) on conflict do nothing;
+  end if;
   return false;
 end $$;
 
@@ -81,18 +90,19 @@ begin
     reset role;
   exception when insufficient_privilege then
     reset role;
-    perform pg_temp.attempt(format('extension %s', name), format('create extension %I with schema %I', name, schema_name));
+    perform pg_temp.attempt(format('extension %s', name), format('create extension %I with schema %I', name, schema_name), 'its functions are missing');
   when feature_not_supported or undefined_file then
     reset role;
-    insert into portico_limitation values (format('extension %s', name), sqlerrm) on conflict do nothing;
+    insert into portico_limitation values (format('extension %s', name), sqlerrm, 'its functions are missing') on conflict do nothing;
   end;
 end $$;
 
--- `privileged`: attributes that only a superuser can give on some versions; without them the role is still made.
+-- `privileged`: attributes that only a superuser can give on some versions; each is left out where it is refused.
 create or replace function pg_temp.ensure_role(name text, attributes text, privileged text, settings text[]) returns void
 language plpgsql as $$
 declare
   setting text;
+  attribute text;
   known text[];
 begin
   if not exists (select from pg_roles where rolname = name) then
@@ -101,20 +111,22 @@ begin
     exception
       when insufficient_privilege then
         if privileged = '' then raise; end if;
-        insert into portico_limitation values (format('role %s with %s', name, privileged), sqlerrm) on conflict do nothing;
         execute format('create role %I with %s', name, attributes);
+        foreach attribute in array string_to_array(privileged, ' ') loop
+          perform pg_temp.attempt('', format('alter role %I with %s', name, attribute), '');
+        end loop;
     end;
   end if;
   select rolconfig into known from pg_roles where rolname = name;
   -- Settings that somebody changed since are theirs
   if known is null then
     foreach setting in array settings loop
-      perform pg_temp.attempt(format('role setting %s of %s', setting, name), format('alter role %I set %s', name, setting));
+      perform pg_temp.attempt(format('role setting %s of %s', setting, name), format('alter role %I set %s', name, setting), '');
     end loop;
   end if;
 end $$;
 
-create or replace function pg_temp.ensure_member(member_name text, group_name text, options text, admin boolean default false)
+create or replace function pg_temp.ensure_member(member_name text, group_name text, options text, admin boolean default false, effect text default '')
 returns void language plpgsql as $$
 begin
   if member_name = group_name or exists (
@@ -129,11 +141,13 @@ begin
     format('grant %I to %I %s', group_name, member_name,
       case when admin then 'with admin option'
            when options <> '' and current_setting('server_version_num')::int >= 160000 then 'with ' || options
-           else '' end));
+           else '' end), effect);
 end $$;
 
+-- What a superuser sets up for supabase_admin belongs to a superuser. A role of that name may be another project's
 create or replace function pg_temp.can_be(name text) returns boolean language sql stable as $$
   select pg_has_role(session_user, name, case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end)
+     and (name <> 'supabase_admin' or not pg_temp.is_superuser() or (select rolsuper from pg_roles where rolname = name))
 $$;
 
 -- On a server whose operator keeps supabase_admin to himself, the login owns what that role would

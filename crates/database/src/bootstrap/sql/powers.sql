@@ -1,9 +1,11 @@
 -- What the hosted service lets postgres do beyond a plain role: settings that need a superuser's grant, replication,
 -- the publications, reloading the configuration.
 do $$
-declare name text;
+declare
+  name text;
+  missing text[] := '{}';
 begin
-  perform pg_temp.attempt('reload of the configuration by postgres', 'grant execute on function pg_reload_conf() to postgres');
+  perform pg_temp.attempt('', 'grant execute on function pg_reload_conf() to postgres', '');
   if current_setting('server_version_num')::int >= 150000 then
     foreach name in array '{session_replication_role,log_min_messages,auto_explain.log_min_duration,app.settings.jwt_secret,app.settings.jwt_exp,
       pgrst.db_schemas,pgrst.db_extra_search_path,pgrst.db_max_rows,pgrst.db_pre_request,pgrst.db_pre_config,pgrst.db_anon_role,
@@ -14,10 +16,19 @@ begin
       pgrst.url_use_legacy_target_names}'::text[]
     loop
       if not coalesce(has_parameter_privilege('postgres', name, 'set'), false) then
-        perform pg_temp.attempt(format('setting %s by postgres', name), format('grant set on parameter %s to postgres',
-          (select string_agg(quote_ident(part), '.' order by o) from regexp_split_to_table(name, '\.') with ordinality as t(part, o))));
+        name := (select string_agg(quote_ident(part), '.' order by o) from regexp_split_to_table(name, '\.') with ordinality as t(part, o));
+        if not pg_temp.attempt('', format('grant set on parameter %s to postgres', name), '') then
+          missing := missing || name;
+        end if;
       end if;
     end loop;
+  end if;
+  if missing <> '{}' then
+    insert into portico_limitation
+    values ('settings in SQL', 'only a superuser can grant them',
+            'migrations may not run `alter role … set pgrst.…`, `alter database … set app.settings.…` and `set session_replication_role`',
+            format('grant set on parameter %s to postgres;', array_to_string(missing, ', ')))
+    on conflict do nothing;
   end if;
 end $$;
 
@@ -35,7 +46,7 @@ do $$
 begin
   if not exists (select from pg_publication where pubname = 'supabase_realtime_messages_publication') then
     perform pg_temp.act_as('supabase_admin');
-    perform pg_temp.attempt('publication of realtime.messages', 'create publication supabase_realtime_messages_publication for table realtime.messages');
+    perform pg_temp.attempt('publication of realtime.messages', 'create publication supabase_realtime_messages_publication for table realtime.messages', '');
     reset role;
   end if;
 end $$;
@@ -47,5 +58,6 @@ begin
               where datname = current_database() and setrole = 0 and entry = name || '=' || value) then
     return;
   end if;
-  perform pg_temp.attempt(format('database setting %s', name), format('alter database %I set %I = %L', current_database(), name, value));
+  perform pg_temp.attempt(format('database setting %s', name), format('alter database %I set %I = %L', current_database(), name, value),
+    case name when 'app.settings.jwt_exp' then '' else 'SQL that reads it gets no value' end);
 end $$;

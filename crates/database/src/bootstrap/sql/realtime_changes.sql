@@ -295,7 +295,7 @@ do $$
 begin
   if not exists (select from pg_proc where oid = 'realtime.list_changes'::regproc and proconfig is not null) then
     -- Reading a slot logs two lines each time
-    perform pg_temp.attempt('quiet realtime.list_changes', 'alter function realtime.list_changes(name, name, integer, integer) set log_min_messages = fatal');
+    perform pg_temp.attempt('quiet realtime.list_changes', 'alter function realtime.list_changes(name, name, integer, integer) set log_min_messages = fatal', '');
   end if;
 end $$;
 reset role;

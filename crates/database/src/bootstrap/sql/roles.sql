@@ -9,7 +9,6 @@ begin
     return;
   end if;
   if not pg_temp.is_superuser() then
-    insert into portico_limitation values ('the fence around roles with CREATEROLE', 'before PostgreSQL 16 they can grant pg_execute_server_program') on conflict do nothing;
     return;
   end if;
   for granted in
@@ -21,7 +20,8 @@ begin
     execute format('revoke %I from %I cascade', granted.name, granted.member);
   end loop;
   if exists (select from pg_auth_members as a join pg_roles as g on g.oid = a.roleid where g.rolname = any (closed)) then
-    insert into portico_limitation values ('the fence around roles with CREATEROLE', 'a role is a member of pg_execute_server_program, pg_read_server_files or pg_write_server_files') on conflict do nothing;
+    insert into portico_limitation values ('the fence around roles with CREATEROLE', 'a role is a member of pg_execute_server_program, pg_read_server_files or pg_write_server_files',
+      'roles with CREATEROLE can grant themselves these roles') on conflict do nothing;
     return;
   end if;
   update pg_authid set rolsuper = true where rolname = any (closed) and not rolsuper;
@@ -82,7 +82,16 @@ select pg_temp.ensure_member(session_user, name, 'inherit true, set true')
   from unnest('{supabase_admin,postgres,supabase_auth_admin,supabase_storage_admin,supabase_realtime_admin,supabase_functions_admin,pgbouncer,anon,authenticated,service_role,authenticator,dashboard_user}'::text[]) as name
  where not pg_temp.is_superuser();
 
-select pg_temp.ensure_member('authenticator', name, 'inherit false, set true') from unnest('{anon,authenticated,service_role}'::text[]) as name;
+-- Row security is for people; keys of services and the owner of the tables are beyond it
+insert into portico_limitation
+select format('attribute bypassrls of %s', r.rolname), 'only a role that has it can give it, and before PostgreSQL 16 only a superuser',
+       case r.rolname when 'service_role' then 'requests with the secret key see only the rows that policies give to service_role'
+         else 'functions with SECURITY DEFINER obey the policies of tables that another role owns' end,
+       format('alter role %I bypassrls;', r.rolname)
+  from pg_roles as r where r.rolname = any ('{service_role,postgres}') and not r.rolbypassrls and not r.rolsuper
+on conflict do nothing;
+
+select pg_temp.ensure_member('authenticator', name, 'inherit false, set true', false, format('requests of the data API as %s are refused', name)) from unnest('{anon,authenticated,service_role}'::text[]) as name;
 -- Since 16 a role can only be altered or granted by who holds it with admin option
 select pg_temp.ensure_member('postgres', name, '', current_setting('server_version_num')::int >= 160000)
   from unnest('{anon,authenticated,service_role}'::text[]) as name;
@@ -91,7 +100,7 @@ select pg_temp.ensure_member('postgres', name, '')
   from unnest('{pg_monitor,pg_signal_backend,supabase_privileged_role}'::text[]) as name;
 -- The hosted service lets postgres write policies and triggers on these roles' tables through an extension in C.
 -- Plain PostgreSQL knows one way: membership.
-select pg_temp.ensure_member('postgres', name, 'inherit true, set true')
+select pg_temp.ensure_member('postgres', name, 'inherit true, set true', false, 'migrations may not change tables of the services')
   from unnest('{supabase_auth_admin,supabase_storage_admin,supabase_realtime_admin,supabase_functions_admin}'::text[]) as name;
 select pg_temp.ensure_member('supabase_storage_admin', 'authenticator', 'inherit false, set true');
 select pg_temp.ensure_member('supabase_realtime_admin', name, 'inherit false, set true')

@@ -2,7 +2,8 @@
 do $$
 begin
   if (select datdba from pg_database where datname = current_database()) <> 'postgres'::regrole then
-    perform pg_temp.attempt('owner of the database', format('alter database %I owner to postgres', current_database()));
+    perform pg_temp.attempt('owner of the database', format('alter database %I owner to postgres', current_database()),
+      'migrations may create nothing in schema public');
   end if;
   execute format('grant create, connect, temporary on database %I to supabase_storage_admin, supabase_auth_admin', current_database());
   execute format('grant all on database %I to dashboard_user, postgres, supabase_admin', current_database());
@@ -34,7 +35,7 @@ begin
     grant create on schema public to postgres;
   end if;
   if (select nspowner from pg_namespace where nspname = 'public') <> 'pg_database_owner'::regrole then
-    perform pg_temp.attempt('owner of schema public', 'alter schema public owner to pg_database_owner');
+    perform pg_temp.attempt('owner of schema public', 'alter schema public owner to pg_database_owner', '');
   end if;
 end $$;
 grant usage on schema public to postgres, anon, authenticated, service_role;

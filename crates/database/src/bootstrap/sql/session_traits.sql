@@ -36,7 +36,8 @@ create or replace view portico_session.traits as
      and not exists (
            select from portico_session.reviewed as r
             where r.function operator(pg_catalog.=) (p.pronamespace::pg_catalog.regnamespace::text operator(pg_catalog.||) '.' operator(pg_catalog.||) p.proname)
-              and r.source operator(pg_catalog.=) pg_catalog.md5(p.prosrc));
+              -- Where another role has the part of this one, the source was written with its name
+              and r.source operator(pg_catalog.=) pg_catalog.md5(pg_catalog.regexp_replace(p.prosrc, '\mpostgres\M', pg_catalog.concat('post', 'gres'), 'g')));
 
 grant select on portico_session.traits to public;
 
@@ -260,11 +261,11 @@ do $$
 begin
   if not exists (select from pg_catalog.pg_event_trigger where evtname = 'portico_functions_changed') then
     perform pg_temp.attempt('event trigger portico_functions_changed',
-      'create event trigger portico_functions_changed on ddl_command_end execute function portico_session.watch_functions()');
+      'create event trigger portico_functions_changed on ddl_command_end execute function portico_session.watch_functions()', '');
   end if;
   if not exists (select from pg_catalog.pg_event_trigger where evtname = 'portico_functions_dropped') then
     perform pg_temp.attempt('event trigger portico_functions_dropped',
-      'create event trigger portico_functions_dropped on sql_drop execute function portico_session.watch_functions()');
+      'create event trigger portico_functions_dropped on sql_drop execute function portico_session.watch_functions()', '');
   end if;
   if pg_temp.is_superuser() then
     -- Also where a replica or a restore turns the others off

@@ -148,11 +148,11 @@ begin
       continue;
     end if;
     -- One that calls a function elsewhere is the hosted service's or an older version's
-    if present is not null and not pg_temp.attempt(format('event trigger %s', watch.name), format('drop event trigger %I', watch.name)) then
+    if present is not null and not pg_temp.attempt(format('event trigger %s', watch.name), format('drop event trigger %I', watch.name), '') then
       continue;
     end if;
     perform pg_temp.attempt(format('event trigger %s', watch.name),
-      format('create event trigger %I %s execute function %s', watch.name, watch.moment, wanted));
+      format('create event trigger %I %s execute function %s', watch.name, watch.moment, wanted), '');
     if pg_temp.is_superuser() and (select rolsuper from pg_roles where rolname = 'supabase_admin') then
       execute format('alter event trigger %I owner to supabase_admin', watch.name);
     end if;
@@ -179,7 +179,7 @@ begin
       perform portico.confine(trigger.routine);
     else
       insert into portico_limitation values (format('event trigger %s', trigger.name),
-        'before PostgreSQL 16 its function runs with the rights of a superuser who sets it off') on conflict do nothing;
+        'before PostgreSQL 16 only a superuser can own one', 'its function runs with the rights of a superuser who sets it off') on conflict do nothing;
     end if;
   end loop;
 end $$;
@@ -198,6 +198,6 @@ begin
   if wanted and not exists (select from pg_event_trigger where evtname = 'ensure_rls') then
     perform pg_temp.attempt('event trigger ensure_rls',
       'create event trigger ensure_rls on ddl_command_end when tag in (''CREATE TABLE'', ''CREATE TABLE AS'', ''SELECT INTO'')
-       execute function portico.rls_auto_enable()');
+       execute function portico.rls_auto_enable()', 'new tables in public have no row-level security until a migration enables it');
   end if;
 end $$;

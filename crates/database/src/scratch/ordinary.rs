@@ -1,0 +1,125 @@
+//! A PostgreSQL server as a system or a provider sets it up, for tests of databases that are not ours.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::connection;
+use crate::endpoint::Endpoint;
+use crate::error::DatabaseError;
+
+/// The password of the superuser `postgres`.
+const PASSWORD: &str = "superuser's own";
+/// The overflow user of Linux, for test programs that run as root, which PostgreSQL does not.
+const NOBODY: u32 = 65534;
+/// Attempts to find a port that stays free until PostgreSQL has taken it.
+const ATTEMPTS: usize = 16;
+/// Runs PostgreSQL until standard input is closed, which also happens when the test program is killed.
+const SUPERVISE: &str = r#"
+    cd / && "$1/postgres" -D "$2" -p "$3" -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
+      -c max_connections=200 -c shared_buffers=32MB </dev/null >"$2/log" 2>&1 &
+    read -r _; kill -INT $! 2>/dev/null; wait; rm -rf "$2""#;
+
+/// A server whose superuser is `postgres`, reachable over the loopback interface with passwords only. It ends,
+/// and its data is deleted, when this is dropped or the program ends.
+#[derive(Debug)]
+pub struct OrdinaryServer {
+    folder: PathBuf,
+    port: u16,
+    _running: (Child, ChildStdin),
+}
+
+impl OrdinaryServer {
+    /// Makes a cluster with the programs in `binaries` and starts it.
+    ///
+    /// # Errors
+    /// When a program cannot be run, or the server does not answer.
+    pub async fn start(binaries: &Path) -> Result<Self, DatabaseError> {
+        let failed = |error: io::Error| DatabaseError::Refused(format!("an ordinary server for tests: {error}"));
+        let folder = initialise(binaries).map_err(failed)?;
+        let mut outcome = Err(DatabaseError::Closed);
+        for _ in 0..ATTEMPTS {
+            let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?.port();
+            let mut command = command_in(&folder, Path::new("/bin/sh"));
+            command.args(["-c", SUPERVISE, "sh"]).arg(binaries).arg(&folder).arg(port.to_string());
+            let mut running = command.stdin(Stdio::piped()).process_group(0).spawn().map_err(failed)?;
+            let input = running.stdin.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+            let server = Self { folder: folder.clone(), port, _running: (running, input) };
+            match connection::connect(&server.superuser("postgres")).await {
+                Ok(_) => return Ok(server),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome
+    }
+
+    /// Returns the endpoint of the superuser for a database.
+    pub fn superuser(&self, database: &str) -> Endpoint {
+        self.login("postgres", PASSWORD, database)
+    }
+
+    /// Returns the endpoint of a role with a password, as a connection URL names it.
+    ///
+    /// # Panics
+    /// When the arguments make no URL.
+    #[allow(clippy::expect_used)]
+    pub fn login(&self, role: &str, password: &str, database: &str) -> Endpoint {
+        Endpoint::parse(&self.url(role, password, database)).expect("a URL of a test's own")
+    }
+
+    /// Returns the connection URL of a role with a password.
+    pub fn url(&self, role: &str, password: &str, database: &str) -> String {
+        let escaped =
+            |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+        format!("postgresql://{}:{}@127.0.0.1:{}/{}", escaped(role), escaped(password), self.port, escaped(database))
+    }
+
+    /// Returns the URL of the superuser for a database.
+    pub fn superuser_url(&self, database: &str) -> String {
+        self.url("postgres", PASSWORD, database)
+    }
+
+    /// Replaces `pg_hba.conf` and has the server read it, which it does a moment later.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or the server does not answer.
+    pub async fn set_rules(&self, rules: &str) -> Result<(), DatabaseError> {
+        let written = std::fs::write(self.folder.join("pg_hba.conf"), rules);
+        written.map_err(|error| DatabaseError::Refused(error.to_string()))?;
+        let client = connection::connect(&self.superuser("postgres")).await?;
+        client.batch_execute("select pg_reload_conf()").await?;
+        Ok(())
+    }
+}
+
+fn initialise(binaries: &Path) -> io::Result<PathBuf> {
+    let folder = std::env::temp_dir().join(super::fresh_name());
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    let password = folder.with_extension("password");
+    std::fs::write(&password, PASSWORD)?;
+    if rustix::process::geteuid().is_root() {
+        chown(&folder, Some(NOBODY), Some(NOBODY))?;
+        chown(&password, Some(NOBODY), Some(NOBODY))?;
+    }
+    let mut command = command_in(&folder, &binaries.join("initdb"));
+    command.arg("-D").arg(&folder).arg("--pwfile").arg(&password);
+    command.args(["-U", "postgres", "-E", "UTF8", "--locale", "C", "--auth", "scram-sha-256", "--no-sync"]);
+    let output = command.stdin(Stdio::null()).output()?;
+    let _ = std::fs::remove_file(&password);
+    match output.status.success() {
+        true => Ok(folder),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
+    }
+}
+
+fn command_in(folder: &Path, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("TZ", "UTC").env("LC_ALL", "C").env("PATH", "/usr/bin:/bin").current_dir(folder);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}

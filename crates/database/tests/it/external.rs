@@ -1,0 +1,185 @@
+//! Servers of others: what a login without a superuser's rights sets up there, and in whose sessions SQL runs.
+
+use portico_database::{BootstrapSettings, Database, Endpoint, connect, scratch::OrdinaryServer};
+use tokio::sync::OnceCell;
+
+use super::bootstrap::{column, majors, old_binaries, open, refusal, value};
+
+const SECRET: &[u8] = b"a secret of the tests";
+
+async fn ordinary(major: u32) -> &'static OrdinaryServer {
+    static NEWEST: OnceCell<OrdinaryServer> = OnceCell::const_new();
+    static OLDEST: OnceCell<OrdinaryServer> = OnceCell::const_new();
+    let cell = if major == 18 { &NEWEST } else { &OLDEST };
+    cell.get_or_init(|| start(major)).await
+}
+
+async fn start(major: u32) -> OrdinaryServer {
+    let newest = || portico_database::cluster::Binaries::find(None).unwrap().folder().to_owned();
+    let binaries = if major == 18 { newest() } else { old_binaries() };
+    OrdinaryServer::start(&binaries).await.unwrap()
+}
+
+/// Makes a login without a superuser's rights and a database of its own.
+async fn tenant(server: &OrdinaryServer, name: &str) -> Endpoint {
+    let admin = connect(&server.superuser("postgres")).await.unwrap();
+    admin.batch_execute(&format!("create role {name} login createrole createdb password 'secret'")).await.unwrap();
+    admin.batch_execute(&format!("create database {name} owner {name} template template0")).await.unwrap();
+    server.login(name, "secret", name)
+}
+
+async fn set_up(endpoint: &Endpoint, what: &str) -> Database {
+    let database = open(&endpoint.with_login_secret(SECRET));
+    let outcome = database.bootstrap(&BootstrapSettings::default()).await;
+    outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
+    database
+}
+
+/// Does what projects do, with SQL that names `postgres` as the hosted service's dumps do.
+async fn works(database: &Database, what: &str) {
+    let mut session = database.migrations().await.unwrap();
+    for statement in [
+        "create table public.notes (id int primary key, owner uuid default auth.uid() references auth.users (id))",
+        "alter table public.notes owner to postgres",
+        "alter table public.notes enable row level security",
+        "create policy own on public.notes to authenticated using (owner = auth.uid())",
+        "create policy p on storage.objects for select to postgres, anon using (true)",
+        "alter default privileges for role postgres in schema public grant select on tables to anon",
+        "create function public.greet() returns trigger language plpgsql security definer as 'begin return new; end'",
+        "create trigger on_sign_up after insert on auth.users for each row execute function public.greet()",
+        "grant all on public.notes to postgres, anon, authenticated, service_role",
+        "create schema private authorization postgres",
+        "reset role",
+        "create table public.after_reset (id int)",
+        "set role anon",
+        "set role postgres",
+        "drop table public.after_reset",
+    ] {
+        session.batch(statement).await.unwrap_or_else(|error| panic!("{what}: {statement}: {error:?}"));
+    }
+    session.reset().await.unwrap();
+    session.batch("drop schema private; drop trigger on_sign_up on auth.users").await.unwrap();
+    drop(session);
+    let auth = database.auth().await.unwrap();
+    auth.batch_execute("insert into auth.users (id) values ('11111111-1111-4111-8111-111111111111')").await.unwrap();
+    let api = database.acting_as("authenticator").await.unwrap();
+    let claims = "select set_config('role', 'authenticated', true), set_config('request.jwt.claims', '{\"sub\":\"11111111-1111-4111-8111-111111111111\"}', true)";
+    let rows = format!("begin; {claims}; insert into public.notes (id) values (1) returning id; commit");
+    // An insert needs no policy of its own: `using` stands for both
+    assert_eq!(column(&api, &rows).await.last().map(String::as_str), Some("1"), "{what}");
+    assert_eq!(value(&api, "begin; set local role anon; select count(*) from public.notes; ").await, "0", "{what}");
+    api.batch_execute("rollback").await.unwrap();
+    database.maintain_message_partitions().await.unwrap();
+    database.service().await.unwrap().query("select name from portico.schema_migrations", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_login_without_superuser_rights_sets_up_an_ordinary_server() {
+    for major in majors() {
+        let server = ordinary(major).await;
+        let endpoint = tenant(server, "plain").await;
+        let what = format!("as a plain login on {major}");
+        let database = set_up(&endpoint, &what).await;
+        works(&database, &what).await;
+        let admin = connect(&server.superuser("plain")).await.unwrap();
+        assert_eq!(
+            value(&admin, "select pg_get_userbyid(relowner) from pg_class where oid = 'public.notes'::regclass").await,
+            "portico_owner"
+        );
+        // What is missing comes with statements that an administrator can run as they are
+        let missing = database.limitations();
+        let listed: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+        assert!(listed.contains(&"attribute bypassrls of service_role"), "{what}: {listed:?}");
+        assert!(listed.contains(&"settings in SQL"), "{what}: {listed:?}");
+        for limitation in &missing {
+            assert!(!limitation.effect.is_empty() && !limitation.remedy.is_empty(), "{what}: {limitation:?}");
+            admin
+                .batch_execute(&limitation.remedy)
+                .await
+                .unwrap_or_else(|error| panic!("{what}: {limitation:?}: {error:?}"));
+        }
+        // The next start finds that nothing is missing, and the one after it has nothing to do
+        let again = set_up(&endpoint, &what).await;
+        assert_eq!(again.limitations(), [], "{what}");
+        let done = value(&admin, "select done_at::text from portico.bootstrap").await;
+        assert_eq!(set_up(&endpoint, &what).await.limitations(), [], "{what}");
+        assert_eq!(value(&admin, "select done_at::text from portico.bootstrap").await, done, "{what}");
+        let mut session = again.migrations().await.unwrap();
+        session.batch("alter role postgres set pgrst.db_max_rows to '10'").await.unwrap();
+        drop((admin, session));
+        again.recreate(&BootstrapSettings::default()).await.unwrap_or_else(|error| panic!("{what}, anew: {error}"));
+    }
+}
+
+/// Roles belong to the whole server: those of another project may have every name that we use.
+#[tokio::test]
+async fn roles_of_another_project_are_no_obstacle() {
+    for major in majors() {
+        let server = start(major).await;
+        let what = format!("beside another project on {major}");
+        let first = set_up(&tenant(&server, "first").await, &what).await;
+        works(&first, &what).await;
+        let endpoint = tenant(&server, "second").await;
+        let second = set_up(&endpoint, &what).await;
+        let missing = second.limitations();
+        let admin = connect(&server.superuser("second")).await.unwrap();
+        for limitation in &missing {
+            admin
+                .batch_execute(&limitation.remedy)
+                .await
+                .unwrap_or_else(|error| panic!("{what}: {limitation:?}: {error:?}"));
+        }
+        let names: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+        // Since 16 only those who made a role may grant it
+        assert_eq!(major >= 16, names.iter().any(|name| name.ends_with(" in anon")), "{what}: {names:?}");
+        let second = set_up(&endpoint, &what).await;
+        assert_eq!(second.limitations(), [], "{what}");
+        works(&second, &what).await;
+        works_not_in_other(&second, &admin, &what).await;
+    }
+}
+
+/// The owner of one project owns nothing of the other, where the versions allows to keep them apart.
+async fn works_not_in_other(second: &Database, admin: &tokio_postgres::Client, what: &str) {
+    let owner = "select pg_get_userbyid(relowner) from pg_class where oid = 'public.notes'::regclass";
+    let name = value(admin, owner).await;
+    assert!(name.starts_with("portico_owner"), "{what}: {name}");
+    drop(second.auth().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_superusers_server_has_an_owner_without_its_rights() {
+    for major in majors() {
+        let server = start(major).await;
+        let what = format!("as a superuser on {major}");
+        let admin = connect(&server.superuser("postgres")).await.unwrap();
+        admin.batch_execute("create database mighty template template0").await.unwrap();
+        let database = set_up(&server.superuser("mighty"), &what).await;
+        let listed: Vec<String> = database.limitations().into_iter().map(|missing| missing.what).collect();
+        assert_eq!(listed, Vec::<String>::new(), "{what}");
+        works(&database, &what).await;
+        let mut session = database.migrations().await.unwrap();
+        let who =
+            "select session_user || ' ' || current_user || ' ' || rolsuper from pg_roles where rolname = current_user";
+        assert!(value(session.client(), who).await.ends_with("_owner portico_owner false"), "{what}");
+        session.batch("create publication everything for all tables").await.unwrap();
+        assert_eq!(value(&admin, "select rolsuper from pg_roles where rolname = 'postgres'").await, "t");
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_may_not_set_up_anything_is_told_what_it_needs() {
+    let server = ordinary(18).await;
+    let admin = connect(&server.superuser("postgres")).await.unwrap();
+    admin.batch_execute("create role powerless login password 'secret'").await.unwrap();
+    admin.batch_execute("create database others template template0").await.unwrap();
+    let database = open(&server.login("powerless", "secret", "others"));
+    let error = database.bootstrap(&BootstrapSettings::default()).await.unwrap_err().to_string();
+    assert!(
+        error.contains("alter role \"powerless\" createrole; alter database \"others\" owner to \"powerless\";"),
+        "{error}"
+    );
+    let others = connect(&server.superuser("others")).await.unwrap();
+    let (code, _) = refusal(&others, "select * from portico.bootstrap").await;
+    assert_eq!(code, "42P01");
+}
