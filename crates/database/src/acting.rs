@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio_postgres::Client;
 
@@ -172,7 +172,7 @@ pub(crate) struct Acting(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     logins: Option<Logins>,
-    names: OnceLock<Names>,
+    names: RwLock<Option<Arc<Names>>>,
     admitted: RwLock<Vec<&'static str>>,
 }
 
@@ -202,13 +202,15 @@ impl Acting {
     }
 
     /// The names, if they were chosen already.
-    pub fn names(&self) -> Option<&Names> {
-        self.0.names.get()
+    pub fn names(&self) -> Option<Arc<Names>> {
+        self.0.names.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps the names; later ones are ignored.
-    pub fn set_names(&self, names: Names) -> &Names {
-        self.0.names.get_or_init(|| names)
+    /// Keeps the names that were chosen last.
+    pub fn set_names(&self, names: Names) -> Arc<Names> {
+        let names = Arc::new(names);
+        *self.0.names.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&names));
+        names
     }
 
     /// Notes for which parts the server admits our logins.
@@ -224,16 +226,15 @@ impl Acting {
 }
 
 /// Returns the names of an endpoint's server, and asks it for them the first time.
-pub(crate) async fn names(endpoint: &Endpoint) -> Result<Names, DatabaseError> {
+pub(crate) async fn names(endpoint: &Endpoint) -> Result<Arc<Names>, DatabaseError> {
     if endpoint.trusts_any_role() {
-        return Ok(Names::default());
+        return Ok(Arc::default());
     }
     if let Some(names) = endpoint.acting().names() {
-        return Ok(names.clone());
+        return Ok(names);
     }
     let client = connection::connect_guarded(endpoint).await?;
-    let names = Names::choose(&client).await?;
-    Ok(endpoint.acting().set_names(names).clone())
+    Ok(endpoint.acting().set_names(Names::choose(&client).await?))
 }
 
 #[cfg(test)]

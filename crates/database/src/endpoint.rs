@@ -256,15 +256,15 @@ impl Endpoint {
         }
         match self.acting.admitted(part) {
             Some((user, password)) => {
-                Self { user, password: Some(password), role: Some(self.role_for(part).to_owned()), ..self.clone() }
+                Self { user, password: Some(password), role: Some(self.role_for(part)), ..self.clone() }
             }
             None => self.clone(),
         }
     }
 
     /// Returns the role that plays a part on this server, as far as that is known.
-    pub(crate) fn role_for<'a>(&'a self, part: &'a str) -> &'a str {
-        self.acting.names().map_or(part, |names| names.of(part))
+    pub(crate) fn role_for(&self, part: &str) -> String {
+        self.acting.names().map_or_else(|| part.to_owned(), |names| names.of(part).to_owned())
     }
 
     /// The role that sessions act as from their beginning.

@@ -37,7 +37,10 @@ impl SetUp {
         let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
         let mut set_up = Self::production(project, database);
         set_up.bootstrap.jwt_secret = Some(Password::new(keys.jwt_secret.expose()));
-        set_up.bootstrap.role_passwords = DEVELOPMENT_LOGINS.into_iter().map(login).collect();
+        // On a server of others these roles, and their passwords, may be another project's
+        if database.endpoint().trusts_any_role() {
+            set_up.bootstrap.role_passwords = DEVELOPMENT_LOGINS.into_iter().map(login).collect();
+        }
         set_up
     }
 

@@ -19,6 +19,7 @@ mod settings;
 mod versions;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
@@ -100,17 +101,14 @@ impl Database {
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let endpoint = self.endpoint();
         let mut client = self.guarded_administrator().await?;
-        let names = match endpoint.trusts_any_role() {
-            true => Names::default(),
-            false => {
-                limitation::check_login(&client, endpoint).await?;
-                endpoint.acting().set_names(Names::choose(&client).await?).clone()
-            }
-        };
-        let roles = names.identity() + endpoint.acting().logins().map_or("", Logins::identity);
-        let work = Work { endpoint, names: &names, settings, fingerprint: fingerprint(settings, &roles) };
+        if !endpoint.trusts_any_role() {
+            limitation::check_login(&client, endpoint).await?;
+        }
+        let mut names = choose_names(&client, endpoint).await?;
         let mut attempt = 1;
         loop {
+            let roles = names.identity() + endpoint.acting().logins().map_or("", Logins::identity);
+            let work = Work { endpoint, names: &names, settings, fingerprint: fingerprint(settings, &roles) };
             match work.run(&client).await {
                 Ok(limitations) => {
                     if !limitations.is_empty() {
@@ -126,8 +124,20 @@ impl Database {
                     debug!(%error, attempt, "another bootstrap was at work: starting again");
                     attempt += 1;
                     client = self.guarded_administrator().await?;
+                    names = choose_names(&client, endpoint).await?;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // Roles belong to the whole server: another project may have taken a name that was free
+                    let Ok(again) = self.guarded_administrator().await else { return Err(error) };
+                    client = again;
+                    let chosen = choose_names(&client, endpoint).await?;
+                    if attempt == ATTEMPTS || *chosen == *names {
+                        return Err(error);
+                    }
+                    debug!(%error, attempt, "other roles are needed by now: starting again");
+                    attempt += 1;
+                    names = chosen;
+                }
             }
         }
     }
@@ -169,6 +179,13 @@ impl Database {
         let client = connection::connect_guarded(&self.endpoint().for_part(OWNER)).await?;
         client.batch_execute(&names.in_sql(MESSAGE_PARTITIONS)).await?;
         Ok(())
+    }
+}
+
+async fn choose_names(client: &Client, endpoint: &Endpoint) -> Result<Arc<Names>, DatabaseError> {
+    match endpoint.trusts_any_role() {
+        true => Ok(Arc::default()),
+        false => Ok(endpoint.acting().set_names(Names::choose(client).await?)),
     }
 }
 
@@ -243,7 +260,7 @@ impl Work<'_> {
         commit(&services, &mut limitations).await?;
         self.begin(client).await?;
         self.run_steps(client, RIGHTS).await?;
-        versions::apply(client).await?;
+        versions::apply(client, self.names).await?;
         extensions::create(client, self.names).await?;
         self.run_steps(client, &[VAULT]).await?;
         extensions::renew_vault(client, self.names).await?;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tokio_postgres::{Client, Error};
 
 use super::extensions::EMULATED;
-use super::role_names;
+use super::{logins, role_names};
 use crate::acting::{self, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
@@ -47,6 +47,10 @@ pub struct MigrationSession {
 impl MigrationSession {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, DatabaseError> {
         let owner = acting::names(endpoint).await?.of(OWNER).to_owned();
+        if endpoint.acting().admitted(OWNER).is_none() {
+            // Where nothing was set up in this process, it is not known which logins there are
+            logins::probe(endpoint).await?;
+        }
         let endpoint = &endpoint.for_part(OWNER);
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
         let mut config = endpoint.to_config();

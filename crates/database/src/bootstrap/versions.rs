@@ -3,6 +3,7 @@
 use tokio_postgres::Client;
 
 use super::{digest, step};
+use crate::acting::Names;
 use crate::error::DatabaseError;
 
 /// A migration is never edited after release: its checksum is recorded with its name.
@@ -32,7 +33,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
 }
 
 /// Applies what is missing, inside the caller's transaction.
-pub(super) async fn apply(client: &Client) -> Result<(), DatabaseError> {
+pub(super) async fn apply(client: &Client, names: &Names) -> Result<(), DatabaseError> {
     client.batch_execute(HISTORY).await.map_err(step("schema portico"))?;
     let rows = client.query("select name, checksum from portico.schema_migrations", &[]).await?;
     let applied: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
@@ -47,7 +48,7 @@ pub(super) async fn apply(client: &Client) -> Result<(), DatabaseError> {
                 return Err(DatabaseError::Refused(unreleased(&format!("its migration {name} has another content"))));
             }
             None => {
-                client.batch_execute(text).await.map_err(step(name))?;
+                client.batch_execute(&names.in_sql(text)).await.map_err(step(name))?;
                 client
                     .execute(
                         "insert into portico.schema_migrations (name, checksum) values ($1, $2)",

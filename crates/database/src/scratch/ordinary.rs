@@ -56,6 +56,15 @@ impl OrdinaryServer {
         outcome
     }
 
+    /// Returns a connection of the superuser, to the database `postgres`.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    #[allow(clippy::expect_used)]
+    pub async fn administrator(&self) -> tokio_postgres::Client {
+        connection::connect(&self.superuser("postgres")).await.expect("the server answers")
+    }
+
     /// Returns the endpoint of the superuser for a database.
     pub fn superuser(&self, database: &str) -> Endpoint {
         self.login("postgres", PASSWORD, database)

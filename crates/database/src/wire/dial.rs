@@ -53,7 +53,7 @@ pub(super) struct Dialer {
 
 impl Dialer {
     pub fn new(endpoint: &Endpoint, role: &str, settings: &PoolSettings) -> Result<Self, DatabaseError> {
-        let (endpoint, role) = (endpoint.for_part(role), endpoint.role_for(role).to_owned());
+        let (endpoint, role) = (endpoint.for_part(role), endpoint.role_for(role));
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| DatabaseError::Refused(format!("no randomness: {error}")))?;
         Ok(Self {

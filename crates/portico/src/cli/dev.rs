@@ -14,7 +14,7 @@ use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_project::portico_toml::Settings;
 use portico_project::status::StatusValues;
 use portico_project::{LoadOptions, Project};
-use portico_tokens::{AllowedOrigins, Clock, development as well_known};
+use portico_tokens::{AllowedOrigins, Clock, Secret, development as well_known};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use super::{Global, folder, pool_settings, status};
 use crate::control::{Control, Reply, Request};
 use crate::open_files;
 use crate::setup::SetUp;
-use crate::wiring::{auth, brand, google, keys, mail, page, rest, texts, unsupported};
+use crate::wiring::{auth, brand, database, google, keys, mail, page, rest, texts, unsupported};
 use crate::{Mount, Server, ServerSettings};
 
 /// How long requests in flight may take once the server is asked to end.
@@ -142,6 +142,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let values = status_values(&project, &keys, &store, mailbox_url.as_deref());
         let (calls, mut incoming) = mpsc::channel(4);
         let control = Control::listen(&data, calls)?;
+        if let Some(requests) = database::requests_to_administrator(&database) {
+            anstream::println!("\n{requests}");
+        }
         print_panel(&values, mailbox_url.is_some(), started.elapsed());
 
         let mut stopping = None;
@@ -240,6 +243,8 @@ async fn bind(port: u16, setting: &str) -> anyhow::Result<Bound> {
 struct Store {
     endpoint: Endpoint,
     cluster: Option<Cluster>,
+    /// The external one, as it is configured.
+    url: Option<Secret>,
 }
 
 impl Store {
@@ -247,7 +252,11 @@ impl Store {
         let settings = &settings.database;
         if let Some(url) = &settings.url {
             let endpoint = Endpoint::parse(url.expose()).context("[database] url in supabase/portico.toml")?;
-            return Ok(Self { endpoint, cluster: None });
+            return Ok(Self {
+                endpoint: database::with_own_logins(&endpoint, data)?,
+                cluster: None,
+                url: Some(url.clone()),
+            });
         }
         let cluster = Cluster::start(ClusterSettings {
             tcp_port: Some(project.config().db.port),
@@ -256,7 +265,7 @@ impl Store {
             ..ClusterSettings::new(data.join(folder::CLUSTER))
         })
         .await?;
-        Ok(Self { endpoint: cluster.endpoint(), cluster: Some(cluster) })
+        Ok(Self { endpoint: cluster.endpoint(), cluster: Some(cluster), url: None })
     }
 
     async fn close(self) {
@@ -296,11 +305,11 @@ fn status_values(project: &Project, keys: &keys::Keys, store: &Store, mailbox: O
     let config = project.config();
     StatusValues {
         api_url: Some(config.api.external_url.clone()),
-        db_url: Some(match &store.cluster {
-            Some(_) => {
+        db_url: Some(match &store.url {
+            None => {
                 format!("postgresql://postgres:{}@127.0.0.1:{}/postgres", well_known::DATABASE_PASSWORD, config.db.port)
             }
-            None => store.endpoint.url_for("postgres", "postgres"),
+            Some(url) => url.expose().to_owned(),
         }),
         mailpit_url: mailbox.map(str::to_owned),
         publishable_key: Some(keys.api.publishable().to_owned()),

@@ -6,11 +6,13 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use portico_database::{Database, Endpoint, MigrationSession, PoolSettings};
 use portico_project::migrations::{self, history};
+use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, PlanOptions, Project};
 use portico_tokens::{Clock, development};
 
 use super::{Global, folder};
 use crate::control::{self, Request};
+use crate::wiring::database;
 
 /// The longest text that `migration new` takes from standard input, in bytes.
 const MAX_PIPED: u64 = 16 * 1024 * 1024;
@@ -95,6 +97,10 @@ async fn connect(global: &Global, project: &Project, target: &Target) -> anyhow:
     if target.db_url.is_none() {
         anstream::eprintln!("Connecting to local database...");
     }
+    // The login roles that the server of this folder has made, if it has made any
+    let folders = [folder::data_folder(global)?, Settings::load(project)?.database.data];
+    let known = folders.iter().find_map(|data| database::with_known_logins(&endpoint, data).transpose());
+    let endpoint = known.transpose()?.unwrap_or(endpoint);
     let database = Database::open(&endpoint, PoolSettings::default())?;
     Ok(database.migrations().await?)
 }

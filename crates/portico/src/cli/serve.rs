@@ -20,7 +20,7 @@ use super::signals::EndSignals;
 use super::{Global, folder, pool_settings};
 use crate::open_files;
 use crate::setup::SetUp;
-use crate::wiring::{auth, brand, keys, mail, page, rest, safety, texts, unsupported};
+use crate::wiring::{auth, brand, database, keys, mail, page, rest, safety, texts, unsupported};
 use crate::{Server, ServerSettings};
 
 #[derive(Debug, Args)]
@@ -98,7 +98,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let keys = keys_for(keys::Missing::Make)?;
 
     let (endpoint, cluster) = match external {
-        Some(endpoint) => (endpoint, None),
+        Some(endpoint) => (database::with_own_logins(&endpoint, &data)?, None),
         None => {
             let cluster_settings = ClusterSettings {
                 binaries: settings.database.postgres_bin.clone(),
@@ -164,6 +164,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             ("Publishable", keys.api.publishable().to_owned()),
             ("Secrets", data.join("secrets.json").display().to_string()),
         ];
+        if let Some(requests) = database::requests_to_administrator(&database) {
+            anstream::println!("\n{requests}");
+        }
         panel::print("Portico is ready", started.elapsed(), &rows, "Press Ctrl-C to stop");
         tracing::info!(%address, "Serving");
         tokio::select! {

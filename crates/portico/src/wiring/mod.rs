@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod brand;
+pub mod database;
 pub mod google;
 pub mod keys;
 pub mod mail;

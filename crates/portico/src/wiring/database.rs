@@ -1,0 +1,114 @@
+//! An external PostgreSQL: the secret of our login roles there, and what an administrator of the server has to do.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use portico_database::{Database, Endpoint};
+use portico_tokens::random;
+
+/// The name of the file from which the names and passwords of the login roles follow.
+const SECRET_FILE: &str = "database-login";
+/// The random bytes of the secret.
+const SECRET_LENGTH: usize = 32;
+
+/// Returns the endpoint with login roles of this installation, whose data is in the folder `data`. The secret is made
+/// when there is none.
+///
+/// # Errors
+/// When the secret cannot be kept, or other users can read it.
+pub fn with_own_logins(endpoint: &Endpoint, data: &Path) -> anyhow::Result<Endpoint> {
+    if let Some(known) = with_known_logins(endpoint, data)? {
+        return Ok(known);
+    }
+    let path = data.join(SECRET_FILE);
+    keep(&path, &random::base64url(SECRET_LENGTH)).with_context(|| format!("could not write {}", path.display()))?;
+    with_known_logins(endpoint, data)?.with_context(|| format!("could not read {}", path.display()))
+}
+
+/// As [`with_own_logins`], and `None` where there is no secret.
+///
+/// # Errors
+/// When other users can read the secret.
+pub fn with_known_logins(endpoint: &Endpoint, data: &Path) -> anyhow::Result<Option<Endpoint>> {
+    let path = data.join(SECRET_FILE);
+    match std::fs::read(&path) {
+        Ok(secret) => {
+            let mode = std::fs::metadata(&path)?.mode();
+            if mode & 0o077 != 0 {
+                bail!("{} can be read by other users (mode {:o}): run chmod 600 on it", path.display(), mode & 0o777);
+            }
+            if secret.len() < SECRET_LENGTH {
+                bail!("{} is damaged: delete it, and Portico makes another one", path.display());
+            }
+            Ok(Some(endpoint.with_login_secret(&secret)))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
+    }
+}
+
+/// Written aside and renamed: a crash leaves all of it or nothing. The file of a process that was faster stays.
+fn keep(path: &Path, secret: &str) -> std::io::Result<()> {
+    let draft = path.with_extension(format!("new-{}", std::process::id()));
+    let _ = std::fs::remove_file(&draft);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(secret.as_bytes())?;
+    file.sync_all()?;
+    let linked = std::fs::hard_link(&draft, path);
+    std::fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns what an administrator of the server has to do, as SQL with comments, and `None` where nothing is missing.
+#[must_use]
+pub fn requests_to_administrator(database: &Database) -> Option<String> {
+    let limitations = database.limitations();
+    if limitations.is_empty() {
+        return None;
+    }
+    let mut text = format!(
+        "-- The database login `{}` lacks rights for a part of the set-up. A superuser of the server can\n\
+         -- run this in the database `{}`; then start Portico again.\n",
+        database.endpoint().user(),
+        database.endpoint().database()
+    );
+    for missing in limitations {
+        // A name or a message may hold a line break, behind which it would be a statement
+        let comment = |text: &str| text.replace(['\n', '\r'], " ");
+        text.push_str(&format!("\n-- {} ({})\n", comment(&missing.what), comment(&missing.why)));
+        text.push_str(&format!("-- Until then: {}.\n", comment(&missing.effect)));
+        if !missing.remedy.is_empty() {
+            text.push_str(missing.remedy.trim());
+            text.push('\n');
+        }
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_made_once_and_only_its_owner_can_read_it() {
+        let data = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::parse("postgresql://a@b/c").unwrap();
+        assert!(with_known_logins(&endpoint, data.path()).unwrap().is_none());
+        let first = with_own_logins(&endpoint, data.path()).unwrap();
+        assert!(first == with_own_logins(&endpoint, data.path()).unwrap() && first != endpoint);
+        let file = data.path().join(SECRET_FILE);
+        assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 1);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(with_own_logins(&endpoint, data.path()).unwrap_err().to_string().contains("chmod 600"));
+    }
+}

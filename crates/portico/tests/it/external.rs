@@ -1,0 +1,156 @@
+//! The whole program on servers of others: PostgreSQL as a system installs it, with a superuser's login and with one
+//! that may make roles and databases only.
+
+use std::path::Path;
+
+use portico_database::cluster::Binaries;
+use portico_database::connect;
+use portico_database::scratch::OrdinaryServer;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::program::{Program, finished, portico};
+
+/// Starts a server of a test's own: roles belong to the whole server.
+pub async fn ordinary(major: u32) -> OrdinaryServer {
+    let folder = match major {
+        18 => Binaries::find(None).unwrap().folder().to_owned(),
+        _ => "/usr/lib/postgresql/15/bin".into(),
+    };
+    OrdinaryServer::start(&folder).await.unwrap()
+}
+
+/// The embedded version and, where it is installed, Debian's.
+#[allow(clippy::print_stderr)]
+fn majors() -> impl Iterator<Item = u32> {
+    let has_old = Path::new("/usr/lib/postgresql/15/bin/postgres").exists();
+    if !has_old {
+        eprintln!("PostgreSQL 15 is not installed (scripts/setup test does that): only 18 is tested");
+    }
+    [18, 15].into_iter().filter(move |major| *major == 18 || has_old)
+}
+
+/// As the hosted service's tools dump it: with the owner's name.
+const NOTES: &str = r#"
+    create table "public"."notes" ("id" int primary key, "owner" uuid default auth.uid() references auth.users (id), "title" text);
+    ALTER TABLE "public"."notes" OWNER TO "postgres";
+    alter table public.notes enable row level security;
+    create policy own on public.notes to authenticated using (owner = (select auth.uid()));
+    grant all on public.notes to postgres, anon, authenticated, service_role;
+    create function public.escape() returns text language plpgsql as $$
+    begin
+      begin execute 'reset role'; exception when others then null; end;
+      begin execute 'reset session authorization'; exception when others then null; end;
+      begin execute 'set role none'; exception when others then null; end;
+      return (select session_user || ' ' || rolsuper || ' ' || rolcreaterole from pg_roles where rolname = current_user);
+    end $$;
+    grant execute on function public.escape() to anon;
+"#;
+
+fn serve(folder: &Path, url: &str) -> Program {
+    let mut serve = portico(folder, &["serve"]);
+    serve.env("PORTICO_SERVER_PUBLIC_URL", "http://127.0.0.1:54321").env("DATABASE_URL", url);
+    Program::ready(serve)
+}
+
+/// The life of a project: its first start, people, a migration, another start. Returns what the first start printed.
+async fn round(folder: &Path, url: &str, what: &str) -> String {
+    let migrations = folder.join("supabase/migrations");
+    std::fs::create_dir_all(&migrations).unwrap();
+    std::fs::write(migrations.join("20260101000000_notes.sql"), NOTES).unwrap();
+    let program = serve(folder, url);
+    let first = program.printed();
+    program.token("/auth/v1/signup", "one@example.com").await;
+    let one = program.token("/auth/v1/token?grant_type=password", "one@example.com").await;
+    let other = program.token("/auth/v1/signup", "other@example.com").await;
+    let note = json!({ "id": 1, "title": "mine" });
+    let (status, answer) = program.call(Method::POST, "/rest/v1/notes", Some(&one), Some(note)).await;
+    assert_eq!(status, 201, "{what}: {answer}\n{first}");
+    for (token, count) in [(&one, 1), (&other, 0)] {
+        let (status, rows) = program.call(Method::GET, "/rest/v1/notes?select=title", Some(token), None).await;
+        assert_eq!((status, rows.as_array().map(Vec::len)), (200, Some(count)), "{what}: {rows}");
+    }
+    // Out of the role of the request a function comes to a login without any right
+    let (_, escaped) = program.call(Method::POST, "/rest/v1/rpc/escape", None, None).await;
+    let escaped = escaped.as_str().unwrap().to_owned();
+    assert!(escaped.starts_with("portico_") && escaped.ends_with("_api false false"), "{what}: {escaped}");
+
+    // A migration beside the running server, which learns of it
+    std::fs::write(migrations.join("20260102000000_more.sql"), "create table public.more (id int); alter table public.more owner to postgres; grant select on public.more to anon; notify pgrst").unwrap();
+    let (succeeded, printed) = finished(portico(folder, &["migration", "up", "--db-url", url]));
+    assert!(succeeded, "{what}: {printed}");
+    let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    while program.call(Method::GET, "/rest/v1/more", None, None).await.0 != 200 {
+        assert!(tokio::time::Instant::now() < patience, "{what}: the table is never found");
+    }
+    assert!(program.stop().success());
+
+    // The next start finds everything as it was
+    let program = serve(folder, url);
+    let one = program.token("/auth/v1/token?grant_type=password", "one@example.com").await;
+    let (_, rows) = program.call(Method::GET, "/rest/v1/notes?select=title", Some(&one), None).await;
+    assert_eq!(rows, json!([{ "title": "mine" }]), "{what}");
+    assert!(program.stop().success());
+    first
+}
+
+/// Creates a login that may make roles and databases only, with a database of its own.
+async fn plain(server: &OrdinaryServer, name: &str) -> String {
+    let admin = server.administrator().await;
+    admin.batch_execute(&format!("create role {name} login createrole createdb password 'it''s'")).await.unwrap();
+    admin.batch_execute(&format!("create database {name} owner {name}")).await.unwrap();
+    server.url(name, "it's", name)
+}
+
+/// The list of SQL for an administrator, as it was printed.
+fn requests(printed: &str) -> String {
+    let is_ours = |line: &&str| !line.starts_with("-- The database login");
+    let lines = printed.lines().skip_while(is_ours).take_while(|line| !line.contains('●'));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+#[tokio::test]
+async fn the_program_works_on_an_ordinary_server_as_its_superuser() {
+    for major in majors() {
+        let server = ordinary(major).await;
+        server.administrator().await.batch_execute("create database mighty").await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let printed =
+            round(folder.path(), &server.superuser_url("mighty"), &format!("as a superuser on {major}")).await;
+        assert_eq!(requests(&printed), "", "on {major}");
+    }
+}
+
+#[tokio::test]
+async fn the_program_works_on_an_ordinary_server_as_a_plain_login() {
+    for major in majors() {
+        let server = ordinary(major).await;
+        let url = plain(&server, "plain").await;
+        let folder = tempfile::tempdir().unwrap();
+        let printed = round(folder.path(), &url, &format!("as a plain login on {major}")).await;
+        // What it lacks is one list of SQL, which the superuser can run as it stands
+        let list = requests(&printed);
+        assert!(list.contains("alter role service_role bypassrls;"), "on {major}: {printed}");
+        let superuser = connect(&server.superuser("plain")).await.unwrap();
+        superuser.batch_execute(&list).await.unwrap_or_else(|error| panic!("on {major}: {error:?}\n{list}"));
+        assert_eq!(requests(&serve(folder.path(), &url).printed()), "", "on {major}");
+    }
+}
+
+#[tokio::test]
+async fn the_program_works_beside_another_project_on_the_same_server() {
+    for major in majors() {
+        let server = ordinary(major).await;
+        let folder = tempfile::tempdir().unwrap();
+        round(folder.path(), &plain(&server, "first").await, &format!("as the first on {major}")).await;
+        let url = plain(&server, "second").await;
+        let folder = tempfile::tempdir().unwrap();
+        let list = requests(&serve(folder.path(), &url).printed());
+        // Since 16 the roles of the requests can only be granted by those who made them
+        assert_eq!(list.contains("grant anon to portico_authenticator"), major >= 16, "on {major}: {list}");
+        let superuser = connect(&server.superuser("second")).await.unwrap();
+        superuser.batch_execute(&list).await.unwrap_or_else(|error| panic!("on {major}: {error:?}\n{list}"));
+        let printed = round(folder.path(), &url, &format!("as the second on {major}")).await;
+        assert_eq!(requests(&printed), "", "on {major}");
+    }
+}

@@ -1,0 +1,70 @@
+//! `portico serve` from an empty folder.
+
+use std::path::Path;
+
+use crate::program::{Program, command, finished, portico};
+
+const README: &str = include_str!("../../../../README.md");
+
+/// The commands of the README's section on production.
+fn commands() -> Vec<&'static str> {
+    let section = README.split("## Run it in production").nth(1).unwrap();
+    let block = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    block.lines().filter(|line| !line.trim().is_empty()).collect()
+}
+
+/// Runs lines of a shell in a folder, with the program on the path.
+fn shell(folder: &Path, script: &str) -> std::process::Command {
+    let programs = Path::new(env!("CARGO_BIN_EXE_portico")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut shell = command("/bin/sh", folder);
+    shell.args(["-c", script]).env("PATH", path);
+    shell
+}
+
+#[tokio::test]
+async fn the_commands_of_the_readme_work_as_they_are_written() {
+    let [export, serve, external] = commands()[..] else { panic!("{:?}", commands()) };
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::ready(shell(folder.path(), &format!("{export}\nexec {serve}")));
+    assert_eq!(program.row("Web app"), "https://accounts.example.com");
+    program.token("/auth/v1/signup", "first@example.com").await;
+    // Links lead to the public address, since the project names no other
+    let to = "/auth/v1/verify?type=signup&token=none";
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let answer = client.get(format!("{}{to}", program.row("Listens on"))).send().await.unwrap();
+    let location = answer.headers()["location"].to_str().unwrap();
+    assert!(location.starts_with("https://accounts.example.com"), "{location}");
+    assert!(program.stop().success());
+
+    // The line with the URL of a database, whose address and password are the operator's
+    let server = crate::external::ordinary(18).await;
+    server.administrator().await.batch_execute("create database readme").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    assert!(external.contains("postgresql://…"), "{external}");
+    let line = external.replace("postgresql://…", &format!("'{}'", server.superuser_url("readme")));
+    let program = Program::ready(shell(folder.path(), &format!("{export}\n{line}")));
+    program.token("/auth/v1/signup", "first@example.com").await;
+}
+
+#[test]
+fn nothing_is_written_before_the_configuration_has_passed() {
+    let url = ("PORTICO_SERVER_PUBLIC_URL", "https://accounts.example.com");
+    let cases: [(&[(&str, &str)], &[&str], &str); 7] = [
+        (&[], &[], "public address is missing"),
+        (&[url], &["--database-url", "nonsense"], "not a PostgreSQL URL"),
+        (&[url, ("SUPABASE_AUTH_SITE_URL", "http://127.0.0.1:3000")], &[], "site_url"),
+        (&[url, ("SUPABASE_AUTH_JWT_SECRET", "much-too-short-secret")], &[], "32 characters"),
+        (&[url, ("PORTICO_SERVER_TRUSTED_PROXIES", "nowhere")], &[], "trusted_proxies"),
+        (&[url, ("SUPABASE_AUTH_EMAIL_ENABLE_CONFIRMATIONS", "true")], &[], "enable_confirmations"),
+        (&[url, ("PORTICO_SERVER_BIND", "192.0.2.1")], &[], "could not listen"),
+    ];
+    for (environment, arguments, told) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let mut serve = portico(folder.path(), &["serve"]);
+        serve.args(arguments).envs(environment.iter().copied());
+        let (succeeded, printed) = finished(serve);
+        assert!(!succeeded && printed.contains(told), "{told}: {printed}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{told}: {printed}");
+    }
+}
