@@ -14,7 +14,7 @@ async fn ordinary(major: u32) -> &'static OrdinaryServer {
     cell.get_or_init(|| start(major)).await
 }
 
-async fn start(major: u32) -> OrdinaryServer {
+pub(crate) async fn start(major: u32) -> OrdinaryServer {
     let newest = || portico_database::cluster::Binaries::find(None).unwrap().folder().to_owned();
     let binaries = if major == 18 { newest() } else { old_binaries() };
     OrdinaryServer::start(&binaries).await.unwrap()
@@ -28,7 +28,7 @@ async fn tenant(server: &OrdinaryServer, name: &str) -> Endpoint {
     server.login(name, "secret", name)
 }
 
-async fn set_up(endpoint: &Endpoint, what: &str) -> Database {
+pub(crate) async fn set_up(endpoint: &Endpoint, what: &str) -> Database {
     let database = open(&endpoint.with_login_secret(SECRET));
     let outcome = database.bootstrap(&BootstrapSettings::default()).await;
     outcome.unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -7,7 +7,7 @@ use super::fence::{PAYLOAD, STRIKES, attacked, holds, postgres};
 
 /// Whatever a table's owner can attach to it, on tables that the bootstrap fills or alters; enabled always, so that they run
 /// in a session that sets no ordinary trigger off, too.
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
     create function public.trap() returns trigger language plpgsql as $$ begin perform public.payload(); return new; end $$;
     grant execute on function public.trap() to public;
     set role supabase_auth_admin;
@@ -27,7 +27,7 @@ const TABLES: &str = "
     reset role;";
 
 /// A partition is made of bounds that are converted to the type of the key: one of the project's own.
-const PARTITIONS: &str = "
+pub(crate) const PARTITIONS: &str = "
     create domain public.moment as timestamp check (public.payload());
     set role supabase_realtime_admin;
     drop table realtime.messages cascade;

@@ -12,6 +12,7 @@ mod external;
 mod faults;
 mod fence;
 mod fence_bootstrap;
+mod fence_external;
 mod fence_run;
 mod pool;
 mod scratch;
