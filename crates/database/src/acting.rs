@@ -18,6 +18,7 @@ use tokio_postgres::Client;
 use crate::connection;
 use crate::endpoint::{Endpoint, Password};
 use crate::error::DatabaseError;
+use crate::pooler;
 
 /// The role that owns the objects of a project.
 pub(crate) const OWNER: &str = "postgres";
@@ -233,6 +234,7 @@ pub(crate) async fn names(endpoint: &Endpoint) -> Result<Arc<Names>, DatabaseErr
     if let Some(names) = endpoint.acting().names() {
         return Ok(names);
     }
+    pooler::refuse(endpoint).await?;
     let client = connection::connect_guarded(endpoint).await?;
     Ok(endpoint.acting().set_names(Names::choose(&client).await?))
 }

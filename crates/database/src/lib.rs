@@ -17,6 +17,7 @@ mod endpoint;
 mod error;
 mod listen;
 mod pool;
+mod pooler;
 pub mod scratch;
 pub mod sqlstate;
 mod tls;

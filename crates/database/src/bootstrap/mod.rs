@@ -35,6 +35,7 @@ use crate::acting::{self, Logins, Names, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::pooler;
 
 /// A step: its name in errors, and its text.
 type Step = (&'static str, &'static str);
@@ -100,6 +101,9 @@ impl Database {
     /// [`DatabaseError::Bootstrap`] with the step that failed. The next run repeats it and everything behind it.
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let endpoint = self.endpoint();
+        if !endpoint.trusts_any_role() {
+            pooler::refuse(endpoint).await?;
+        }
         let mut client = self.guarded_administrator().await?;
         if !endpoint.trusts_any_role() {
             limitation::check_login(&client, endpoint).await?;

@@ -15,6 +15,7 @@ mod fence_bootstrap;
 mod fence_external;
 mod fence_run;
 mod pool;
+mod pooler;
 mod scratch;
 mod tls;
 mod wire;
