@@ -219,10 +219,9 @@ impl Acting {
         *self.0.admitted.write().unwrap_or_else(PoisonError::into_inner) = parts;
     }
 
-    /// Returns the login role and its password for a part, if the server admits it.
-    pub fn admitted(&self, part: &str) -> Option<(String, Password)> {
-        let admitted = self.0.admitted.read().unwrap_or_else(PoisonError::into_inner);
-        admitted.contains(&part).then(|| self.logins()?.of(part)).flatten()
+    /// Returns whether the server admits our login for a part.
+    pub fn is_admitted(&self, part: &str) -> bool {
+        self.0.admitted.read().unwrap_or_else(PoisonError::into_inner).contains(&part)
     }
 }
 

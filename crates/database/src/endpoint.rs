@@ -254,12 +254,15 @@ impl Endpoint {
         if self.trusts_any_role {
             return self.with_user(part, None);
         }
-        match self.acting.admitted(part) {
-            Some((user, password)) => {
-                Self { user, password: Some(password), role: Some(self.role_for(part)), ..self.clone() }
-            }
-            None => self.clone(),
-        }
+        let admitted = self.acting.is_admitted(part).then(|| self.with_own_login(part));
+        admitted.flatten().unwrap_or_else(|| self.clone())
+    }
+
+    /// Returns the endpoint of our own login for a part, whether or not the server admits it.
+    pub(crate) fn with_own_login(&self, part: &str) -> Option<Self> {
+        let (user, password) = self.acting.logins()?.of(part)?;
+        let role = Some(self.role_for(part));
+        Some(Self { user, password: Some(password), role, ..self.clone() })
     }
 
     /// Returns the role that plays a part on this server, as far as that is known.

@@ -5,36 +5,34 @@ use tokio_postgres::error::SqlState;
 
 use super::limitation::Limitation;
 use super::{quote_identifier, quote_literal, step};
-use crate::acting::{Logins, Names};
+use crate::acting::{API, AUTH, Logins, Names};
 use crate::connection;
 use crate::endpoint::{Endpoint, Host};
 use crate::error::DatabaseError;
 
-/// Tries every login and notes which ones the server admits. Returns the reason of the first refusal.
+/// A part for which the server does not admit our login, and its reason.
+pub(super) struct Refusal {
+    part: &'static str,
+    error: DatabaseError,
+}
+
+/// Tries every login and notes which ones the server admits. Returns the refusals.
 ///
 /// # Errors
 /// When the server cannot be reached.
-pub(super) async fn probe(endpoint: &Endpoint) -> Result<Option<DatabaseError>, DatabaseError> {
-    let acting = endpoint.acting();
-    if acting.logins().is_none() {
-        return Ok(None);
-    }
-    // `for_part` knows the login only of an admitted part
-    acting.set_admitted(Logins::PARTS.map(|(part, _)| part).to_vec());
-    let mut admitted = Vec::new();
-    let mut refusal = None;
+pub(super) async fn probe(endpoint: &Endpoint) -> Result<Vec<Refusal>, DatabaseError> {
+    let (mut admitted, mut refusals) = (Vec::new(), Vec::new());
     for (part, _) in Logins::PARTS {
-        match connection::connect(&endpoint.for_part(part)).await {
+        let Some(login) = endpoint.with_own_login(part) else { continue };
+        match connection::connect(&login).await {
             Ok(_) => admitted.push(part),
-            Err(error) if error.is_unavailable() && error.sqlstate().is_none() => {
-                acting.set_admitted(Vec::new());
-                return Err(error);
-            }
-            Err(error) => refusal = refusal.or(Some(error)),
+            // A server without a free connection says nothing about the login
+            Err(error) if error.is_unavailable() => return Err(error),
+            Err(error) => refusals.push(Refusal { part, error }),
         }
     }
-    acting.set_admitted(admitted);
-    Ok(refusal)
+    endpoint.acting().set_admitted(admitted);
+    Ok(refusals)
 }
 
 /// Creates the login roles in the caller's transaction, with the rights to connect and to act in their parts. An
@@ -48,7 +46,9 @@ pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) 
         let text = format!(
             "select pg_temp.ensure_role({name}, 'login noinherit', '', '{{}}');
              select pg_temp.attempt({what}, {password}, '');
-             select pg_temp.ensure_member({name}, {role}, 'inherit false, set true');
+             -- An owner that is a superuser, as an earlier version left it, stays out of reach of a login of its own
+             select pg_temp.ensure_member({name}, {role}, 'inherit false, set true')
+               from pg_roles where rolname = {role} and not rolsuper;
              -- Who drops the database has to end these sessions
              select pg_temp.ensure_member(session_user, {name}, 'inherit true, set true') where not pg_temp.is_superuser();
              select pg_temp.attempt({what}, {connect}, '')",
@@ -64,31 +64,36 @@ pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) 
     Ok(())
 }
 
-/// Returns what an operator should know when the server refuses a login.
-pub(super) fn limitation(endpoint: &Endpoint, refusal: &DatabaseError) -> Limitation {
-    let logins = endpoint.acting().logins();
-    let roles: Vec<String> =
-        Logins::PARTS.iter().filter_map(|(part, _)| logins?.of(part)).map(|(login, _)| login).collect();
-    let roles = roles.join(",");
-    let database = quote_identifier(endpoint.database());
+/// Returns what an operator should know when the server refuses logins.
+pub(super) fn limitation(endpoint: &Endpoint, refusals: &[Refusal]) -> Option<Limitation> {
+    let (first, logins) = (refusals.first()?, endpoint.acting().logins()?);
+    let joined = |texts: Vec<String>, between: &str| texts.join(between);
+    let roles = refusals.iter().filter_map(|refusal| logins.of(refusal.part)).map(|(login, _)| login).collect();
+    let (database, roles) = (quote_identifier(endpoint.database()), joined(roles, ","));
     let rule = match endpoint.host() {
         Host::Socket(_) => format!("local {database} {roles} scram-sha-256"),
         Host::Tcp(_) => format!("host {database} {roles} samenet scram-sha-256"),
     };
-    let remedy = match refusal.sqlstate() {
-        Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) | None => format!(
+    let sessions = refusals.iter().map(|refusal| match refusal.part {
+        API => "requests of the data API".to_owned(),
+        AUTH => "the account service".to_owned(),
+        _ => "migrations".to_owned(),
+    });
+    let remedy = match first.error.sqlstate() {
+        Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => format!(
             "-- in pg_hba.conf, above the other lines (`samenet`: or the address of this machine):\n--   {rule}\n\
              select pg_reload_conf();"
         ),
         _ => String::new(),
     };
-    Limitation {
+    Some(Limitation {
         what: "sessions without the login's rights".into(),
-        why: refusal.to_string(),
+        why: first.error.to_string(),
         effect: format!(
-            "SQL of the project runs in sessions of the login role {}, and can return to its rights with `reset role`",
+            "{} run in sessions of the login role {}, and the project's SQL can return to its rights with `reset role`",
+            joined(sessions.collect(), ", "),
             quote_identifier(endpoint.user())
         ),
         remedy,
-    }
+    })
 }

@@ -222,7 +222,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// Returns what could not be set up.
     async fn run(&self, client: &Client) -> Result<Vec<Limitation>, DatabaseError> {
-        if self.is_done(client).await? && logins::probe(self.endpoint).await?.is_none() {
+        if self.is_done(client).await? && logins::probe(self.endpoint).await?.is_empty() {
             return Ok(Vec::new());
         }
         // A lock of this database, held over several transactions
@@ -242,21 +242,19 @@ impl Work<'_> {
     }
 
     async fn run_locked(&self, client: &Client) -> Result<Vec<Limitation>, DatabaseError> {
-        let refusal = logins::probe(self.endpoint).await?;
-        if refusal.is_none() && self.is_done(client).await? {
+        let refusals = logins::probe(self.endpoint).await?;
+        if refusals.is_empty() && self.is_done(client).await? {
             return Ok(Vec::new());
         }
         let mut limitations = Vec::new();
         self.begin(client).await?;
         self.run_steps(client, FOUNDATIONS).await?;
-        if refusal.is_some() {
+        if !refusals.is_empty() {
             logins::create(client, self.endpoint, self.names).await?;
         }
         commit(client, &mut limitations).await?;
-        if refusal.is_some()
-            && let Some(refusal) = logins::probe(self.endpoint).await?
-        {
-            limitations.push(logins::limitation(self.endpoint, &refusal));
+        if !refusals.is_empty() {
+            limitations.extend(logins::limitation(self.endpoint, &logins::probe(self.endpoint).await?));
         }
         let services = connection::connect_guarded(&self.endpoint.for_part(OWNER)).await?;
         self.begin(&services).await?;

@@ -47,7 +47,7 @@ pub struct MigrationSession {
 impl MigrationSession {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, DatabaseError> {
         let owner = acting::names(endpoint).await?.of(OWNER).to_owned();
-        if endpoint.acting().admitted(OWNER).is_none() {
+        if !endpoint.acting().is_admitted(OWNER) {
             // Where nothing was set up in this process, it is not known which logins there are
             logins::probe(endpoint).await?;
         }

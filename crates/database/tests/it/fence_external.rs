@@ -128,7 +128,7 @@ async fn a_server_that_refuses_our_logins_is_named_with_the_remedy() {
     let rule = missing[0].remedy.lines().find_map(|line| line.strip_prefix("--   ")).unwrap().to_owned();
     // It works, without the fence
     assert_eq!(value(database.migrations().await.unwrap().client(), "select current_user").await, "portico_owner");
-    database.auth().await.unwrap();
+    drop(database.auth().await.unwrap());
     let acting = database.acting_as("authenticator").await.unwrap();
     assert_eq!(value(&acting, "reset role; select current_user").await, "postgres");
 
