@@ -100,7 +100,11 @@ impl Pooler {
             };
             send(&mut server, &asked).await?;
             let mut is_over = false;
-            while asked.0 == b'Q' || asked.0 == b'S' {
+            let ends = matches!(asked.0, b'Q' | b'S');
+            loop {
+                if !ends {
+                    break;
+                }
                 let answer = message(&mut server).await?;
                 send(&mut client, &answer).await?;
                 if answer.0 == b'Z' {

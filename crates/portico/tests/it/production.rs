@@ -47,17 +47,21 @@ async fn the_commands_of_the_readme_work_as_they_are_written() {
     program.token("/auth/v1/signup", "first@example.com").await;
 }
 
+const URL: (&str, &str) = ("PORTICO_SERVER_PUBLIC_URL", "https://accounts.example.com");
+
+/// Settings of the environment, arguments, and a part of the message that refuses them.
+type Refused = (&'static [(&'static str, &'static str)], &'static [&'static str], &'static str);
+
 #[test]
 fn nothing_is_written_before_the_configuration_has_passed() {
-    let url = ("PORTICO_SERVER_PUBLIC_URL", "https://accounts.example.com");
-    let cases: [(&[(&str, &str)], &[&str], &str); 7] = [
+    let cases: [Refused; 7] = [
         (&[], &[], "public address is missing"),
-        (&[url], &["--database-url", "nonsense"], "not a PostgreSQL URL"),
-        (&[url, ("SUPABASE_AUTH_SITE_URL", "http://127.0.0.1:3000")], &[], "site_url"),
-        (&[url, ("SUPABASE_AUTH_JWT_SECRET", "much-too-short-secret")], &[], "32 characters"),
-        (&[url, ("PORTICO_SERVER_TRUSTED_PROXIES", "nowhere")], &[], "trusted_proxies"),
-        (&[url, ("SUPABASE_AUTH_EMAIL_ENABLE_CONFIRMATIONS", "true")], &[], "enable_confirmations"),
-        (&[url, ("PORTICO_SERVER_BIND", "192.0.2.1")], &[], "could not listen"),
+        (&[URL], &["--database-url", "nonsense"], "not a PostgreSQL URL"),
+        (&[URL, ("SUPABASE_AUTH_SITE_URL", "http://127.0.0.1:3000")], &[], "site_url"),
+        (&[URL, ("SUPABASE_AUTH_JWT_SECRET", "much-too-short-secret")], &[], "32 characters"),
+        (&[URL, ("PORTICO_SERVER_TRUSTED_PROXIES", "nowhere")], &[], "trusted_proxies"),
+        (&[URL, ("SUPABASE_AUTH_EMAIL_ENABLE_CONFIRMATIONS", "true")], &[], "enable_confirmations"),
+        (&[URL, ("PORTICO_SERVER_BIND", "192.0.2.1")], &[], "could not listen"),
     ];
     for (environment, arguments, told) in cases {
         let folder = tempfile::tempdir().unwrap();
