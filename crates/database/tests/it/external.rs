@@ -111,6 +111,69 @@ async fn a_login_without_superuser_rights_sets_up_an_ordinary_server() {
     }
 }
 
+/// What an earlier version left: fewer migrations of our own, no list of what is missing, and no logins of our own.
+#[tokio::test]
+async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
+    for major in majors() {
+        let server = start(major).await;
+        let admin = connect(&server.superuser("postgres")).await.unwrap();
+        admin.batch_execute("create database mighty template template0").await.unwrap();
+        for endpoint in [server.superuser("mighty"), tenant(&server, "plain").await] {
+            let what = format!("as {} on {major}", endpoint.user());
+            let database = open(&endpoint);
+            database.bootstrap(&BootstrapSettings::default()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let admin = connect(&server.superuser(endpoint.database())).await.unwrap();
+            admin
+                .batch_execute(
+                    "drop table portico.limitations, portico.known_networks;
+                     alter table portico.attempts rename to wrong_codes;
+                     alter table portico.wrong_codes rename constraint attempts_pkey to wrong_codes_pkey;
+                     alter index portico.attempts_full_at_idx rename to wrong_codes_full_at_idx;
+                     delete from portico.schema_migrations where name = '0007_attempts';
+                     update portico.bootstrap set fingerprint = 'earlier';
+                     insert into auth.users (id, email) values (gen_random_uuid(), 'kept@example.com')",
+                )
+                .await
+                .unwrap();
+            let database = set_up(&endpoint, &what).await;
+            assert_eq!(value(&admin, "select count(*) from auth.users where email = 'kept@example.com'").await, "1");
+            works(&database, &what).await;
+        }
+    }
+}
+
+/// Before this version a superuser called `postgres` owned the objects of a project. They are left with it.
+#[tokio::test]
+async fn an_owner_that_is_a_superuser_stays_the_owner_of_what_it_has() {
+    for major in majors() {
+        let server = start(major).await;
+        let what = format!("with an owner of an earlier version on {major}");
+        let admin = connect(&server.superuser("postgres")).await.unwrap();
+        admin.batch_execute("create database old template template0").await.unwrap();
+        let admin = connect(&server.superuser("old")).await.unwrap();
+        admin.batch_execute("create schema supabase_migrations; create table public.mine (id int)").await.unwrap();
+        let database = set_up(&server.superuser("old"), &what).await;
+        let mut session = database.migrations().await.unwrap();
+        session.batch("alter table public.mine add column more int; set role postgres").await.unwrap();
+        assert_eq!(value(session.client(), "select current_user").await, "postgres");
+        // Requests have sessions of their own nevertheless, and the rest is said
+        let api = database.acting_as("authenticator").await.unwrap();
+        assert_eq!(
+            value(
+                &api,
+                "reset role; reset session authorization; select rolsuper from pg_roles where rolname = session_user"
+            )
+            .await,
+            "f"
+        );
+        let missing = database.limitations();
+        assert!(
+            missing.len() == 1 && missing[0].effect.starts_with("migrations run in sessions of"),
+            "{what}: {missing:?}"
+        );
+    }
+}
+
 /// Roles belong to the whole server: those of another project may have every name that we use.
 #[tokio::test]
 async fn roles_of_another_project_are_no_obstacle() {

@@ -17,7 +17,7 @@ use url::Url;
 pub fn public_url(settings: &Settings) -> anyhow::Result<String> {
     let Some(text) = &settings.server.public_url else {
         bail!(
-            "the public address is missing: set it in supabase/portico.toml, for example\n\n  [server]\n  public_url = \"https://accounts.example.com\"\n"
+            "the public address is missing: set it in supabase/portico.toml, for example\n\n  [server]\n  public_url = \"https://accounts.example.com\"\n\nor as PORTICO_SERVER_PUBLIC_URL in the environment"
         );
     };
     let url = Url::parse(text).context("[server] public_url in supabase/portico.toml")?;
