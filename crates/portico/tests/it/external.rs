@@ -154,3 +154,31 @@ async fn the_program_works_beside_another_project_on_the_same_server() {
         assert_eq!(requests(&printed), "", "on {major}");
     }
 }
+
+/// Development on a server of others: what is published of the development server must not open that one.
+#[tokio::test]
+async fn a_development_server_publishes_no_password_of_a_server_of_others() {
+    for major in majors() {
+        let server = ordinary(major).await;
+        server.administrator().await.batch_execute("create database developed").await.unwrap();
+        let url = server.superuser_url("developed");
+        let folder = tempfile::tempdir().unwrap();
+        let migrations = folder.path().join("supabase/migrations");
+        std::fs::create_dir_all(&migrations).unwrap();
+        std::fs::write(folder.path().join("supabase/config.toml"), "[api]\nport = 0\n[inbucket]\nport = 0\n").unwrap();
+        std::fs::write(folder.path().join("supabase/portico.toml"), format!("[database]\nurl = {url:?}\n")).unwrap();
+        std::fs::write(migrations.join("20260101000000_notes.sql"), NOTES).unwrap();
+        let program = Program::ready(portico(folder.path(), &["dev"]));
+        // The commands of the folder find the database of its server
+        std::fs::write(migrations.join("20260102000000_more.sql"), "create table public.more (id int)").unwrap();
+        let (succeeded, printed) = finished(portico(folder.path(), &["migration", "up"]));
+        assert!(succeeded, "on {major}: {printed}");
+        let superuser = connect(&server.superuser("developed")).await.unwrap();
+        let logins = "select count(*) from pg_authid where rolpassword is not null and rolname !~ '^portico_[0-9a-f]{8}_(api|auth|owner)$'";
+        let others: i64 = superuser.query_one(logins, &[]).await.unwrap().get(0);
+        assert_eq!(others, 1, "on {major}: only the superuser's own password is set");
+        let owner = "select pg_get_userbyid(relowner)::text from pg_class where oid = 'public.more'::regclass";
+        assert_eq!(superuser.query_one(owner, &[]).await.unwrap().get::<_, String>(0), "portico_owner");
+        drop(program);
+    }
+}
