@@ -258,11 +258,12 @@ impl Endpoint {
         admitted.flatten().unwrap_or_else(|| self.clone())
     }
 
-    /// Returns the endpoint of our own login for a part, whether or not the server admits it.
+    /// Returns the endpoint of our own login for a part, whether or not the server admits it. A login role that
+    /// has the part itself needs no other.
     pub(crate) fn with_own_login(&self, part: &str) -> Option<Self> {
         let (user, password) = self.acting.logins()?.of(part)?;
-        let role = Some(self.role_for(part));
-        Some(Self { user, password: Some(password), role, ..self.clone() })
+        let role = self.role_for(part);
+        (role != self.user).then(|| Self { user, password: Some(password), role: Some(role), ..self.clone() })
     }
 
     /// Returns the role that plays a part on this server, as far as that is known.

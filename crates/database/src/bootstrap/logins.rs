@@ -41,6 +41,9 @@ pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) 
     let Some(logins) = endpoint.acting().logins() else { return Ok(()) };
     for (part, _) in Logins::PARTS {
         let Some((login, password)) = logins.of(part) else { continue };
+        if names.of(part) == endpoint.user() {
+            continue;
+        }
         let verifier = postgres_protocol::password::scram_sha_256(password.expose().as_bytes());
         let (name, role) = (quote_literal(&login), quote_literal(names.of(part)));
         let text = format!(

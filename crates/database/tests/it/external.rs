@@ -23,9 +23,14 @@ pub(crate) async fn start(major: u32) -> OrdinaryServer {
 /// Makes a login without a superuser's rights and a database of its own.
 async fn tenant(server: &OrdinaryServer, name: &str) -> Endpoint {
     let admin = connect(&server.superuser("postgres")).await.unwrap();
-    admin.batch_execute(&format!("create role {name} login createrole createdb password 'secret'")).await.unwrap();
-    admin.batch_execute(&format!("create database {name} owner {name} template template0")).await.unwrap();
-    server.login(name, "secret", name)
+    tenant_of(&admin, server, name, name).await
+}
+
+async fn tenant_of(admin: &tokio_postgres::Client, server: &OrdinaryServer, name: &str, database: &str) -> Endpoint {
+    let role = format!("create role {name} login createrole createdb password 'secret'");
+    admin.batch_execute(&role).await.unwrap();
+    admin.batch_execute(&format!("create database {database} owner {name} template template0")).await.unwrap();
+    server.login(name, "secret", database)
 }
 
 pub(crate) async fn set_up(endpoint: &Endpoint, what: &str) -> Database {
@@ -111,6 +116,33 @@ async fn a_login_without_superuser_rights_sets_up_an_ordinary_server() {
     }
 }
 
+/// On managed servers the administrator's login is often called `postgres`, and is no superuser.
+#[tokio::test]
+async fn a_login_called_postgres_that_is_no_superuser_is_the_owner() {
+    for major in majors() {
+        let server = start(major).await;
+        let what = format!("as a plain postgres on {major}");
+        let admin = connect(&server.superuser("postgres")).await.unwrap();
+        admin.batch_execute("create role cloud superuser login password 'secret'").await.unwrap();
+        drop(admin);
+        let admin = connect(&server.login("cloud", "secret", "template1")).await.unwrap();
+        admin.batch_execute("alter role postgres rename to cloud_root").await.unwrap();
+        let endpoint = tenant_of(&admin, &server, "postgres", "managed").await;
+        let database = set_up(&endpoint, &what).await;
+        works(&database, &what).await;
+        let session = database.migrations().await.unwrap();
+        assert_eq!(value(session.client(), "select session_user || ' ' || current_user").await, "postgres postgres");
+        let missing = database.limitations();
+        assert!(missing.iter().all(|missing| !missing.remedy.is_empty()), "{what}: {missing:?}");
+        let admin = connect(&server.login("cloud", "secret", "managed")).await.unwrap();
+        for limitation in &missing {
+            let outcome = admin.batch_execute(&limitation.remedy).await;
+            outcome.unwrap_or_else(|error| panic!("{what}: {limitation:?}: {error:?}"));
+        }
+        assert_eq!(set_up(&endpoint, &what).await.limitations(), [], "{what}");
+    }
+}
+
 /// What an earlier version left: fewer migrations of our own, no list of what is missing, and no logins of our own.
 #[tokio::test]
 async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
@@ -168,7 +200,7 @@ async fn an_owner_that_is_a_superuser_stays_the_owner_of_what_it_has() {
         );
         let missing = database.limitations();
         assert!(
-            missing.len() == 1 && missing[0].effect.starts_with("migrations run in sessions of"),
+            missing.len() == 1 && missing[0].effect.contains("run with a superuser's rights"),
             "{what}: {missing:?}"
         );
     }

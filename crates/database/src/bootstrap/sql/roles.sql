@@ -82,6 +82,12 @@ select pg_temp.ensure_member(session_user, name, 'inherit true, set true')
   from unnest('{supabase_admin,postgres,supabase_auth_admin,supabase_storage_admin,supabase_realtime_admin,supabase_functions_admin,pgbouncer,anon,authenticated,service_role,authenticator,dashboard_user}'::text[]) as name
  where not pg_temp.is_superuser();
 
+insert into portico_limitation
+select 'owner of the project''s objects', format('%s is a superuser, and an earlier version gave the objects to it', rolname),
+       'migrations, and functions with SECURITY DEFINER, run with a superuser''s rights (a dump that is loaded into a database which is set up anew has another owner)'
+  from pg_roles where rolname = 'postgres' and rolsuper
+on conflict do nothing;
+
 -- Row security is for people; keys of services and the owner of the tables are beyond it
 insert into portico_limitation
 select format('attribute bypassrls of %s', r.rolname), 'only a role that has it can give it, and before PostgreSQL 16 only a superuser',
