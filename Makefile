@@ -12,14 +12,14 @@ WEB_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
-run: $(WEB_STAMP) ## Build what is missing and start the development server
+run: $(WEB_STAMP) extensions ## Build what is missing and start the development server
 	@cargo build --quiet --package portico --bin portico
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/portico" dev
 
-build: $(WEB_STAMP) ## Build the release program with the web app inside
+build: $(WEB_STAMP) extensions ## Build the release program with the web app inside
 	@cargo build --release --package portico --bin portico
 
-release: $(WEB_STAMP) ## The same, laid out by a profile of itself at work: faster, and takes three times as long
+release: $(WEB_STAMP) extensions ## The same, laid out by a profile of itself at work: faster, and takes three times as long
 	@scripts/release
 
 test: setup check test-rust test-web test-clients ## Run every check and every test
@@ -32,18 +32,21 @@ check: $(WEB_STAMP) ## Formatting, lints and types
 	npm run --silent --workspace clients lint
 	npm run --silent --workspace clients typecheck
 
-test-rust: $(WEB_STAMP) ## The server's tests, on a real PostgreSQL
+test-rust: setup $(WEB_STAMP) extensions ## The server's tests, on a real PostgreSQL
 	cargo test --workspace --quiet
 
 test-web: $(NODE_STAMP) ## The web app's unit tests
 	npm run --silent --workspace web test
 
-test-clients: setup $(WEB_STAMP) ## The official clients and a browser against a running server
+test-clients: setup $(WEB_STAMP) extensions ## The official clients and a browser against a running server
 	cargo build --quiet --package portico --bin portico
 	npm run --silent --workspace clients test
 
 bench: setup-bench release ## Measure against the limit of this machine
 	cargo run --release --quiet --package portico-bench
+
+extensions: $(NODE_STAMP) ## Fetch the extensions of PostgreSQL that its npm package lacks
+	@scripts/extensions
 
 setup: $(NODE_STAMP) ## Install what the tests need (Chromium)
 	@scripts/setup test
@@ -63,4 +66,4 @@ $(WEB_STAMP): $(NODE_STAMP) $(WEB_SOURCES)
 	@npm run --silent --workspace web build
 	@touch $@
 
-.PHONY: help run build release test check test-rust test-web test-clients bench setup setup-bench clean
+.PHONY: help run build release test check test-rust test-web test-clients bench extensions setup setup-bench clean

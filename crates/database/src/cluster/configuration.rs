@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 use super::account;
+use super::binaries::Binaries;
 use super::extensions;
 use super::home::{Home, SOCKET_PORT};
 use super::initialise::SUPERUSER;
@@ -18,11 +19,14 @@ const ACCESS_BY_TCP: &str = "host all all 127.0.0.1/32 scram-sha-256\nhost all a
 /// The first version whose map accepts `all` for every role.
 const MAPS_ALL_ROLES: u32 = 16;
 
+/// The extension that works only in a server that has loaded it at its start, and that the hosted service has.
+const PRELOADED: &str = "pg_stat_statements";
+
 /// Writes `postgresql.conf`, `pg_hba.conf` and `pg_ident.conf` where they differ from what is there.
-pub(super) fn write(home: &Home, settings: &ClusterSettings, major: u32) -> io::Result<()> {
-    let folder = home.pgdata();
+pub(super) fn write(home: &Home, settings: &ClusterSettings, binaries: &Binaries) -> io::Result<()> {
+    let (folder, major) = (home.pgdata(), binaries.major());
     let files = [
-        ("postgresql.conf", postgresql_conf(home, settings, major)),
+        ("postgresql.conf", postgresql_conf(home, settings, binaries)),
         ("pg_hba.conf", pg_hba_conf(settings, major)),
         ("pg_ident.conf", pg_ident_conf(&account::own_name()?, major)),
     ];
@@ -101,7 +105,7 @@ pub(super) fn arguments(home: &Home, settings: &ClusterSettings) -> Vec<String> 
     .collect()
 }
 
-fn postgresql_conf(home: &Home, settings: &ClusterSettings, major: u32) -> String {
+fn postgresql_conf(home: &Home, settings: &ClusterSettings, binaries: &Binaries) -> String {
     let mut lines: Vec<(&str, String)> = [
         // Small, since this machine runs other things; a project can ask for more
         ("max_connections", "100"),
@@ -138,12 +142,16 @@ fn postgresql_conf(home: &Home, settings: &ClusterSettings, major: u32) -> Strin
     ]
     .map(|(name, value)| (name, value.to_owned()))
     .into();
-    if major >= 18 {
+    if binaries.major() >= 18 {
         // No processes of its own for reading: the data of a small server is in memory
         lines.push(("io_method", "sync".into()));
     }
-    if let Some(folders) = extensions::search_path(home, major) {
-        lines.push(("extension_control_path", folders));
+    if let Some(paths) = extensions::search_paths(home, binaries) {
+        lines.push(("extension_control_path", paths.control));
+        lines.push(("dynamic_library_path", paths.library));
+    }
+    if extensions::has_library(binaries, PRELOADED) {
+        lines.push(("shared_preload_libraries", PRELOADED.into()));
     }
     if settings.durability == Durability::Off {
         for name in ["fsync", "synchronous_commit", "full_page_writes"] {

@@ -1,4 +1,12 @@
-//! Our look-alikes of extensions, as files where PostgreSQL looks for them.
+//! The places of extensions: which folders PostgreSQL searches, in which order.
+//!
+//! 1. Our own folder in the data folder: look-alikes, and copies of control files that mark extensions as trusted.
+//! 2. The folder of the programs themselves, PostgreSQL's `$system`.
+//! 3. What `scripts/extensions` has fetched for this major version, beside the npm package.
+//! 4. Debian's folders of this major version, where the programs are not Debian's.
+//!
+//! A library is loaded only if PostgreSQL finds its own version's mark in it, so a folder of another version cannot
+//! do harm; it is not searched in the first place.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,25 +18,71 @@ use super::private::close;
 /// The first version that looks for extensions in more than one folder.
 const SEARCHES_FOLDERS: u32 = 18;
 
-/// Writes the files that differ from what is there. PostgreSQL reads them when somebody says `create extension`.
+/// The settings of PostgreSQL that name the places.
+pub(super) struct SearchPaths {
+    /// `extension_control_path`: folders with a folder `extension` in them.
+    pub control: String,
+    /// `dynamic_library_path`.
+    pub library: String,
+}
+
+/// Writes the files that differ from what is there. PostgreSQL reads them at `create extension`.
 pub(super) fn write(home: &Home, binaries: &Binaries) -> io::Result<()> {
-    if search_path(home, binaries.major()).is_none() {
+    if search_paths(home, binaries).is_none() {
         return Ok(());
     }
     let folder = home.extensions();
     private_folder(&folder, home.account)?;
-    crate::bootstrap::install_extensions(&folder, system_folder(binaries).as_deref())?;
+    let others = further(binaries).into_iter().map(|place| place.control.join("extension"));
+    let sources: Vec<PathBuf> = system_folder(binaries).into_iter().chain(others).collect();
+    crate::bootstrap::install_extensions(&folder, &sources)?;
     close(&folder, home.account)
 }
 
-/// Where PostgreSQL is to search: ours first. `None`: it can not, being too old or by a colon in the path, which separates
-/// the folders.
-pub(super) fn search_path(home: &Home, major: u32) -> Option<String> {
-    let folder = home.extensions().into_os_string().into_string().ok()?;
-    (major >= SEARCHES_FOLDERS && !folder.contains(':')).then(|| format!("{folder}:$system"))
+/// Returns where PostgreSQL is to search. `None`: it is too old for that, or our folder has a colon in its path, which
+/// separates the folders.
+pub(super) fn search_paths(home: &Home, binaries: &Binaries) -> Option<SearchPaths> {
+    let ours = setting(&home.extensions()).filter(|_| binaries.major() >= SEARCHES_FOLDERS)?;
+    let further = further(binaries);
+    let join = |first: String, rest: Vec<String>| [vec![first], rest].concat().join(":");
+    Some(SearchPaths {
+        control: join(format!("{ours}:$system"), further.iter().filter_map(|place| setting(&place.control)).collect()),
+        library: join("$libdir".into(), further.iter().filter_map(|place| setting(&place.library)).collect()),
+    })
 }
 
-/// Where the extensions of the programs lie: beside them, or in Debian's own place.
+/// Checks that the programs have a library of this name, such as `pg_stat_statements`.
+pub(super) fn has_library(binaries: &Binaries, name: &str) -> bool {
+    let prefix = binaries.folder().parent();
+    let places = prefix.into_iter().flat_map(|prefix| [prefix.join("lib/postgresql"), prefix.join("lib")]);
+    places.into_iter().any(|place| ["so", "dylib"].iter().any(|end| place.join(format!("{name}.{end}")).is_file()))
+}
+
+/// A place besides the programs' own.
+struct Place {
+    control: PathBuf,
+    library: PathBuf,
+}
+
+fn further(binaries: &Binaries) -> Vec<Place> {
+    let fetched =
+        binaries.additions().map(|folder| Place { control: folder.join("share"), library: folder.join("lib") });
+    let major = binaries.major().to_string();
+    let debian = Place {
+        control: Path::new("/usr/share/postgresql").join(&major),
+        library: Path::new("/usr/lib/postgresql").join(&major).join("lib"),
+    };
+    let is_debians = binaries.folder().starts_with("/usr/lib/postgresql");
+    let debian = (!is_debians && debian.control.join("extension").is_dir()).then_some(debian);
+    fetched.into_iter().chain(debian).collect()
+}
+
+/// A folder as an item of the settings, whose items a colon separates.
+fn setting(folder: &Path) -> Option<String> {
+    folder.to_str().filter(|text| !text.contains(':')).map(str::to_owned)
+}
+
+/// Returns where the extensions of the programs are: beside them, or in Debian's own place.
 fn system_folder(binaries: &Binaries) -> Option<PathBuf> {
     let prefix = binaries.folder().parent()?;
     let places = [

@@ -149,7 +149,7 @@ fn prepare(settings: &ClusterSettings) -> Result<(Home, Binaries), ClusterError>
     }
     initialise(&home, &binaries, settings.durability)?;
     let failed = |error| ClusterError::folder(home.folder(), &error);
-    configuration::write(&home, settings, binaries.major()).map_err(failed)?;
+    configuration::write(&home, settings, &binaries).map_err(failed)?;
     extensions::write(&home, &binaries).map_err(failed)?;
     home.ensure_vault_key().map_err(failed)?;
     Ok((home, binaries))

@@ -5,6 +5,7 @@ mod bootstrap;
 mod bootstrap_application;
 mod bootstrap_catalog;
 mod bootstrap_extensions;
+mod bootstrap_fetched_extensions;
 mod bootstrap_services;
 mod bootstrap_session_traits;
 mod cluster;

@@ -31,8 +31,8 @@ begin
     word constant text := '(?:[[:alpha:]_][[:alnum:]_$]*|"(?:[^"]|"")+")';
     names constant text := word || '(?:\s*\.\s*' || word || ')*';
     word_list constant text := word || '(?:\s*,\s*' || word || ')*';
-    -- Contrib modules only: their scripts are written for schemas that others may have filled
-    permitted constant text[] := '{autoinc,bloom,dict_xsyn,earthdistance,insert_username,moddatetime,pg_buffercache,pg_prewarm,pg_stat_statements,pg_walinspect,pgrowlocks,pgstattuple,postgres_fdw,refint,sslinfo}';
+    -- Extensions whose scripts are safe in schemas that others may have filled
+    permitted constant text[] := '{autoinc,bloom,dict_xsyn,earthdistance,insert_username,moddatetime,pg_buffercache,pg_prewarm,pg_stat_statements,pg_walinspect,pgrowlocks,pgstattuple,postgres_fdw,refint,sslinfo,vector}';
     emulated constant text[] := '{supabase_vault,pg_net,pg_cron,pgjwt,pg_graphql}';
     rest text := statement;
     part text[];
