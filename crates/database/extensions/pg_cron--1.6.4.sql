@@ -40,40 +40,41 @@ create view cron._own_job as
   with check option;
 alter view cron._own_job alter column active set default true;
 
+-- Accepts what pg_cron accepts: its parser is the one of cron itself, and an interval of seconds.
 create function cron._check_schedule(schedule text) returns void language plpgsql immutable as $$
 declare
-  fields text[];
-  field text;
+  lowest constant integer[] := '{0,0,1,1,0}';
+  highest constant integer[] := '{59,23,31,12,7}';
+  months constant text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
+  days constant text[] := '{sun,mon,tue,wed,thu,fri,sat}';
+  text_of_schedule constant text := lower(regexp_replace(schedule, '^\s+|\s+$', '', 'g'));
+  fields constant text[] := regexp_split_to_array(text_of_schedule, '\s+');
   item text;
-  place integer := 0;
-  lowest integer[] := '{0,0,1,1,0}';
-  highest integer[] := '{59,23,31,12,7}';
-  numbers text[];
+  part text[];
+  value text;
+  number integer;
 begin
-  if schedule ~* '^\s*([1-9]|[1-5][0-9])\s+seconds?\s*$' or schedule ~* '^\s*@(hourly|daily|midnight|weekly|monthly|yearly|annually|reboot)\s*$' then
+  if text_of_schedule ~ '^0*([1-9]|[1-5][0-9])\s*seconds?$' or text_of_schedule ~ '^@(hourly|daily|midnight|weekly|monthly|yearly|annually|reboot)$' then
     return;
-  end if;
-  fields := regexp_split_to_array(trim(schedule), '\s+');
-  if cardinality(fields) <> 5 then
+  elsif cardinality(fields) <> 5 then
     raise exception 'invalid schedule: %', schedule using hint = 'Use cron format (e.g. 5 4 * * *), or interval format ''[1-59] seconds''';
   end if;
-  foreach field in array fields loop
-    place := place + 1;
-    foreach item in array string_to_array(field, ',') loop
-      if place = 3 and item = '$' then
-        continue;
-      end if;
-      if place = 4 then
-        item := regexp_replace(item, '(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)', '1', 'gi');
-      elsif place = 5 then
-        item := regexp_replace(item, '(sun|mon|tue|wed|thu|fri|sat)', '1', 'gi');
-      end if;
-      numbers := regexp_match(item, '^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$');
-      if numbers is null
-         or numbers[1]::integer not between lowest[place] and highest[place]
-         or numbers[2]::integer not between lowest[place] and highest[place]
-         or numbers[3]::integer = 0
-      then
+  for place in 1..5 loop
+    foreach item in array string_to_array(fields[place], ',') loop
+      continue when place = 3 and item = '$';
+      -- All values, one value or a range, each with a step or without
+      part := regexp_match(item, '^(?:\*|([a-z]+|\d{1,9})(?:-([a-z]+|\d{1,9}))?)(?:/(\d{1,9}))?$');
+      foreach value in array array[part[1], part[2]] loop
+        number := case
+          when value ~ '^\d' then value::integer
+          when place = 4 then array_position(months, value)
+          when place = 5 then array_position(days, value) - 1
+        end;
+        if value is not null and (number is null or number not between lowest[place] and highest[place]) then
+          part := null;
+        end if;
+      end loop;
+      if part is null or part[3]::integer = 0 then
         raise exception 'invalid schedule: %', schedule using hint = 'Use cron format (e.g. 5 4 * * *), or interval format ''[1-59] seconds''';
       end if;
     end loop;

@@ -43,6 +43,7 @@ pub struct MigrationSession {
     owner: String,
     /// Indicates whether `portico.run` exists and this session needs it.
     has_run: bool,
+    major: u32,
 }
 
 impl MigrationSession {
@@ -63,16 +64,19 @@ impl MigrationSession {
         let (client, _driver) = connection::open(endpoint, &config, &tls).await?;
         let row = client
             .query_one(
-                "select rolsuper from pg_catalog.pg_roles where rolname operator(pg_catalog.=) session_user",
+                "select rolsuper, pg_catalog.current_setting('server_version_num')::int4 operator(pg_catalog./) 10000
+                   from pg_catalog.pg_roles where rolname operator(pg_catalog.=) session_user",
                 &[],
             )
             .await?;
-        let identity = match (endpoint.role() == owner, row.get(0)) {
+        let (is_superuser, major): (bool, i32) = (row.get(0), row.get(1));
+        let identity = match (endpoint.role() == owner, is_superuser) {
             (true, _) => Identity::Login,
             (false, true) => Identity::SuperuserAsSession,
             (false, false) => Identity::Member,
         };
-        let mut session = Self { client, identity, owner, has_run: false };
+        let major = u32::try_from(major).unwrap_or_default();
+        let mut session = Self { client, identity, owner, has_run: false, major };
         session.assume_role().await?;
         session.has_run = session.client.query_one(HAS_RUN, &[]).await?.get(0);
         Ok(session)
@@ -81,6 +85,11 @@ impl MigrationSession {
     /// The connection itself, for queries of one's own.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns PostgreSQL's major version, such as 18.
+    pub fn major_version(&self) -> u32 {
+        self.major
     }
 
     /// Runs a text of one or more statements. Outside a transaction that the caller has begun they are one implicit
@@ -96,6 +105,9 @@ impl MigrationSession {
             false => role_names::replaced(sql, OWNER, &self.owner),
         };
         let sql = &*without_version(&sql);
+        if refers_to_rls_function(sql) && !self.client.query_one(HAS_RLS_FUNCTION, &[]).await?.get::<_, bool>(0) {
+            self.client.batch_execute(RLS_FUNCTION).await?;
+        }
         match self.way_for(sql).await {
             Way::Plain => self.client.batch_execute(sql).await,
             Way::Skip => Ok(()),
@@ -207,7 +219,7 @@ impl Statement {
         let first: Vec<&str> = first.iter().map(String::as_str).collect();
         let privileged = Self { needs_superuser: true, extension: None, creates: false, only_describes: false };
         let about = |name: &str, creates, only_describes| {
-            let needs_superuser = PERMITTED_EXTENSIONS.contains(&name);
+            let needs_superuser = PERMITTED_EXTENSIONS.contains(&name) || CHECKED_EXTENSIONS.contains(&name);
             let is_ours = needs_superuser || EMULATED.contains(&name);
             is_ours.then(|| Self { needs_superuser, extension: Some(name.to_owned()), creates, only_describes })
         };
@@ -265,6 +277,42 @@ pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
     "sslinfo",
     "vector",
 ];
+
+/// Further extensions that the hosted service lets `postgres` create. Their scripts may call functions, so
+/// `portico.run`, which has the same list, creates them only in schemas without objects of the project.
+const CHECKED_EXTENSIONS: &[&str] = &[
+    "address_standardizer",
+    "address_standardizer_data_us",
+    "http",
+    "hypopg",
+    "index_advisor",
+    "pg_hashids",
+    "pg_jsonschema",
+    "pgrouting",
+    "plpgsql_check",
+    "plv8",
+    "postgis",
+    "postgis_raster",
+    "postgis_sfcgal",
+    "postgis_tiger_geocoder",
+    "postgis_topology",
+    "rum",
+];
+
+/// The function `public.rls_auto_enable`, which new projects of the hosted service have and ours do not.
+const RLS_FUNCTION: &str = include_str!("sql/rls_auto_enable.sql");
+const HAS_RLS_FUNCTION: &str = "select pg_catalog.to_regprocedure('public.rls_auto_enable()') is not null";
+
+/// Checks for a statement that expects the function to exist.
+fn refers_to_rls_function(sql: &str) -> bool {
+    if !sql.contains("rls_auto_enable") {
+        return false;
+    }
+    let mut rest = sql;
+    let first: Vec<String> = words(&mut rest).take(2).collect();
+    let first: Vec<&str> = first.iter().map(String::as_str).collect();
+    matches!(first.as_slice(), ["revoke" | "grant" | "do", ..] | ["alter" | "comment", _] | ["create", "event"])
+}
 
 /// Blanks out the version that a single `create extension` asks for. Dumps and generated migrations
 /// name the one of the server they came from, and PostgreSQL refuses any that it has no script for.
@@ -330,7 +378,18 @@ fn next_word(rest: &mut &str) -> Option<(String, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Statement, without_version};
+    use super::{CHECKED_EXTENSIONS, EMULATED, PERMITTED_EXTENSIONS, Statement, without_version};
+
+    #[test]
+    fn the_function_has_the_same_lists() {
+        let text = include_str!("sql/run.sql");
+        for (name, list) in
+            [("permitted", PERMITTED_EXTENSIONS), ("checked", CHECKED_EXTENSIONS), ("emulated", EMULATED)]
+        {
+            let line = format!("{name} constant text[] := '{{{}}}';", list.join(","));
+            assert!(text.contains(&line), "{line}");
+        }
+    }
 
     #[test]
     fn the_version_of_an_extension_is_left_out() {

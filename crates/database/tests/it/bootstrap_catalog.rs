@@ -330,7 +330,6 @@ const FUNCTIONS: &[(&str, &str, &str, &str)] = &[
     ("realtime.list_changes(name,name,integer,integer)", "record", "v", "anon"),
     ("graphql_public.graphql(text,text,jsonb,jsonb)", "jsonb", "v", "anon authenticated service_role postgres"),
     ("supabase_functions.http_request()", "trigger", "v", "anon authenticated service_role postgres"),
-    ("public.rls_auto_enable()", "event_trigger", "v", "anon postgres"),
     ("pgbouncer.get_auth(text)", "record", "v", "pgbouncer postgres"),
     ("extensions.uuid_generate_v4()", "uuid", "v", "anon authenticated service_role postgres"),
     ("extensions.crypt(text,text)", "text", "i", "anon authenticated service_role postgres"),
@@ -459,5 +458,26 @@ async fn enumerations_default_privileges_publications_and_watches_exist() {
             value(&client, "select obj_description('auth.users'::regclass)").await,
             "Auth: Stores user login data within a secure schema."
         );
+    }
+}
+
+#[tokio::test]
+async fn schema_public_has_nothing_of_ours_until_a_migration_refers_to_it() {
+    for major in majors() {
+        let database = ready(major).await;
+        let mut session = database.migrations().await.unwrap();
+        let objects = "select relname::text from pg_class where relnamespace = 'public'::regnamespace
+                       union all select proname from pg_proc where pronamespace = 'public'::regnamespace
+                       union all select typname from pg_type where typnamespace = 'public'::regnamespace";
+        assert_eq!(column(session.client(), objects).await, [""; 0], "{major}");
+        session.begin().await.unwrap();
+        for statement in [
+            "REVOKE EXECUTE ON FUNCTION \"public\".\"rls_auto_enable\"() FROM PUBLIC, anon, authenticated",
+            "comment on function public.rls_auto_enable() is 'x'",
+        ] {
+            session.batch(statement).await.unwrap_or_else(|error| panic!("{statement}\n{error:?}"));
+        }
+        session.commit().await.unwrap();
+        assert_eq!(column(session.client(), objects).await, ["rls_auto_enable"], "{major}");
     }
 }

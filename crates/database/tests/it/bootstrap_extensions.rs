@@ -256,3 +256,62 @@ async fn graphql_answers_and_its_placeholder_comes_back() {
         placeholder
     );
 }
+
+#[tokio::test]
+async fn jobs_have_the_schedules_of_cron() {
+    let database = ready(18).await;
+    let session = database.migrations().await.unwrap();
+    let client = session.client();
+    client.batch_execute("create extension pg_cron").await.unwrap();
+    for schedule in [
+        "* * * * *",
+        "*/5 0-6/2,12 1,15,$ jan-MAR,Dec mon-Fri",
+        "5/15 * * * 7",
+        "0 9 * * sun,Tue-thu/2",
+        "00 003 31 12 0",
+        "*/90 * * * *",
+        " \t0\n0 1 1\t* ",
+        "@daily",
+        "@Midnight",
+        " @yearly ",
+        "@annually",
+        "@hourly",
+        "@weekly",
+        "@monthly",
+        "@reboot",
+        "1 second",
+        "59 Seconds",
+        " 30seconds ",
+    ] {
+        let scheduled = client.execute("select cron.schedule($1, 'select 1')", &[&schedule]).await;
+        assert!(scheduled.is_ok(), "{schedule}: {scheduled:?}");
+    }
+    for schedule in [
+        "",
+        "@often",
+        "60 seconds",
+        "0 seconds",
+        "5 minutes",
+        "* * * *",
+        "* * * * * *",
+        "60 * * * *",
+        "* 24 * * *",
+        "* * 0 * *",
+        "* * * 13 *",
+        "* * * * 8",
+        "*/0 * * * *",
+        "1,,2 * * * *",
+        "mon * * * *",
+        "* * * mon *",
+        "* * * * monday",
+        "* * * * 1mon",
+        "1- * * * *",
+        "$ * * * *",
+        "99999999999 * * * *",
+    ] {
+        let error = client.execute("select cron.schedule($1, 'select 1')", &[&schedule]).await.expect_err(schedule);
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.message(), format!("invalid schedule: {schedule}"));
+        assert!(error.hint().unwrap().contains("cron format"));
+    }
+}

@@ -1,10 +1,16 @@
 //! The extensions that PostgreSQL's npm package lacks and `scripts/extensions` fetches, and what a created extension
 //! belongs to.
 
-use portico_database::connect;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use portico_database::cluster::{Cluster, Durability};
+use portico_database::{BootstrapSettings, connect};
 use tokio_postgres::Client;
 
-use super::bootstrap::{column, ready, refusal, value};
+use super::bootstrap::{column, open, ready, refusal, value};
+use super::cluster::reachable;
 
 /// Any client of the project's: not the session that runs migrations.
 async fn plain(database: &portico_database::Database) -> Client {
@@ -141,4 +147,84 @@ async fn the_objects_of_an_extension_belong_to_the_superuser_and_are_granted_to_
     // The extension itself is the project's to drop
     client.batch_execute("drop extension vector; drop extension moddatetime").await.unwrap();
     assert_eq!(refusal(&client, "alter function extensions.similarity(text, text) volatile").await.0, "42501");
+}
+
+/// A server that has extensions which the hosted service offers and PostgreSQL's distribution lacks.
+async fn with_system_extensions(folder: &Path) -> (Cluster, portico_database::Database) {
+    let extensions = folder.join("system/extension");
+    fs::create_dir_all(&extensions).unwrap();
+    for (name, control, script) in [
+        (
+            "http",
+            "",
+            "create function http_get(text) returns text language sql as 'select $1'; select http_get('x'::varchar);",
+        ),
+        (
+            "postgis",
+            "schema = 'gis'",
+            "create type geometry; create function version() returns text language sql return 'v'",
+        ),
+        ("pgrouting", "requires = 'postgis'", "create function route() returns int language sql return 1"),
+        ("file_reader", "", "select 1"),
+    ] {
+        fs::write(extensions.join(format!("{name}.control")), format!("default_version = '1'\n{control}\n")).unwrap();
+        fs::write(extensions.join(format!("{name}--1.sql")), script).unwrap();
+    }
+    let places = format!("{}:$system", folder.join("system").display());
+    let cluster = reachable(folder, |settings| {
+        settings.durability = Durability::Off;
+        settings.parameters = vec![("extension_control_path".into(), places.clone())];
+    })
+    .await;
+    let database = open(&cluster.endpoint());
+    database.bootstrap(&BootstrapSettings::default()).await.unwrap();
+    (cluster, database)
+}
+
+#[tokio::test]
+async fn extensions_of_the_system_are_created_where_the_project_has_put_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (cluster, database) = with_system_extensions(folder.path()).await;
+    let mut session = database.migrations().await.unwrap();
+    // A function that the script would prefer, with a superuser's rights
+    session
+        .batch(
+            "create schema taken; create function taken.http_get(varchar) returns text language plpgsql as
+             $$ begin alter role postgres superuser; return ''; end $$",
+        )
+        .await
+        .unwrap();
+    for (statement, expected) in [
+        ("create extension http with schema taken", "extension \"http\" cannot be created beside "),
+        ("create extension pgrouting", "extension \"pgrouting\" requires the extension \"postgis\""),
+        ("create extension file_reader", "permission denied to create extension \"file_reader\""),
+        ("create extension plv8", "extension \"plv8\" is not available"),
+    ] {
+        let error = session.batch(statement).await.expect_err(statement);
+        let message = error.as_db_error().unwrap().message();
+        assert!(message.starts_with(expected), "{message}");
+    }
+    for statement in [
+        "create extension if not exists http with schema extensions version '1.6'",
+        "create extension postgis",
+        "create extension pgrouting with schema extensions cascade",
+        "drop extension pgrouting",
+        "create extension pgrouting",
+        "create extension if not exists postgis with schema public",
+        "drop extension http",
+    ] {
+        session.batch(statement).await.unwrap_or_else(|error| panic!("{statement}\n{error:?}"));
+    }
+    // A check of an older state of the catalog could miss what another session has added since
+    let (code, _) =
+        refusal(session.client(), "begin isolation level repeatable read; select portico.run('create extension http')")
+            .await;
+    assert_eq!(code, "25001");
+    session.client().batch_execute("rollback").await.unwrap();
+    let owner = "select proowner::regrole from pg_proc where proname = 'route'";
+    assert_eq!(value(session.client(), owner).await, "supabase_admin");
+    assert_eq!(value(session.client(), "select rolsuper from pg_roles where rolname = 'postgres'").await, "f");
+    drop(session);
+    cluster.stop().await;
 }

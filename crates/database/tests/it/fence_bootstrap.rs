@@ -132,6 +132,13 @@ async fn a_database_that_was_exchanged_for_another_is_not_trusted() {
 async fn an_older_database_is_brought_behind_the_fence() {
     for major in majors() {
         let (database, attacker, admin) = attacked(major).await;
+        admin
+            .batch_execute(&format!(
+                "set role postgres; {}; reset role",
+                include_str!("../../src/bootstrap/sql/rls_auto_enable.sql")
+            ))
+            .await
+            .unwrap();
         // As earlier versions left it: the key in a table, event triggers on functions of postgres' schema, wide defaults
         admin
             .batch_execute(

@@ -85,26 +85,13 @@ $columns$, $constraints$
   seed_files_pkey primary key (path)
 $constraints$);
 
--- Migrations that follow the security advisor's advice revoke this function, so it always exists
+-- Earlier versions created this function in every project. A session for migrations creates it where one refers to it
 do $outer$
 begin
-  if to_regprocedure('public.rls_auto_enable()') is null then
-    create function public.rls_auto_enable() returns event_trigger
-    language plpgsql security definer set search_path = pg_catalog as $$
-    declare command record;
-    begin
-      for command in
-        select * from pg_event_trigger_ddl_commands()
-         where command_tag in ('CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO')
-           and object_type in ('table', 'partitioned table') and schema_name = 'public'
-      loop
-        begin
-          execute format('alter table %s enable row level security', command.object_identity);
-        exception when others then
-          raise log 'rls_auto_enable: % on %', sqlerrm, command.object_identity;
-        end;
-      end loop;
-    end $$;
+  if exists (select from pg_proc where oid = to_regprocedure('public.rls_auto_enable()') and md5(prosrc) = '325053e28054ec4f19e9900af2677e20')
+     and not exists (select from pg_depend where refclassid = 'pg_proc'::regclass and refobjid = to_regprocedure('public.rls_auto_enable()') and deptype = 'n')
+  then
+    drop function public.rls_auto_enable();
   end if;
 end $outer$;
 reset role;

@@ -25,6 +25,55 @@ begin
        where evtname = trigger_name and (owner.rolname = 'portico_events' or p.oid = to_regprocedure('portico.rls_auto_enable()')))
   $$;
 
+  -- Refuses an extension whose script could meet objects of the project. The script runs as a superuser, finds names in the
+  -- schemas of the extension and of those it requires, and may call functions. The locks keep objects from appearing
+  -- until the script has ended; each statement of a function sees what was committed before the lock.
+  create or replace function portico.check_schemas_for(extension name, target name) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+  declare
+    schemas name[];
+    missing name;
+    stranger record;
+  begin
+    -- Names are looked up in the newest state of the catalog, and an older one would be checked
+    if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+      raise exception 'extension "%" cannot be created in a transaction of isolation level %', extension, current_setting('transaction_isolation')
+        using errcode = '25001';
+    end if;
+    lock table pg_proc, pg_operator, pg_type, pg_class, pg_namespace in share row exclusive mode;
+    select needed.name into missing
+      from (select distinct unnest(requires) as name from pg_available_extension_versions as v join pg_available_extensions as a using (name)
+             where v.name = extension and v.version = a.default_version) as needed
+     where not exists (select from pg_extension where extname = needed.name)
+     limit 1;
+    if found then
+      raise exception 'extension "%" requires the extension "%"', extension, missing
+        using errcode = '42704', hint = format('Create it before: create extension if not exists %I with schema extensions;', missing);
+    end if;
+    select array_agg(distinct schema) into schemas
+      from (select target as schema
+            union all
+            select v.schema from pg_available_extension_versions as v where v.name = extension and v.schema is not null
+            union all
+            select n.nspname from pg_available_extension_versions as v, unnest(v.requires) as required
+              join pg_extension on extname = required join pg_namespace as n on n.oid = extnamespace where v.name = extension) as all_schemas;
+    select object.name, n.nspname as schema into stranger
+      from (select oid::regprocedure::text as name, pronamespace as schema, proowner as owner from pg_proc
+            union all
+            select oid::regoperator::text, oprnamespace, oprowner from pg_operator
+            union all
+            select oid::regtype::text, typnamespace, typowner from pg_type
+            union all
+            select oid::regclass::text, relnamespace, relowner from pg_class) as object
+      join pg_namespace as n on n.oid = object.schema join pg_roles as r on r.oid = object.owner
+     where n.nspname = any (schemas) and not r.rolsuper
+     limit 1;
+    if found then
+      raise exception 'extension "%" cannot be created beside %, which belongs to the project', extension, stranger.name
+        using errcode = '42501', hint = format('Its script runs as a superuser, so schema %I must contain nothing of the project. Choose another schema: create extension %I with schema extensions;', stranger.schema, extension);
+    end if;
+  end $$;
+
   create or replace function portico.run(statement text) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
   declare
@@ -33,6 +82,8 @@ begin
     word_list constant text := word || '(?:\s*,\s*' || word || ')*';
     -- Extensions whose scripts are safe in schemas that others may have filled
     permitted constant text[] := '{autoinc,bloom,dict_xsyn,earthdistance,insert_username,moddatetime,pg_buffercache,pg_prewarm,pg_stat_statements,pg_walinspect,pgrowlocks,pgstattuple,postgres_fdw,refint,sslinfo,vector}';
+    -- What the hosted service offers besides. Their scripts may call functions
+    checked constant text[] := '{address_standardizer,address_standardizer_data_us,http,hypopg,index_advisor,pg_hashids,pg_jsonschema,pgrouting,plpgsql_check,plv8,postgis,postgis_raster,postgis_sfcgal,postgis_tiger_geocoder,postgis_topology,rum}';
     emulated constant text[] := '{supabase_vault,pg_net,pg_cron,pgjwt,pg_graphql}';
     rest text := statement;
     part text[];
@@ -60,12 +111,13 @@ begin
         target := array['public'] || target;
       end if;
       routine := case when array_length(target, 1) = 2 then to_regprocedure(format('%I.%I()', target[1], target[2])) end;
-      if routine is null then
+      if target = '{public,rls_auto_enable}' then
+        -- The hosted service has it in every new project
+        routine := 'portico.rls_auto_enable()'::regprocedure;
+      elsif routine is null then
         raise exception 'function %() does not exist', part[4] using errcode = '42883';
       elsif (select prorettype from pg_proc where oid = routine) <> 'event_trigger'::regtype then
         raise exception 'function % must return type event_trigger', routine using errcode = '42P17';
-      elsif routine = to_regprocedure('public.rls_auto_enable()') then
-        routine := 'portico.rls_auto_enable()'::regprocedure;
       elsif (select proowner::regrole::text from pg_proc where oid = routine) not in ('postgres', 'portico_events') then
         raise exception 'must be owner of function %', routine using errcode = '42501';
       elsif current_setting('server_version_num')::int < 160000 then
@@ -165,12 +217,20 @@ begin
         return;
       elsif part[1] is not null and exists (select from pg_extension where extname = target[1]) then
         return;
-      elsif not target[1] = any (permitted) then
+      elsif not target[1] = any (permitted || checked) then
         raise exception 'permission denied to create extension "%"', target[1] using errcode = '42501';
       elsif not has_schema_privilege('postgres', target[2], 'create') then
         raise exception 'permission denied for schema %', target[2] using errcode = '42501';
+      elsif target[1] = any (checked) then
+        perform portico.check_schemas_for(target[1], target[2]);
+        part[4] := null;
       end if;
-      execute format('create extension %I with schema %I %s', target[1], target[2], part[4]);
+      -- An extension that has a schema of its own refuses any other
+      if part[3] is null and exists (select from pg_available_extension_versions where name = target[1] and schema is not null) then
+        execute format('create extension %I %s', target[1], part[4]);
+      else
+        execute format('create extension %I with schema %I %s', target[1], target[2], part[4]);
+      end if;
       if target[1] = 'postgres_fdw' then
         grant usage on foreign data wrapper postgres_fdw to postgres with grant option;
       end if;
@@ -185,7 +245,7 @@ begin
           raise exception 'extension "%" does not exist', target[1] using errcode = '42704';
         end if;
         return;
-      elsif not target[1] = any (permitted) then
+      elsif not target[1] = any (permitted || checked) then
         raise exception 'must be owner of extension %', target[1] using errcode = '42501';
       end if;
       execute format('drop extension %I', target[1]);
@@ -193,7 +253,7 @@ begin
     end if;
 
     raise exception 'portico.run does not know this statement'
-      using errcode = '0A000', hint = 'It takes event triggers, publications, settings named app.*, and the contrib modules of the hosted service.';
+      using errcode = '0A000', hint = 'It takes event triggers, publications, settings named app.*, and the extensions of the hosted service.';
   end $$;
-  revoke all on function portico.confine(oid), portico.is_event_trigger_of_project(text), portico.run(text) from public;
+  revoke all on function portico.check_schemas_for(name, name), portico.confine(oid), portico.is_event_trigger_of_project(text), portico.run(text) from public;
 end $outer$;

@@ -221,7 +221,7 @@ revoke all on function portico_session.note(oid[], boolean), portico_session.fin
 
 delete from portico_session.reviewed;
 insert into portico_session.reviewed values
-  ('cron._check_schedule', '81d29e557908ccbba6af9b8ee1248650'),
+  ('cron._check_schedule', '057e17651d33d0baad5ee3ef776b4069'),
   ('extensions.algorithm_sign', 'a13c19559cd77fb635f0100aee8587cd'),
   ('extensions.sign', '1360c2ca77b3b4ccc0082f99da07729c'),
   ('extensions.try_cast_double', '586cbd355c5bd2d314ff031927a04f73'),
@@ -235,7 +235,7 @@ insert into portico_session.reviewed values
   ('portico.grant_pg_graphql_access', '2f2c6dc47fac39078ab8f54dfeafe07a'),
   ('portico.grant_pg_net_access', '5ed920c9127272ea5aea1e153297b2db'),
   ('portico.rls_auto_enable', '207689c5ee53f61cd57cd922afac7ae5'),
-  ('portico.run', '9ac7fe15e81170914f48eccdb3d6bea8'),
+  ('portico.run', 'b49a9eefc1ad89f8e86bba4bcbc500da'),
   ('portico.set_graphql_placeholder', 'd90663752f9a59497c4556af37ed5fe3'),
   ('public.rls_auto_enable', '325053e28054ec4f19e9900af2677e20'),
   ('realtime.apply_rls', '702d58d8febe8f7914f539e47ceb1701'),
