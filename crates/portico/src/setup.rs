@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portico_database::{BootstrapSettings, Database, DatabaseError, Password};
-use portico_project::{MigrationError, PlanOptions, PrepareOptions, Progress, Project};
+use portico_project::{Exposure, MigrationError, PlanOptions, PrepareOptions, Progress, Project};
 use portico_tokens::development;
 use tokio::sync::mpsc;
 
@@ -32,10 +32,9 @@ pub struct SetUp {
 
 impl SetUp {
     /// For development: logins have the published password, and SQL can read the signing secret as old migrations expect.
-    #[must_use]
-    pub fn development(project: &Project, database: &Database, keys: &Keys) -> Self {
+    pub fn development(project: &Project, database: &Database, keys: &Keys, exposure: &Exposure) -> Self {
         let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
-        let mut set_up = Self::production(project, database);
+        let mut set_up = Self::production(project, database, exposure);
         set_up.bootstrap.jwt_secret = Some(Password::new(keys.jwt_secret.expose()));
         // On a server of others these roles, and their passwords, may be another project's
         if database.endpoint().trusts_any_role() {
@@ -45,11 +44,10 @@ impl SetUp {
     }
 
     /// For production: nobody can log in but through the server's own socket or URL.
-    #[must_use]
-    pub fn production(project: &Project, database: &Database) -> Self {
+    pub fn production(project: &Project, database: &Database, exposure: &Exposure) -> Self {
         let config = project.config();
         let bootstrap = BootstrapSettings {
-            auto_expose_new_tables: config.api.exposes_new_tables(),
+            auto_expose_new_tables: exposure.of_new_tables,
             jwt_expiry: Duration::from_secs(config.auth.jwt_expiry.into()),
             ..BootstrapSettings::default()
         };

@@ -10,6 +10,7 @@ mod dotenv;
 mod encrypted;
 mod environment;
 mod error;
+mod exposure;
 mod glob;
 mod init;
 pub mod migrations;
@@ -23,13 +24,18 @@ pub mod seeds;
 mod sql;
 pub mod status;
 mod units;
+mod unprotected;
 
 pub use config::*;
 pub use environment::Environment;
 pub use error::{Place, Problem, ProjectError, Warning, WarningKind};
+pub use exposure::Exposure;
 pub use init::init;
 pub use migrations::{Migration, MigrationError, PlanError, PlanOptions, StatementError};
-pub use prepare::{PrepareOptions, Prepared, current_branch, prepare, reset, store_vault_secrets};
+pub use prepare::{
+    PrepareOptions, Prepared, current_branch, prepare, reset, store_vault_secrets, warn_of_edited, warn_of_unprotected,
+};
 pub use progress::{Progress, ProgressSink};
 pub use project::{LoadOptions, Project};
 pub use sql::{Statement, split as split_statements};
+pub use unprotected::{Unprotected, unprotected};

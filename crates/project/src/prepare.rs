@@ -8,10 +8,13 @@ use std::path::Path;
 use portico_database::{BootstrapSettings, Database, MigrationSession};
 
 use crate::error::read_text;
-use crate::migrations::{self, Listing, MAX_SQL, MigrationError, PlanOptions, Record, Script, history, run_script};
+use crate::migrations::{
+    self, Listing, MAX_SQL, Migration, MigrationError, PlanOptions, Record, Script, history, run_script,
+};
 use crate::progress::{Progress, ProgressSink};
 use crate::project::Project;
 use crate::seeds;
+use crate::unprotected::unprotected;
 
 /// How to prepare a database.
 #[derive(Debug, Clone)]
@@ -97,6 +100,7 @@ async fn prepare_locked(
         let pending = migrations::plan(&files.migrations, &applied, &options.plan)?;
         prepared.applied = migrations::apply(session, pending, progress).await?;
     }
+    warn_of_edited(session, &files.migrations, progress).await?;
     if prepared.is_fresh {
         if options.seed {
             prepared.seeded = seeds::apply(session, project, progress).await?;
@@ -106,7 +110,44 @@ async fn prepare_locked(
     }
     // The next use of the session begins as this one did.
     session.reset().await.map_err(MigrationError::history("reset the connection"))?;
+    warn_of_unprotected(session, project, progress).await?;
     Ok(prepared)
+}
+
+/// Reports files that were edited after they were applied.
+///
+/// # Errors
+/// When a file cannot be read, or PostgreSQL's error.
+pub async fn warn_of_edited(
+    session: &mut MigrationSession,
+    files: &[Migration],
+    progress: ProgressSink<'_>,
+) -> Result<(), MigrationError> {
+    for file in history::edited(session, files).await? {
+        let message = format!(
+            "{} was edited after it was applied, and the database does not have the change: put it into a new migration, or \
+             run `portico db reset`, which deletes the data",
+            file.shown.display()
+        );
+        progress(Progress::Warning { message });
+    }
+    Ok(())
+}
+
+/// Reports tables of the exposed schemas that have no row-level security.
+///
+/// # Errors
+/// PostgreSQL's error.
+pub async fn warn_of_unprotected(
+    session: &MigrationSession,
+    project: &Project,
+    progress: ProgressSink<'_>,
+) -> Result<(), MigrationError> {
+    let failed = MigrationError::history("look for tables without row-level security");
+    if let Some(tables) = unprotected(session.client(), &project.config().api.schemas).await.map_err(failed)? {
+        progress(Progress::Warning { message: tables.to_string() });
+    }
+    Ok(())
 }
 
 /// Creates the history. True when the database is fresh, or was when its preparation was interrupted.

@@ -25,7 +25,7 @@ pub struct ApiConfig {
     /// The host name in printed URLs: `127.0.0.1` or `SUPABASE_SERVICES_HOSTNAME`.
     pub host: String,
     /// Whether new tables of `public` are granted to the API roles without an explicit GRANT;
-    /// `None` when the key is absent, which means yes.
+    /// `None` when the key is absent: see [`Exposure`](crate::Exposure).
     pub auto_expose_new_tables: Option<bool>,
     /// `[api.tls]`
     pub tls: ApiTls,
@@ -67,11 +67,6 @@ impl ApiConfig {
             auto_expose_new_tables: api.flag("auto_expose_new_tables"),
             tls,
         }
-    }
-
-    /// Whether new tables of `public` are granted to the API roles; absent means yes.
-    pub fn exposes_new_tables(&self) -> bool {
-        self.auto_expose_new_tables.unwrap_or(true)
     }
 }
 

@@ -32,6 +32,17 @@ const APPLIED: &str = "
       from supabase_migrations.schema_migrations
      order by version";
 
+/// An old history has versions only.
+const HAS_STATEMENTS: &str = "
+    select exists (select from pg_catalog.pg_attribute
+                    where attrelid = pg_catalog.to_regclass('supabase_migrations.schema_migrations')
+                      and attname = 'statements' and not attisdropped)";
+
+const STATEMENTS: &str = "
+    select version, statements
+      from supabase_migrations.schema_migrations
+     where statements is not null";
+
 const INSERT: &str = "
     insert into supabase_migrations.schema_migrations (version, name, statements)
     values ($1, $2, $3)";
@@ -76,6 +87,41 @@ pub async fn applied(session: &mut MigrationSession) -> Result<Vec<String>, Migr
     let failed = MigrationError::history("read the migration history");
     let rows = session.client().query(APPLIED, &[]).await.map_err(failed)?;
     Ok(rows.into_iter().map(|row| row.get(0)).collect())
+}
+
+/// Finds the files that were edited after they were applied: whose statements are others than those in the history. White
+/// space and the ends of statements do not count, and neither do migrations that were recorded without statements.
+///
+/// # Errors
+/// When a file cannot be read, or PostgreSQL's error.
+pub async fn edited<'m>(
+    session: &mut MigrationSession,
+    files: &'m [Migration],
+) -> Result<Vec<&'m Migration>, MigrationError> {
+    let failed = MigrationError::history("look for the migration history");
+    let row = session.client().query_one(HAS_STATEMENTS, &[]).await.map_err(failed)?;
+    if !row.get::<_, bool>(0) {
+        return Ok(Vec::new());
+    }
+    let rows =
+        session.client().query(STATEMENTS, &[]).await.map_err(MigrationError::history("read the migration history"))?;
+    let mut edited = Vec::new();
+    for row in &rows {
+        let (version, statements): (&str, Vec<Option<&str>>) = (row.get(0), row.get(1));
+        let Some(file) = files.iter().find(|file| file.version == version) else { continue };
+        let Some(text) = read_text(&file.path, super::MAX_SQL)? else { continue };
+        let applied = statements.into_iter().flatten().flat_map(essence);
+        if !applied.eq(essence(&text)) {
+            edited.push(file);
+        }
+    }
+    edited.sort_by(|left, right| left.file_name.cmp(&right.file_name));
+    Ok(edited)
+}
+
+/// The characters that make a difference.
+fn essence(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|character| !character.is_whitespace() && *character != ';')
 }
 
 /// Records a migration inside the transaction that applied it.

@@ -4,6 +4,7 @@
 //! in `supabase_migrations.schema_migrations`; a file that fails leaves nothing behind.
 
 mod create;
+mod extension_advice;
 mod files;
 pub mod history;
 mod plan;

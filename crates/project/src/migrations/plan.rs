@@ -22,16 +22,16 @@ pub struct PlanOptions {
 pub enum PlanError {
     /// The database has migrations that the folder does not have.
     #[error(
-        "Remote migration versions not found in local migrations directory.\n\nMake sure your local git repo is \
-         up-to-date. If the error persists, try repairing the migration history table:\n\
-         portico migration repair --status reverted {}\n",
+        "Remote migration versions not found in local migrations directory.\n\nThe database has migrations whose files are not \
+         here, as after switching to another branch. Bring the files back, or take the versions out of the history; their tables \
+         and data stay:\n  portico migration repair --status reverted {}\n",
         .0.join(" ")
     )]
     MissingLocally(Vec<String>),
     /// Files would have to run before others that ran already.
     #[error(
-        "Found local migration files to be inserted before the last migration on remote database.\n\nRerun the \
-         command with --include-all flag to apply these migrations:\n{}",
+        "Found local migration files to be inserted before the last migration on remote database.\n\nApply \
+         these migrations with `portico migration up --include-all`:\n{}",
         .0.join("\n")
     )]
     OutOfOrder(Vec<String>),

@@ -13,7 +13,7 @@ use portico_database::MigrationSession;
 use tokio_postgres::error::SqlState;
 
 use super::statement_error::StatementError;
-use super::{MigrationError, history};
+use super::{MigrationError, extension_advice, history};
 use crate::seeds;
 use crate::sql::{Statement, split};
 
@@ -45,7 +45,10 @@ pub(crate) async fn run_script(
     check(script, &statements)?;
     let outcome = match run_statements(session, script, &statements).await {
         Ok(()) => finish(session, script, &statements, record).await,
-        Err(error) => Err(error.into()),
+        Err(mut error) => {
+            extension_advice::advise(&mut error, session.major_version());
+            Err(error.into())
+        }
     };
     if outcome.is_err() {
         // The first error is the one to tell; on a lost connection this fails as well.

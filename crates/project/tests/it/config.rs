@@ -23,7 +23,6 @@ fn an_empty_folder_has_every_default() {
     assert_eq!(config.api.max_rows, 1000);
     assert_eq!(config.api.external_url, "http://127.0.0.1:54321");
     assert_eq!(config.api.auto_expose_new_tables, None);
-    assert!(config.api.exposes_new_tables());
     assert_eq!(config.db.port, 54322);
     assert_eq!(config.db.major_version, 17);
     assert_eq!(config.db.seed.sql_paths, ["./seed.sql"]);

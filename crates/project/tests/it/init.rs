@@ -12,7 +12,7 @@ fn a_new_project_parses_without_a_warning() {
     let plain = Folder::new().load();
     assert_eq!(project.config().auth.site_url, plain.config().auth.site_url);
     assert_eq!(project.config().api.port, plain.config().api.port);
-    assert!(project.config().api.auto_expose_new_tables.is_some());
+    assert_eq!(project.config().api.auto_expose_new_tables, Some(false));
 }
 
 #[test]

@@ -51,3 +51,39 @@ fn files_that_are_too_large_or_no_text_are_refused() {
 fn a_byte_order_mark_is_no_content() {
     assert_eq!(Folder::config("\u{feff}[api]\nport = 4001\n").load().config().api.port, 4001);
 }
+
+#[test]
+fn new_tables_are_exposed_as_the_setting_or_the_age_of_the_project_says() {
+    let setting = |value: &str| Folder::config(&format!("[api]\nauto_expose_new_tables = {value}\n"));
+    let first = |version: &str| {
+        Folder::with(&format!("supabase/migrations/{version}_first.sql"), "")
+            .write("supabase/migrations/99990101000000_last.sql", "")
+    };
+    for (folder, of_new_tables, text) in [
+        (setting("true"), true, "in the API at once ([api] auto_expose_new_tables is true)"),
+        (
+            setting("false").write("supabase/migrations/20240101000000_first.sql", ""),
+            false,
+            "in the API after a GRANT ([api] auto_expose_new_tables is false)",
+        ),
+        (Folder::new(), false, "in the API after a GRANT (no migration yet; else set [api] auto_expose_new_tables)"),
+        (
+            first("20260529235959"),
+            true,
+            "in the API at once (20260529235959_first.sql is from before 2026-05-30; else set [api] auto_expose_new_tables)",
+        ),
+        (
+            first("20260530000000"),
+            false,
+            "in the API after a GRANT (20260530000000_first.sql is not from before 2026-05-30; else set [api] auto_expose_new_tables)",
+        ),
+        (
+            first("0001"),
+            true,
+            "in the API at once (0001_first.sql is from before 2026-05-30; else set [api] auto_expose_new_tables)",
+        ),
+    ] {
+        let exposure = portico_project::Exposure::of(&folder.load()).unwrap();
+        assert_eq!((exposure.of_new_tables, exposure.to_string().as_str()), (of_new_tables, text));
+    }
+}

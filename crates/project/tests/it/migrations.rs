@@ -33,6 +33,8 @@ async fn each_file_runs_once_and_is_recorded() {
             "Skipping migration readme.md... (file name must match pattern \"<timestamp>_name.sql\")",
             "Applying migration 20260102030405_first.sql...",
             "Applying migration 20260102030406_second.sql...",
+            "WARN: row-level security is off for public.orders: every holder of the publishable key has the rows that are granted to \
+             anon or authenticated. Switch it on with `alter table public.orders enable row level security`, and write policies",
         ]
     );
     let again = t.start(&folder).await;
@@ -340,5 +342,83 @@ async fn a_lost_connection_leaves_nothing_and_is_told() {
     let prepared = t.start(&folder).await;
     assert_eq!((prepared.applied.len(), prepared.seeded.len()), (1, 1));
     drop(admin);
+    t.drop().await;
+}
+
+async fn execute(t: &Scratch, sql: &str) {
+    t.session().await.client().batch_execute(sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_was_edited_after_it_was_applied_is_reported() {
+    let t = Scratch::new().await;
+    let folder = one("create table t (id int);\nalter table t enable row level security;\n")
+        .write("supabase/migrations/20260102030406_second.sql", "insert into t values (2);");
+    t.start(&folder).await;
+    // White space makes no difference
+    folder.put(
+        "supabase/migrations/20260102030405_first.sql",
+        "create table t\n  (id int);\n\nalter table t enable row level security",
+    );
+    assert_eq!(t.prepare(&folder).await.1, [""; 0]);
+    folder.put("supabase/migrations/20260102030406_second.sql", "insert into t values (3);");
+    assert_eq!(
+        t.prepare(&folder).await.1,
+        [
+            "WARN: supabase/migrations/20260102030406_second.sql was edited after it was applied, and the database does not have the \
+          change: put it into a new migration, or run `portico db reset`, which deletes the data"
+        ]
+    );
+    // Without recorded statements nothing can be said
+    execute(&t, "update supabase_migrations.schema_migrations set statements = null").await;
+    assert_eq!(t.prepare(&folder).await.1, [""; 0]);
+    execute(&t, "alter table supabase_migrations.schema_migrations drop column statements").await;
+    let files = migrations::list(&folder.load()).unwrap().migrations;
+    assert_eq!(history::edited(&mut t.session().await, &files).await.unwrap(), [] as [&migrations::Migration; 0]);
+    t.drop().await;
+}
+
+#[tokio::test]
+async fn tables_without_row_level_security_are_named() {
+    let t = Scratch::new().await;
+    let folder = one("create table plain (id int); create table \"Odd one\" (id int); create schema apart; create table apart.t (id int);
+        create table safe (id int); alter table safe enable row level security; create view v as select 1 as a");
+    let line = t.prepare(&folder).await.1.pop().unwrap();
+    assert!(line.starts_with("WARN: row-level security is off for public.\"Odd one\", public.plain: "), "{line}");
+    folder.put("supabase/config.toml", "[api]\nschemas = [\"apart\"]\n");
+    let line = t.prepare(&folder).await.1.pop().unwrap();
+    assert!(line.starts_with("WARN: row-level security is off for apart.t: "), "{line}");
+    t.drop().await;
+}
+
+#[tokio::test]
+async fn an_extension_that_is_missing_is_one_message_with_the_way_out() {
+    let t = Scratch::new().await;
+    let folder = one("create table t (id int);\n\ncreate extension if not exists postgis with schema extensions;\n");
+    let error = statement(t.prepare(&folder).await.0.unwrap_err());
+    assert_eq!(
+        error.to_string(),
+        "ERROR: extension \"postgis\" is not available (SQLSTATE 0A000)\n\
+         HINT: PostgreSQL 18 does not have the extension postgis: the package postgresql-18-postgis-3 of Debian or of PostgreSQL's own \
+         package repository brings it. To go on without it, remove the statement, or run it only where it works: do $$ begin if exists \
+         (select from pg_available_extensions where name = 'postgis') then create extension postgis; end if; end $$;\n\
+         In supabase/migrations/20260102030405_first.sql, line 3\n\
+         At statement: 1\n\
+         create extension if not exists postgis with schema extensions"
+    );
+    for (statement_text, expected) in [
+        ("create extension pgsodium", "PostgreSQL 18 does not have the extension pgsodium: no package brings it"),
+        ("create extension file_fdw", "Only a superuser can create it"),
+    ] {
+        let error = statement(t.prepare(&one(statement_text)).await.0.unwrap_err());
+        assert!(error.hint.as_deref().unwrap_or_default().starts_with(expected), "{error}");
+        assert!(error.detail.is_none() && error.context.is_none(), "{error}");
+    }
+    // The way out works
+    folder.put(
+        "supabase/migrations/20260102030405_first.sql",
+        "do $$ begin if exists (select from pg_available_extensions where name = 'postgis') then create extension postgis; end if; end $$;",
+    );
+    assert_eq!(t.start(&folder).await.applied, ["20260102030405"]);
     t.drop().await;
 }
