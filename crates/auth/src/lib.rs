@@ -63,6 +63,7 @@ use portico_tokens::{Clock, KeyRing};
 use time::OffsetDateTime;
 
 pub use error::{AuthError, ErrorCode};
+pub use oauth::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
 
 use captcha::Captcha;

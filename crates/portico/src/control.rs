@@ -82,6 +82,28 @@ pub struct Call {
 struct Running {
     pid: u32,
     socket: PathBuf,
+    /// The data folder of the server: a copy of the folder has the same record, and no server.
+    #[serde(default)]
+    data: PathBuf,
+}
+
+impl Running {
+    /// Reads the record of a data folder, if it is about this folder.
+    fn read(data: &Path) -> Option<Self> {
+        let running: Self = serde_json::from_slice(&std::fs::read(record_path(data)).ok()?).ok()?;
+        (running.data == own_path(data)).then_some(running)
+    }
+}
+
+/// A folder's path without links.
+fn own_path(data: &Path) -> PathBuf {
+    data.canonicalize().unwrap_or_else(|_| data.to_owned())
+}
+
+/// Returns the process id of the server that runs with the data in `data`, if there is one.
+pub async fn running(data: &Path) -> Option<u32> {
+    let running = Running::read(data)?;
+    UnixStream::connect(&running.socket).await.ok().map(|_| running.pid)
 }
 
 /// The listening side. Removes its files when dropped.
@@ -109,7 +131,7 @@ impl Control {
             UnixListener::bind(&socket).with_context(|| format!("could not listen on {}", socket.display()))?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
         let record = record_path(data);
-        let running = Running { pid: std::process::id(), socket: socket.clone() };
+        let running = Running { pid: std::process::id(), socket: socket.clone(), data: own_path(data) };
         // Written aside and renamed, so that a reader never sees half of it.
         let draft = record.with_extension("json.new");
         let _ = std::fs::remove_file(&draft);
@@ -198,10 +220,7 @@ pub async fn call(
     mut progress: impl FnMut(&str),
 ) -> Result<serde_json::Value, CallError> {
     let not_running = || CallError::NotRunning(data.parent().unwrap_or(data).to_owned());
-    let running: Running = std::fs::read(record_path(data))
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or_else(not_running)?;
+    let running = Running::read(data).ok_or_else(not_running)?;
     let stream = UnixStream::connect(&running.socket).await.map_err(|_| not_running())?;
     let (read, mut write) = stream.into_split();
     let mut line = serde_json::to_vec(request).map_err(|_| CallError::Broken)?;

@@ -67,6 +67,21 @@ impl SetUp {
         Ok(())
     }
 
+    /// Returns what a person should know about the database as it is, one line each.
+    pub async fn warnings(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut note = |step: Progress| lines.push(step.to_string());
+        let outcome: Result<(), MigrationError> = async {
+            let session = self.database.migrations().await?;
+            portico_project::warn_of_unprotected(&session, &self.project, &mut note).await
+        }
+        .await;
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "The database could not be looked at");
+        }
+        lines
+    }
+
     /// Throws the database away and sets it up anew, while the server runs. Says every step and the outcome to `replies`.
     pub async fn reset(&self, version: Option<String>, last: usize, seed: bool, replies: &mpsc::Sender<Reply>) {
         let outcome = self.try_reset(version, last, seed, replies).await;

@@ -102,6 +102,12 @@ pub enum ProjectError {
         #[source]
         source: std::io::Error,
     },
+    /// The project folder that was named is not there.
+    #[error("the project folder {} does not exist: correct --workdir or SUPABASE_WORKDIR", path.display())]
+    NoFolder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file is larger than such a file can sensibly be.
     #[error("{} is too large: {size} bytes, at most {limit} are read", path.display())]
     TooLarge {

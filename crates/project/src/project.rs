@@ -136,11 +136,7 @@ fn find_root(options: &LoadOptions) -> Result<PathBuf, ProjectError> {
         Some(folder) => {
             let folder = current.join(folder);
             if !folder.is_dir() {
-                return Err(ProjectError::Io {
-                    action: "failed to open the project folder",
-                    path: folder,
-                    source: std::io::Error::from(std::io::ErrorKind::NotFound),
-                });
+                return Err(ProjectError::NoFolder { path: folder });
             }
             folder
         }

@@ -326,6 +326,11 @@ pub static PROVIDERS: &[Provider] = &[
     },
 ];
 
+/// Returns the names of the built-in providers, as `[auth.external]` has them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|provider| provider.name)
+}
+
 /// The built-in provider of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Provider> {

@@ -20,6 +20,8 @@ pub struct Binaries {
     folder: PathBuf,
     major: u32,
     additions: Option<PathBuf>,
+    /// The folder before any copy was made.
+    found: PathBuf,
 }
 
 /// A symbolic link that the npm package lists because npm does not keep any.
@@ -60,7 +62,7 @@ impl Binaries {
             Some(major) => major,
             None => major_by_asking(&folder)?,
         };
-        Ok(Self { folder, major, additions: None })
+        Ok(Self { found: folder.clone(), folder, major, additions: None })
     }
 
     /// Adds the folder of extensions for this major version that `scripts/extensions` has filled, if there is one.
@@ -80,6 +82,11 @@ impl Binaries {
     /// The folder that holds the programs.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The folder in which the programs were found; they may run from a copy of it.
+    pub(super) fn found(&self) -> &Path {
+        &self.found
     }
 
     /// PostgreSQL's major version, such as 18.
@@ -153,7 +160,7 @@ impl Binaries {
             };
             copy().map_err(|error| ClusterError::folder(&target, &error))?;
         }
-        Ok(Self { folder: bin, major: self.major, additions: self.additions.clone() })
+        Ok(Self { folder: bin, ..self.clone() })
     }
 }
 

@@ -18,6 +18,7 @@ mod process;
 mod settings;
 mod supervisor;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ pub struct Cluster {
     endpoint: Endpoint,
     tcp_port: Option<u16>,
     major: u32,
+    programs: PathBuf,
     shared: Arc<Shared>,
 }
 
@@ -58,7 +60,7 @@ impl Cluster {
             supervisor::start(settings, Arc::clone(&shared))?.await.map_err(|_| ClusterError::SupervisorGone)??;
         let port = tcp_port.unwrap_or(SOCKET_PORT);
         let endpoint = Endpoint::socket(started.socket_folder, port, SUPERUSER, "postgres");
-        Ok(Self { endpoint, tcp_port, major: started.major, shared })
+        Ok(Self { endpoint, tcp_port, major: started.major, programs: started.programs, shared })
     }
 
     /// The way in for us: the socket, as superuser, to the database `postgres`.
@@ -74,6 +76,11 @@ impl Cluster {
     /// PostgreSQL's major version.
     pub fn major_version(&self) -> u32 {
         self.major
+    }
+
+    /// The folder of the programs, as it was found.
+    pub fn programs(&self) -> &Path {
+        &self.programs
     }
 
     /// The process id of the running server; `None` while it is being started again.

@@ -51,6 +51,7 @@ struct State {
 pub(super) struct Started {
     pub socket_folder: std::path::PathBuf,
     pub major: u32,
+    pub programs: std::path::PathBuf,
 }
 
 impl Shared {
@@ -229,7 +230,11 @@ fn run_once(
     let socket = process::socket(home, settings);
     while answer.is_some() {
         if accepts_sessions(&socket) {
-            let started = Started { socket_folder: home.socket_folder().to_owned(), major: binaries.major() };
+            let started = Started {
+                socket_folder: home.socket_folder().to_owned(),
+                major: binaries.major(),
+                programs: binaries.found().to_owned(),
+            };
             if answer.take().is_some_and(|answer| answer.send(Ok(started)).is_err()) {
                 shared.stop();
             }

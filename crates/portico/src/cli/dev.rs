@@ -1,28 +1,27 @@
 //! `portico dev`: everything an app needs, in a project folder, until Ctrl-C.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use portico_auth::AuthSettings;
-use portico_database::cluster::{Cluster, ClusterSettings};
-use portico_database::{Database, Endpoint};
+use portico_database::Database;
 use portico_emulators::{Development, Mailbox};
 use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_project::portico_toml::Settings;
 use portico_project::status::StatusValues;
-use portico_project::{LoadOptions, Project};
-use portico_tokens::{AllowedOrigins, Clock, Secret, development as well_known};
+use portico_project::{Exposure, LoadOptions, Progress, Project};
+use portico_tokens::{AllowedOrigins, Clock, development as well_known};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::panel::{self, Row};
 use super::signals::EndSignals;
+use super::store::Store;
 use super::{Global, folder, pool_settings, status};
-use crate::control::{Control, Reply, Request};
+use crate::control::{self, Control, Reply, Request};
 use crate::open_files;
 use crate::setup::SetUp;
 use crate::wiring::{auth, brand, database, google, keys, mail, page, rest, texts, unsupported};
@@ -41,6 +40,12 @@ pub(super) struct Options {
 pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut signals = EndSignals::install()?;
+    if let Some(process) = control::running(&folder::data_folder(global)?).await {
+        bail!(
+            "a Portico server runs in this folder already (process {process}): `portico status` shows its addresses, and `portico \
+             stop` ends it"
+        );
+    }
     let (project, api, mailbox_listener) = open_ports(global).await?;
     let settings = Settings::load(&project)?;
     let data = project.root().join(".portico");
@@ -50,13 +55,14 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let origin = project.config().api.external_url.clone();
     let keys = keys::for_development(&project.config().auth, settings.auth.jwt_valid_methods.as_deref(), &clock)?;
     let store = tokio::select! {
-        store = Store::open(&project, &settings, &data) => store?,
+        store = Store::open(&project, &settings, &data, Some(project.config().db.port)) => store?,
         () = signals.recv() => return Ok(()),
     };
+    let exposure = Exposure::of(&project)?;
     let outcome = async {
         let database = Database::open(&store.endpoint, pool_settings(&settings))?;
-        let set_up = SetUp::development(&project, &database, &keys);
-        let mut say = |step| anstream::eprintln!("{step}");
+        let set_up = SetUp::development(&project, &database, &keys, &exposure);
+        let mut say = |step: Progress| folder::say(&step.to_string());
         tokio::select! {
             outcome = set_up.run(!options.no_seed, &mut say) => outcome?,
             () = signals.recv() => return Ok(None),
@@ -65,7 +71,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let witness = Development::confirm();
         let mut auth_settings = auth::settings(project.config());
         auth::add(&mut auth_settings, &settings.auth);
-        unsupported::warn(project.config());
+        for warning in unsupported::warnings(project.config()) {
+            folder::say(&format!("WARN: {warning}"));
+        }
         auth_settings.allow_insecure_loopback_providers = true;
         auth_settings.rate_limits.per_address = false;
         auth_settings.rate_limits.passwords = false;
@@ -145,7 +153,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         if let Some(requests) = database::requests_to_administrator(&database) {
             anstream::println!("\n{requests}");
         }
-        print_panel(&values, mailbox_url.is_some(), started.elapsed());
+        print_panel(&values, mailbox_url.is_some(), &store, &exposure, started.elapsed());
 
         let mut stopping = None;
         loop {
@@ -153,6 +161,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 () = signals.recv() => break,
                 Some(call) = incoming.recv() => match call.request {
                     Request::Status { format, names } => {
+                        for line in set_up.warnings().await {
+                            let _ = call.replies.send(Reply::Progress { line }).await;
+                        }
                         let reply = match status::render(&values, &format, &names) {
                             Ok(text) => Reply::Done { value: text.into() },
                             Err(message) => Reply::Failed { message },
@@ -239,42 +250,6 @@ async fn bind(port: u16, setting: &str) -> anyhow::Result<Bound> {
     Ok((listener, address))
 }
 
-/// The project's PostgreSQL: our own, or the one that `portico.toml` names.
-struct Store {
-    endpoint: Endpoint,
-    cluster: Option<Cluster>,
-    /// The external one, as it is configured.
-    url: Option<Secret>,
-}
-
-impl Store {
-    async fn open(project: &Project, settings: &Settings, data: &Path) -> anyhow::Result<Self> {
-        let settings = &settings.database;
-        if let Some(url) = &settings.url {
-            let endpoint = Endpoint::parse(url.expose()).context("[database] url in supabase/portico.toml")?;
-            return Ok(Self {
-                endpoint: database::with_own_logins(&endpoint, data)?,
-                cluster: None,
-                url: Some(url.clone()),
-            });
-        }
-        let cluster = Cluster::start(ClusterSettings {
-            tcp_port: Some(project.config().db.port),
-            binaries: settings.postgres_bin.clone(),
-            parameters: project.config().db.settings.parameters.clone().into_iter().collect(),
-            ..ClusterSettings::new(data.join(folder::CLUSTER))
-        })
-        .await?;
-        Ok(Self { endpoint: cluster.endpoint(), cluster: Some(cluster), url: None })
-    }
-
-    async fn close(self) {
-        if let Some(cluster) = self.cluster {
-            cluster.stop().await;
-        }
-    }
-}
-
 /// The pages that the project calls its own, besides those of this machine: at the server's address, the site, and the sites that
 /// people may be sent back to.
 fn own_pages(origin: &str, auth: &AuthSettings, public_url: Option<&str>) -> AllowedOrigins {
@@ -322,7 +297,7 @@ fn status_values(project: &Project, keys: &keys::Keys, store: &Store, mailbox: O
     }
 }
 
-fn print_panel(status: &StatusValues, has_mailbox: bool, took: Duration) {
+fn print_panel(status: &StatusValues, has_mailbox: bool, store: &Store, exposure: &Exposure, took: Duration) {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let origin = text(&status.api_url);
     let mut rows: Vec<Row> = vec![("Web app", origin.clone())];
@@ -330,6 +305,8 @@ fn print_panel(status: &StatusValues, has_mailbox: bool, took: Duration) {
         rows.push(("Mailbox", format!("{origin}/mailbox")));
     }
     rows.push(("Database", text(&status.db_url)));
+    rows.push(("PostgreSQL", store.description()));
+    rows.push(("New tables", exposure.to_string()));
     rows.push(("", String::new()));
     rows.push(("API", origin));
     rows.push(("Publishable", text(&status.publishable_key)));

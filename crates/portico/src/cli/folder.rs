@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use portico_database::cluster;
-use portico_project::{LoadOptions, Project};
+use portico_project::{LoadOptions, Project, ProjectError};
 
 use super::Global;
 use crate::control::{self, Request};
@@ -30,11 +30,19 @@ pub(super) struct InitOptions {
 /// Reads the project folder and says on standard error what is odd about it.
 pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
     let project = Project::load(options)?;
-    let style = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
     for warning in project.warnings() {
-        anstream::eprintln!("{style}WARN:{style:#} {warning}");
+        say(&format!("WARN: {warning}"));
     }
     Ok(project)
+}
+
+/// Prints a line of progress to standard error; a warning is marked by its colour as well.
+pub(super) fn say(line: &str) {
+    let style = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
+    match line.strip_prefix("WARN: ") {
+        Some(warning) => anstream::eprintln!("{style}WARN:{style:#} {warning}"),
+        None => anstream::eprintln!("{line}"),
+    }
 }
 
 /// The folder of the development server's data: `.portico` in the project.
@@ -84,7 +92,11 @@ pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()
 }
 
 pub(super) fn init(global: &Global, options: &InitOptions) -> anyhow::Result<()> {
-    let root = global.workdir.clone().map_or_else(std::env::current_dir, Ok)?;
+    let root = match &global.workdir {
+        Some(folder) if !folder.is_dir() => return Err(ProjectError::NoFolder { path: folder.clone() }.into()),
+        Some(folder) => folder.clone(),
+        None => std::env::current_dir()?,
+    };
     for path in portico_project::init(&root, options.force)? {
         anstream::eprintln!("Wrote {}", path.display());
     }

@@ -1,15 +1,17 @@
 //! `portico migration`: new files, what was applied, and mending the record of it.
 
 use std::io::{IsTerminal, Read};
+use std::path::Path;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use portico_database::{Database, Endpoint, MigrationSession, PoolSettings};
 use portico_project::migrations::{self, history};
 use portico_project::portico_toml::Settings;
-use portico_project::{LoadOptions, PlanOptions, Project};
-use portico_tokens::{Clock, development};
+use portico_project::{LoadOptions, PlanOptions, Progress, Project, warn_of_edited, warn_of_unprotected};
+use portico_tokens::Clock;
 
+use super::store::Store;
 use super::{Global, folder};
 use crate::control::{self, Request};
 use crate::wiring::database;
@@ -84,40 +86,86 @@ fn new(project: &Project, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn connect(global: &Global, project: &Project, target: &Target) -> anyhow::Result<MigrationSession> {
-    let url = match &target.db_url {
-        Some(url) => url.clone(),
-        // Without a server this says where the database was looked for
-        None => running(global).await.unwrap_or_else(|| {
-            let (password, port) = (development::DATABASE_PASSWORD, project.config().db.port);
-            format!("postgresql://postgres:{password}@127.0.0.1:{port}/postgres")
-        }),
-    };
-    let endpoint = Endpoint::parse(&url).context("the database's URL")?;
-    if target.db_url.is_none() {
-        anstream::eprintln!("Connecting to local database...");
-    }
-    // The login roles that the server of this folder has made, if it has made any
-    let folders = [folder::data_folder(global)?, Settings::load(project)?.database.data];
-    let known = folders.iter().find_map(|data| database::with_known_logins(&endpoint, data).transpose());
-    let endpoint = known.transpose()?.unwrap_or(endpoint);
-    let database = Database::open(&endpoint, PoolSettings::default())?;
-    Ok(database.migrations().await?)
+/// The database that a command acts on.
+struct Connected {
+    session: MigrationSession,
+    store: Option<Store>,
 }
 
-/// Where the database of the server is that runs in this folder: its port need not be the configured one, which may be 0 or taken.
-async fn running(global: &Global) -> Option<String> {
-    let data = folder::data_folder(global).ok()?;
+impl Connected {
+    /// Connects to the database of `--db-url`, to that of the server that runs in this folder, or, where none runs, to the
+    /// folder's own, which is started for the command. A server of another folder is never taken, whatever its port is.
+    async fn open(global: &Global, project: &Project, target: &Target) -> anyhow::Result<Self> {
+        let (endpoint, store) = match &target.db_url {
+            Some(url) => (Endpoint::parse(url).context("the database's URL")?, None),
+            None => {
+                anstream::eprintln!("Connecting to local database...");
+                let data = folder::data_folder(global)?;
+                match running(&data).await? {
+                    Some(url) => (Endpoint::parse(&url).context("the database's URL")?, None),
+                    None => {
+                        let store = Store::open_existing(project, &data).await?;
+                        (store.endpoint.clone(), Some(store))
+                    }
+                }
+            }
+        };
+        let connect = async {
+            let endpoint = with_known_logins(global, project, endpoint)?;
+            anyhow::Ok(Database::open(&endpoint, PoolSettings::default())?.migrations().await?)
+        };
+        match connect.await {
+            Ok(session) => Ok(Self { session, store }),
+            Err(error) => {
+                stop(store).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends what was started, and passes on the outcome.
+    async fn close<T>(self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
+        drop(self.session);
+        stop(self.store).await;
+        outcome
+    }
+}
+
+async fn stop(store: Option<Store>) {
+    if let Some(store) = store {
+        store.close().await;
+    }
+}
+
+/// Adds the login roles that the server of this folder has made, if it has made any.
+fn with_known_logins(global: &Global, project: &Project, endpoint: Endpoint) -> anyhow::Result<Endpoint> {
+    let folders = [folder::data_folder(global)?, Settings::load(project)?.database.data];
+    let known = folders.iter().find_map(|data| database::with_known_logins(&endpoint, data).transpose());
+    Ok(known.transpose()?.unwrap_or(endpoint))
+}
+
+/// Returns the database's URL of the server that runs in this folder: its port need not be the configured one, which may be 0.
+async fn running(data: &Path) -> anyhow::Result<Option<String>> {
     let request = Request::Status { format: "json".to_owned(), names: Vec::new() };
-    let status = control::call(&data, &request, |_| {}).await.ok()?;
-    let status: serde_json::Value = serde_json::from_str(status.as_str()?).ok()?;
-    Some(status.get("DB_URL")?.as_str()?.to_owned())
+    let status = match control::call(data, &request, |_| {}).await {
+        Err(control::CallError::NotRunning(_)) => return Ok(None),
+        status => status?,
+    };
+    let status: serde_json::Value = serde_json::from_str(status.as_str().unwrap_or_default())?;
+    let url = status.get("DB_URL").and_then(serde_json::Value::as_str);
+    Ok(Some(url.context("the running server did not say where its database is")?.to_owned()))
 }
 
 async fn list(global: &Global, project: &Project, target: &Target) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
-    let mut session = connect(global, project, target).await?;
-    let rows = history::compare(&files.migrations, &history::applied(&mut session).await?);
+    let mut database = Connected::open(global, project, target).await?;
+    let outcome = async {
+        let applied = history::applied(&mut database.session).await?;
+        warn_of_edited(&mut database.session, &files.migrations, &mut progress).await?;
+        anyhow::Ok(applied)
+    };
+    let applied = outcome.await;
+    let rows = history::compare(&files.migrations, &database.close(applied).await?);
     let cell = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let width = |length: usize| length.max(14);
     let local = width(rows.iter().filter_map(|row| row.local.as_ref().map(String::len)).max().unwrap_or(0));
@@ -133,13 +181,25 @@ async fn list(global: &Global, project: &Project, target: &Target) -> anyhow::Re
 
 async fn up(global: &Global, project: &Project, target: &Target, include_all: bool) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
-    let mut session = connect(global, project, target).await?;
-    let applied = history::applied(&mut session).await?;
-    let options = PlanOptions { include_all, ..PlanOptions::default() };
-    let pending = migrations::plan(&files.migrations, &applied, &options)?;
-    migrations::apply(&mut session, pending, &mut |step| anstream::eprintln!("{step}")).await?;
+    let mut database = Connected::open(global, project, target).await?;
+    let session = &mut database.session;
+    let outcome = async {
+        let applied = history::applied(session).await?;
+        let options = PlanOptions { include_all, ..PlanOptions::default() };
+        let pending = migrations::plan(&files.migrations, &applied, &options)?;
+        migrations::apply(session, pending, &mut progress).await?;
+        warn_of_edited(session, &files.migrations, &mut progress).await?;
+        warn_of_unprotected(session, project, &mut progress).await?;
+        anyhow::Ok(())
+    };
+    let outcome = outcome.await;
+    database.close(outcome).await?;
     anstream::println!("Local database is up to date.");
     Ok(())
+}
+
+fn progress(step: Progress) {
+    folder::say(&step.to_string());
 }
 
 async fn repair(
@@ -149,22 +209,28 @@ async fn repair(
     status: Repaired,
     versions: &[String],
 ) -> anyhow::Result<()> {
-    let mut session = connect(global, project, target).await?;
-    let word = match status {
-        Repaired::Applied => {
-            let files = migrations::list(project)?;
-            let named = versions.iter().map(|version| {
-                let found = files.migrations.iter().find(|file| file.version == *version);
-                found.with_context(|| format!("glob supabase/migrations/{version}_*.sql: file does not exist"))
-            });
-            history::mark_applied(&mut session, &named.collect::<anyhow::Result<Vec<_>>>()?).await?;
-            "applied"
-        }
-        Repaired::Reverted => {
-            history::mark_reverted(&mut session, versions).await?;
-            "reverted"
-        }
+    let files = migrations::list(project)?;
+    let named = |version: &String| {
+        let found = files.migrations.iter().find(|file| file.version == *version);
+        found.with_context(|| format!("glob supabase/migrations/{version}_*.sql: file does not exist"))
     };
+    let mut database = Connected::open(global, project, target).await?;
+    let session = &mut database.session;
+    let outcome = async {
+        anyhow::Ok(match status {
+            Repaired::Applied => {
+                let named = versions.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
+                history::mark_applied(session, &named).await?;
+                "applied"
+            }
+            Repaired::Reverted => {
+                history::mark_reverted(session, versions).await?;
+                "reverted"
+            }
+        })
+    };
+    let outcome = outcome.await;
+    let word = database.close(outcome).await?;
     anstream::println!("Repaired migration history: [{}] => {word}", versions.join(" "));
     anstream::println!("Finished portico migration repair.");
     Ok(())

@@ -3,6 +3,7 @@
 //! Results go to standard output, progress and errors to standard error. A command that fails exits with 1.
 
 mod dev;
+mod elsewhere;
 mod folder;
 mod migration;
 mod panel;
@@ -10,6 +11,7 @@ mod reset;
 mod serve;
 mod signals;
 mod status;
+mod store;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -73,13 +75,31 @@ enum DbCommand {
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let arguments: Vec<String> =
+                std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+            match elsewhere::advice(&error, &arguments) {
+                Some(advice) => {
+                    report(&anyhow::Error::msg(advice));
+                    return ExitCode::from(2);
+                }
+                None => error.exit(),
+            }
+        }
+    };
     let default = match cli.command {
         Command::Dev(_) => "warn,portico=info,portico_auth=info",
         Command::Serve(_) => "info",
         _ => "warn",
     };
-    telemetry::install(cli.global.log_format, default);
+    let format = match (cli.global.log_format, &cli.command) {
+        // Programs read the log of the production server only; what a developer sees does not depend on a pipe
+        (LogFormat::Auto, command) if !matches!(command, Command::Serve(_)) => LogFormat::Text,
+        (format, _) => format,
+    };
+    telemetry::install(format, default);
     crate::install_cryptography();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -127,7 +147,12 @@ fn lanes() -> anyhow::Result<Lanes> {
 fn report(error: &anyhow::Error) {
     let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
     let mut shown = error.to_string();
-    anstream::eprintln!("{style}error:{style:#} {shown}");
+    // PostgreSQL's errors begin with a severity of their own
+    let (severity, text) = match shown.split_once(": ") {
+        Some((severity @ ("ERROR" | "FATAL" | "PANIC"), text)) => (severity, text),
+        _ => ("error", shown.as_str()),
+    };
+    anstream::eprintln!("{style}{severity}:{style:#} {text}");
     for cause in error.chain().skip(1) {
         let text = cause.to_string();
         if !shown.contains(&text) {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Global;
-use super::folder::data_folder;
+use super::folder::{data_folder, say};
 use crate::control::{self, Request};
 
 #[derive(Debug, Args)]
@@ -26,6 +26,6 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let Options { version, last, no_seed, local: _ } = options;
     let data = data_folder(global)?;
     let request = Request::Reset { version, last, seed: !no_seed };
-    control::call(&data, &request, |line| anstream::eprintln!("{line}")).await?;
+    control::call(&data, &request, say).await?;
     Ok(())
 }

@@ -9,8 +9,8 @@ use clap::Args;
 use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_database::{Database, Endpoint};
 use portico_gateway::{KeyPolicy, ServeLimits};
-use portico_project::LoadOptions;
 use portico_project::portico_toml::Settings;
+use portico_project::{Exposure, LoadOptions, Progress};
 use portico_tokens::Clock;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -112,9 +112,14 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             (cluster.endpoint(), Some(cluster))
         }
     };
+    let exposure = Exposure::of(&project)?;
     let outcome = async {
         let database = Database::open(&endpoint, pool_settings(&settings))?;
-        SetUp::production(&project, &database).run(false, &mut |step| tracing::info!("{step}")).await?;
+        let mut say = |step| match step {
+            Progress::Warning { message } => tracing::warn!("{message}"),
+            step => tracing::info!("{step}"),
+        };
+        SetUp::production(&project, &database, &exposure).run(false, &mut say).await?;
         let mark_path = mark.as_ref().map(brand::Mark::path);
         let page = page::config(page::Facts {
             publishable_key: keys.api.publishable(),
@@ -161,6 +166,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let rows: Vec<Row> = vec![
             ("Web app", public_url.clone()),
             ("Listens on", format!("http://{address}")),
+            ("New tables", exposure.to_string()),
             ("Publishable", keys.api.publishable().to_owned()),
             ("Secrets", data.join("secrets.json").display().to_string()),
         ];

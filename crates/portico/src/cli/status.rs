@@ -4,7 +4,7 @@ use clap::Args;
 use portico_project::status::{NameOverride, StatusFormat, StatusValues};
 
 use super::Global;
-use super::folder::data_folder;
+use super::folder::{data_folder, say};
 use crate::control::{self, Request};
 
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let data = data_folder(global)?;
     let format = if options.json { "json".to_owned() } else { options.output };
     let is_pretty = format == "pretty";
-    let value = control::call(&data, &Request::Status { format, names: options.override_name }, |_| {}).await?;
+    let value = control::call(&data, &Request::Status { format, names: options.override_name }, say).await?;
     if is_pretty {
         anstream::eprintln!("portico local development setup is running.");
     }

@@ -6,11 +6,22 @@
 use anyhow::bail;
 use portico_project::Config;
 
-/// Says in the log which settings have no effect.
-pub fn warn(config: &Config) {
-    for key in found(config) {
-        tracing::warn!(key, "This setting has no effect yet");
-    }
+/// Returns a warning for each setting that has no effect.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let unfinished = found(config).into_iter().map(|key| format!("{key} has no effect yet"));
+    unfinished.chain(unknown_providers(config)).collect()
+}
+
+/// Identity providers that are switched on and that nothing here knows.
+fn unknown_providers(config: &Config) -> Vec<String> {
+    let is_known = |name: &str| portico_auth::provider_names().any(|known| known == name);
+    let unknown = config.auth.external.iter().filter(|(name, provider)| provider.enabled && !is_known(name));
+    let known: Vec<&str> = portico_auth::provider_names().collect();
+    unknown
+        .map(|(name, _)| {
+            format!("[auth.external.{name}] has no effect: there is no provider {name}. Known are {}", known.join(", "))
+        })
+        .collect()
 }
 
 /// Refuses settings that promise protection which is not there.
@@ -22,7 +33,9 @@ pub fn refuse(config: &Config) -> anyhow::Result<()> {
     if !promises.is_empty() {
         bail!("this version does not carry out: {}. Remove these settings to serve without them", promises.join(", "));
     }
-    warn(config);
+    for warning in warnings(config) {
+        tracing::warn!("{warning}");
+    }
     Ok(())
 }
 

@@ -31,7 +31,10 @@ async fn a_seed_runs_on_the_first_start_only() {
 #[tokio::test]
 async fn a_reset_starts_over() {
     let t = Scratch::new().await;
-    let folder = project().write("supabase/migrations/2_more.sql", "insert into t values ('second'); alter table t enable row level security;");
+    let folder = project().write(
+        "supabase/migrations/2_more.sql",
+        "insert into t values ('second'); alter table t enable row level security;",
+    );
     t.start(&folder).await;
     folder.put("supabase/seed.sql", "insert into t values ('edited');");
     let mut lines = Vec::new();

@@ -1,0 +1,54 @@
+//! Commands of the reference command line that are not here, and what does the same.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// The command as it was typed, after the program's name, and what to use in its place.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("start", "`portico dev` starts the server"),
+    ("restart", "press Ctrl-C where `portico dev` runs, and start it again"),
+    ("services", "`portico --version` shows the version: all services are in one program"),
+    ("login", "there is no account to log in to; name a database with --db-url"),
+    ("logout", "there is no account to log out of"),
+    ("link", "there is no project to link; name a database with --db-url"),
+    ("unlink", "there is no project to unlink"),
+    ("projects", "there are no hosted projects here; name a database with --db-url"),
+    ("branches", "there are no hosted projects here"),
+    ("secrets", "put secrets into supabase/.env, and read them with env(NAME) in supabase/config.toml"),
+    ("config", "settings are read from supabase/config.toml at each start"),
+    ("functions", "edge functions are not served yet"),
+    ("storage", "storage is not served yet"),
+    ("seed", "seeds run at the first start and with `portico db reset`"),
+    ("test", "run the files with psql: psql \"$DB_URL\" -f supabase/tests/x.sql (`portico status -o env` has DB_URL)"),
+    ("gen", "not here yet; `portico status -o env` has DB_URL for a generator of types that takes a database URL"),
+    ("inspect", "connect with psql: the extension pg_stat_statements is there (`portico status -o env` has DB_URL)"),
+    ("db start", "`portico dev` starts the database with the server"),
+    ("db push", "`portico migration up --db-url URL` applies pending migrations to another database"),
+    (
+        "db pull",
+        "not here yet; pg_dump --schema-only writes a schema that `portico migration new NAME` takes from standard input",
+    ),
+    ("db diff", "not here yet; write the change with `portico migration new NAME`"),
+    ("db dump", "use pg_dump with the URL that `portico status` shows"),
+    ("db lint", "not here yet; the extension plpgsql_check does the same where the system has it"),
+    ("db query", "use psql with the URL that `portico status` shows"),
+    ("db schema", "not here yet; write the change with `portico migration new NAME`"),
+    ("migration down", "`portico db reset --last N` leaves out the last N migrations; it deletes the data"),
+    ("migration squash", "not here yet; pg_dump --schema-only writes the whole schema"),
+    ("migration fetch", "not here yet; the history is in the table supabase_migrations.schema_migrations"),
+];
+
+/// Returns what to use in the place of the command that was not recognised, if it is a known one.
+pub(super) fn advice(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let position = arguments.iter().position(|argument| argument == unknown)?;
+    let group = ["db", "migration"].into_iter().find(|group| arguments[..position].iter().any(|word| word == group));
+    let command = match group {
+        Some(group) => format!("{group} {unknown}"),
+        None => unknown.clone(),
+    };
+    let (_, instead) = ELSEWHERE.iter().find(|(known, _)| *known == command)?;
+    Some(format!("`portico {command}` does not exist: {instead}"))
+}

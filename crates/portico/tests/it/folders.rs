@@ -1,0 +1,72 @@
+//! Folders as a new user has them: they start by `portico dev` alone.
+
+use std::fs;
+
+use super::project_folder::Folder;
+
+#[test]
+fn a_folder_with_vectors_and_old_migrations_starts() {
+    let folder = Folder::new()
+        .migration(
+            "20240101000000_items",
+            "create extension if not exists \"vector\" with schema \"extensions\" version '0.7.0';
+             create table public.items (id bigint generated always as identity primary key, embedding extensions.vector(3));
+             create index on public.items using hnsw (embedding extensions.vector_l2_ops);",
+        )
+        .with("supabase/seed.sql", "insert into public.items (embedding) values ('[1,2,3]'), ('[4,5,6]');");
+    let server = folder.start();
+    for expected in [
+        "\n  PostgreSQL   18 from ",
+        "\n  New tables   in the API at once (20240101000000_items.sql is from before 2026-05-30; else set [api] auto_expose_new_tables)\n",
+    ] {
+        assert!(server.panel().contains(expected), "{}", server.panel());
+    }
+    assert_eq!(
+        server.query("select id from public.items order by embedding operator(extensions.<->) '[4,5,5]' limit 1"),
+        ["2"]
+    );
+    assert_eq!(server.query("select has_table_privilege('anon', 'public.items', 'select')"), ["t"]);
+    // The table is named at the start, in the status and after `migration up`
+    let warning = "WARN: row-level security is off for public.items: ";
+    assert!(folder.run(&["status"]).stderr.contains(warning));
+    folder.put("supabase/migrations/20240102000000_more.sql", "create table public.more (id int);");
+    let up = folder.run(&["migration", "up"]);
+    assert_eq!((up.code, up.stdout.as_str()), (Some(0), "Local database is up to date.\n"));
+    assert!(up.stderr.contains("WARN: row-level security is off for public.items, public.more: "), "{}", up.stderr);
+    let printed = server.stop();
+    assert!(printed.contains(warning), "{printed}");
+}
+
+#[test]
+fn tables_of_a_new_project_need_a_grant() {
+    let folder = Folder::new();
+    let server = folder.start();
+    let expected = "New tables   in the API after a GRANT (no migration yet; else set [api] auto_expose_new_tables)\n";
+    assert!(server.panel().contains(expected), "{}", server.panel());
+    server.query("create table public.notes (id int)");
+    assert_eq!(server.query("select has_table_privilege('anon', 'public.notes', 'select')"), ["f"]);
+}
+
+#[test]
+fn a_second_server_in_the_folder_is_refused_with_the_reason() {
+    let folder = Folder::new();
+    let server = folder.start();
+    let second = folder.run(&["dev"]);
+    assert_eq!(second.code, Some(1));
+    assert!(
+        second.stderr.starts_with("error: a Portico server runs in this folder already (process "),
+        "{}",
+        second.stderr
+    );
+    assert!(second.stderr.contains("`portico status`"), "{}", second.stderr);
+    // A copy of the folder has no server, although the record of one was copied
+    let copy = Folder::new();
+    fs::create_dir(copy.path().join(".portico")).unwrap();
+    fs::copy(folder.path().join(".portico/server.json"), copy.path().join(".portico/server.json")).unwrap();
+    for arguments in [&["status"][..], &["stop"], &["db", "reset"]] {
+        let finished = copy.run(arguments);
+        assert_eq!(finished.code, Some(1), "{arguments:?}");
+        assert!(finished.stderr.starts_with("error: no Portico server is running for "), "{}", finished.stderr);
+    }
+    assert_eq!(server.query("select 1"), ["1"]);
+}
