@@ -32,7 +32,7 @@ async function query<Row extends pg.QueryResultRow>(server: Portico, text: strin
 
 const project = {
   files: {
-    "supabase/migrations/20260101000000_notes.sql": "create table public.notes (id bigint generated always as identity primary key, body text not null);",
+    "supabase/migrations/20260101000000_notes.sql": "create table public.notes (id bigint generated always as identity primary key, body text not null); alter table public.notes enable row level security;",
     "supabase/seed.sql": "insert into public.notes (body) values ('seeded');",
   },
 };
