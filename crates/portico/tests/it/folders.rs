@@ -1,6 +1,7 @@
 //! Folders as a new user has them: they start by `portico dev` alone.
 
 use std::fs;
+use std::path::Path;
 
 use super::project_folder::Folder;
 
@@ -69,4 +70,44 @@ fn a_second_server_in_the_folder_is_refused_with_the_reason() {
         assert!(finished.stderr.starts_with("error: no Portico server is running for "), "{}", finished.stderr);
     }
     assert_eq!(server.query("select 1"), ["1"]);
+}
+
+/// Folders in the styles of public projects, by name, and a question that only a complete start answers.
+const STYLES: &[(&str, &str, &str)] = &[
+    (
+        "chat",
+        "select username || ' ' || message from public.messages join public.users on users.id = user_id",
+        "first@example.com Hello",
+    ),
+    (
+        "search",
+        "select decrypted_secret from vault.decrypted_secrets where name = 'supabase_url'",
+        "http://api.supabase.internal:8000",
+    ),
+    ("shop", "select string_agg(jobname, ' ' order by jobname) from cron.job", "expire-carts often report"),
+    ("teams", "select current_setting('app.settings.edition')", "teams"),
+    ("dump", "select count(*) from pg_policies where policyname like '%vatar%'", "2"),
+];
+
+#[test]
+fn folders_in_the_styles_of_public_projects_start() {
+    for (name, question, answer) in STYLES {
+        let folder = Folder::new();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/folders").join(name);
+        for part in ["supabase", "supabase/migrations"] {
+            for entry in fs::read_dir(source.join(part)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    let text = fs::read_to_string(&path).unwrap();
+                    folder.put(path.strip_prefix(&source).unwrap().to_str().unwrap(), &text);
+                }
+            }
+        }
+        let server = folder.start();
+        assert_eq!(server.query(question), [*answer], "{name}");
+        let printed = server.stop();
+        assert!(!printed.contains("WARN: "), "{name}: {printed}");
+        // A second start finds everything as it was
+        folder.start();
+    }
 }

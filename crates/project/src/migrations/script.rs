@@ -91,6 +91,8 @@ fn check(script: &Script<'_>, statements: &[Statement<'_>]) -> Result<(), Box<St
 enum Bearing {
     /// Reads or changes rows and nothing else: may travel in a row with its like.
     Data,
+    /// Begins a transaction without further wishes, in which the statement is already.
+    Begins,
     /// Leaves the transaction.
     Ends,
     /// Anything else.
@@ -102,6 +104,7 @@ fn bearing(statement: &Statement<'_>) -> Bearing {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["insert" | "update" | "delete" | "select" | "values", ..] => Bearing::Data,
+        ["begin"] | ["begin", "work" | "transaction"] | ["start", "transaction"] => Bearing::Begins,
         // `... and chain` begins the next transaction by itself.
         ["commit" | "rollback" | "end" | "abort", .., "and", "chain"] => Bearing::Plain,
         ["commit" | "rollback", "prepared", ..] => Bearing::Plain,
@@ -125,6 +128,8 @@ async fn run_statements(
             in_transaction = true;
         }
         match bearing(statement) {
+            // PostgreSQL would warn of the transaction that the file is in
+            Bearing::Begins => index += 1,
             Bearing::Data => index += run_row(session, script, statements, index).await?,
             bearing => {
                 match session.batch(statement.text).await {
@@ -247,6 +252,9 @@ mod tests {
             ("commit and chain", Bearing::Plain),
             ("commit and no chain", Bearing::Ends),
             ("commit prepared 'x'", Bearing::Plain),
+            ("BEGIN", Bearing::Begins),
+            ("start transaction", Bearing::Begins),
+            ("begin isolation level serializable", Bearing::Plain),
             ("insert into t values (1)", Bearing::Data),
             ("-- c\nselect 1", Bearing::Data),
             ("create table commit (a int)", Bearing::Plain),

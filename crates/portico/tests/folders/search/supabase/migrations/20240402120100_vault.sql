@@ -1,0 +1,1 @@
+select vault.create_secret('http://api.supabase.internal:8000', 'supabase_url');
