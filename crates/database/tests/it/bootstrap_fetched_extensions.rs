@@ -121,21 +121,33 @@ async fn the_objects_of_an_extension_belong_to_the_superuser_and_are_granted_to_
     let client = plain(&database).await;
     require(&client, "vector").await;
     client
-        .batch_execute("create extension vector; create extension pg_trgm with schema extensions; create extension moddatetime with schema extensions")
+        .batch_execute(
+            "create extension vector; create extension pg_trgm with schema extensions; create extension moddatetime with schema extensions;
+             create extension pgjwt with schema extensions; create extension pg_cron; create extension pgtap with schema extensions",
+        )
         .await
         .unwrap();
     // Of the extensions that exist from the start as well
     let owners = "select distinct e.extname || ' ' || p.proowner::regrole
                     from pg_extension as e join pg_depend as d on d.refobjid = e.oid and d.deptype = 'e' and d.classid = 'pg_proc'::regclass
                     join pg_proc as p on p.oid = d.objid
-                   where e.extname in ('vector', 'pg_trgm', 'moddatetime', 'pgcrypto', 'uuid-ossp', 'pg_stat_statements') order by 1";
+                   where e.extname in ('vector', 'pg_trgm', 'moddatetime', 'pgcrypto', 'uuid-ossp', 'pg_stat_statements',
+                                       'pgjwt', 'pg_cron', 'pg_net', 'supabase_vault', 'pgtap') order by 1";
     assert_eq!(
         column(&client, owners).await,
         [
             "moddatetime supabase_admin",
+            "pg_cron supabase_admin",
+            "pg_net supabase_admin",
             "pg_stat_statements supabase_admin",
             "pg_trgm supabase_admin",
             "pgcrypto supabase_admin",
+            "pgjwt supabase_admin",
+            // Its script does not run with a superuser's rights
+            "pgtap postgres",
+            // The role whose only rights are those on the vault
+            "supabase_vault portico_vault",
+            "supabase_vault supabase_admin",
             "uuid-ossp supabase_admin",
             "vector supabase_admin"
         ]

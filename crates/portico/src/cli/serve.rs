@@ -113,6 +113,10 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
     };
     let exposure = Exposure::of(&project)?;
+    let postgresql = match &cluster {
+        Some(cluster) => format!("{} from {}", cluster.major_version(), cluster.programs().display()),
+        None => "that of DATABASE_URL or [database] url".to_owned(),
+    };
     let outcome = async {
         let database = Database::open(&endpoint, pool_settings(&settings))?;
         let mut say = |step| match step {
@@ -166,6 +170,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let rows: Vec<Row> = vec![
             ("Web app", public_url.clone()),
             ("Listens on", format!("http://{address}")),
+            ("PostgreSQL", postgresql),
             ("New tables", exposure.to_string()),
             ("Publishable", keys.api.publishable().to_owned()),
             ("Secrets", data.join("secrets.json").display().to_string()),

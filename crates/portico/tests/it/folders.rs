@@ -44,6 +44,11 @@ fn tables_of_a_new_project_need_a_grant() {
     let server = folder.start();
     let expected = "New tables   in the API after a GRANT (no migration yet; else set [api] auto_expose_new_tables)\n";
     assert!(server.panel().contains(expected), "{}", server.panel());
+    // The API's description has nothing of ours
+    let description = server.get("/rest/v1/", &server.value("SECRET_KEY"));
+    let document: serde_json::Value = serde_json::from_str(&description).unwrap();
+    let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
+    assert_eq!(paths, ["/"], "{description}");
     server.query("create table public.notes (id int)");
     assert_eq!(server.query("select has_table_privilege('anon', 'public.notes', 'select')"), ["f"]);
 }
