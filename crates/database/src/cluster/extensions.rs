@@ -67,14 +67,19 @@ struct Place {
 fn further(binaries: &Binaries) -> Vec<Place> {
     let fetched =
         binaries.additions().map(|folder| Place { control: folder.join("share"), library: folder.join("lib") });
-    let major = binaries.major().to_string();
-    let debian = Place {
-        control: Path::new("/usr/share/postgresql").join(&major),
-        library: Path::new("/usr/lib/postgresql").join(&major).join("lib"),
-    };
     let is_debians = binaries.folder().starts_with("/usr/lib/postgresql");
-    let debian = (!is_debians && debian.control.join("extension").is_dir()).then_some(debian);
+    let debian = if is_debians { None } else { debian(Path::new("/usr"), binaries.major()) };
     fetched.into_iter().chain(debian).collect()
+}
+
+/// Returns Debian's place for a major version, if anything is installed there. `usr` is `/usr`.
+fn debian(usr: &Path, major: u32) -> Option<Place> {
+    let major = major.to_string();
+    let place = Place {
+        control: usr.join("share/postgresql").join(&major),
+        library: usr.join("lib/postgresql").join(&major).join("lib"),
+    };
+    place.control.join("extension").is_dir().then_some(place)
 }
 
 /// A folder as an item of the settings, whose items a colon separates.
@@ -91,4 +96,23 @@ fn system_folder(binaries: &Binaries) -> Option<PathBuf> {
         Path::new("/usr/share/postgresql").join(binaries.major().to_string()).join("extension"),
     ];
     places.into_iter().find(|place| place.is_dir())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn debians_folders_are_searched_for_the_same_major_version_only() {
+        let usr = tempfile::tempdir().unwrap();
+        fs::create_dir_all(usr.path().join("share/postgresql/18/extension")).unwrap();
+        let place = debian(usr.path(), 18).unwrap();
+        assert_eq!(setting(&place.control), usr.path().join("share/postgresql/18").to_str().map(str::to_owned));
+        assert_eq!(setting(&place.library), usr.path().join("lib/postgresql/18/lib").to_str().map(str::to_owned));
+        assert!(debian(usr.path(), 17).is_none() && debian(usr.path(), 19).is_none());
+        assert_eq!(setting(Path::new("/a:b")), None, "a colon separates folders");
+    }
 }

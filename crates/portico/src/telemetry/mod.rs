@@ -1,7 +1,7 @@
 //! Where log lines go and how they look.
 //!
-//! In a terminal: short lines on standard error, coloured where everything else that the command line says is (`NO_COLOR`,
-//! `CLICOLOR_FORCE`). Elsewhere (a service manager, a file): one JSON object per line.
+//! In a terminal, and for all commands but `serve`: short lines on standard error, coloured where everything else that the
+//! command line says is (`NO_COLOR`, `CLICOLOR_FORCE`). Elsewhere (a service manager, a file): one JSON object per line.
 //! `PORTICO_LOG` chooses what is written, in the `tracing` filter syntax (`info`, `portico_auth=debug`), but never a
 //! library's details that hold secrets.
 
@@ -22,7 +22,7 @@ use line::Style;
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// Text in a terminal, JSON elsewhere.
+    /// Text in a terminal, and for all commands but `serve`; JSON elsewhere.
     Auto,
     /// Short lines for people.
     Text,
