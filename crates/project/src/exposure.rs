@@ -1,7 +1,7 @@
-//! Whether the data API reaches new tables of `public` without an explicit grant.
+//! The decision whether the data API reaches new tables of `public` without an explicit grant.
 //!
-//! Contract: project, "[api]". Unset, the key follows the age of the project, as on the hosted service, which stopped to
-//! grant by default for projects made since 2026-05-30.
+//! Contract: project, "[api]". Unset, the key follows the age of the project, as on the hosted service, which no longer
+//! grants by default in projects made since 2026-05-30.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ const WITHDRAWN: &str = "20260530";
 /// The decision about new tables, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposure {
-    /// Whether `postgres`' new tables in `public` are granted to the API's roles.
+    /// Indicates whether `postgres`' new tables in `public` are granted to the API's roles.
     pub of_new_tables: bool,
     reason: Reason,
 }

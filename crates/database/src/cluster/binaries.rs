@@ -123,7 +123,7 @@ impl Binaries {
         }
     }
 
-    /// Copies the extensions to where the account can reach them. They are few and small.
+    /// Copies the extensions to where the account can reach and read them. They are few and small.
     fn copied_additions(&self, folder: &Path, account: Account, private: &Path) -> Result<PathBuf, ClusterError> {
         let stamp = modified(&folder.join("share/extension"));
         let target = private.join(format!("extensions-{}-{stamp}", self.major));
@@ -133,10 +133,11 @@ impl Binaries {
                 if new.exists() {
                     fs::remove_dir_all(&new)?;
                 }
-                for part in ["share", "lib"].iter().filter(|part| folder.join(part).is_dir()) {
-                    copy_tree(&folder.join(part), &new.join(part), account)?;
-                }
+                fs::create_dir_all(&new)?;
                 account.own(&new)?;
+                for part in ["share", "share/extension", "lib"].iter().filter(|part| folder.join(part).is_dir()) {
+                    copy_files(&folder.join(part), &new.join(part), account)?;
+                }
                 fs::rename(&new, &target)
             };
             copy().map_err(|error| ClusterError::folder(&target, &error))?;
@@ -288,6 +289,21 @@ fn restore_links(native: &Path, target: &Path) -> std::io::Result<()> {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
+        }
+    }
+    Ok(())
+}
+
+/// Copies the files of a folder as the account's own: those that are there may be readable for their owner only.
+fn copy_files(from: &Path, to: &Path, account: Account) -> std::io::Result<()> {
+    fs::create_dir(to)?;
+    account.own(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let target = to.join(entry.file_name());
+            fs::copy(entry.path(), &target)?;
+            account.own(&target)?;
         }
     }
     Ok(())

@@ -155,7 +155,9 @@ fn report(error: &anyhow::Error) {
     anstream::eprintln!("{style}{severity}:{style:#} {text}");
     for cause in error.chain().skip(1) {
         let text = cause.to_string();
-        if !shown.contains(&text) {
+        let plain = text.strip_prefix("ERROR: ").unwrap_or(&text);
+        // The driver's word for an error of PostgreSQL, which follows
+        if plain != "db error" && !shown.contains(plain) {
             anstream::eprintln!("  because: {text}");
             shown = text;
         }

@@ -20,7 +20,7 @@ fn a_command_of_the_reference_that_is_not_here_says_what_to_use() {
         assert_eq!(finished.code, Some(2), "{arguments:?}");
         assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     }
-    // One that nobody has meant
+    // One that is only misspelled
     let finished = folder.run(&["statsu"]);
     assert!(
         finished.stderr.contains("unrecognized subcommand 'statsu'") && finished.stderr.contains("status"),

@@ -38,7 +38,7 @@ const PACKAGES: &[(&str, &str)] = &[
 /// Extensions that `scripts/extensions` fetches.
 const FETCHED: &[&str] = &["pgmq", "pgtap", "vector"];
 
-/// What a project can use in the place of an extension that has no package.
+/// Substitutes for extensions that have no package.
 const SUBSTITUTES: &[(&str, &str)] = &[
     ("index_advisor", "it advises on indexes only, and no application needs it"),
     ("pg_jsonschema", "a check constraint on the keys that matter does the same"),
