@@ -1,8 +1,8 @@
-//! Features that this version does not have. They answer as the contract has it for features that are switched off (auth-advanced 2),
-//! so that a client shows a refusal with a code, and not a failure.
+//! Features that this version does not have. They answer like features that are switched off
+//! (auth-advanced 2), so that a client gets a refusal with a code, and not a failure.
 //!
-//! The order of the checks is the contract's: a switch comes before the caller where a whole feature is behind it, and after the caller
-//! below `/admin` and `/factors`.
+//! The order of the checks is the contract's: the switch comes first where a whole feature is
+//! behind it, and the caller comes first below `/admin` and `/factors`.
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Path};
@@ -59,8 +59,8 @@ fn oauth_server() -> Router<Auth> {
         .route("/user/oauth/grants", get(oauth).delete(oauth))
 }
 
-/// Everything below `/admin`, and invitations. Their callers are checked although nothing is there yet: what a stranger may not know
-/// stays so when it comes.
+/// Everything below `/admin`, and invitations. Callers are checked although nothing is there yet, so
+/// that the answer to others stays the same when it is.
 fn administration() -> Router<Auth> {
     let missing = async |_: Operator| disabled("The admin API is disabled");
     let oauth = async |_: Operator| oauth().await;
@@ -99,7 +99,7 @@ pub(crate) fn web3() -> AuthError {
     refuse(ErrorCode::Web3ProviderDisabled, "Web3 provider is disabled")
 }
 
-/// A caller who may use the routes of administrators (auth-advanced 11.1).
+/// Checks that the caller may use the routes of administrators (auth-advanced 11.1).
 struct Operator;
 
 impl FromRequestParts<Auth> for Operator {
@@ -114,7 +114,7 @@ impl FromRequestParts<Auth> for Operator {
     }
 }
 
-/// A person who may have factors: signed in, and not anonymous.
+/// Checks that the caller may have factors: is signed in, and not anonymous.
 struct FactorOwner;
 
 impl FromRequestParts<Auth> for FactorOwner {
@@ -138,7 +138,7 @@ struct Enrollment {
     factor_type: String,
 }
 
-/// `POST /factors`: no type of factor can be enrolled.
+/// `POST /factors`: refuses every type of factor.
 async fn enroll(_: FactorOwner, Json(body): Json<Enrollment>) -> AuthError {
     match body.factor_type.as_str() {
         "totp" => refuse(ErrorCode::MfaTotpEnrollNotEnabled, "MFA enroll is disabled for TOTP"),
@@ -148,7 +148,7 @@ async fn enroll(_: FactorOwner, Json(body): Json<Enrollment>) -> AuthError {
     }
 }
 
-/// Routes of one factor: there is none.
+/// The routes of one factor: refuses, since there is none.
 async fn factor(_: FactorOwner, Path(id): Path<String>) -> AuthError {
     if Uuid::try_parse(&id).is_err() {
         let text = "factor_id must be an UUID";

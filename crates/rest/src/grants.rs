@@ -1,8 +1,9 @@
 //! The hint that a refusal for want of a privilege carries: the GRANT that is missing (contract 16.3).
 //!
-//! PostgreSQL names the relation without its schema, and it need not be the one that was asked for: a view reads others in its owner's
-//! name, and functions, triggers and policies read what they like. So the catalog is asked which relation of that name lacks a grant,
-//! and for whom. It is asked after the refusal, by the server's own login, and only for the privileges of the caller's role.
+//! PostgreSQL names the relation without its schema, and it need not be the one of the request: a view
+//! reads others with its owner's privileges, and functions, triggers and policies read any. So the
+//! catalog is searched for the relation of that name that lacks a grant, and for the role that lacks
+//! it. The search runs after the refusal, as the server's own login, and reads privileges only.
 
 use std::time::Duration;
 
@@ -21,13 +22,15 @@ use crate::sql::Sql;
 
 const LACKING: &str = include_str!("grants.sql");
 
-/// How long a refusal waits for a connection to ask for its hint: where all are in use, the answer matters more.
+/// The longest time that a refusal waits for a connection for its hint. Where all are in use, it is
+/// answered without one.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The kinds of relations, as PostgreSQL's refusals name them.
 const KINDS: [&str; 4] = ["table ", "view ", "materialized view ", "foreign table "];
 
-/// Adds the hint to a `permission denied for table x` that has none. Without an unambiguous answer of the catalog there is no hint.
+/// Adds the hint to a `permission denied for table x` that has none. Where the catalog has several
+/// relations that could be meant, there is no hint.
 pub(crate) async fn add_hint(doing: &Doing<'_>, refusal: &mut PostgresRefusal) {
     if refusal.code != INSUFFICIENT_PRIVILEGE.code() || refusal.hint.is_some() {
         return;
@@ -58,7 +61,7 @@ fn hint(found: &[Row], name: &str, needed: &str) -> Option<String> {
     let (schema, role, lacking) = (row.text(0)?, row.text(1)?, row.text(3)?);
     let privileges = match row.text(2)? {
         "t" => needed,
-        // Which of them the statement needed is not known, but any that changes rows mostly reads them first
+        // The statement is not known; most that change rows read them, too
         _ if lacking.starts_with("SELECT") => "SELECT",
         _ if lacking.contains(", ") => return None,
         _ => lacking,

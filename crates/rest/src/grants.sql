@@ -1,6 +1,7 @@
--- Which relation named $2 a role ($1) lacks a privilege on, for a request on the relations $4 of the schema $3, of which the first is
--- what the request reads or writes, with the privileges $5. Yields the schema, the role that needs the grant, whether the relation lies
--- below that first one, and the privileges that the role lacks of those that a statement may need; the likeliest relation first.
+-- Finds the relation named $2 on which a privilege is missing. $1 is the role of the request, $3 its
+-- schema, $4 the names of its relations; the first of them is read or written with the privileges $5.
+-- Yields the relation's schema, the role that lacks the privilege, whether the relation is the first
+-- one or lies below it, and the privileges that are missing. Two rows: several could be meant.
 with recursive reached as (
   select c.oid, c.relname, c.relkind, c.relowner, c.reloptions, c.relnamespace, r.oid as acting, c.relname = ($4::text[])[1] as is_target
     from pg_catalog.pg_class as c
@@ -29,7 +30,8 @@ with recursive reached as (
     from reached
    where relname = $2
   union all
-  -- What functions, triggers and policies read: in schemas that the role may use, or the refusal would name the schema
+  -- Functions, triggers and policies read others, in schemas that the role may use: else the refusal
+  -- would name the schema
   select c.oid, c.relnamespace, r.oid, false, 1
     from pg_catalog.pg_class as c
     join pg_catalog.pg_namespace as n on n.oid = c.relnamespace

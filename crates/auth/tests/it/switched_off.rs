@@ -1,4 +1,4 @@
-//! Features and services that are not there answer as those that are switched off (auth-advanced 2).
+//! Features and services that are missing answer like those that are switched off (auth-advanced 2).
 
 use portico_testkit::{Answer, TestServer};
 use serde_json::json;
@@ -93,17 +93,17 @@ async fn factors_are_for_people_who_are_signed_in_and_none_can_be_enrolled() {
         ("POST", format!("factors/{ID}/verify")),
         ("DELETE", format!("factors/{ID}")),
     ];
-    let nobody = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
-    let nobody = nobody["access_token"].as_str().unwrap();
+    let anonymous = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
+    let anonymous = anonymous["access_token"].as_str().unwrap();
     let token = t.signed_in(ADA, "correct-horse").await;
     let token = token["access_token"].as_str().unwrap();
     for (method, path) in &routes {
-        let stranger = send(&t, method, path, None).await;
-        assert_eq!(stranger.refusal(), (401, "no_authorization".into()), "{path}");
-        assert_eq!(stranger.json()["msg"], "This endpoint requires a valid Bearer token");
+        let bare = send(&t, method, path, None).await;
+        assert_eq!(bare.refusal(), (401, "no_authorization".into()), "{path}");
+        assert_eq!(bare.json()["msg"], "This endpoint requires a valid Bearer token");
         assert_eq!(send(&t, method, path, Some("a.b.c")).await.refusal(), (403, "bad_jwt".into()), "{path}");
-        let anonymous = send(&t, method, path, Some(nobody)).await;
-        assert_eq!(anonymous.refusal(), (403, "no_authorization".into()), "{path}");
+        let refused = send(&t, method, path, Some(anonymous)).await;
+        assert_eq!(refused.refusal(), (403, "no_authorization".into()), "{path}");
         if path != "factors" {
             assert_eq!(send(&t, method, path, Some(token)).await.refusal(), (404, "mfa_factor_not_found".into()));
             let path = path.replace(ID, "7");
@@ -121,7 +121,7 @@ async fn factors_are_for_people_who_are_signed_in_and_none_can_be_enrolled() {
 }
 
 #[tokio::test]
-async fn routes_of_administrators_tell_strangers_nothing() {
+async fn routes_of_administrators_check_their_caller_first() {
     let t = TestServer::start().await;
     let token = t.signed_in(ADA, "correct-horse").await;
     let token = token["access_token"].as_str().unwrap();

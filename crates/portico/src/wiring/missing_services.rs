@@ -1,5 +1,6 @@
-//! Services of the hosted platform that this version does not have. They answer as the contract has it for services that are switched
-//! off, in JSON with a code: client libraries read such a body, and an application can tell the refusal from a wrong address.
+//! Services of the hosted platform that this version does not have. They answer like services that
+//! are switched off, in JSON with a code: client libraries read such a body, and an application can
+//! distinguish the refusal from a wrong address.
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
@@ -22,7 +23,7 @@ pub fn mounts() -> Vec<Mount> {
     vec![mount("/storage/v1", storage), mount("/functions/v1", functions), mount("/realtime/v1", realtime)]
 }
 
-/// A feature gate of the storage service.
+/// Refuses as the storage service refuses a feature that is off.
 fn storage() -> Response {
     let body = json!({
         "statusCode": "409",
@@ -33,7 +34,7 @@ fn storage() -> Response {
     refuse(StatusCode::FORBIDDEN, &body)
 }
 
-/// No function has any name.
+/// Refuses as for a function that does not exist.
 fn functions() -> Response {
     let message = "Requested function was not found";
     let body = json!({ "code": "NOT_FOUND", "message": message, "msg": message });
@@ -42,7 +43,7 @@ fn functions() -> Response {
     answer
 }
 
-/// The service is suspended. Connections are refused before they are upgraded.
+/// Refuses as for a service that is suspended: a connection before it is upgraded.
 fn realtime() -> Response {
     let message = "Realtime was disabled for this tenant";
     refuse(StatusCode::FORBIDDEN, &json!({ "error": message, "code": "RealtimeDisabledForTenant", "message": message }))

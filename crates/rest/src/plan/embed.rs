@@ -118,8 +118,8 @@ fn fits(candidate: &Relationship, name: &str, hint: Option<&str>) -> bool {
     }
 }
 
-/// Whether a name is a column of the one-to-one relationship whose foreign key belongs to the target. Asked only where nothing else
-/// fits: a foreign key of the origin comes first.
+/// Returns true if a name is a column of a one-to-one relationship whose foreign key belongs to the
+/// target. Used only where nothing else fits: a foreign key of the origin comes first.
 fn is_child_by_column(candidate: &Relationship, name: &str) -> bool {
     let RelationshipKind::OneToOne { columns, is_parent: true, .. } = &candidate.kind else { return false };
     let is_column = matches!(columns.as_slice(), [(ours, theirs)] if ours == name || theirs == name);

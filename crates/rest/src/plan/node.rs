@@ -105,12 +105,13 @@ impl<'q> Node<'q> {
         self.item.map_or("", |item| item.alias.as_deref().unwrap_or(&item.name))
     }
 
-    /// Whether nothing of it is selected, at any depth: it filters only.
+    /// Returns true if nothing of it is selected, at any depth: it filters only.
     pub(super) fn selects_nothing(&self) -> bool {
         self.items().next().is_none() && self.children.iter().all(Self::selects_nothing)
     }
 
-    /// Returns the key that two of its embeds have, if there is one: the joins of both would have the same name.
+    /// Returns the key that two of its embeds have, if there is one: the joins of both would have the
+    /// same name.
     pub(super) fn repeated_key(&self) -> Option<&'q str> {
         let mut keys = HashSet::new();
         self.children.iter().map(Self::key).find(|key| !keys.insert(*key))

@@ -39,7 +39,7 @@ pub enum BodyKind {
 pub struct Match {
     /// The function.
     pub routine: Arc<Routine>,
-    /// The whole body is its only argument: its parameter has no name by which PostgreSQL could be given a part of it.
+    /// The whole body is its only argument: its parameter has no name that a part of it could have.
     pub whole: bool,
 }
 

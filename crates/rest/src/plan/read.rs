@@ -501,8 +501,8 @@ fn order(node: &Node<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds:
     Order { by, direction: term.direction, nulls: term.nulls }
 }
 
-/// Returns the value of an embed's row that a field of a related order means: what the embed selects under this name, else a column of
-/// its source.
+/// Returns the value of an embed's row that a field of a related order means: the one that the embed
+/// selects under this name, else a column of its source.
 fn order_key(level: &Level, field: &Field) -> OrderKey {
     let name = &field.name;
     let is_itself = |output: &Output| match output {

@@ -109,7 +109,8 @@ pub enum Change {
         defaults: bool,
         /// What becomes of rows that are there already.
         conflict: Option<Conflict>,
-        /// Of a PUT: the row that may be written. Rows of the body that are about others are left out.
+        /// Of a PUT: the row that may be written. Rows of the body that are about others are left
+        /// out.
         only: Vec<KeyValue>,
     },
     /// UPDATE

@@ -54,7 +54,8 @@
 //! columns      = name , { "," , name }                        (on_conflict too)
 //! ```
 //!
-//! Spaces and tabs may stand around the items of lists, around fields, and around the parentheses of `list` and of logic. Text after a complete last item is passed over (contract 4.1), but in `order`.
+//! Spaces and tabs may stand around the items of lists, around fields, and around the parentheses of
+//! `list` and of logic. Text after a complete last item is ignored (contract 4.1), but in `order`.
 
 mod cursor;
 mod filter;

@@ -7,8 +7,9 @@ const LONGEST: usize = 512;
 
 /// The candidate that resembles `needle` most, when its score is at least `minimum` (0 to 1); of equals the first by name.
 ///
-/// Candidates are found by the triples of letters that they share with the needle, or by pairs if no triple helps; then scored by the
-/// share of letters that need no change. Letter case does not matter; punctuation does only for the score.
+/// Candidates are found by the triples of letters that they share with the needle, or by pairs if no
+/// triple helps; then scored by the share of letters that need no change. Letter case does not matter,
+/// punctuation only for the score.
 pub fn nearest<'a>(needle: &str, candidates: impl IntoIterator<Item = &'a str>, minimum: f64) -> Option<&'a str> {
     let needle = Compared::of(needle)?;
     let candidates: Vec<(&str, Compared)> =

@@ -100,7 +100,8 @@ pub struct Relation {
     /// Several of its rows may have the same key, though the key is one of the tables below it: a view that joins or groups, a materialized
     /// view without a unique index.
     pub repeats_keys: bool,
-    /// Primary key columns, sorted by name; of a view those of every table below of which it shows the whole key.
+    /// Primary key columns, sorted by name; of a view those of every table below it whose whole key it
+    /// shows.
     pub primary_key: Vec<String>,
     /// By name, in the table's order.
     pub columns: IndexMap<String, Column>,

@@ -52,7 +52,7 @@ pub enum Column {
     Status = 4,
     /// `bigint`: of a merge upsert, the rows that are new; else NULL.
     Inserted = 5,
-    /// `text`: of a write with `return=headers-only` that wrote exactly one row, a JSON array of the primary key's columns,
-    /// each a pair of its name and its value as text; else NULL.
+    /// `text`: of a write with `return=headers-only` that wrote exactly one row, a JSON array of the
+    /// primary key's columns, each a pair of its name and its value as text; else NULL.
     Location = 6,
 }

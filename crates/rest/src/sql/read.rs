@@ -464,7 +464,7 @@ fn belongs(sql: &mut Sql, next: &mut dyn FnMut(&mut Sql), above: &Level, embed: 
                 equal(sql, (&level.alias, theirs), (&embed.junction_alias, middle));
             }
         }
-        // A function that returns NULL yields a row of NULLs in FROM, as it does when it is called itself.
+        // A function that returns NULL yields a row of NULLs in FROM, as when it is called itself.
         RelationshipKind::Computed { .. } => {}
     }
 }

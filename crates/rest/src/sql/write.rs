@@ -109,7 +109,7 @@ fn insert_rows(sql: &mut Sql, body: &Body, columns: &[Assigned], defaults: bool,
     payload::from_item(sql, body, columns, defaults);
 }
 
-/// Appends the rows of a PUT: those of the body that the URL is about. Two of them are one too many for PostgreSQL itself.
+/// Appends the rows of a PUT: those of the body that the URL is about. PostgreSQL itself refuses two.
 fn put_row(sql: &mut Sql, body: &Body, columns: &[Assigned], only: &[KeyValue]) {
     if !columns.is_empty() {
         sql.raw("(").list(", ", columns, |sql, column| {
@@ -174,8 +174,8 @@ fn inserted(sql: &mut Sql, plan: &WritePlan) {
     sql.raw(" - ").raw(UPDATED).raw(")");
 }
 
-/// Appends the primary key of the only row that was written, as a JSON array of names and texts: the values read like those in bodies
-/// do, and come in the order of the columns that are returned.
+/// Appends the primary key of the only row that was written, as a JSON array of names and texts: the
+/// values read like those in bodies, in the order of the columns that are returned.
 fn location(sql: &mut Sql, plan: &WritePlan) {
     let Answer::Location(returned) = &plan.answer else { return };
     let key = &plan.relation.primary_key;

@@ -478,7 +478,8 @@ const PAIRS: [&str; 32] = [
     "meta->a->>b=eq.1",
 ];
 
-/// The refusals of PostgreSQL for a question without sense. Others, such as a syntax error, would mean that our SQL is wrong.
+/// The refusals of PostgreSQL for a request without sense. Others, such as a syntax error, would mean
+/// that our SQL is wrong.
 const SENSELESS: [&str; 9] = ["42703", "42883", "42803", "22P02", "42804", "42846", "42702", "42712", "42725"];
 
 #[tokio::test]

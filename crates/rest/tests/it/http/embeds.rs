@@ -67,7 +67,7 @@ async fn embeds_of_nothing_leave_no_key_at_any_depth() {
         assert_eq!(shop.rows(&format!("clients?select={select}&order=id&limit=1")).await, first, "{select}");
     }
     assert_eq!(shop.rows("clients?select=projects(tasks())&order=id&limit=1").await, json!([{}]));
-    // What selects something is there, without what selects nothing
+    // An embed that selects something has its key, without those below it that select nothing
     let deep = shop.rows("clients?select=projects(tasks(id,projects()))&id=eq.2").await;
     assert_eq!(deep, json!([{ "projects": [{ "tasks": [{ "id": 1 }] }] }]));
     // They filter all the same
@@ -114,7 +114,7 @@ async fn an_order_by_an_embed_takes_what_the_embed_selects_by_its_alias() {
     assert_eq!(ids("projects?select=id,c:clients(client:name)&order=c(client),id").await, [2, 3, 1, 4]);
     assert_eq!(ids("projects?select=id,c:clients(n:id::text)&order=c(n).desc.nullslast,id").await, [1, 2, 3, 4]);
     assert_eq!(ids("projects?select=id,clients(id)&order=clients(name),id&offset=1").await, [3, 1, 4]);
-    // What a spread inside of the embed gives it
+    // Columns that a spread inside of the embed lifts into it
     let tasks = "tasks?select=id,...projects(name,...clients(client:name))";
     assert_eq!(ids(&format!("{tasks}&order=projects(client),id")).await, [2, 3, 1]);
     assert_eq!(ids("tasks?select=id,p:projects(...clients(name))&order=p(name).desc,id").await, [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! What refusals suggest (contract 7.3, 13.2, 16.3, 16.4).
+//! The hints of refusals (contract 7.3, 13.2, 16.3, 16.4).
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn only_relations_are_suggested_for_a_relationship() {
 }
 
 #[tokio::test]
-async fn a_call_with_unknown_arguments_is_told_the_nearest_parameters() {
+async fn a_call_with_unknown_arguments_suggests_the_nearest_parameters() {
     let house = House::open().await;
     house
         .execute(
