@@ -23,7 +23,11 @@ fn a_named_folder_is_not_searched_upwards() {
     let project = Project::load(options.clone()).unwrap();
     assert_eq!(project.root(), folder.path().join("apps/web").canonicalize().unwrap());
     options.workdir = Some("nowhere".into());
-    assert!(Project::load(options).unwrap_err().to_string().starts_with("failed to open the project folder"));
+    let nowhere = folder.path().join("nowhere");
+    assert_eq!(
+        Project::load(options).unwrap_err().to_string(),
+        format!("the project folder {} does not exist: correct --workdir or SUPABASE_WORKDIR", nowhere.display())
+    );
 }
 
 #[test]
