@@ -32,7 +32,7 @@ check: $(WEB_STAMP) ## Formatting, lints and types
 	npm run --silent --workspace clients lint
 	npm run --silent --workspace clients typecheck
 
-test-rust: setup $(WEB_STAMP) extensions ## The server's tests, on a real PostgreSQL
+test-rust: $(WEB_STAMP) extensions ## The server's tests, on a real PostgreSQL
 	cargo test --workspace --quiet
 
 test-web: $(NODE_STAMP) ## The web app's unit tests
