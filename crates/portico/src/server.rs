@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::upkeep::Upkeep;
 use crate::wiring::keys::Keys;
-use crate::wiring::{missing_services, page};
+use crate::wiring::{graphql, missing_services, page};
 
 /// What a server is made of.
 pub struct ServerSettings {
@@ -112,6 +112,11 @@ impl Server {
                 let service = service.clone();
                 Box::pin(async move { service.answer(request, |headers| outside.tell(headers)).await })
             };
+            let service = rest.clone();
+            let graphql = move |request, outside: Outside| -> BoxedAnswer {
+                Box::pin(graphql::answer(service.clone(), request, outside))
+            };
+            gateway = gateway.mount_service(graphql::PREFIX, graphql, rest_access(rest));
             gateway = gateway.mount_service("/rest/v1", answer, rest_access(rest)).mount(
                 "/rest-admin/v1",
                 rest.admin_router(),

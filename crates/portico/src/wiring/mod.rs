@@ -4,6 +4,7 @@ pub mod auth;
 pub mod brand;
 pub mod database;
 pub mod google;
+pub mod graphql;
 pub mod keys;
 pub mod mail;
 pub mod missing_services;

@@ -5,6 +5,7 @@ mod callers;
 mod configuration;
 mod embeds;
 mod functions;
+mod graphql;
 mod hints;
 mod reload;
 mod transactions;
