@@ -43,7 +43,7 @@ async fn the_commands_of_the_readme_work_as_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
     assert!(external.contains("postgresql://…"), "{external}");
     let line = external.replace("postgresql://…", &format!("'{}'", server.superuser_url("readme")));
-    let program = Program::ready(shell(folder.path(), &format!("{export}\n{line}")));
+    let program = Program::ready(shell(folder.path(), &format!("{export}\nexec env {line}")));
     program.token("/auth/v1/signup", "first@example.com").await;
 }
 
