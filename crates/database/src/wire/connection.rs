@@ -229,7 +229,7 @@ impl Connection {
             // Not the end that it was to be
         } else if !way.prepared {
             // The session goes back to the pooler, which lends another one next time
-            self.session.discarded();
+            self.session.discarded(way.traits);
         } else {
             let Some(found) = tail.verdict(&answers, wanted) else { return Err(self.misunderstood()) };
             verdict = Some(self.session.settle(found));

@@ -152,7 +152,8 @@ impl Session {
     }
 
     /// Notes that everything was discarded, behind a pooler.
-    pub fn discarded(&mut self) {
+    pub fn discarded(&mut self, traits: FunctionTraits) {
+        self.must_end |= traits.keeps;
         self.is_clean = !self.must_end;
     }
 

@@ -302,6 +302,21 @@ async fn a_command_that_did_not_run_is_noticed() {
     scratch.drop().await;
 }
 
+/// The same where nothing is asked behind the transaction.
+#[tokio::test]
+async fn without_a_session_of_its_own_a_connection_ends_while_expressions_keep_values() {
+    let scratch = Scratch::new().await;
+    let pool = scratch.pool(PoolSettings { connections: 1, prepared: false, ..PoolSettings::default() });
+    pool.set_function_traits(FunctionTraits { keeps: true, ..FunctionTraits::NONE });
+    let mut lease = pool.take().await.unwrap();
+    let process = lease.process();
+    run(&mut lease, "begin read only|select 1|commit", Some(Access::ReadOnly)).await.unwrap();
+    drop(lease);
+    assert_ne!(pool.take().await.unwrap().process(), process);
+    drop(pool);
+    scratch.drop().await;
+}
+
 /// PostgreSQL keeps what immutable functions return in some expressions until the session ends.
 #[tokio::test]
 async fn a_session_ends_with_its_transaction_while_expressions_keep_values() {
