@@ -10,50 +10,17 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod attempts;
-pub mod audit;
-mod captcha;
-mod claimed_email;
-mod clean_up;
-mod discovery;
-pub mod error;
-mod error_code;
-mod even;
-pub mod extract;
-pub mod ids;
-mod info;
-mod landing;
-mod limits;
-mod logout;
-mod mail_domain;
-mod mailer;
-mod metadata;
+pub(crate) mod account;
+pub mod http;
+pub(crate) mod messages;
 pub mod model;
-mod oauth;
-mod one_time_mail;
-mod one_time_token;
-mod otp;
+pub mod oauth;
+pub(crate) mod one_time;
 pub mod password;
-pub mod pkce;
-mod reauthenticate;
-mod recover;
-mod redeem;
-pub mod redirect;
-mod refresh;
-pub mod refresh_token;
-mod resend;
-mod routes;
-mod sealed;
+pub mod protection;
 pub mod session;
 pub mod settings;
-mod signup;
-mod sms;
 pub mod sql;
-mod switched_off;
-mod template_source;
-mod token;
-mod user;
-mod verify;
 
 use std::sync::Arc;
 
@@ -62,18 +29,18 @@ use portico_mail::Transport;
 use portico_tokens::{Clock, KeyRing};
 use time::OffsetDateTime;
 
-pub use error::{AuthError, ErrorCode};
+pub use http::error::{AuthError, ErrorCode};
 pub use oauth::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
 
-use captcha::Captcha;
-use limits::Limits;
-use mail_domain::MailDomains;
-use mailer::Mailer;
+use messages::mailer::Mailer;
+pub use messages::sms::{TextMessage, TextTransport};
 use password::Passwords;
-use redirect::AllowList;
-use sealed::{ColumnKeys, Opened};
-pub use sms::{TextMessage, TextTransport};
+use protection::captcha::Captcha;
+use protection::column_encryption::{ColumnKeys, Opened};
+use protection::limits::Limits;
+use protection::mail_domain::MailDomains;
+use protection::redirect::AllowList;
 
 /// The account service. Clones share everything.
 #[derive(Clone)]
@@ -87,7 +54,7 @@ struct Inner {
     keys: Arc<KeyRing>,
     clock: Clock,
     allow_list: AllowList,
-    refresh_gate: refresh::Gate,
+    refresh_gate: session::refresh::Gate,
     passwords: Passwords,
     columns: ColumnKeys,
     limits: Limits,
@@ -127,7 +94,7 @@ impl Auth {
             keys,
             clock,
             allow_list,
-            refresh_gate: refresh::Gate::default(),
+            refresh_gate: session::refresh::Gate::default(),
             passwords,
             columns,
             limits,
@@ -142,7 +109,7 @@ impl Auth {
 
     /// All paths of the service, without the prefix `/auth/v1`.
     pub fn router(&self) -> axum::Router {
-        routes::router(self.clone())
+        http::routes::router(self.clone())
     }
 
     /// What the operator decided.
@@ -235,7 +202,7 @@ impl Auth {
     }
 
     /// Where refreshes of one token wait for each other.
-    fn refresh_gate(&self) -> &refresh::Gate {
+    fn refresh_gate(&self) -> &session::refresh::Gate {
         &self.inner.refresh_gate
     }
 

@@ -11,14 +11,14 @@ use portico_mail::{MailKind, Variables};
 
 use super::profile::{Profile, ProviderEmail};
 use crate::Auth;
-use crate::audit::{self, Action, Traits};
-use crate::claimed_email;
-use crate::error::{AuthError, ErrorCode, SqlResultExt as _};
-use crate::extract::RequestInfo;
-use crate::ids::{EmailAddress, UserId};
-use crate::mailer;
+use crate::account::unconfirmed_email;
+use crate::http::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::http::extract::RequestInfo;
+use crate::messages::mailer;
+use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, JsonObject, User};
-use crate::one_time_token::Kind;
+use crate::one_time::token::Kind;
+use crate::protection::audit::{self, Action, Traits};
 use crate::sql::accounts::LinkingDomain;
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, accounts, identities, sessions, users};
@@ -268,7 +268,7 @@ async fn usable_address(
         return Ok(Some(email.address));
     }
     if email.verified {
-        claimed_email::withdraw_from_others(tx, &email.address, &request.aud, Some(user), request.now).await?;
+        unconfirmed_email::withdraw_from_others(tx, &email.address, &request.aud, Some(user), request.now).await?;
     }
     let is_taken = accounts::is_address_taken(tx, &email.address, &request.aud, Some(user)).await?;
     Ok(Some(email.address).filter(|_| !is_taken))
@@ -309,7 +309,7 @@ async fn admit(
                 sessions::delete_all(tx, user.id).await?;
             }
             if !proves {
-                claimed_email::withdraw(tx, &user, now).await?;
+                unconfirmed_email::withdraw(tx, &user, now).await?;
                 user.email.clear();
             }
         }
@@ -353,8 +353,8 @@ async fn unverified(
         // Where addresses need no confirmation, this one is another account's
         Some(email) if !settings.autoconfirm => {
             let (address, aud) = (email.address, &request.aud);
-            let is_proved =
-                !user.is_sso_user && claimed_email::is_proved_elsewhere(auth, tx, &address, aud, Some(user.id)).await?;
+            let is_proved = !user.is_sso_user
+                && unconfirmed_email::is_proved_elsewhere(auth, tx, &address, aud, Some(user.id)).await?;
             Some(address).filter(|_| !is_proved)
         }
         _ => None,
@@ -370,7 +370,7 @@ async fn unverified(
     let waits_for_another = !user.email_change.is_empty() && user.email_change != address;
     if !(settings.allow_unverified_sign_ins && waits_for_another) {
         let fresh = locked(tx, user.id).await?;
-        match claimed_email::await_proof(auth, tx, &fresh, &address, request).await {
+        match unconfirmed_email::await_proof(auth, tx, &fresh, &address, request).await {
             Ok(()) => {}
             // A confirmation is on its way already
             Err(AuthError::TooMany { .. })
@@ -395,7 +395,7 @@ async fn accept_invitation(
     let not_found = || AuthError::refuse(ErrorCode::InviteNotFound, "Invite not found");
     let invited = users::lock_by_token(tx, hash, &[Kind::Confirmation.as_str()])
         .await?
-        .filter(|user| crate::one_time_token::hash_matches(&user.confirmation_token, hash))
+        .filter(|user| crate::one_time::token::hash_matches(&user.confirmation_token, hash))
         .ok_or_else(not_found)?;
     let is_invited = claim.profile.emails.iter().any(|email| email.address.to_lowercase() == invited.email);
     if !is_invited {

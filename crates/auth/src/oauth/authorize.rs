@@ -12,12 +12,12 @@ use super::configured::{self, Configured, Place};
 use super::redirects;
 use super::signed;
 use crate::Auth;
-use crate::error::{AuthError, ErrorCode};
-use crate::extract::{Query, RequestInfo};
-use crate::ids::UserId;
-use crate::limits::Limiter;
-use crate::one_time_token::Kind;
-use crate::pkce::{self, Challenge};
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::extract::{Query, RequestInfo};
+use crate::model::ids::UserId;
+use crate::oauth::pkce::{self, Challenge};
+use crate::one_time::token::Kind;
+use crate::protection::limits::Limiter;
 use crate::sql::flow_state::{self, NewFlow, method};
 use crate::sql::{Tx, users};
 

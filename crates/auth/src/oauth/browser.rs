@@ -18,7 +18,7 @@ use subtle::ConstantTimeEq as _;
 use url::Url;
 
 use crate::Auth;
-use crate::extract::{RequestInfo, header};
+use crate::http::extract::{RequestInfo, header};
 
 /// The name over https, which other hosts of the domain cannot set.
 const SECURE: &str = "__Host-portico-flow";

@@ -11,7 +11,7 @@ use super::oidc::{Discovery, Issuer};
 use super::provider::{ClientProof, Endpoints, Extra, IdTokens, Passes, Provider, Reader};
 use super::readers;
 use crate::Auth;
-use crate::error::AuthError;
+use crate::http::error::AuthError;
 use crate::settings::ProviderSettings;
 
 /// Where a sign-in happens.

@@ -12,7 +12,7 @@ use super::profile::Profile;
 use super::provider::{ClientProof, Extra, Passes, Sources};
 use super::readers;
 use crate::Auth;
-use crate::error::AuthError;
+use crate::http::error::AuthError;
 use crate::sql::custom_providers::{self, CustomProvider};
 
 /// How their names start.

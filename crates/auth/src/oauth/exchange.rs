@@ -14,7 +14,7 @@ use super::oidc::{self, IdTokenError, Issuer, has_audience};
 use super::profile::{Object, Profile, Unreadable};
 use super::provider::{ClientProof, Extra, Sources};
 use crate::Auth;
-use crate::error::AuthError;
+use crate::http::error::AuthError;
 
 /// Longest token of a provider: it is stored, and travels in addresses.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -305,7 +305,7 @@ pub(crate) fn tidy(profile: &mut Profile) -> Result<(), Unreadable> {
     if size(&profile.claims) > MAX_CLAIMS {
         return Err(Unreadable("description of the person: it is too large"));
     }
-    profile.emails.retain_mut(|email| match crate::ids::EmailAddress::parse(&email.address) {
+    profile.emails.retain_mut(|email| match crate::model::ids::EmailAddress::parse(&email.address) {
         Ok(address) => {
             email.address = address.as_str().to_owned();
             true

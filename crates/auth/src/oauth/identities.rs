@@ -14,12 +14,12 @@ use super::browser::Browser;
 use super::profile::{Profile, ProviderEmail};
 use super::redirects;
 use crate::Auth;
-use crate::audit::{self, Action};
-use crate::claimed_email;
-use crate::error::{AuthError, ErrorCode};
-use crate::extract::{Query, RequestInfo, SignedIn};
-use crate::ids::IdentityId;
+use crate::account::unconfirmed_email;
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::extract::{Query, RequestInfo, SignedIn};
+use crate::model::ids::IdentityId;
 use crate::model::{Identity, User};
+use crate::protection::audit::{self, Action};
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, accounts, identities, users};
 
@@ -91,7 +91,7 @@ async fn is_taken(auth: &Auth, tx: &Tx, user: &User, email: &ProviderEmail) -> R
     if !email.verified && auth.settings().email.autoconfirm {
         return Ok(accounts::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?);
     }
-    claimed_email::is_proved_elsewhere(auth, tx, &email.address, &user.aud, Some(user.id)).await
+    unconfirmed_email::is_proved_elsewhere(auth, tx, &email.address, &user.aud, Some(user.id)).await
 }
 
 /// Keeps the identity until the code is exchanged. Returns where.
@@ -171,11 +171,11 @@ pub(crate) async fn link(
         match profile.candidate() {
             Some(email) => {
                 if email.verified || auth.settings().email.autoconfirm {
-                    claimed_email::withdraw_from_others(tx, &email.address, &user.aud, Some(user.id), now).await?;
+                    unconfirmed_email::withdraw_from_others(tx, &email.address, &user.aud, Some(user.id), now).await?;
                     accounts::adopt_email(tx, user.id, &email.address, now).await?;
                     users::confirm_email(tx, user.id, now).await?;
                 } else {
-                    claimed_email::await_proof(auth, tx, &user, &email.address, request).await?;
+                    unconfirmed_email::await_proof(auth, tx, &user, &email.address, request).await?;
                     kept = Some(AuthError::refuse_with(
                         StatusCode::UNPROCESSABLE_ENTITY,
                         ErrorCode::EmailNotConfirmed,
@@ -262,11 +262,11 @@ async fn replace_email(
             may_be_without = true;
             continue;
         }
-        if claimed_email::is_proved_elsewhere(auth, tx, email, &user.aud, Some(user.id)).await? {
+        if unconfirmed_email::is_proved_elsewhere(auth, tx, email, &user.aud, Some(user.id)).await? {
             continue;
         }
         if proves(identity) {
-            claimed_email::withdraw_from_others(tx, email, &user.aud, Some(user.id), now).await?;
+            unconfirmed_email::withdraw_from_others(tx, email, &user.aud, Some(user.id), now).await?;
             return Ok(accounts::promote_email(tx, user.id, email, true, now).await?);
         }
         may_be_without = true;

@@ -20,6 +20,8 @@
 //! a space, so that the table stays as others know it. An identity that waits for the exchange of a code, to be linked to
 //! an account, is kept there as well.
 
+pub mod pkce;
+
 pub(crate) mod account;
 pub(crate) mod authorize;
 pub(crate) mod browser;

@@ -5,8 +5,8 @@ use http::StatusCode;
 use url::Url;
 
 use crate::Auth;
-use crate::error::{AuthError, ErrorCode};
-use crate::landing;
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::landing;
 use crate::session::TokenResponse;
 
 /// Longest text of a provider that is passed on.

@@ -20,8 +20,8 @@ use super::exchange::{ExchangeError, Tokens};
 use super::http::CallError;
 use super::profile::{Object, Profile};
 use crate::Auth;
-use crate::error::AuthError;
-use crate::extract::RequestInfo;
+use crate::http::error::AuthError;
+use crate::http::extract::RequestInfo;
 use crate::sql::{Tx, flow_state};
 
 /// RFC 5849, 3.6.

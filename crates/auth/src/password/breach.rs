@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::AuthError;
+use crate::http::error::AuthError;
 use crate::settings::BreachCheckSettings;
 
 /// Ranges kept at most.

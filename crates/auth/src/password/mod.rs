@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 pub use hash::MAX_BYTES;
 pub use rules::parse_required_characters;
 
-use crate::error::{AuthError, ErrorCode, WeakPassword, WeakPasswordReason};
+use crate::http::error::{AuthError, ErrorCode, WeakPassword, WeakPasswordReason};
 use crate::settings::PasswordSettings;
 use breach::BreachCheck;
 

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use tokio_postgres::Error;
 
 use super::{Params, Run, Tx};
-use crate::ids::{IdentityId, UserId};
+use crate::model::ids::{IdentityId, UserId};
 use crate::model::{Identity, JsonObject, identity_columns};
 
 /// Every statement of this file.

@@ -5,8 +5,8 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::{Run, Tx};
-use crate::ids::{FlowStateId, UserId};
-use crate::pkce::Challenge;
+use crate::model::ids::{FlowStateId, UserId};
+use crate::oauth::pkce::Challenge;
 
 /// Every statement of this file.
 pub const ALL: &[(&str, &str)] = &[

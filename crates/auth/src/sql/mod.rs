@@ -26,7 +26,7 @@ use postgres_types::ToSql;
 use tokio::sync::Notify;
 use tokio_postgres::{Error, Row, Statement};
 
-use crate::error::AuthError;
+use crate::http::error::AuthError;
 
 /// Parameters of a statement.
 pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -228,7 +228,7 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
         outbox::ALL,
         texts::ALL,
         attempts::ALL,
-        crate::audit::ALL,
+        crate::protection::audit::ALL,
     ]
     .concat()
 }

@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 use uuid::Uuid;
 
 use super::{Run as _, Tx};
-use crate::ids::UserId;
+use crate::model::ids::UserId;
 
 /// Every statement of this file.
 pub const ALL: &[(&str, &str)] = &[

@@ -5,7 +5,7 @@ use tokio_postgres::{Error, Row};
 
 use super::sessions::{Session, session_columns};
 use super::{Params, Tx};
-use crate::ids::{SessionId, UserId};
+use crate::model::ids::{SessionId, UserId};
 use crate::model::{Factor, Identity, User, factor_columns, identity_columns, user_columns};
 
 /// Every statement of this file.

@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::{Params, Run, Tx};
-use crate::ids::{SessionId, UserId};
+use crate::model::ids::{SessionId, UserId};
 
 /// Every statement of this file.
 pub const ALL: &[(&str, &str)] = &[

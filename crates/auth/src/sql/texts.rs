@@ -4,8 +4,8 @@ use time::OffsetDateTime;
 use tokio_postgres::Error;
 
 use super::{Params, Tx};
-use crate::ids::UserId;
-use crate::one_time_token::Kind;
+use crate::model::ids::UserId;
+use crate::one_time::token::Kind;
 
 /// Every statement of this file.
 pub const ALL: &[(&str, &str)] = &[

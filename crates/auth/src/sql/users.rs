@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use tokio_postgres::Error;
 
 use super::{Run, Tx};
-use crate::ids::{EmailAddress, PhoneNumber, UserId};
+use crate::model::ids::{EmailAddress, PhoneNumber, UserId};
 use crate::model::{Factor, Identity, JsonObject, User, factor_columns, identity_columns, user_columns};
 
 /// Every statement of this file.
@@ -290,7 +290,7 @@ pub async fn load_relations(run: &impl Run, user: &mut User) -> Result<(), Error
 #[derive(Debug, Clone)]
 pub struct SessionSummary {
     /// `auth.sessions.id`
-    pub id: crate::ids::SessionId,
+    pub id: crate::model::ids::SessionId,
     /// When the person signed in.
     pub created_at: Option<OffsetDateTime>,
     /// `aal1`, `aal2`
@@ -301,7 +301,7 @@ pub struct SessionSummary {
 pub async fn signed_in(
     run: &impl Run,
     id: UserId,
-    session: Option<crate::ids::SessionId>,
+    session: Option<crate::model::ids::SessionId>,
 ) -> Result<Option<(User, Option<SessionSummary>)>, Error> {
     let params: super::Params<'_> = &[&id];
     let both: super::Params<'_> = &[&id, &session];
@@ -312,7 +312,7 @@ pub async fn signed_in(
     let mut user = User::from_row(row);
     user.identities = identities?.iter().map(Identity::from_row).collect();
     user.factors = factors?.iter().map(Factor::from_row).collect();
-    let session = row.get::<_, Option<crate::ids::SessionId>>(User::COLUMN_COUNT).map(|id| SessionSummary {
+    let session = row.get::<_, Option<crate::model::ids::SessionId>>(User::COLUMN_COUNT).map(|id| SessionSummary {
         id,
         created_at: row.get(User::COLUMN_COUNT + 1),
         aal: row.get::<_, Option<String>>(User::COLUMN_COUNT + 2).unwrap_or_else(|| "aal1".to_owned()),

@@ -3,7 +3,7 @@
 //! Rows of many years: some tokens are empty texts and some NULL, some people have no identity, no password, no metadata or no
 //! date, some sessions lack what later versions added. Nobody loses an account, and nothing fails inside.
 
-use portico_auth::refresh_token::SessionKey;
+use portico_auth::session::refresh_token::SessionKey;
 use portico_testkit::{Answer, TestServer, claims_of};
 use serde_json::{Value, json};
 use uuid::Uuid;

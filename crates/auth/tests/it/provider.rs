@@ -335,7 +335,7 @@ async fn x_gets_a_proof_key_from_us() {
     let answer = come_back(&server, &begun).await;
     assert_eq!(answer.location_fragment("provider_refresh_token").as_deref(), Some("rt"), "{answer:?}");
     let verifier = &provider.calls("/2/oauth2/token")[0].0["code_verifier"];
-    assert_eq!(field("code_challenge"), portico_auth::pkce::s256(verifier));
+    assert_eq!(field("code_challenge"), portico_auth::oauth::pkce::s256(verifier));
     let again = server.get(&format!("/auth/v1/callback?code=the-code&state={}", begun.state)).send().await.expect(303);
     assert_eq!(again.location_query("error_code").as_deref(), Some("bad_oauth_state"));
 }

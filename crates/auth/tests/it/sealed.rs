@@ -149,7 +149,7 @@ async fn keys_of_sessions_are_sealed_and_stored_anew_at_a_refresh() {
         server
             .query_with("update auth.sessions set refresh_token_hmac_key = $1, refresh_token_counter = 5", &[&form])
             .await;
-        let token = portico_auth::refresh_token::SessionKey::from_column(&key).unwrap().token(id, 5);
+        let token = portico_auth::session::refresh_token::SessionKey::from_column(&key).unwrap().token(id, 5);
         current = refresh(&server, &json!({ "refresh_token": token })).await.expect(200).json();
         let (_, after) = stored_key(&server).await;
         assert_eq!(after == form, is_current, "{form}");

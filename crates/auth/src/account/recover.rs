@@ -1,0 +1,64 @@
+//! `POST /recover` (auth-core 6.3): a link to set a new password.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::Auth;
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::extract::{Json, RequestInfo};
+use crate::messages::mailer;
+use crate::messages::one_time_mail::{self, Recovery};
+use crate::model::ids::EmailAddress;
+use crate::oauth::pkce::Challenge;
+use crate::one_time::token::Kind;
+use crate::protection::captcha::{self, Security};
+use crate::protection::limits::Limiter;
+use crate::protection::uniform_timing::evenly;
+use crate::sql::{Tx, users};
+
+/// The body of `POST /recover`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Recover {
+    email: String,
+    code_challenge: Option<String>,
+    code_challenge_method: Option<String>,
+    gotrue_meta_security: Security,
+}
+
+/// `POST /recover`: the same answer for a known and an unknown address.
+pub async fn recover(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    Json(body): Json<Recover>,
+) -> Result<Response, AuthError> {
+    captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
+    auth.limits().check(Limiter::Recover, &request)?;
+    if !auth.settings().email.enabled {
+        return Err(AuthError::refuse(ErrorCode::EmailProviderDisabled, "Email logins are disabled"));
+    }
+    if body.email.is_empty() {
+        return Err(AuthError::validation("Password recovery requires an email"));
+    }
+    let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
+    let email = EmailAddress::parse(&body.email)?;
+    mailer::check_domain(&auth, &email).await?;
+    evenly(send(&auth, &request, &email, challenge.as_ref())).await?;
+    Ok(axum::Json(json!({})).into_response())
+}
+
+async fn send(
+    auth: &Auth,
+    request: &RequestInfo,
+    email: &EmailAddress,
+    challenge: Option<&Challenge>,
+) -> Result<(), AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    match users::lock_by_email(&tx, email, &request.aud).await? {
+        Some(user) => one_time_mail::send_recovery(auth, &tx, &user, Recovery::Password, challenge, request).await?,
+        None => one_time_mail::pretend(auth, &tx, Kind::Recovery, email, request).await?,
+    }
+    tx.commit().await
+}

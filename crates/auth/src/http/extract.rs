@@ -1,0 +1,516 @@
+//! What handlers get: bodies, query parameters, facts about the request, and the person who is signed in.
+//!
+//! An extractor carries a precondition. A handler that takes [`SignedIn`] runs only for a person whose token, account and
+//! session were checked (auth-core 1.2); one that takes [`Json`] only for a body of the right shape (1.5).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::header::{AUTHORIZATION, REFERER, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use portico_tokens::{Caller, Claims, ClientAddress, TokenError, bearer};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+
+use crate::Auth;
+use crate::http::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode};
+use crate::model::User;
+use crate::model::ids::{SessionId, UserId};
+use crate::sql::users::{self, SessionSummary};
+
+/// The most bytes of a body.
+pub const MAX_BODY_BYTES: usize = 1024 * 1024;
+/// The deepest nesting of a body.
+const MAX_JSON_DEPTH: usize = 100;
+/// The width of the column `aud`.
+const MAX_AUDIENCE_BYTES: usize = 255;
+/// Kept of a `User-Agent`.
+const MAX_USER_AGENT_BYTES: usize = 1024;
+
+/// A JSON body, whatever its `Content-Type` says. `null` means "not given", unknown fields are ignored, names are matched
+/// without regard to case, and the last of two equal names counts.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Auth> for Json<T> {
+    type Rejection = AuthError;
+
+    async fn from_request(request: Request, _auth: &Auth) -> Result<Self, AuthError> {
+        let bytes = read_body(request).await?;
+        parse_json(&bytes).map(Json)
+    }
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+/// 413 for more than [`MAX_BODY_BYTES`], 400 when the client went away.
+pub async fn read_body(request: Request) -> Result<bytes::Bytes, AuthError> {
+    match Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() || is_too_large(error.as_ref()) => {
+            Err(AuthError::refuse(ErrorCode::RequestEntityTooLarge, "Request body too large (max 1048576 bytes)"))
+        }
+        Err(_) => Err(bad_json("the body could not be read")),
+    }
+}
+
+/// The limit of an outer layer arrives wrapped.
+fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Reads a JSON object into a type, by the rules of [`Json`].
+///
+/// # Errors
+/// 400 `bad_json`.
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AuthError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| bad_json("the body is not UTF-8"))?;
+    check_shape(text).map_err(bad_json)?;
+    let value: Value = serde_json::from_str(text).map_err(|error| bad_json(error.to_string()))?;
+    match value {
+        Value::Object(fields) => of_fields(fields),
+        // Go decodes null into an empty struct
+        Value::Null => of_fields(Map::new()),
+        _ => Err(bad_json("the body is not a JSON object")),
+    }
+}
+
+fn of_fields<T: DeserializeOwned>(fields: impl IntoIterator<Item = (String, Value)>) -> Result<T, AuthError> {
+    let given: Map<String, Value> = fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.to_lowercase(), value))
+        .collect();
+    serde_json::from_value(Value::Object(given)).map_err(|error| bad_json(error.to_string()))
+}
+
+/// The body of a request for a token: JSON, or the form that OAuth libraries send (RFC 6749, 4), where every value is a text.
+///
+/// It is a form when it says so and names a grant: `curl -d` calls JSON a form as well.
+#[derive(Debug)]
+pub struct TokenBody {
+    bytes: bytes::Bytes,
+    form: Option<Query>,
+}
+
+impl FromRequest<Auth> for TokenBody {
+    type Rejection = AuthError;
+
+    async fn from_request(request: Request, _auth: &Auth) -> Result<Self, AuthError> {
+        let says_form = header(request.headers(), "content-type")
+            .and_then(|value| value.split(';').next())
+            .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+        let bytes = read_body(request).await?;
+        let form = std::str::from_utf8(&bytes).ok().filter(|_| says_form).map(Query::parse);
+        Ok(Self { form: form.filter(|form| form.get("grant_type").is_some()), bytes })
+    }
+}
+
+impl TokenBody {
+    /// The grant that a form names.
+    pub fn grant(&self) -> Option<&str> {
+        self.form.as_ref()?.get("grant_type")
+    }
+
+    /// Reads it into a type, by the rules of [`Json`].
+    ///
+    /// # Errors
+    /// 400 `bad_json`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
+        let Some(form) = &self.form else { return parse_json(&self.bytes) };
+        if form.pairs().iter().any(|(_, value)| value.contains('\0')) {
+            return Err(bad_json(NUL_IN_TEXT));
+        }
+        of_fields(form.pairs().iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))))
+    }
+}
+
+fn bad_json(detail: impl std::fmt::Display) -> AuthError {
+    AuthError::refuse(ErrorCode::BadJson, format!("Could not parse request body as JSON: {detail}"))
+}
+
+const NUL_IN_TEXT: &str = "a text contains the character U+0000";
+
+/// What the parser accepts but we can not keep: deep nesting, and NUL characters, which PostgreSQL has no text for.
+fn check_shape(text: &str) -> Result<(), &'static str> {
+    let (mut depth, mut in_string) = (0usize, false);
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                if bytes[at + 1..].starts_with(b"u0000") {
+                    return Err(NUL_IN_TEXT);
+                }
+                at += 1;
+            }
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > MAX_JSON_DEPTH {
+                    return Err("it is nested too deeply");
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The query parameters of a request, by name. Of several with one name, the first counts.
+#[derive(Debug, Clone, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads the part of a URL after the question mark, or a form body.
+    pub fn parse(text: &str) -> Self {
+        Self(
+            form_urlencoded::parse(text.as_bytes())
+                .map(|(name, value)| (name.into_owned(), value.into_owned()))
+                .take(256)
+                .collect(),
+        )
+    }
+
+    /// The value, if the parameter is there and not empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty() && !value.contains('\0'))
+    }
+
+    /// All parameters as they came.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+}
+
+impl FromRequestParts<Auth> for Query {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, _auth: &Auth) -> Result<Self, AuthError> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default()))
+    }
+}
+
+/// Facts about a request that concepts need.
+#[derive(Debug, Clone)]
+pub struct RequestInfo {
+    /// When the request came, in microseconds as PostgreSQL keeps them.
+    pub now: OffsetDateTime,
+    /// Where it came from.
+    pub ip: Option<IpAddr>,
+    /// `User-Agent`, bounded; empty without one.
+    pub user_agent: String,
+    /// The audience that users are looked up in.
+    pub aud: String,
+    /// Whether the request itself named its audience.
+    pub names_aud: bool,
+    /// Which shape errors have.
+    pub api_version: ApiVersion,
+    /// Base URL of this service, as the request may name it, without a slash at the end.
+    pub external_url: String,
+    /// Where the person is sent in the end: what was asked for if allowed, else the page they came from, else the site.
+    pub redirect_to: String,
+    /// The network that it came from, in which one browser stays while it goes to a provider and back; `None`: not known.
+    pub network: Option<String>,
+    /// Key of the limits by client address; `None`: there are none.
+    pub limit_key: Option<String>,
+    /// The account of the access token that came along. Its account and session were not checked: it only says for whom
+    /// the request means to act, and proves nothing.
+    pub subject: Option<UserId>,
+    /// The caller's token has an administrator's role.
+    pub is_operator: bool,
+}
+
+impl RequestInfo {
+    /// The network whose guesses are counted together: as the limits by client address know it, else as the address says.
+    pub fn network_key(&self) -> Option<&str> {
+        self.limit_key.as_deref().or(self.network.as_deref())
+    }
+}
+
+impl FromRequestParts<Auth> for RequestInfo {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
+        let settings = auth.settings();
+        let headers = &parts.headers;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let requested = header(headers, "redirect_to").or(query.get("redirect_to"));
+        let ip = client_ip(parts, settings.sb_forwarded_for);
+        // `localhost` has two addresses
+        let network = ip.map(|ip| if ip.is_loopback() { "loopback".to_owned() } else { limit_address(ip).to_string() });
+        let aud = header(headers, "x-jwt-aud");
+        if aud.is_some_and(|aud| aud.len() > MAX_AUDIENCE_BYTES) {
+            return Err(AuthError::validation("The audience is too long"));
+        }
+        let limit_key = limit_key(headers, auth, ip);
+        Ok(Self {
+            now: auth.now(),
+            ip,
+            user_agent: headers
+                .get(USER_AGENT)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).chars().take(MAX_USER_AGENT_BYTES).collect())
+                .unwrap_or_default(),
+            aud: aud.map_or_else(|| settings.jwt.audience.clone(), str::to_owned),
+            names_aud: aud.is_some(),
+            api_version: ApiVersion::parse(header(headers, API_VERSION_HEADER.as_str())),
+            external_url: external_url(headers, auth),
+            redirect_to: auth
+                .allow_list()
+                .resolve(requested, headers.get(REFERER).and_then(|value| value.to_str().ok())),
+            network,
+            limit_key,
+            subject: parts
+                .extensions
+                .get::<Caller>()
+                .and_then(|caller| UserId::parse(caller.token.as_ref()?.subject()?)),
+            is_operator: parts.extensions.get::<Caller>().is_some_and(|caller| {
+                caller.refused.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
+            }),
+        })
+    }
+}
+
+/// A header's text, if it is there and not empty.
+pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|value| !value.is_empty())
+}
+
+/// The key of the limits by client address (auth-core 18.1): the configured header's; else the address, where it counts or
+/// a trusted proxy says it. Whoever leaves the header out is not free of limits where addresses count.
+fn limit_key(headers: &HeaderMap, auth: &Auth, ip: Option<IpAddr>) -> Option<String> {
+    let settings = auth.settings();
+    let limits = &settings.rate_limits;
+    let named = limits
+        .header
+        .as_ref()
+        .and_then(|name| header(headers, name)?.split(',').next())
+        .map(|key| key.trim().chars().take(128).collect::<String>())
+        .filter(|key| !key.is_empty());
+    let is_forwarded = settings.sb_forwarded_for && forwarded_by_proxy(headers).is_some();
+    let addressed = ip.filter(|_| limits.per_address || is_forwarded).map(|ip| limit_address(ip).to_string());
+    named.or(addressed)
+}
+
+/// One household has one address: of IPv6, the network counts.
+fn limit_address(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let network = u128::from(ip) & !((1u128 << 64) - 1);
+            IpAddr::V6(network.into())
+        }
+        v4 => v4,
+    }
+}
+
+/// The front door knows which proxies to trust; without it, the first address of `X-Forwarded-For`. Where the operator has
+/// a proxy that writes `Sb-Forwarded-For`, its first address wins; the front door removes that header of anybody else.
+fn client_ip(parts: &Parts, sb_forwarded_for: bool) -> Option<IpAddr> {
+    if sb_forwarded_for && let Some(ip) = forwarded_by_proxy(&parts.headers) {
+        return Some(ip);
+    }
+    if let Some(ClientAddress(ip)) = parts.extensions.get::<ClientAddress>() {
+        return Some(ip.to_canonical());
+    }
+    header(&parts.headers, "x-forwarded-for")?.split(',').find_map(|part| part.trim().parse().ok())
+}
+
+fn forwarded_by_proxy(headers: &HeaderMap) -> Option<IpAddr> {
+    let first = header(headers, "sb-forwarded-for")?.split(',').next()?;
+    first.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+}
+
+fn external_url(headers: &HeaderMap, auth: &Auth) -> String {
+    let settings = auth.settings();
+    let configured = settings.external_url.trim_end_matches('/');
+    let Some(host) = header(headers, "x-forwarded-host") else {
+        return configured.to_owned();
+    };
+    if !settings.email.external_hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+        return configured.to_owned();
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    let scheme = if name == "localhost" || name == "127.0.0.1" { "http" } else { "https" };
+    let path = url::Url::parse(configured).map(|url| url.path().trim_end_matches('/').to_owned()).unwrap_or_default();
+    format!("{scheme}://{}{path}", host.to_ascii_lowercase())
+}
+
+/// The claims of a verified bearer token, whoever it stands for.
+#[derive(Debug, Clone)]
+pub struct Bearer(pub Arc<Claims>);
+
+impl FromRequestParts<Auth> for Bearer {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
+        if let Some(caller) = parts.extensions.get::<Caller>() {
+            if let Some(refused) = &caller.refused {
+                return Err(bad_token(refused));
+            }
+            if let Some(claims) = &caller.token {
+                return Ok(Self(claims.clone()));
+            }
+        }
+        let token = bearer_token(&parts.headers).ok_or_else(|| {
+            AuthError::refuse(ErrorCode::NoAuthorization, "This endpoint requires a valid Bearer token")
+        })?;
+        auth.keys().verify(token, auth.now()).map(Self).map_err(|error| bad_token(&error))
+    }
+}
+
+/// The token of an `Authorization: Bearer` header.
+pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()))
+}
+
+fn bad_token(error: &TokenError) -> AuthError {
+    AuthError::refuse(ErrorCode::BadJwt, format!("invalid JWT: unable to parse or verify signature, {error}"))
+}
+
+/// The person who is signed in: token, account and session were checked.
+#[derive(Debug, Clone)]
+pub struct SignedIn {
+    /// With identities and factors.
+    pub user: User,
+    /// `None` for a token that belongs to no session.
+    pub session: Option<SessionSummary>,
+    /// What the token says.
+    pub claims: Arc<Claims>,
+}
+
+impl SignedIn {
+    /// Checks a verified token against the database, in one round trip.
+    ///
+    /// # Errors
+    /// As auth-core 1.2 lists them, in that order.
+    pub async fn check(auth: &Auth, claims: Arc<Claims>) -> Result<Self, AuthError> {
+        let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadJwt, text);
+        let subject =
+            claims.subject().filter(|sub| !sub.is_empty()).ok_or_else(|| bad("invalid claim: missing sub claim"))?;
+        let user_id = UserId::parse(subject).ok_or_else(|| {
+            AuthError::refuse_with(
+                StatusCode::BAD_REQUEST,
+                ErrorCode::BadJwt,
+                "invalid claim: sub claim must be a UUID",
+            )
+        })?;
+        let session_claim = claims.session_id().filter(|id| !id.is_empty());
+        let session_id = session_claim.map(SessionId::parse);
+        let client = auth.database().auth().await?;
+        let lookup = session_id.flatten().filter(|id| !id.0.is_nil());
+        let found = users::signed_in(&client, user_id, lookup).await?;
+        drop(client);
+        let Some((user, session)) = found else {
+            return Err(AuthError::user_gone());
+        };
+        if session_id == Some(None) {
+            return Err(bad("invalid claim: session_id claim must be a UUID"));
+        }
+        if lookup.is_some() && session.is_none() {
+            return Err(AuthError::refuse(
+                ErrorCode::SessionNotFound,
+                "Session from session_id claim in JWT does not exist",
+            ));
+        }
+        if user.is_banned(auth.now()) {
+            return Err(AuthError::user_banned());
+        }
+        Ok(Self { user, session, claims })
+    }
+}
+
+impl FromRequestParts<Auth> for SignedIn {
+    type Rejection = AuthError;
+
+    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
+        let Bearer(claims) = Bearer::from_request_parts(parts, auth).await?;
+        Self::check(auth, claims).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq, Default)]
+    #[serde(default)]
+    struct Body {
+        email: String,
+        code_challenge: Option<String>,
+        data: Option<Map<String, Value>>,
+    }
+
+    #[test]
+    fn null_is_absent_and_names_ignore_case() {
+        let body: Body = parse_json(br#"{"EMAIL":"a","code_challenge":null,"email":"b","other":[1]}"#).unwrap();
+        assert_eq!(body, Body { email: "b".into(), code_challenge: None, data: None });
+        assert_eq!(parse_json::<Body>(b"null").unwrap(), Body::default());
+    }
+
+    #[test]
+    fn what_is_no_object_is_bad_json() {
+        let deep = format!(r#"{{"data":{}1{}}}"#, "[".repeat(100), "]".repeat(100));
+        for body in [
+            b"".as_slice(),
+            b"{",
+            b"[]",
+            b"\"text\"",
+            b"{\"email\":1}",
+            b"{\"email\":\"\xff\"}",
+            br#"{"email":"a\u0000b"}"#,
+            br#"{"data":{"a":["\u0000"]}}"#,
+            deep.as_bytes(),
+        ] {
+            let error = parse_json::<Body>(body).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadJson);
+            assert!(error.to_string().starts_with("Could not parse request body as JSON: "));
+        }
+        assert!(parse_json::<Body>(br#"{"email":"a\\u0000b"}"#).is_ok());
+    }
+
+    #[test]
+    fn the_configured_proxy_knows_the_client() {
+        let ip = |sb_forwarded_for: bool, value: &'static str| {
+            let (mut parts, ()) = http::Request::new(()).into_parts();
+            parts.extensions.insert(ClientAddress("192.0.2.1".parse().unwrap()));
+            parts.headers.insert("sb-forwarded-for", http::HeaderValue::from_static(value));
+            client_ip(&parts, sb_forwarded_for).unwrap().to_string()
+        };
+        assert_eq!(ip(true, "2001:db8::1, 198.51.100.7"), "2001:db8::1");
+        assert_eq!(ip(true, "::ffff:198.51.100.7"), "198.51.100.7");
+        for nonsense in ["", "unknown, 198.51.100.7", "198.51.100.7:80"] {
+            assert_eq!(ip(true, nonsense), "192.0.2.1", "{nonsense:?}");
+        }
+        assert_eq!(ip(false, "198.51.100.7"), "192.0.2.1");
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "[\\[\\]{}\"\\\\u0a:, ]{0,80}") {
+            let _ = parse_json::<Body>(&bytes);
+            let _ = parse_json::<Body>(text.as_bytes());
+            Query::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where a browser lands after a link: the target with the outcome in its fragment or query (auth-core 6.5).
+
+use axum::response::{IntoResponse as _, Response};
+use http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY};
+use http::{HeaderValue, StatusCode};
+use percent_encoding::{CONTROLS, utf8_percent_encode};
+
+use crate::http::error::AuthError;
+
+/// Names and values of an outcome, in any order.
+pub(crate) type Fields = Vec<(&'static str, String)>;
+
+/// `target#a=..&b=..`, sorted by name. A fragment that the target has already is replaced.
+pub(crate) fn with_fragment(target: &str, mut fields: Fields) -> String {
+    fields.sort_by_key(|(name, _)| *name);
+    let base = target.split('#').next().unwrap_or_default();
+    format!("{base}#{}", encode(&fields))
+}
+
+/// `target?..&a=..`: added to the query that the target has already.
+pub(crate) fn with_query(target: &str, fields: &Fields) -> String {
+    let (base, fragment) = match target.split_once('#') {
+        Some((base, fragment)) => (base, Some(fragment)),
+        None => (target, None),
+    };
+    let separator = match base.split_once('?') {
+        None => "?",
+        Some((_, "")) => "",
+        Some(_) => "&",
+    };
+    let mut url = format!("{base}{separator}{}", encode(fields));
+    if let Some(fragment) = fragment {
+        url.push('#');
+        url.push_str(fragment);
+    }
+    url
+}
+
+fn encode(fields: &Fields) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
+}
+
+/// The fields of an error. `error` is there for the statuses that OAuth has a word for.
+pub(crate) fn error_fields(error: &AuthError) -> Fields {
+    let contract = error.contract();
+    let word = match contract.status {
+        StatusCode::BAD_REQUEST => Some("invalid_request"),
+        StatusCode::UNAUTHORIZED => Some("unauthorized_client"),
+        StatusCode::FORBIDDEN => Some("access_denied"),
+        StatusCode::INTERNAL_SERVER_ERROR => Some("server_error"),
+        StatusCode::SERVICE_UNAVAILABLE => Some("temporarily_unavailable"),
+        _ => None,
+    };
+    let mut fields: Fields = word.map(|word| ("error", word.to_owned())).into_iter().collect();
+    fields.push(("error_code", contract.code.as_str().to_owned()));
+    fields.push(("error_description", contract.message));
+    fields
+}
+
+/// Sends a browser on. The address may carry tokens, so it stays out of caches and of `Referer`.
+pub(crate) fn redirect(status: StatusCode, url: &str) -> Response {
+    match HeaderValue::from_str(&in_ascii(url)) {
+        Ok(location) => (
+            status,
+            [
+                (LOCATION, location),
+                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+                (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+            ],
+        )
+            .into_response(),
+        Err(error) => AuthError::internal(error).into_response(),
+    }
+}
+
+/// The address as a header can carry it: a target keeps what the app wrote, which may be any alphabet.
+pub(crate) fn in_ascii(url: &str) -> String {
+    utf8_percent_encode(url, CONTROLS).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_alphabet_fits_into_a_header() {
+        assert_eq!(in_ascii("https://a.example/gr\u{fc}\u{df}e?x=%20#y"), "https://a.example/gr%C3%BC%C3%9Fe?x=%20#y");
+    }
+
+    #[test]
+    fn fragments_are_sorted_and_queries_are_extended() {
+        let fields = || vec![("b", "x y".to_owned()), ("a", "1&2".to_owned())];
+        assert_eq!(with_fragment("https://a.example/#old", fields()), "https://a.example/#a=1%262&b=x+y");
+        assert_eq!(with_query("https://a.example/", &fields()), "https://a.example/?b=x+y&a=1%262");
+        assert_eq!(with_query("https://a.example/?q=1#f", &fields()), "https://a.example/?q=1&b=x+y&a=1%262#f");
+        assert_eq!(with_query("https://a.example/?", &fields()), "https://a.example/?b=x+y&a=1%262");
+    }
+
+    #[test]
+    fn errors_in_the_fragment() {
+        let mut fields = error_fields(&AuthError::link_expired());
+        fields.push(("sb", String::new()));
+        assert_eq!(
+            with_fragment("https://a.example", fields),
+            "https://a.example#error=access_denied&error_code=otp_expired\
+             &error_description=Email+link+is+invalid+or+has+expired&sb="
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! URL to handler, and the layer that every answer passes.
+
+use axum::Router;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use portico_tokens::RequestId;
+
+use crate::Auth;
+use crate::account::reauthenticate;
+use crate::account::recover;
+use crate::account::resend;
+use crate::account::signup;
+use crate::account::user;
+use crate::account::verify;
+use crate::http::discovery;
+use crate::http::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode, Failed, render};
+use crate::http::extract::{MAX_BODY_BYTES, header};
+use crate::http::info;
+use crate::http::switched_off;
+use crate::oauth;
+use crate::one_time::otp;
+use crate::session::grants;
+use crate::session::logout;
+
+/// All paths of the service, without the prefix `/auth/v1`.
+pub(crate) fn router(auth: Auth) -> Router {
+    Router::new()
+        .merge(accounts())
+        .merge(sessions())
+        .merge(providers())
+        .merge(published())
+        .merge(switched_off::routes())
+        .fallback(not_found)
+        .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
+        .route_layer(axum::middleware::from_fn(receive))
+        .route_layer(axum::middleware::from_fn(only_named_methods))
+        .layer(axum::middleware::from_fn_with_state(auth.clone(), finish))
+        .with_state(auth)
+}
+
+/// Accounts and the messages they get.
+fn accounts() -> Router<Auth> {
+    Router::new()
+        .route("/health", get(info::health))
+        .route("/settings", get(info::settings))
+        .route("/signup", post(signup::sign_up))
+        .route("/otp", post(otp::otp))
+        .route("/magiclink", post(otp::magic_link))
+        .route("/recover", post(recover::recover))
+        .route("/resend", post(resend::resend))
+        .route("/verify", get(verify::get).post(verify::post))
+        .route("/reauthenticate", get(reauthenticate::reauthenticate))
+        .route("/user", get(user::get).put(user::put))
+}
+
+/// Sessions: how they begin, go on and end.
+fn sessions() -> Router<Auth> {
+    Router::new()
+        .route("/token", post(grants::token))
+        .route("/logout", post(logout::logout))
+        .route("/sessions", get(logout::list))
+        .route("/sessions/{id}", delete(logout::revoke))
+}
+
+/// Ways in through identity providers.
+fn providers() -> Router<Auth> {
+    Router::new()
+        .route("/authorize", get(oauth::authorize::authorize))
+        .route("/callback", get(oauth::callback::callback).post(oauth::callback::callback))
+        .route("/user/identities/authorize", get(oauth::identities::authorize))
+        .route("/user/identities/{identity_id}", delete(oauth::identities::unlink))
+}
+
+/// What others need to verify our tokens.
+fn published() -> Router<Auth> {
+    Router::new()
+        .route("/.well-known/jwks.json", get(discovery::jwks))
+        .route("/.well-known/openid-configuration", get(discovery::openid_configuration))
+        .route("/.well-known/oauth-authorization-server", get(discovery::oauth_authorization_server))
+}
+
+/// Wire contract: plain text (auth-core 1.4).
+async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n").into_response()
+}
+
+/// A `GET` handler would also answer `HEAD`. Scanners of mail send that to see where a link leads, and would use it up.
+async fn only_named_methods(request: Request, next: Next) -> Response {
+    if request.method() == Method::HEAD {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    next.run(request).await
+}
+
+/// Receives the whole body before anything looks at the request: its time, its limits and its token are those of the moment
+/// at which it is complete. Otherwise a client could begin many requests, hold their last bytes back, and use them up at
+/// a time of its choice.
+async fn receive(request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
+        Ok(body) => Body::from(body.to_bytes()),
+        // For the handler that reads it: what it checks before comes first
+        Err(error) => Body::from_stream(futures_util::stream::once(std::future::ready(Err::<Bytes, _>(error)))),
+    };
+    next.run(Request::from_parts(parts, body)).await
+}
+
+/// Limits the time of a request, renders its error in the shape that it asked for, and keeps what it says about a person out
+/// of caches.
+async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Response {
+    let version = ApiVersion::parse(header(request.headers(), API_VERSION_HEADER.as_str()));
+    let request_id = request.extensions().get::<RequestId>().cloned();
+    let limit = auth.settings().max_request_duration;
+    let response = if limit.is_zero() {
+        next.run(request).await
+    } else {
+        match tokio::time::timeout(limit, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => AuthError::refuse(
+                ErrorCode::RequestTimeout,
+                "Processing this request timed out, please retry after a moment.",
+            )
+            .into_response(),
+        }
+    };
+    let mut response = match response.extensions().get::<Failed>() {
+        Some(Failed(error)) => {
+            let mut rendered = render(error, version, request_id.as_ref().map(|id| id.as_str()));
+            // Headers that a handler added to its error stay
+            for (name, value) in response.headers() {
+                if name != CONTENT_TYPE && name != http::header::CONTENT_LENGTH {
+                    rendered.headers_mut().append(name, value.clone());
+                }
+            }
+            rendered
+        }
+        None => response,
+    };
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    response
+}

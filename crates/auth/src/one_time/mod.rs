@@ -1,0 +1,4 @@
+//! One-time codes and links.
+
+pub(crate) mod otp;
+pub(crate) mod token;

@@ -1,0 +1,69 @@
+//! Proof that a person asks (auth-core 19).
+
+use http::HeaderMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Auth;
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::extract::RequestInfo;
+use crate::oauth::http::{ProviderClient, Trust};
+use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
+
+/// The part of a body that carries the solved puzzle.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Security {
+    captcha_token: Option<String>,
+}
+
+/// Asks the provider of the puzzles.
+pub(crate) struct Captcha {
+    settings: CaptchaSettings,
+    client: ProviderClient,
+}
+
+impl Captcha {
+    pub(crate) fn new(settings: &AuthSettings) -> Option<Self> {
+        let captcha = settings.captcha.clone()?;
+        let client = ProviderClient::new(captcha.timeout, settings.allow_insecure_loopback_providers);
+        Some(Self { settings: captcha, client })
+    }
+
+    async fn verify(&self, token: Option<&str>, request: &RequestInfo) -> Result<(), AuthError> {
+        let refuse = |reason: &str| {
+            AuthError::refuse(ErrorCode::CaptchaFailed, format!("captcha protection: request disallowed ({reason})"))
+        };
+        let token = token.map(str::trim).filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| refuse("no captcha_token found"))?;
+        let url = self.settings.verify_url.as_deref().unwrap_or(match self.settings.provider {
+            CaptchaProvider::HCaptcha => "https://hcaptcha.com/siteverify",
+            CaptchaProvider::Turnstile => "https://challenges.cloudflare.com/turnstile/v0/siteverify",
+        });
+        let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
+        let mut form = vec![("secret", self.settings.secret.expose()), ("response", token)];
+        if !ip.is_empty() {
+            form.push(("remoteip", &ip));
+        }
+        let failed = |error| AuthError::internal_with("captcha verification process failed", anyhow::Error::new(error));
+        let answer = self.client.post_form(Trust::Configured, url, HeaderMap::new(), &form).await.map_err(failed)?;
+        let answer = answer.json().map_err(failed)?;
+        if answer["success"] == Value::Bool(true) {
+            return Ok(());
+        }
+        let codes: Vec<&str> =
+            answer["error-codes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        Err(refuse(&codes.join(", ")))
+    }
+}
+
+/// Checks the puzzle of a request, if there is to be one. Not asked of the operator's own calls.
+///
+/// # Errors
+/// 400 `captcha_failed`, 500 when the provider does not answer.
+pub(crate) async fn check(auth: &Auth, security: &Security, request: &RequestInfo) -> Result<(), AuthError> {
+    match auth.captcha() {
+        Some(captcha) if !request.is_operator => captcha.verify(security.captcha_token.as_deref(), request).await,
+        _ => Ok(()),
+    }
+}

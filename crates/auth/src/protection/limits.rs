@@ -1,0 +1,327 @@
+//! The limits on requests and messages (auth-core 18): buckets by client address, and messages of the whole service. In the
+//! memory of this process. Guesses at codes and passwords are counted in the database instead, see `attempts`.
+//!
+//! Promises: a limit reads the clock itself when it is charged, and that clock never runs backwards. No caller passes a
+//! time in: one that was read before a slow body arrived would let a bucket fill again and again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portico_tokens::Clock;
+use portico_tokens::bucket::{Buckets, Quota, TokenBucket, whole_seconds};
+
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::extract::RequestInfo;
+use crate::one_time::token::Kind;
+use crate::settings::{RateLimitSettings, SendLimit};
+
+/// Addresses remembered at most. Beyond it the fullest half is forgotten: an address that used up its requests is
+/// remembered however many others come.
+const MAX_BUCKETS: usize = 50_000;
+const FIVE_MINUTES: Duration = Duration::from_secs(300);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+
+/// What is limited by client address; each has buckets of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Limiter {
+    /// `POST /signup`
+    SignUp,
+    /// `POST /signup` without a name
+    Anonymous,
+    /// `POST /otp`
+    Otp,
+    /// `POST /magiclink`
+    MagicLink,
+    /// `POST /recover`
+    Recover,
+    /// `POST /resend`
+    Resend,
+    /// `PUT /user`
+    UpdateUser,
+    /// `POST /token`
+    Token,
+    /// `/verify`
+    Verify,
+    /// `GET /authorize` and `GET /user/identities/authorize`
+    Authorize,
+}
+
+impl Limiter {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::SignUp => "signup",
+            Self::Anonymous => "anonymous-signup",
+            Self::Otp => "otp",
+            Self::MagicLink => "magiclink",
+            Self::Recover => "recover",
+            Self::Resend => "resend",
+            Self::UpdateUser => "update-user",
+            Self::Token => "token",
+            Self::Verify => "verify",
+            Self::Authorize => "authorize",
+        }
+    }
+
+    /// The requests allowed at once, and how fast they are allowed again.
+    fn quota(self, settings: &RateLimitSettings) -> Quota {
+        let per_five_minutes = |count: u32| Quota::new(30.0, f64::from(count) / FIVE_MINUTES.as_secs_f64());
+        match self {
+            Self::Token => per_five_minutes(settings.token_refresh),
+            Self::Verify => per_five_minutes(settings.verify),
+            Self::Anonymous => Quota::full_after(f64::from(settings.anonymous_users), HOUR),
+            _ => per_five_minutes(settings.otp),
+        }
+    }
+}
+
+/// All limits of the service.
+pub struct Limits {
+    settings: RateLimitSettings,
+    clock: Clock,
+    buckets: Buckets<(Limiter, String)>,
+    /// The monotonic time at which a mail was last pretended to an address.
+    pretended: Mutex<HashMap<(Kind, String), Duration>>,
+    emails: Option<Mutex<Sends>>,
+    texts: Option<Mutex<Sends>>,
+    failures: Failures,
+}
+
+/// The budget of audit entries for failed sign-ins: of each network, and of all.
+struct Failures {
+    of_network: Buckets<Option<String>>,
+    of_all: Mutex<TokenBucket>,
+    /// Failures without an entry, since the last one with an entry.
+    omitted: AtomicU64,
+}
+
+/// Entries for failed sign-ins from one network: 20 at once and 20 more an hour. One network leaves room for the others.
+const FAILURES_OF_NETWORK: Quota = Quota::full_after(20.0, HOUR);
+/// Entries for failed sign-ins of the whole service: 500 at once and 120 more an hour, about a megabyte a day at most.
+const FAILURES: Quota = Quota::new(500.0, 120.0 / 3600.0);
+
+impl Limits {
+    /// The limits of a service that nothing was asked of yet.
+    pub fn new(settings: RateLimitSettings, clock: Clock) -> Self {
+        Self {
+            buckets: Buckets::new(clock.clone(), MAX_BUCKETS),
+            pretended: Mutex::default(),
+            emails: settings.emails.map(|limit| Mutex::new(Sends::new(limit, &clock))),
+            texts: settings.texts.map(|limit| Mutex::new(Sends::new(limit, &clock))),
+            failures: Failures {
+                of_network: Buckets::new(clock.clone(), MAX_BUCKETS),
+                of_all: Mutex::new(TokenBucket::full(FAILURES, &clock)),
+                omitted: AtomicU64::new(0),
+            },
+            settings,
+            clock,
+        }
+    }
+
+    /// Counts a request of this address.
+    ///
+    /// # Errors
+    /// 429 `over_request_rate_limit`.
+    pub fn check(&self, limiter: Limiter, request: &RequestInfo) -> Result<(), AuthError> {
+        let Some(address) = &request.limit_key else { return Ok(()) };
+        let taken = self.buckets.take((limiter, address.clone()), limiter.quota(&self.settings), 1);
+        taken.map_err(|wait| too_many_requests(limiter.name(), wait))
+    }
+
+    /// Counts a mail.
+    ///
+    /// # Errors
+    /// 429 `over_email_send_rate_limit`.
+    pub fn take_email(&self) -> Result<(), AuthError> {
+        let Some(emails) = &self.emails else { return Ok(()) };
+        lock(emails).take(&self.clock).map_err(too_many_emails)
+    }
+
+    /// As [`Limits::take_email`], for a mail that is not sent: this limit does not show who has an account, and cannot be
+    /// used up with invented addresses.
+    ///
+    /// # Errors
+    /// 429 `over_email_send_rate_limit`.
+    pub fn check_email(&self) -> Result<(), AuthError> {
+        let Some(emails) = &self.emails else { return Ok(()) };
+        lock(emails).clone().take(&self.clock).map_err(too_many_emails)
+    }
+
+    /// The least time between two mails of a kind to one address, for an address that gets none.
+    ///
+    /// # Errors
+    /// 429 `over_email_send_rate_limit`, as for an address that has an account.
+    pub fn pretend(&self, kind: Kind, address: &str, interval: Duration) -> Result<(), AuthError> {
+        let mut pretended = lock(&self.pretended);
+        let now = self.clock.monotonic();
+        let key = (kind, address.to_owned());
+        if let Some(next) = pretended.get(&key).map(|at| *at + interval).filter(|next| now < *next) {
+            return Err(AuthError::too_early(ErrorCode::OverEmailSendRateLimit, next - now));
+        }
+        if pretended.len() >= MAX_BUCKETS {
+            pretended.retain(|_, at| now < *at + interval);
+            if pretended.len() >= MAX_BUCKETS {
+                pretended.clear();
+            }
+        }
+        pretended.insert(key, now);
+        Ok(())
+    }
+
+    /// Counts a text message.
+    ///
+    /// # Errors
+    /// 429 `over_sms_send_rate_limit`.
+    pub fn take_text(&self) -> Result<(), AuthError> {
+        let Some(texts) = &self.texts else { return Ok(()) };
+        lock(texts).take(&self.clock).map_err(|wait| AuthError::TooMany {
+            code: ErrorCode::OverSmsSendRateLimit,
+            message: "SMS rate limit exceeded".into(),
+            retry_after: whole_seconds(wait, DAY),
+            limit: "texts-sent",
+        })
+    }
+
+    /// Counts an audit entry for a failed sign-in. Returns how many were left out before it; `None`: so is this one.
+    pub fn take_failure(&self, request: &RequestInfo) -> Option<u64> {
+        let Failures { of_network, of_all, omitted } = &self.failures;
+        let network = request.network_key().map(str::to_owned);
+        let is_allowed =
+            of_network.take(network, FAILURES_OF_NETWORK, 1).is_ok() && lock(of_all).take(1, &self.clock).is_ok();
+        if is_allowed {
+            return Some(omitted.swap(0, Ordering::Relaxed));
+        }
+        omitted.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Returns true if mail is turned off altogether.
+    pub fn blocks_all_email(&self) -> bool {
+        matches!(self.settings.emails, Some(SendLimit::PerHour(0) | SendLimit::Bucket(0, _)))
+    }
+}
+
+/// The refusal of a request beyond a limit (auth-core 18.1).
+pub(crate) fn too_many_requests(limit: &'static str, wait: Duration) -> AuthError {
+    AuthError::TooMany {
+        code: ErrorCode::OverRequestRateLimit,
+        message: "Request rate limit reached".into(),
+        retry_after: whole_seconds(wait, HOUR),
+        limit,
+    }
+}
+
+fn too_many_emails(wait: Duration) -> AuthError {
+    AuthError::TooMany {
+        code: ErrorCode::OverEmailSendRateLimit,
+        message: "email rate limit exceeded".into(),
+        retry_after: whole_seconds(wait, DAY),
+        limit: "emails-sent",
+    }
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere leaves the state whole: it is changed by single assignments
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state of a limit on messages of the whole service.
+#[derive(Debug, Clone)]
+enum Sends {
+    /// Windows of an hour. `since`: the monotonic time at which this one began, with its first message.
+    PerHour {
+        size: u32,
+        left: u32,
+        since: Option<Duration>,
+    },
+    Bucket(TokenBucket),
+}
+
+impl Sends {
+    fn new(limit: SendLimit, clock: &Clock) -> Self {
+        match limit {
+            SendLimit::PerHour(size) => Self::PerHour { size, left: size, since: None },
+            SendLimit::Bucket(size, every) => {
+                let quota = Quota::new(f64::from(size), 1.0 / every.as_secs_f64().max(0.001));
+                Self::Bucket(TokenBucket::full(quota, clock))
+            }
+        }
+    }
+
+    /// Counts a message, or returns the time until the next one is allowed.
+    fn take(&mut self, clock: &Clock) -> Result<(), Duration> {
+        match self {
+            Self::Bucket(bucket) => bucket.take(1, clock),
+            Self::PerHour { size, left, since } => {
+                let now = clock.monotonic();
+                if since.is_none_or(|since| now.saturating_sub(since) >= HOUR) {
+                    (*since, *left) = (Some(now), *size);
+                }
+                let passed = now.saturating_sub(since.unwrap_or(now));
+                *left = left.checked_sub(1).ok_or(HOUR.saturating_sub(passed))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    fn clock() -> Clock {
+        Clock::movable(datetime!(2026-01-01 00:00 UTC))
+    }
+
+    fn advance(clock: &Clock, seconds: i64) {
+        clock.advance(time::Duration::seconds(seconds));
+    }
+
+    #[test]
+    fn mails_are_counted_by_the_hour_or_by_a_bucket() {
+        let clock = clock();
+        let mut hourly = Sends::new(SendLimit::PerHour(2), &clock);
+        assert!(hourly.take(&clock).is_ok());
+        advance(&clock, 60);
+        assert!(hourly.take(&clock).is_ok());
+        assert_eq!(hourly.take(&clock), Err(Duration::from_secs(3540)));
+        advance(&clock, -1800);
+        assert_eq!(hourly.take(&clock), Err(Duration::from_secs(3540)), "time does not run backwards");
+        advance(&clock, 1800 + 3540);
+        assert!(hourly.take(&clock).is_ok());
+
+        let mut bucket = Sends::new(SendLimit::Bucket(1, Duration::from_secs(30)), &clock);
+        assert!(bucket.take(&clock).is_ok());
+        advance(&clock, 10);
+        assert_eq!(bucket.take(&clock).map_err(|wait| whole_seconds(wait, DAY)), Err(Duration::from_secs(20)));
+        advance(&clock, 20);
+        assert!(bucket.take(&clock).is_ok());
+
+        assert_eq!(Sends::new(SendLimit::PerHour(0), &clock).take(&clock), Err(HOUR));
+        assert!(Sends::new(SendLimit::Bucket(0, HOUR), &clock).take(&clock).is_err());
+    }
+
+    #[test]
+    fn a_mail_that_is_only_pretended_has_its_interval() {
+        let clock = clock();
+        let limits = Limits::new(RateLimitSettings::default(), clock.clone());
+        let pretend = |kind| limits.pretend(kind, "ada@example.com", Duration::from_secs(60));
+        let wait = || match pretend(Kind::Recovery) {
+            Err(AuthError::TooMany { retry_after, .. }) => retry_after.as_secs(),
+            _ => 0,
+        };
+        assert!(pretend(Kind::Recovery).is_ok());
+        advance(&clock, 1);
+        assert!(pretend(Kind::Confirmation).is_ok());
+        advance(&clock, 6);
+        assert_eq!(wait(), 53);
+        advance(&clock, -3600);
+        assert_eq!(wait(), 53, "time does not run backwards");
+        advance(&clock, 3600 + 53);
+        assert_eq!(wait(), 0);
+    }
+}

@@ -1,0 +1,10 @@
+//! Protection of accounts: limits, attempts, captcha, the redirect allow list, column encryption, the audit log.
+
+pub(crate) mod attempts;
+pub mod audit;
+pub(crate) mod captcha;
+pub(crate) mod column_encryption;
+pub(crate) mod limits;
+pub(crate) mod mail_domain;
+pub mod redirect;
+pub(crate) mod uniform_timing;

@@ -1,0 +1,222 @@
+//! `POST /token`: the grants that end in a session (auth-core 5).
+
+use axum::extract::{FromRequest as _, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+
+use crate::Auth;
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::extract::{Query, RequestInfo, TokenBody};
+use crate::http::switched_off;
+use crate::model::User;
+use crate::model::ids::{EmailAddress, PhoneNumber};
+use crate::oauth;
+use crate::protection::attempts;
+use crate::protection::audit::{self, Action, FailedLogin, Traits};
+use crate::protection::captcha;
+use crate::protection::limits::Limiter;
+use crate::session::refresh;
+use crate::session::{self, Method, TokenResponse};
+use crate::sql::{Tx, flow_state, users};
+
+/// `POST /token?grant_type=`; forms may name the grant themselves.
+pub(crate) async fn token(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    query: Query,
+    headers: HeaderMap,
+    raw: Request,
+) -> Result<Response, AuthError> {
+    auth.limits().check(Limiter::Token, &request)?;
+    let body = TokenBody::from_request(raw, &auth).await?;
+    match query.get("grant_type").or(body.grant()).unwrap_or_default() {
+        "password" => password(&auth, &request, body.parse()?).await.map(IntoResponse::into_response),
+        "refresh_token" => refresh::grant(&auth, &request, body.parse()?).await,
+        "pkce" => pkce(&auth, &request, body.parse()?).await.map(IntoResponse::into_response),
+        "id_token" => {
+            oauth::id_token::grant(&auth, &request, &headers, body.parse()?).await.map(IntoResponse::into_response)
+        }
+        "web3" => Err(switched_off::web3()),
+        _ => Err(AuthError::refuse(ErrorCode::InvalidCredentials, "unsupported_grant_type")),
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PasswordBody {
+    email: String,
+    phone: String,
+    password: String,
+    gotrue_meta_security: captcha::Security,
+}
+
+async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Result<TokenResponse, AuthError> {
+    captcha::check(auth, &body.gotrue_meta_security, request).await?;
+    let settings = auth.settings();
+    let by_email = match (body.email.trim().is_empty(), body.phone.trim().is_empty()) {
+        (false, false) => {
+            return Err(AuthError::validation("Only an email address or phone number should be provided on login."));
+        }
+        (true, true) => return Err(AuthError::validation("missing email or phone")),
+        (false, true) => true,
+        (true, false) => false,
+    };
+    let disabled = |code, text: &'static str| AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, code, text);
+    if by_email && !settings.email.enabled {
+        return Err(disabled(ErrorCode::EmailProviderDisabled, "Email logins are disabled"));
+    }
+    if !by_email && !settings.sms.enabled {
+        return Err(disabled(ErrorCode::PhoneProviderDisabled, "Phone logins are disabled"));
+    }
+    let account = if by_email {
+        body.email.trim().to_lowercase()
+    } else {
+        PhoneNumber::parse(&body.phone).map_or_else(|_| body.phone.clone(), |phone| phone.to_string())
+    };
+    attempts::password(auth, &account, request, sign_in(auth, request, by_email, &body)).await
+}
+
+/// Compares the password and signs the person in.
+async fn sign_in(
+    auth: &Auth,
+    request: &RequestInfo,
+    by_email: bool,
+    body: &PasswordBody,
+) -> Result<TokenResponse, AuthError> {
+    let user = find(auth, request, by_email, body).await?;
+    let provider = if by_email { "email" } else { "phone" };
+    let refuse = async |user: Option<&User>, error: AuthError| {
+        audit::record_failed_login(auth, &FailedLogin { user, provider, error: &error }, request).await;
+        error
+    };
+    if user.as_ref().is_some_and(|user| user.is_banned(auth.now())) {
+        let banned = AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "User is banned");
+        return Err(refuse(user.as_ref(), banned).await);
+    }
+    // Also computed for nobody, so that the time of an answer does not tell who has an account
+    let stored = user.as_ref().and_then(|user| auth.stored_password(user));
+    let hash = stored.as_ref().map(|stored| stored.text.as_str());
+    let comparison = auth.passwords().compare(&body.password, hash).await?;
+    let known = match user {
+        Some(user) if comparison.matches => user,
+        user => return Err(refuse(user.as_ref(), AuthError::invalid_credentials()).await),
+    };
+    // Only a hint: when it can not be had, nobody is kept out
+    let weak = auth.passwords().weakness(&body.password).await.unwrap_or_else(|error| {
+        tracing::warn!(error = error.to_string(), "The strength of a password is not known");
+        None
+    });
+    let rehashed = match comparison.needs_rehash {
+        true => Some(auth.passwords().hash(&body.password).await?),
+        false => stored.filter(|stored| stored.is_outdated).map(|stored| stored.text),
+    };
+
+    let tx = Tx::begin(auth.database()).await?;
+    // Again, since the account may have changed while the hash was computed
+    let user = users::lock_complete(&tx, known.id)
+        .await?
+        .filter(|user| user.encrypted_password == known.encrypted_password && !user.is_banned(request.now))
+        .ok_or_else(AuthError::invalid_credentials)?;
+    if by_email && !user.is_email_confirmed() {
+        return Err(AuthError::refuse(ErrorCode::EmailNotConfirmed, "Email not confirmed"));
+    }
+    if !by_email && !user.is_phone_confirmed() {
+        return Err(AuthError::refuse(ErrorCode::PhoneNotConfirmed, "Phone not confirmed"));
+    }
+    if let Some(hash) = rehashed {
+        let sealed = auth.columns().seal(user.id.0, &hash);
+        users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
+    }
+    audit::record(auth, &tx, &user, Action::Login, audit::provider_trait(provider), None, request.now).await?;
+    let response = session::issue(auth, &tx, &user, Method::Password, request).await?;
+    tx.commit().await?;
+    Ok(response.with_password_strength(weak.as_ref()))
+}
+
+/// The account of an address or number. Neither is checked for its form: what does not exist has no account.
+async fn find(
+    auth: &Auth,
+    request: &RequestInfo,
+    by_email: bool,
+    body: &PasswordBody,
+) -> Result<Option<User>, AuthError> {
+    let client = auth.database().auth().await?;
+    let user = if by_email {
+        let email = EmailAddress::from_stored(&body.email.trim().to_lowercase());
+        users::by_email(&client, &email, &request.aud).await?
+    } else {
+        match PhoneNumber::parse(&body.phone) {
+            Ok(phone) => users::by_phone(&client, &phone, &request.aud).await?,
+            Err(_) => None,
+        }
+    };
+    Ok(user)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PkceBody {
+    auth_code: String,
+    code_verifier: String,
+}
+
+/// The app exchanges the code that a redirect brought.
+async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<TokenResponse, AuthError> {
+    if body.auth_code.is_empty() || body.code_verifier.is_empty() {
+        return Err(AuthError::validation("invalid request: both auth code and code verifier should be non-empty"));
+    }
+    oauth::identities::look_up_waiting_domain(auth, &body.auth_code).await?;
+    let mut exchanged = exchange(auth, request, &body).await;
+    for _ in 1..oauth::ATTEMPTS {
+        if !exchanged.as_ref().is_err_and(oauth::is_race) {
+            break;
+        }
+        exchanged = exchange(auth, request, &body).await;
+    }
+    exchanged
+}
+
+async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result<TokenResponse, AuthError> {
+    let not_found = || AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found");
+    let tx = Tx::begin(auth.database()).await?;
+    let flow = flow_state::lock_by_code(&tx, &body.auth_code)
+        .await?
+        // A code that nobody was given yet is not a code
+        .filter(|flow| flow.auth_code_issued_at.is_some())
+        .ok_or_else(not_found)?;
+    let (Some(user_id), Some(challenge)) = (flow.user_id, &flow.challenge) else {
+        return Err(not_found());
+    };
+    if flow.is_expired(auth.now(), auth.settings().flow_state_expiry) {
+        return Err(AuthError::refuse(ErrorCode::FlowStateExpired, "invalid flow state, flow state has expired"));
+    }
+    if !challenge.is_met_by(&body.code_verifier) {
+        return Err(AuthError::refuse(
+            ErrorCode::BadCodeVerifier,
+            "code challenge does not match previously saved code verifier",
+        ));
+    }
+    let mut user = users::lock_complete(&tx, user_id).await?.ok_or_else(not_found)?;
+    if user.is_banned(request.now) {
+        return Err(AuthError::user_banned());
+    }
+    if flow.linking_target_id == Some(user_id) {
+        match oauth::identities::finish_link(auth, &tx, request, user, &flow).await? {
+            oauth::Outcome::SignedIn(linked) => user = *linked,
+            oauth::Outcome::Kept(error) => {
+                // The code has served: what follows is a mail
+                flow_state::delete(&tx, flow.id).await?;
+                tx.commit().await?;
+                return Err(error);
+            }
+        }
+    }
+    let method = Method::parse(&flow.authentication_method).unwrap_or(Method::Otp);
+    let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);
+    audit::record(auth, &tx, &user, Action::Login, traits, None, request.now).await?;
+    let response = session::issue(auth, &tx, &user, method, request).await?;
+    flow_state::delete(&tx, flow.id).await?;
+    tx.commit().await?;
+    Ok(response.with_provider_tokens(flow.provider_access_token, flow.provider_refresh_token))
+}

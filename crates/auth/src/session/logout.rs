@@ -1,0 +1,119 @@
+//! `POST /logout` (auth-core 9), and a person's own list of sessions (`GET` and `DELETE /sessions`).
+
+use axum::Json;
+use axum::extract::{Path, State};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Auth;
+use crate::http::error::{AuthError, ErrorCode};
+use crate::http::extract::{Query, RequestInfo, SignedIn};
+use crate::model::Timestamp;
+use crate::model::ids::SessionId;
+use crate::protection::audit::{self, Action, Traits};
+use crate::session::check_alive;
+use crate::sql::Tx;
+use crate::sql::sessions::{self, Session};
+
+/// `POST /logout?scope=`: ends this session, the others, or all. Their refresh tokens go with them.
+pub(crate) async fn logout(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    query: Query,
+    signed_in: SignedIn,
+) -> Result<StatusCode, AuthError> {
+    let user = &signed_in.user;
+    let session = signed_in.session.as_ref().map(|session| session.id);
+    let scope = query.get("scope").unwrap_or("global");
+    if !matches!(scope, "global" | "local" | "others") {
+        return Err(AuthError::validation(format!("Unsupported logout scope \"{}\"", shortened(scope))));
+    }
+    let tx = Tx::begin(auth.database()).await?;
+    audit::record(&auth, &tx, user, Action::Logout, Traits::new(), None, request.now).await?;
+    match (scope, session) {
+        ("local", Some(session)) => sessions::delete(&tx, session).await?,
+        ("others", Some(session)) => sessions::delete_others(&tx, user.id, session).await?,
+        // A token without a session can not mean one of them
+        _ => sessions::delete_all(&tx, user.id).await?,
+    }
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+#[derive(Serialize)]
+struct Shown {
+    id: SessionId,
+    created_at: Timestamp,
+    refreshed_at: Option<Timestamp>,
+    not_after: Option<Timestamp>,
+    aal: String,
+    amr: Vec<Value>,
+    user_agent: Option<String>,
+    ip: Option<String>,
+    current: bool,
+}
+
+impl Shown {
+    fn from_session(session: Session, current: Option<SessionId>) -> Self {
+        Self {
+            id: session.id,
+            created_at: Timestamp(session.created_at),
+            refreshed_at: session.refreshed_at.map(Timestamp),
+            not_after: session.not_after.map(Timestamp),
+            aal: session.aal,
+            amr: session
+                .amr
+                .iter()
+                .map(|amr| json!({"method": amr.method, "timestamp": amr.at.unix_timestamp()}))
+                .collect(),
+            user_agent: session.user_agent,
+            ip: session.ip.map(|ip| ip.to_string()),
+            current: current == Some(session.id),
+        }
+    }
+}
+
+/// `GET /sessions`: where the person is signed in, last used first. Sessions that ended by their age are not shown.
+pub(crate) async fn list(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    signed_in: SignedIn,
+) -> Result<Json<Value>, AuthError> {
+    let client = auth.database().auth().await?;
+    let found = sessions::of_user(&client, signed_in.user.id).await?;
+    drop(client);
+    let current = signed_in.session.as_ref().map(|session| session.id);
+    let policy = &auth.settings().sessions;
+    let shown: Vec<Shown> = found
+        .into_iter()
+        .filter(|session| {
+            current == Some(session.id) || check_alive(policy, session, &signed_in.user, request.now).is_ok()
+        })
+        .map(|session| Shown::from_session(session, current))
+        .collect();
+    serde_json::to_value(shown).map(Json).map_err(AuthError::internal)
+}
+
+/// `DELETE /sessions/{id}`: ends one of the person's own sessions.
+pub(crate) async fn revoke(
+    State(auth): State<Auth>,
+    request: RequestInfo,
+    signed_in: SignedIn,
+    Path(id): Path<String>,
+) -> Result<StatusCode, AuthError> {
+    let not_found =
+        || AuthError::refuse_with(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, "Session does not exist");
+    let id = SessionId::parse(&id).ok_or_else(not_found)?;
+    let tx = Tx::begin(auth.database()).await?;
+    if !sessions::delete_of_user(&tx, id, signed_in.user.id).await? {
+        return Err(not_found());
+    }
+    audit::record(&auth, &tx, &signed_in.user, Action::Logout, Traits::new(), None, request.now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
