@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use portico_rest::body::{Payload, Purpose, parse as parse_body};
-use portico_rest::media::MediaType;
 use portico_rest::plan::{Context, PlanSettings, Producer, ReadPlan, Root, Rows, WriteAction, WriteOptions, WritePlan};
-use portico_rest::preferences::Return;
 use portico_rest::query::{Target, parse};
+use portico_rest::request::body::{Payload, Purpose, parse as parse_body};
+use portico_rest::request::media::MediaType;
+use portico_rest::request::preferences::Return;
 use portico_rest::schema::{LoadSettings, SchemaCache, load as load_schema};
 use portico_rest::sql::{Param, Sql, plain_read, plain_write};
 use serde_json::Value;

@@ -11,25 +11,25 @@ use http::request::Parts;
 use http_body_util::BodyExt as _;
 use portico_tokens::Caller;
 
-use crate::answer::{self, Answered};
-use crate::body::{self, Payload, Purpose};
-use crate::caller::Identity;
 use crate::error::RestError;
+use crate::execute::missing_grant;
+use crate::execute::session_settings::Outside;
+use crate::execute::statement_result::Reply;
 use crate::execute::{self, Doing};
-use crate::grants;
-use crate::media::{self, MediaType};
 use crate::openapi;
 use crate::plan::WriteAction;
-use crate::preferences::{self, Preferences};
-use crate::prepare::{self, Planned, Prepared};
+use crate::plan::prepare::{self, Planned, Prepared};
 use crate::query::{self, At, Query, Range, Target};
-use crate::range::Window;
-use crate::reply::Reply;
-use crate::resource::{Action, Profile, Resource};
+use crate::request::body::{self, Payload, Purpose};
+use crate::request::media::{self, MediaType};
+use crate::request::preferences::{self, Preferences};
+use crate::request::resource::{Action, Profile, Resource};
+use crate::request::role::Identity;
+use crate::request::row_window::Window;
+use crate::response::server_timing::{Timing, since};
+use crate::response::{self, Answered};
 use crate::service::Rest;
-use crate::settings::Outside;
-use crate::state::Snapshot;
-use crate::timing::{Timing, since};
+use crate::snapshot::Snapshot;
 
 /// Answers a request; never fails.
 pub(crate) async fn answer(rest: Rest, request: Request, outside: Outside<'_>) -> Response {
@@ -40,7 +40,7 @@ pub(crate) async fn answer(rest: Rest, request: Request, outside: Outside<'_>) -
     let outcome = respond(&rest, snapshot, &parts, body, outside, &mut timing).await;
     let mut response = match outcome {
         Ok(response) => response,
-        Err(error) => answer::refuse(&error, config.terse_errors),
+        Err(error) => response::refuse(&error, config.terse_errors),
     };
     if let Some(name) = &config.trace_header
         && let Some(value) = parts.headers.get(name)
@@ -98,7 +98,7 @@ async fn respond(
     };
     let action = Action::of(&resource, &parts.method)?;
     if resource == Resource::Root && action == Action::Options {
-        return Ok(answer::allow("OPTIONS,GET,HEAD"));
+        return Ok(response::allow("OPTIONS,GET,HEAD"));
     }
     let is_root = is_root_call || resource == Resource::Root;
     if is_root && action != Action::Options && config.openapi_secret_key_only && !openapi::holds_secret_key(caller) {
@@ -153,7 +153,7 @@ async fn respond(
     let planned = plan(rest, &mut snapshot, &schema, &asked).await?;
     timing.plan = since(begun);
     let mut prepared = match planned {
-        Planned::Allow(methods) => return Ok(answer::allow(&methods)),
+        Planned::Allow(methods) => return Ok(response::allow(&methods)),
         Planned::Statement(prepared) => *prepared,
     };
 
@@ -163,7 +163,7 @@ async fn respond(
 
     let begun = timing.begin();
     let may_choose_end = config.tx_end.may_override;
-    let response = answer::make(Answered { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
+    let response = response::make(Answered { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
     timing.response = since(begun);
     response
 }
@@ -238,7 +238,7 @@ async fn run(
 async fn with_hint(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply, RestError> {
     let mut reply = execute::run(doing, prepared).await;
     if let Err(RestError::Postgres(refusal)) = &mut reply {
-        grants::add_hint(doing, refusal).await;
+        missing_grant::add_hint(doing, refusal).await;
     }
     reply
 }

@@ -13,36 +13,21 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admin;
-mod answer;
 mod array;
-pub mod body;
-mod caller;
-mod claim_path;
 pub mod config;
 pub mod error;
 mod execute;
-mod explain;
-mod grants;
 mod handler;
-mod in_database;
-pub mod media;
 mod openapi;
-mod pieces;
 pub mod plan;
-mod postgres;
-pub mod preferences;
-mod prepare;
 pub mod query;
-pub mod range;
-mod reply;
-mod resource;
+pub mod request;
+mod response;
 pub mod schema;
 mod service;
-mod settings;
+mod snapshot;
 pub mod sql;
-mod state;
-mod timing;
-mod transaction;
+pub mod statement_builder;
 
 pub use error::RestError;
 pub use service::{Rest, RestSettings};

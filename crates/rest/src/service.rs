@@ -13,7 +13,7 @@ use portico_database::{Database, DatabaseError};
 use portico_tokens::{Clock, KeyRing};
 
 use crate::config::Config;
-use crate::state::{Keeper, LOGIN, State};
+use crate::snapshot::{Keeper, LOGIN, State};
 use crate::{admin, handler};
 
 /// For each processor: with fewer connections PostgreSQL would wait for us, with more its processes would for each other (`bench/README.md`).

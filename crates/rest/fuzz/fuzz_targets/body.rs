@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use portico_rest::RestError;
-use portico_rest::body::{Payload, Purpose, parse};
-use portico_rest::media::MediaType;
+use portico_rest::request::body::{Payload, Purpose, parse};
+use portico_rest::request::media::MediaType;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, body)) = input.split_first() else { return };

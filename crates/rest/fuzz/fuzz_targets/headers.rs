@@ -4,10 +4,10 @@
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use libfuzzer_sys::fuzz_target;
-use portico_rest::media::{MediaType, accepted, content_type};
-use portico_rest::preferences::{Honoured, Preferences};
+use portico_rest::request::media::{MediaType, accepted, content_type};
+use portico_rest::request::preferences::{Honoured, Preferences};
 use portico_rest::query::Query;
-use portico_rest::range::Window;
+use portico_rest::request::row_window::Window;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut headers = HeaderMap::new();

@@ -1,16 +1,20 @@
 //! The modules of `portico-rest` that read what a client sent: the same files, without the rest of the service.
 
-#[path = "../../src/body/mod.rs"]
-pub mod body;
 #[path = "../../src/error.rs"]
 pub mod error;
-#[path = "../../src/media.rs"]
-pub mod media;
-#[path = "../../src/preferences.rs"]
-pub mod preferences;
 #[path = "../../src/query/mod.rs"]
 pub mod query;
-#[path = "../../src/range.rs"]
-pub mod range;
+
+/// The parts of a request, as `portico_rest::request` names them.
+pub mod request {
+    #[path = "../../../src/request/body/mod.rs"]
+    pub mod body;
+    #[path = "../../../src/request/media.rs"]
+    pub mod media;
+    #[path = "../../../src/request/preferences.rs"]
+    pub mod preferences;
+    #[path = "../../../src/request/row_window.rs"]
+    pub mod row_window;
+}
 
 pub use error::RestError;

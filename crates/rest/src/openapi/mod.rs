@@ -3,20 +3,20 @@
 //! [`document`] is pure: it is made of the schema cache and of what the caller's role may use.
 
 mod address;
-mod answer;
 mod defaults;
 mod definitions;
 mod parameters;
 mod paths;
 mod privileges;
+mod respond;
 mod types;
 
 use serde_json::{Map, Value, json};
 
 use crate::schema::{Relation, Routine, SchemaCache};
 
-pub(crate) use answer::{answer, holds_secret_key, refuse};
 pub(crate) use privileges::{Allowed, Facts, facts, read_facts};
+pub(crate) use respond::{answer, holds_secret_key, refuse};
 
 /// What a document is made of.
 #[derive(Debug, Clone, Copy)]

@@ -6,6 +6,7 @@ mod filter;
 mod negotiate;
 mod node;
 mod overload;
+pub(crate) mod prepare;
 mod producer;
 mod read;
 #[cfg(test)]

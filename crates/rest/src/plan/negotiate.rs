@@ -2,7 +2,7 @@
 
 use super::{Producer, Rows};
 use crate::error::RestError;
-use crate::media::{MediaType, Plan};
+use crate::request::media::{MediaType, Plan};
 use crate::schema::{MediaHandler, QualifiedName, Routine, SchemaCache};
 
 /// What the answer is about.

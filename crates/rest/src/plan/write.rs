@@ -8,10 +8,10 @@ use http::StatusCode;
 
 use super::filter::{Condition, conditions_of_write};
 use super::{Context, ReadPlan, Returned, Root};
-use crate::body::JsonPayload;
 use crate::error::{PostgresRefusal, RestError};
-use crate::preferences::{Missing, Preferences, Resolution, Return};
 use crate::query::{Operation, QuantOperator, Query};
+use crate::request::body::JsonPayload;
+use crate::request::preferences::{Missing, Preferences, Resolution, Return};
 use crate::schema::{QualifiedName, Relation};
 
 /// What a request does to the rows of a relation.

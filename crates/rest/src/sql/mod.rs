@@ -4,7 +4,6 @@
 //! and nothing but PostgreSQL's own functions can run, simply the rows, which costs PostgreSQL half as much. Its text depends on the
 //! request's shape only, never on its values.
 
-mod builder;
 mod call;
 mod envelope;
 mod filter;
@@ -18,7 +17,7 @@ mod write;
 
 use portico_database::wire::Joining;
 
-pub use builder::{Param, Sql};
+pub use crate::statement_builder::{Param, Sql};
 pub use call::call;
 pub use envelope::{Count, Envelope, Total, envelope, matching, read as read_statement};
 pub use filter::conditions;

@@ -6,15 +6,15 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
 use portico_rest::RestError;
-use portico_rest::body::{self, Payload, Purpose};
-use portico_rest::media::{self, MediaType};
 use portico_rest::plan::{
     Body, BodyKind, Context, Given, PlanSettings, Subject, WriteAction, WriteOptions, WritePlan, find, is_read_only,
     negotiate,
 };
-use portico_rest::preferences::{Count, Preferences};
 use portico_rest::query::{Query, SelectItem, Target, parse};
-use portico_rest::range::Window;
+use portico_rest::request::body::{self, Payload, Purpose};
+use portico_rest::request::media::{self, MediaType};
+use portico_rest::request::preferences::{Count, Preferences};
+use portico_rest::request::row_window::Window;
 use portico_rest::schema::{LoadSettings, SchemaCache, load};
 use portico_rest::sql::{self, Sql};
 

@@ -1,7 +1,7 @@
 use super::*;
-use crate::body::Known;
 use crate::plan::PlanSettings;
 use crate::query::{Target, parse};
+use crate::request::body::Known;
 use crate::schema::SchemaCache;
 use crate::schema::testing::cinema;
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::plan::Rows;
 use crate::plan::WriteAction::{Delete, Insert, Put, Update};
 use crate::plan::write_tests::{Request, request};
-use crate::preferences::{Resolution, Return};
+use crate::request::preferences::{Resolution, Return};
 use crate::schema::testing::cinema;
 
 const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };

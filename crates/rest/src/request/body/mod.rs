@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::RestError;
-use crate::media::MediaType;
 use crate::query::decode;
+use crate::request::media::MediaType;
 
 /// What a body is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

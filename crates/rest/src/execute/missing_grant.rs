@@ -15,12 +15,12 @@ use crate::error::PostgresRefusal;
 use crate::execute::Doing;
 use crate::handler::Asked;
 use crate::plan::WriteAction;
-use crate::preferences::{Resolution, Return};
 use crate::query::SelectItem;
-use crate::resource::{Action, Resource};
+use crate::request::preferences::{Resolution, Return};
+use crate::request::resource::{Action, Resource};
 use crate::sql::Sql;
 
-const LACKING: &str = include_str!("grants.sql");
+const LACKING: &str = include_str!("missing_grant.sql");
 
 /// The longest time that a refusal waits for a connection for its hint. Where all are in use, it is
 /// answered without one.

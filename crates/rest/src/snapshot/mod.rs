@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::in_database::{self, Roles};
+use crate::config::database::{self, Roles};
 use crate::schema::{LoadSettings, SchemaCache};
 
 /// The role that requests log in as.
@@ -365,7 +365,7 @@ impl Work {
         client.batch_execute("set statement_timeout = '60s'; set timezone = 'UTC'").await?;
         let announces: bool = client.query_one(ANNOUNCES, &[]).await?.get(0);
         let digest = if announces { None } else { client.query_one(&digest_query(), &[]).await?.get(0) };
-        let (config, roles) = in_database::load(&client, LOGIN, &self.server).await?;
+        let (config, roles) = database::load(&client, LOGIN, &self.server).await?;
         let before = Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner));
         let is_same_place =
             before.config.schemas == config.schemas && before.config.extra_search_path == config.extra_search_path;

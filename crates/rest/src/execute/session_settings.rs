@@ -10,9 +10,9 @@ use http::{HeaderMap, HeaderName, Method, header};
 use portico_tokens::Secret;
 use serde_json::{Map, Value};
 
-use crate::caller::Identity;
 use crate::config::Config;
-use crate::in_database::{Isolation, RoleSettings};
+use crate::config::database::{Isolation, RoleSettings};
+use crate::request::role::Identity;
 use crate::sql::Sql;
 
 /// Adds to a request's headers those that the front door knows.

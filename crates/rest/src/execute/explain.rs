@@ -3,7 +3,7 @@
 use portico_database::wire::Row;
 use serde_json::Value;
 
-use crate::media::{Plan, PlanFormat};
+use crate::request::media::{Plan, PlanFormat};
 use crate::sql::Sql;
 
 /// `EXPLAIN` of a statement as a client asked for it.

@@ -9,15 +9,15 @@ use portico_tokens::{ApiRole, Caller};
 use serde_json::json;
 
 use super::{Allowed, Facts, Subject, document, facts, read_facts};
-use crate::answer::{self, VERSION};
 use crate::config::OpenApiMode;
 use crate::error::RestError;
 use crate::execute::Doing;
-use crate::media::MediaType;
-use crate::resource::Profile;
-use crate::settings::Setting;
+use crate::execute::session_settings::Setting;
+use crate::execute::transaction::{self, End, Work};
+use crate::request::media::MediaType;
+use crate::request::resource::Profile;
+use crate::response::{self, VERSION};
 use crate::sql::Yields;
-use crate::transaction::{self, End, Work};
 
 const TYPE: HeaderValue = HeaderValue::from_static("application/openapi+json; charset=utf-8");
 
@@ -76,8 +76,8 @@ pub(crate) async fn answer(doing: &Doing<'_>, profile: Profile<'_>) -> Result<Re
     let mut response = Response::new(Body::from(writing.await.map_err(|_| RestError::Internal)?));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, TYPE);
-    answer::tell_profile(headers, profile);
-    answer::tell_server(headers);
+    response::tell_profile(headers, profile);
+    response::tell_server(headers);
     Ok(response)
 }
 

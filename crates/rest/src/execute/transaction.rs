@@ -7,8 +7,8 @@ use portico_database::wire::{
     Access, Answers, Batch, Gathered, Joining, Lease, Param, Pool, Row, Statement, Taken, WireError,
 };
 
-use crate::in_database::Isolation;
-use crate::settings::{Setting, Settings, set_local};
+use crate::config::database::Isolation;
+use crate::execute::session_settings::{Setting, Settings, set_local};
 use crate::sql::{Sql, Yields};
 
 /// The wishes of SQL for the answer, for main statements that do not yield it themselves.

@@ -5,7 +5,7 @@ use portico_database::wire::{PostgresError, WireError};
 use serde_json::{Map, Value};
 
 use crate::error::{PostgresRefusal, RestError};
-use crate::reply::{final_status, is_framing};
+use crate::execute::statement_result::{final_status, is_framing};
 
 /// The refusal for an error of the connection or of PostgreSQL. `is_anonymous`: the caller's role is the one without a token.
 pub(crate) fn refusal(error: &WireError, is_anonymous: bool) -> RestError {

@@ -1,19 +1,22 @@
 //! What goes back: status, headers and body (contract 9.2, 12.6, 13.4, 16.1, 21.2).
 
+mod chunked_body;
+pub(crate) mod server_timing;
+
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::RestError;
+use crate::execute::statement_result::{Reply, content_range, read_status};
 use crate::handler::Asked;
-use crate::pieces::Pieces;
 use crate::plan::WriteAction;
-use crate::preferences::{Honoured, Resolution, Return};
-use crate::prepare::{Kind, Prepared};
+use crate::plan::prepare::{Kind, Prepared};
 use crate::query;
-use crate::reply::{Reply, content_range, read_status};
-use crate::resource::{Action, Profile};
+use crate::request::preferences::{Honoured, Resolution, Return};
+use crate::request::resource::{Action, Profile};
+use crate::response::chunked_body::Pieces;
 
 /// The version that clients and type generators go by (contract 1).
 pub const VERSION: &str = "14.12";

@@ -6,8 +6,8 @@ use portico_database::wire::Row;
 use serde_json::{Map, Value};
 
 use crate::error::RestError;
+use crate::execute::transaction::Outcome;
 use crate::sql::{Column, Yields};
-use crate::transaction::Outcome;
 
 /// The row of a main statement, read.
 #[derive(Debug, Default)]

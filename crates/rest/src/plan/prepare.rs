@@ -2,21 +2,21 @@
 
 use http::Method;
 
-use crate::body::Payload;
+use crate::config::database::Isolation;
 use crate::error::RestError;
-use crate::explain;
+use crate::execute::explain;
 use crate::handler::Asked;
-use crate::in_database::Isolation;
-use crate::media::MediaType;
 use crate::plan::{
     self, Agreement, BodyKind, Context, Given, Producer, ReadPlan, Root, Subject, WriteAction, WriteOptions, WritePlan,
 };
-use crate::preferences::{Count as CountMode, Resolution, Return};
 use crate::query::{Query, SelectItem};
-use crate::resource::{Action, Resource, allow_function, allow_relation};
+use crate::request::body::Payload;
+use crate::request::media::MediaType;
+use crate::request::preferences::{Count as CountMode, Resolution, Return};
+use crate::request::resource::{Action, Resource, allow_function, allow_relation};
 use crate::schema::{QualifiedName, SchemaCache, nearest};
+use crate::snapshot::Snapshot;
 use crate::sql::{self, Count, Sql, Yields};
-use crate::state::Snapshot;
 
 /// What a request comes to.
 pub(crate) enum Planned {

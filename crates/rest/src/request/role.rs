@@ -10,7 +10,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
 use crate::error::{PostgresRefusal, RestError};
-use crate::state::LOGIN;
+use crate::snapshot::LOGIN;
 
 /// How far our clock and the one of a token's issuer may be apart.
 const LEEWAY: Duration = Duration::seconds(30);

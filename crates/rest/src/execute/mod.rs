@@ -1,20 +1,25 @@
 //! The transaction of a request (steps 11 to 13 of contract 3).
 
+pub(crate) mod explain;
+pub(crate) mod missing_grant;
+pub(crate) mod postgres_error;
+pub(crate) mod session_settings;
+pub(crate) mod statement_result;
+pub(crate) mod transaction;
+
 use portico_database::wire::{Joining, Lease, WireError};
 
+use self::transaction::{End, Failure, Work};
 use crate::error::RestError;
-use crate::explain;
+use crate::execute::session_settings::Setting;
+use crate::execute::statement_result::Reply;
 use crate::handler::Asked;
 use crate::plan::WriteAction;
-use crate::postgres;
-use crate::preferences::{Count as CountMode, TransactionEnd};
-use crate::prepare::{Kind, Prepared};
-use crate::reply::Reply;
+use crate::plan::prepare::{Kind, Prepared};
+use crate::request::preferences::{Count as CountMode, TransactionEnd};
 use crate::service::Rest;
-use crate::settings::Setting;
+use crate::snapshot::Snapshot;
 use crate::sql::Yields;
-use crate::state::Snapshot;
-use crate::transaction::{self, End, Failure, Work};
 
 /// For whom something is done, and with what.
 pub(crate) struct Doing<'a> {
@@ -48,7 +53,7 @@ impl Doing<'_> {
 
     /// A refusal of PostgreSQL in the words of the contract.
     pub fn refusal(&self, error: &WireError) -> RestError {
-        postgres::refusal(error, self.asked.identity.is_anonymous)
+        postgres_error::refusal(error, self.asked.identity.is_anonymous)
     }
 
     /// A connection.

@@ -3,6 +3,9 @@
 //! The server's own settings come first; `pgrst.*` settings of the login role override them, so that
 //! `alter role authenticator set pgrst.db_max_rows = '50'; notify pgrst, 'reload config'` works as users know it.
 
+pub(crate) mod claim_path;
+pub(crate) mod database;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use http::HeaderName;
 use portico_tokens::{KeyRing, Secret, SigningKey};
 use regex::{Regex, RegexBuilder};
 
-use crate::claim_path::ClaimPath;
+use crate::config::claim_path::ClaimPath;
 use crate::plan::PlanSettings;
 use crate::schema::QualifiedName;
 
