@@ -30,7 +30,7 @@ use portico_tokens::{Clock, KeyRing};
 use time::OffsetDateTime;
 
 pub use http::error::{AuthError, ErrorCode};
-pub use oauth::catalogue::names as provider_names;
+pub use oauth::provider::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
 
 use messages::mailer::Mailer;
@@ -40,7 +40,7 @@ use protection::captcha::Captcha;
 use protection::column_encryption::{ColumnKeys, Opened};
 use protection::limits::Limits;
 use protection::mail_domain::MailDomains;
-use protection::redirect::AllowList;
+use protection::redirect_allow_list::AllowList;
 
 /// The account service. Clones share everything.
 #[derive(Clone)]

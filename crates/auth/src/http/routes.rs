@@ -72,10 +72,10 @@ fn sessions() -> Router<Auth> {
 /// Ways in through identity providers.
 fn providers() -> Router<Auth> {
     Router::new()
-        .route("/authorize", get(oauth::authorize::authorize))
-        .route("/callback", get(oauth::callback::callback).post(oauth::callback::callback))
-        .route("/user/identities/authorize", get(oauth::identities::authorize))
-        .route("/user/identities/{identity_id}", delete(oauth::identities::unlink))
+        .route("/authorize", get(oauth::flow::authorize::authorize))
+        .route("/callback", get(oauth::flow::callback::callback).post(oauth::flow::callback::callback))
+        .route("/user/identities/authorize", get(oauth::flow::manual_linking::authorize))
+        .route("/user/identities/{identity_id}", delete(oauth::flow::manual_linking::unlink))
 }
 
 /// What others need to verify our tokens.

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
-use crate::oauth::http::{ProviderClient, Trust};
+use crate::oauth::protocol::http_client::{ProviderClient, Trust};
 use crate::settings::AuthSettings;
 
 /// No body takes longer (auth-core 15.1).

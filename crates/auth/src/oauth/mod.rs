@@ -20,35 +20,19 @@
 //! a space, so that the table stays as others know it. An identity that waits for the exchange of a code, to be linked to
 //! an account, is kept there as well.
 
+pub(crate) mod flow;
 pub mod pkce;
-
-pub(crate) mod account;
-pub(crate) mod authorize;
-pub(crate) mod browser;
-pub(crate) mod callback;
-pub mod catalogue;
-pub(crate) mod configured;
-pub(crate) mod custom;
-pub(crate) mod exchange;
-pub mod http;
-pub(crate) mod id_token;
-pub(crate) mod identities;
-pub mod oidc;
-pub mod profile;
+pub mod protocol;
 pub mod provider;
-mod public_address;
-mod readers;
-pub(crate) mod redirects;
-pub(crate) mod signed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use account::{ATTEMPTS, Outcome, is_race};
+pub(crate) use flow::account_linking::{ATTEMPTS, Outcome, is_race};
 
 use crate::settings::AuthSettings;
-use http::ProviderClient;
-use oidc::Issuers;
+use protocol::discovery::Issuers;
+use protocol::http_client::ProviderClient;
 
 /// What sign-ins at providers share: connections and what is known of issuers.
 #[derive(Debug)]

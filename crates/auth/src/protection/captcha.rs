@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Auth;
 use crate::http::error::{AuthError, ErrorCode};
 use crate::http::extract::RequestInfo;
-use crate::oauth::http::{ProviderClient, Trust};
+use crate::oauth::protocol::http_client::{ProviderClient, Trust};
 use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
 
 /// The part of a body that carries the solved puzzle.

@@ -6,5 +6,5 @@ pub(crate) mod captcha;
 pub(crate) mod column_encryption;
 pub(crate) mod limits;
 pub(crate) mod mail_domain;
-pub mod redirect;
+pub mod redirect_allow_list;
 pub(crate) mod uniform_timing;

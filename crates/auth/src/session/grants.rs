@@ -34,9 +34,9 @@ pub(crate) async fn token(
         "password" => password(&auth, &request, body.parse()?).await.map(IntoResponse::into_response),
         "refresh_token" => refresh::grant(&auth, &request, body.parse()?).await,
         "pkce" => pkce(&auth, &request, body.parse()?).await.map(IntoResponse::into_response),
-        "id_token" => {
-            oauth::id_token::grant(&auth, &request, &headers, body.parse()?).await.map(IntoResponse::into_response)
-        }
+        "id_token" => oauth::flow::id_token_grant::grant(&auth, &request, &headers, body.parse()?)
+            .await
+            .map(IntoResponse::into_response),
         "web3" => Err(switched_off::web3()),
         _ => Err(AuthError::refuse(ErrorCode::InvalidCredentials, "unsupported_grant_type")),
     }
@@ -166,7 +166,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
     if body.auth_code.is_empty() || body.code_verifier.is_empty() {
         return Err(AuthError::validation("invalid request: both auth code and code verifier should be non-empty"));
     }
-    oauth::identities::look_up_waiting_domain(auth, &body.auth_code).await?;
+    oauth::flow::manual_linking::look_up_waiting_domain(auth, &body.auth_code).await?;
     let mut exchanged = exchange(auth, request, &body).await;
     for _ in 1..oauth::ATTEMPTS {
         if !exchanged.as_ref().is_err_and(oauth::is_race) {
@@ -202,7 +202,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
         return Err(AuthError::user_banned());
     }
     if flow.linking_target_id == Some(user_id) {
-        match oauth::identities::finish_link(auth, &tx, request, user, &flow).await? {
+        match oauth::flow::manual_linking::finish_link(auth, &tx, request, user, &flow).await? {
             oauth::Outcome::SignedIn(linked) => user = *linked,
             oauth::Outcome::Kept(error) => {
                 // The code has served: what follows is a mail

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use anyhow::{Context, bail};
 use ipnet::IpNet;
 use portico_auth::AuthSettings;
-use portico_auth::protection::redirect::AllowList;
+use portico_auth::protection::redirect_allow_list::AllowList;
 use portico_project::portico_toml::Settings;
 use portico_project::{Config, Warning, WarningKind};
 use url::Url;

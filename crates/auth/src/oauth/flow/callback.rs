@@ -12,20 +12,20 @@ use axum::response::Response;
 use http::{Method as Verb, StatusCode};
 use serde_json::Value;
 
-use super::account::{self, Claim, Outcome};
-use super::authorize::ProviderSecrets;
-use super::browser::{self, Browser};
-use super::configured::{self, Configured, Place};
-use super::exchange::{self, Tokens};
-use super::identities;
-use super::profile::Profile;
-use super::redirects::{self, Failure};
-use super::signed;
 use crate::Auth;
 use crate::http::error::{AuthError, ErrorCode};
 use crate::http::extract::{Query, RequestInfo, read_body};
 use crate::model::User;
 use crate::model::ids::{FlowStateId, UserId};
+use crate::oauth::flow::account_linking::{self, Claim, Outcome};
+use crate::oauth::flow::authorize::ProviderSecrets;
+use crate::oauth::flow::browser_binding::{self, Browser};
+use crate::oauth::flow::callback_redirect::{self, Failure};
+use crate::oauth::flow::manual_linking;
+use crate::oauth::flow::oauth1;
+use crate::oauth::provider::exchange::{self, Tokens};
+use crate::oauth::provider::profile::Profile;
+use crate::oauth::provider::resolved::{self, Configured, Place};
 use crate::session::{self, Method, TokenResponse};
 use crate::sql::flow_state::{self, Arrival, ClientState, FlowState};
 use crate::sql::{Tx, users};
@@ -39,11 +39,11 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
     let is_form = raw.method() == Verb::POST;
     let fields = match fields(raw).await {
         Ok(fields) => fields,
-        Err(error) => return redirects::to_site(&auth, &error),
+        Err(error) => return callback_redirect::to_site(&auth, &error),
     };
     let untrusted = |error: AuthError| {
         error.log();
-        redirects::to_site(&auth, &error)
+        callback_redirect::to_site(&auth, &error)
     };
     let found = match find(&auth, &fields).await {
         Ok(found) => found,
@@ -53,9 +53,9 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
     if is_form
         && browser.is_unknown()
         && found.as_ref().is_some_and(|flow| is_elsewhere(flow, &browser, &request))
-        && let Some(again) = browser::repeated(fields.pairs())
+        && let Some(again) = browser_binding::repeated(fields.pairs())
     {
-        return redirects::redirect(StatusCode::SEE_OTHER, &again);
+        return callback_redirect::redirect(StatusCode::SEE_OTHER, &again);
     }
     let flow = match check(&auth, &request, &browser, found) {
         Ok(flow) => flow,
@@ -71,15 +71,19 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
     // Twitter's word for a person who changed their mind
     let refusal = fields.get("error").or(fields.get("denied").map(|_| "access_denied"));
     if let Some(refusal) = refusal {
-        return redirects::failed(&auth, &target, &Failure::of_provider(refusal, fields.get("error_description")));
+        return callback_redirect::failed(
+            &auth,
+            &target,
+            &Failure::of_provider(refusal, fields.get("error_description")),
+        );
     }
     let arrived = Arrived { request: &request, browser: &browser, fields: &fields };
     match finish(&auth, &arrived, provider, &flow, &target).await {
         Ok(response) => response,
-        Err(Failed::State(error)) => redirects::to_site(&auth, &error),
+        Err(Failed::State(error)) => callback_redirect::to_site(&auth, &error),
         Err(Failed::SignIn(error)) => {
             error.log();
-            redirects::failed(&auth, &target, &Failure::of(&error))
+            callback_redirect::failed(&auth, &target, &Failure::of(&error))
         }
     }
 }
@@ -114,7 +118,7 @@ async fn find(auth: &Auth, fields: &Query) -> Result<Option<FlowState>, AuthErro
 
 /// Returns whether an implicit flow began in another browser.
 fn is_elsewhere(flow: &FlowState, browser: &Browser, request: &RequestInfo) -> bool {
-    flow.challenge.is_none() && !browser::is_same(flow.origin.as_deref(), browser, request)
+    flow.challenge.is_none() && !browser_binding::is_same(flow.origin.as_deref(), browser, request)
 }
 
 /// The flow, if it can still be finished, and by this browser.
@@ -169,7 +173,7 @@ impl From<AuthError> for Failed {
 }
 
 async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<Configured, AuthError> {
-    configured::find(auth, &flow.provider_type).await.map_err(|error| match error {
+    resolved::find(auth, &flow.provider_type).await.map_err(|error| match error {
         AuthError::Refused { .. } => AuthError::refuse(
             ErrorCode::OauthProviderNotSupported,
             format!("Unsupported provider: {}", flow.provider_type),
@@ -210,17 +214,17 @@ async fn finish(
     // Mails of this sign-in lead to the app as well
     let request = &RequestInfo { redirect_to: target.to_owned(), ..arrived.request.clone() };
     let arrived = &Arrived { request, ..*arrived };
-    account::look_up_domain(auth, &profile).await;
+    account_linking::look_up_domain(auth, &profile).await;
     let mut settled = settle(auth, arrived, flow, &provider, &profile, &tokens).await;
-    for _ in 1..account::ATTEMPTS {
-        if !settled.as_ref().is_err_and(account::is_race) {
+    for _ in 1..account_linking::ATTEMPTS {
+        if !settled.as_ref().is_err_and(account_linking::is_race) {
             break;
         }
         settled = settle(auth, arrived, flow, &provider, &profile, &tokens).await;
     }
     match settled? {
-        Settled::Code(code) => Ok(redirects::with_code(auth, target, &code)),
-        Settled::Session(session) => Ok(redirects::with_session(target, &session)),
+        Settled::Code(code) => Ok(callback_redirect::with_code(auth, target, &code)),
+        Settled::Session(session) => Ok(callback_redirect::with_session(target, &session)),
         Settled::Refused(error) => Err(Failed::SignIn(error)),
         Settled::BadState(error) => Err(Failed::State(error)),
     }
@@ -255,12 +259,12 @@ async fn identify(
         || AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth callback with missing authorization code missing");
     let kept = secrets.and_then(|secrets| secrets.code_verifier.as_deref()).unwrap_or_default();
     if matches!(provider.place, Place::Signed { .. }) {
-        let verified = signed::Verified {
+        let verified = oauth1::Verified {
             token: fields.get("oauth_token").ok_or_else(missing)?,
             verifier: fields.get("oauth_verifier").ok_or_else(missing)?,
             kept,
         };
-        return signed::finish(auth, provider, &verified, request)
+        return oauth1::finish(auth, provider, &verified, request)
             .await
             .map_err(exchange::ExchangeError::into_profile_error);
     }
@@ -315,14 +319,14 @@ async fn settle(
                 )));
             };
             if let Some(code) = flow.auth_code.clone() {
-                identities::check_link(auth, &tx, &target, &provider.name, profile, request).await?;
-                let pending = identities::keep_link(&tx, &provider.name, profile, request).await?;
+                manual_linking::check_link(auth, &tx, &target, &provider.name, profile, request).await?;
+                let pending = manual_linking::keep_link(&tx, &provider.name, profile, request).await?;
                 let arrival = Arrival { pending: Some(pending), ..arrival_of(tokens, target.id) };
                 flow_state::signed_in(&tx, flow.id, arrival, request.now).await?;
                 tx.commit().await?;
                 return Ok(Settled::Code(code));
             }
-            identities::link(auth, &tx, request, target, &provider.name, profile).await?
+            manual_linking::link(auth, &tx, request, target, &provider.name, profile).await?
         }
         None => {
             let claim = Claim {
@@ -331,7 +335,7 @@ async fn settle(
                 email_optional: flow.email_optional,
                 invite: flow.invite_token.as_deref(),
             };
-            account::sign_in(auth, &tx, request, &claim).await?
+            account_linking::sign_in(auth, &tx, request, &claim).await?
         }
     };
     let user: Box<User> = match user {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use portico_tokens::Secret;
 
-use super::catalogue;
-use super::custom;
-use super::http::Trust;
-use super::oidc::{Discovery, Issuer};
-use super::provider::{ClientProof, Endpoints, Extra, IdTokens, Passes, Provider, Reader};
-use super::readers;
 use crate::Auth;
 use crate::http::error::AuthError;
+use crate::oauth::protocol::discovery::{Discovery, Issuer};
+use crate::oauth::protocol::http_client::Trust;
+use crate::oauth::provider::catalogue;
+use crate::oauth::provider::custom;
+use crate::oauth::provider::description::{ClientProof, Endpoints, Extra, IdTokens, Passes, Provider, Reader};
+use crate::oauth::provider::readers;
 use crate::settings::ProviderSettings;
 
 /// Where a sign-in happens.

@@ -5,19 +5,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use subtle::ConstantTimeEq as _;
 
-use super::account::{self, Claim, Outcome};
-use super::catalogue::{self, APPLE_ISSUER, AZURE_ISSUERS};
-use super::configured::{self, Configured, TokenIssuer};
-use super::custom;
-use super::exchange;
-use super::identities;
-use super::oidc::{self, Issuer, has_audience};
-use super::profile::{Object, Profile};
-use super::provider::Sources;
-use super::readers;
 use crate::Auth;
 use crate::http::error::{AuthError, ErrorCode};
 use crate::http::extract::{RequestInfo, SignedIn, bearer_token};
+use crate::oauth::flow::account_linking::{self, Claim, Outcome};
+use crate::oauth::flow::manual_linking;
+use crate::oauth::protocol::discovery::{self, Issuer, has_audience};
+use crate::oauth::provider::catalogue::{self, APPLE_ISSUER, AZURE_ISSUERS};
+use crate::oauth::provider::custom;
+use crate::oauth::provider::description::Sources;
+use crate::oauth::provider::exchange;
+use crate::oauth::provider::profile::{Object, Profile};
+use crate::oauth::provider::readers;
+use crate::oauth::provider::resolved::{self, Configured, TokenIssuer};
 use crate::session::{self, Method, TokenResponse};
 use crate::settings::ProviderSettings;
 use crate::sql::{Tx, users};
@@ -43,7 +43,7 @@ struct Expected {
     audiences: Vec<String>,
     skip_nonce_check: bool,
     email_optional: bool,
-    read: super::provider::Reader,
+    read: crate::oauth::provider::description::Reader,
 }
 
 fn oauth(error: &'static str, description: impl Into<std::borrow::Cow<'static, str>>) -> AuthError {
@@ -77,10 +77,10 @@ pub(crate) async fn grant(
     let expected = expected(auth, &body).await?;
     let claims = verified(auth, request, &body, &expected).await?;
     let profile = read(&expected, &claims)?;
-    account::look_up_domain(auth, &profile).await;
+    account_linking::look_up_domain(auth, &profile).await;
     let mut settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
-    for _ in 1..account::ATTEMPTS {
-        if !settled.as_ref().is_err_and(account::is_race) {
+    for _ in 1..account_linking::ATTEMPTS {
+        if !settled.as_ref().is_err_and(account_linking::is_race) {
             break;
         }
         settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
@@ -109,12 +109,12 @@ async fn settle(
             let user = users::lock_complete(&tx, person.user.id)
                 .await?
                 .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "Linking target user not found"))?;
-            identities::link(auth, &tx, request, user, &expected.provider, profile).await?
+            manual_linking::link(auth, &tx, request, user, &expected.provider, profile).await?
         }
         None => {
             let claim =
                 Claim { provider: &expected.provider, profile, email_optional: expected.email_optional, invite: None };
-            account::sign_in(auth, &tx, request, &claim).await?
+            account_linking::sign_in(auth, &tx, request, &claim).await?
         }
     };
     match outcome {
@@ -149,7 +149,7 @@ fn disabled(issuer: &str) -> AuthError {
 
 /// The issuer that the token itself names.
 fn named_issuer(token: &str) -> Option<String> {
-    oidc::unverified_claims(token)?.get("iss").and_then(Value::as_str).map(str::to_owned)
+    discovery::unverified_claims(token)?.get("iss").and_then(Value::as_str).map(str::to_owned)
 }
 
 async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError> {
@@ -162,7 +162,7 @@ async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError
     let off = ProviderSettings::default();
     for provider in known {
         let settings = settings.get(provider.name).unwrap_or(&off);
-        let configured = configured::join(auth, provider, settings);
+        let configured = resolved::join(auth, provider, settings);
         let by_issuer = name.is_empty() && is_issuer_of(provider.name, &configured, &body.issuer);
         if name != provider.name && !by_issuer {
             continue;

@@ -5,9 +5,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::catalogue;
-use super::super::profile::{Object, Profile, Unreadable};
-use super::super::provider::Sources;
+use crate::oauth::provider::catalogue;
+use crate::oauth::provider::description::Sources;
+use crate::oauth::provider::profile::{Object, Profile, Unreadable};
 
 #[derive(Default)]
 struct Recorded {

@@ -7,14 +7,14 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::catalogue::{APPLE_ISSUER, AZURE_ISSUERS, GOOGLE_ISSUER};
-use super::configured::{Addresses, Configured, Place, TokenIssuer};
-use super::http::{Answer, CallError, Trust};
-use super::oidc::{self, IdTokenError, Issuer, has_audience};
-use super::profile::{Object, Profile, Unreadable};
-use super::provider::{ClientProof, Extra, Sources};
 use crate::Auth;
 use crate::http::error::AuthError;
+use crate::oauth::protocol::discovery::{self, IdTokenError, Issuer, has_audience};
+use crate::oauth::protocol::http_client::{Answer, CallError, Trust};
+use crate::oauth::provider::catalogue::{APPLE_ISSUER, AZURE_ISSUERS, GOOGLE_ISSUER};
+use crate::oauth::provider::description::{ClientProof, Extra, Sources};
+use crate::oauth::provider::profile::{Object, Profile, Unreadable};
+use crate::oauth::provider::resolved::{Addresses, Configured, Place, TokenIssuer};
 
 /// Longest token of a provider: it is stored, and travels in addresses.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -179,7 +179,7 @@ pub(crate) fn read(
 ) -> Result<Profile, ExchangeError> {
     let sources = Sources { issuer: &provider.issuer_name, token: answer, id_token, documents, form_user };
     let mut profile = (provider.read)(&sources)?;
-    super::custom::adjust(&mut profile, &provider.adjust, &sources);
+    crate::oauth::provider::custom::adjust(&mut profile, &provider.adjust, &sources);
     tidy(&mut profile)?;
     Ok(profile)
 }
@@ -220,7 +220,7 @@ pub(crate) fn issuer_of(provider: &Configured, token: &str) -> Result<Issuer, Ex
         TokenIssuer::One { issuer, .. } => Ok(issuer.clone()),
         TokenIssuer::Nobody => Err(ExchangeError::NoIdToken),
         TokenIssuer::Tenant(only) => {
-            let claims = oidc::unverified_claims(token).ok_or(IdTokenError::Malformed)?;
+            let claims = discovery::unverified_claims(token).ok_or(IdTokenError::Malformed)?;
             let named = claims.get("iss").and_then(Value::as_str).ok_or(IdTokenError::Issued)?;
             let allowed = match only {
                 Some(only) => named == only,
@@ -343,8 +343,8 @@ impl ExchangeError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::profile::ProfileBuilder;
     use super::*;
+    use crate::oauth::provider::profile::ProfileBuilder;
     use reqwest::StatusCode;
     use serde_json::json;
 

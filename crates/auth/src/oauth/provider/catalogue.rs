@@ -1,7 +1,7 @@
 //! The table of built-in providers (auth-core 11).
 
-use super::provider::{At, ClientProof, Document, Endpoints, Extra, IdTokens, Passes, Provider};
-use super::readers as read;
+use crate::oauth::provider::description::{At, ClientProof, Document, Endpoints, Extra, IdTokens, Passes, Provider};
+use crate::oauth::provider::readers as read;
 
 const BOTH: Passes = Passes { scopes: true, others: true };
 const NO_SCOPES: Passes = Passes { scopes: false, others: true };

@@ -19,8 +19,8 @@ use subtle::ConstantTimeEq as _;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
-use super::http::{CallError, ProviderClient, Trust};
-use super::profile::Object;
+use crate::oauth::protocol::http_client::{CallError, ProviderClient, Trust};
+use crate::oauth::provider::profile::Object;
 
 /// Least time between two reads of one key set.
 const KEY_SET_PAUSE: Duration = Duration::from_secs(10);

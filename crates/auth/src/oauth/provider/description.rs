@@ -1,9 +1,9 @@
 //! The description of a provider: everything that makes one differ from another.
 //!
-//! The engine ([`super::exchange`]) knows only this description; [`super::catalogue`] is the table of all built-in
+//! The engine ([`crate::oauth::provider::exchange`]) knows only this description; [`crate::oauth::provider::catalogue`] is the table of all built-in
 //! providers, and rows of `auth.custom_oauth_providers` become the same description at run time.
 
-use super::profile::{Object, Profile, Unreadable};
+use crate::oauth::provider::profile::{Object, Profile, Unreadable};
 use serde_json::Value;
 
 /// An address at a provider. A configured base URL takes the place of the host.

@@ -8,17 +8,17 @@ use portico_mail::MailKind;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::account::{self, Outcome, identity_traits, notify, record_link};
-use super::authorize;
-use super::browser::Browser;
-use super::profile::{Profile, ProviderEmail};
-use super::redirects;
 use crate::Auth;
 use crate::account::unconfirmed_email;
 use crate::http::error::{AuthError, ErrorCode};
 use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::ids::IdentityId;
 use crate::model::{Identity, User};
+use crate::oauth::flow::account_linking::{self, Outcome, identity_traits, notify, record_link};
+use crate::oauth::flow::authorize;
+use crate::oauth::flow::browser_binding::Browser;
+use crate::oauth::flow::callback_redirect;
+use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::protection::audit::{self, Action};
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, accounts, identities, users};
@@ -44,7 +44,7 @@ pub(crate) async fn authorize(
     let begun = authorize::begin(&auth, &request, &query, &browser, Some(signed_in.user.id)).await?;
     let mut response = match query.get("skip_http_redirect") {
         Some("true") => Json(json!({"url": begun.url})).into_response(),
-        _ => redirects::redirect(StatusCode::FOUND, &begun.url),
+        _ => callback_redirect::redirect(StatusCode::FOUND, &begun.url),
     };
     begun.give_cookie(&mut response);
     Ok(response)
@@ -119,7 +119,7 @@ pub(crate) async fn look_up_waiting_domain(auth: &Auth, code: &str) -> Result<()
     let kept = flow_state::kept_for_link(&client, code).await?;
     drop(client);
     if let Some(profile) = kept.and_then(|kept| serde_json::from_str::<Profile>(&kept).ok()) {
-        account::look_up_domain(auth, &profile).await;
+        account_linking::look_up_domain(auth, &profile).await;
     }
     Ok(())
 }

@@ -7,15 +7,15 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use portico_tokens::random;
 use url::Url;
 
-use super::browser::{self, Browser, Reach};
-use super::configured::{self, Configured, Place};
-use super::redirects;
-use super::signed;
 use crate::Auth;
 use crate::http::error::{AuthError, ErrorCode};
 use crate::http::extract::{Query, RequestInfo};
 use crate::model::ids::UserId;
+use crate::oauth::flow::browser_binding::{self, Browser, Reach};
+use crate::oauth::flow::callback_redirect;
+use crate::oauth::flow::oauth1;
 use crate::oauth::pkce::{self, Challenge};
+use crate::oauth::provider::resolved::{self, Configured, Place};
 use crate::one_time::token::Kind;
 use crate::protection::limits::Limiter;
 use crate::sql::flow_state::{self, NewFlow, method};
@@ -34,7 +34,7 @@ const RESERVED: [&str; 8] = [
 ];
 /// Parameters that are meant for us. An invitation is a secret, and API keys are none of a provider's business.
 const WITHHELD: [&str; 10] = [
-    browser::ARRIVED,
+    browser_binding::ARRIVED,
     "",
     "provider",
     "scopes",
@@ -91,7 +91,7 @@ pub(crate) async fn authorize(
 ) -> Result<Response, AuthError> {
     let browser = Browser::of(&headers, &uri);
     let begun = begin(&auth, &request, &query, &browser, None).await?;
-    let mut response = redirects::redirect(StatusCode::FOUND, &begun.url);
+    let mut response = callback_redirect::redirect(StatusCode::FOUND, &begun.url);
     begun.give_cookie(&mut response);
     Ok(response)
 }
@@ -125,18 +125,18 @@ pub(crate) async fn begin(
 ) -> Result<Begun, AuthError> {
     // Each leaves a row behind, and may cost a call to the provider
     auth.limits().check(Limiter::Authorize, request)?;
-    let provider = configured::find(auth, query.get("provider").unwrap_or_default()).await?;
+    let provider = resolved::find(auth, query.get("provider").unwrap_or_default()).await?;
     let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))
         .map_err(|error| AuthError::validation(error.to_string()))?;
-    let reach = browser::reach(auth, &provider.redirect_uri, browser);
+    let reach = browser_binding::reach(auth, &provider.redirect_uri, browser);
     if let Reach::CookieAt(url) = &reach
         && challenge.is_none()
         && linking.is_none()
-        && query.get(browser::ARRIVED).is_none()
+        && query.get(browser_binding::ARRIVED).is_none()
     {
         // A proxy may hide the name that the browser used, so it is sent once only
         let mut url = url.clone();
-        url.query_pairs_mut().extend_pairs(query.pairs()).append_pair(browser::ARRIVED, "true");
+        url.query_pairs_mut().extend_pairs(query.pairs()).append_pair(browser_binding::ARRIVED, "true");
         return Ok(Begun { url: url.into(), cookie: None });
     }
     let nonce = query.get("nonce").filter(|nonce| nonce.len() <= 255 && !nonce.contains(char::is_whitespace));
@@ -171,7 +171,7 @@ pub(crate) async fn begin(
             _ => (false, Some(request)),
         };
         let answers_with_form = parameters.iter().any(|(name, value)| name == "response_mode" && value == "form_post");
-        browser::bind(auth, &provider.redirect_uri, browser, answers_with_form, by_cookie, by_network)
+        browser_binding::bind(auth, &provider.redirect_uri, browser, answers_with_form, by_cookie, by_network)
     });
     let flow = NewFlow {
         challenge: challenge.as_ref(),
@@ -190,7 +190,7 @@ pub(crate) async fn begin(
 
     let cookie = binding.and_then(|binding| binding.cookie);
     if is_signed {
-        let url = signed::begin(auth, &provider, &state, client_state, request).await?;
+        let url = oauth1::begin(auth, &provider, &state, client_state, request).await?;
         return Ok(Begun { url, cookie });
     }
     let mut url = Url::parse(&addresses.authorize)

@@ -5,14 +5,14 @@
 use portico_tokens::Secret;
 use serde_json::{Value, json};
 
-use super::configured::{Adjust, Configured, Place, TokenIssuer};
-use super::http::Trust;
-use super::oidc::Issuer;
-use super::profile::Profile;
-use super::provider::{ClientProof, Extra, Passes, Sources};
-use super::readers;
 use crate::Auth;
 use crate::http::error::AuthError;
+use crate::oauth::protocol::discovery::Issuer;
+use crate::oauth::protocol::http_client::Trust;
+use crate::oauth::provider::description::{ClientProof, Extra, Passes, Sources};
+use crate::oauth::provider::profile::Profile;
+use crate::oauth::provider::readers;
+use crate::oauth::provider::resolved::{Adjust, Configured, Place, TokenIssuer};
 use crate::sql::custom_providers::{self, CustomProvider};
 
 /// How their names start.
@@ -74,7 +74,7 @@ pub(crate) fn configure(auth: &Auth, row: CustomProvider) -> Option<Configured> 
         .authorization_params
         .into_iter()
         .filter_map(|(name, value)| value.as_str().map(|value| (name, value.to_owned())))
-        .filter(|(name, _)| !super::authorize::is_reserved(name))
+        .filter(|(name, _)| !crate::oauth::flow::authorize::is_reserved(name))
         .collect();
     let settings = auth.settings();
     let base = settings.custom_providers.external_url.as_ref().unwrap_or(&settings.external_url);
@@ -106,7 +106,7 @@ pub(crate) fn configure(auth: &Auth, row: CustomProvider) -> Option<Configured> 
 
 /// Applies a custom provider's wishes to what the reader found.
 pub(crate) fn adjust(profile: &mut Profile, adjust: &Adjust, sources: &Sources<'_>) {
-    let empty = super::profile::Object::new();
+    let empty = crate::oauth::provider::profile::Object::new();
     let raw = sources.id_token.or_else(|| sources.document(0).as_object()).unwrap_or(&empty);
     for (target, source) in &adjust.mapping {
         let value = match source {

@@ -12,7 +12,7 @@ use reqwest::{Client, Method, StatusCode, redirect};
 use serde_json::Value;
 use url::{Host, Url};
 
-use super::public_address::is_public;
+use crate::oauth::protocol::public_address::is_public;
 
 /// Greatest answer that is read.
 const MAX_BODY: usize = 1024 * 1024;

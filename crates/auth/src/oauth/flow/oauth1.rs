@@ -15,13 +15,13 @@ use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
-use super::configured::{Configured, Place};
-use super::exchange::{ExchangeError, Tokens};
-use super::http::CallError;
-use super::profile::{Object, Profile};
 use crate::Auth;
 use crate::http::error::AuthError;
 use crate::http::extract::RequestInfo;
+use crate::oauth::protocol::http_client::CallError;
+use crate::oauth::provider::exchange::{ExchangeError, Tokens};
+use crate::oauth::provider::profile::{Object, Profile};
+use crate::oauth::provider::resolved::{Configured, Place};
 use crate::sql::{Tx, flow_state};
 
 /// RFC 5849, 3.6.
@@ -177,6 +177,6 @@ pub(crate) async fn finish(
         let header = authorization(provider, "GET", &url, &[], Some(&credentials), now, &random::alphanumeric(32));
         documents.push(auth.engine().client.get_json(provider.trust, url.as_str(), headers(&header)?).await?);
     }
-    let profile = super::exchange::read(provider, &answer, None, &documents, None)?;
+    let profile = crate::oauth::provider::exchange::read(provider, &answer, None, &documents, None)?;
     Ok((Tokens { access, refresh: None, id_token: None, answer }, profile))
 }

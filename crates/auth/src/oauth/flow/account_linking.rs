@@ -9,7 +9,6 @@ use http::StatusCode;
 use portico_database::sqlstate;
 use portico_mail::{MailKind, Variables};
 
-use super::profile::{Profile, ProviderEmail};
 use crate::Auth;
 use crate::account::unconfirmed_email;
 use crate::http::error::{AuthError, ErrorCode, SqlResultExt as _};
@@ -17,6 +16,7 @@ use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, JsonObject, User};
+use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::one_time::token::Kind;
 use crate::protection::audit::{self, Action, Traits};
 use crate::sql::accounts::LinkingDomain;

@@ -8,8 +8,8 @@ mod tests;
 
 use serde_json::{Value, json};
 
-use super::profile::{Object, Profile, ProfileBuilder, Unreadable, identifier, text, truth};
-use super::provider::Sources;
+use crate::oauth::provider::description::Sources;
+use crate::oauth::provider::profile::{Object, Profile, ProfileBuilder, Unreadable, identifier, text, truth};
 
 type Read = Result<Profile, Unreadable>;
 
