@@ -29,29 +29,14 @@
 //! Invariant: between two batches a connection has read everything up to `ReadyForQuery`. One that has not (its
 //! caller went away in the middle) is never used again.
 
-mod aftermath;
-mod answers;
-mod authentication;
-mod batch;
-mod channel;
-mod connection;
-mod dial;
-mod encode;
-mod error;
-mod gathered;
+mod coalescing;
 mod pool;
-mod reader;
+mod protocol;
 mod session;
-mod shelf;
-mod statements;
-mod stream;
-mod sweeper;
-mod times;
-mod together;
 
-pub use answers::{Answers, Row};
-pub use batch::{Access, Batch, Param, Statement};
-pub use error::{PostgresError, WireError};
-pub use gathered::{Gathered, Joining};
 pub use pool::{Lease, Pool, PoolSettings, PoolStatus, Taken};
-pub use session::FunctionTraits;
+pub use protocol::answers::{Answers, Row};
+pub use protocol::batch::{Access, Batch, Param, Statement};
+pub use protocol::error::{PostgresError, WireError};
+pub use protocol::gathered::{Gathered, Joining};
+pub use session::reset::FunctionTraits;

@@ -19,7 +19,7 @@ pub(crate) struct Malformed(pub &'static str);
 
 /// The head of a message that has arrived in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message {
+pub(crate) struct Message {
     /// Its type.
     pub tag: u8,
     length: usize,
@@ -30,7 +30,7 @@ pub(super) struct Message {
 /// The cycle is: [`next`](Self::next) until it gives a message, and [`space`](Self::space) to read more when it does not; then
 /// [`body`](Self::body) and at last either [`skip`](Self::skip) or [`take`](Self::take).
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     buffer: BytesMut,
     large: Option<Large>,
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The statements that a connection has parsed, the least recently used of which make way.
 #[derive(Debug)]
-pub(super) struct Statements {
+pub(crate) struct Statements {
     known: HashMap<u64, Known, BuildHasherDefault<Digested>>,
     most: usize,
     texts: Arc<Texts>,
@@ -30,7 +30,7 @@ struct Known {
 
 /// How a statement of a batch is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(crate) enum Plan {
     /// Parsed on this connection before: by the batch of this number.
     Known { key: u64, name: u64 },
     /// To be parsed under this name.
@@ -160,7 +160,7 @@ impl Statements {
 
 /// The texts of a pool's statements: its connections mostly know the same ones, and share them.
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(crate) struct Texts {
     /// Makes the digests differ between processes, so that nobody can prepare texts that collide.
     seed: u64,
     shared: Mutex<Shared>,

@@ -9,11 +9,11 @@ pub type Param<'a> = Option<&'a [u8]>;
 /// them take effect or none.
 ///
 /// A batch may open a transaction with `begin` as its first statement and leave it open; the next batch on the
-/// same [`Lease`](super::Lease) goes on in it, and one with `commit` or `rollback` ends it.
+/// same [`Lease`](crate::wire::Lease) goes on in it, and one with `commit` or `rollback` ends it.
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
-    pub(super) statements: Vec<Statement<'a>>,
-    pub(super) ends: Option<Access>,
+    pub(crate) statements: Vec<Statement<'a>>,
+    pub(crate) ends: Option<Access>,
 }
 
 /// The rights of a transaction.
@@ -65,17 +65,17 @@ impl<'a> Batch<'a> {
 /// One statement with its values. Never more than one command: the extended protocol takes no list.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement<'a> {
-    pub(super) text: &'a str,
-    pub(super) scope: &'a str,
-    pub(super) params: &'a [Param<'a>],
-    pub(super) kind: Kind,
-    pub(super) binary: bool,
-    pub(super) gathered: Option<Joining>,
+    pub(crate) text: &'a str,
+    pub(crate) scope: &'a str,
+    pub(crate) params: &'a [Param<'a>],
+    pub(crate) kind: Kind,
+    pub(crate) binary: bool,
+    pub(crate) gathered: Option<Joining>,
 }
 
 /// Whether the server keeps the parsed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Named,
     Unnamed,
     /// In the unnamed statement, for as long as no other one is parsed there.
@@ -96,7 +96,7 @@ impl<'a> Statement<'a> {
 
     /// Returns a statement without values that comes again and that SQL must not exchange for another: it is kept in the
     /// unnamed prepared statement, which `prepare` and `deallocate` cannot reach.
-    pub(super) fn kept_unnamed(text: &'static str) -> Self {
+    pub(crate) fn kept_unnamed(text: &'static str) -> Self {
         Self { text, scope: "", params: &[], kind: Kind::KeptUnnamed(text), binary: false, gathered: None }
     }
 
@@ -107,7 +107,7 @@ impl<'a> Statement<'a> {
         Self { binary: true, ..self }
     }
 
-    /// Joins the first columns of all its rows as they come in, for [`Answers::gathered`](super::Answers::gathered).
+    /// Joins the first columns of all its rows as they come in, for [`Answers::gathered`](crate::wire::Answers::gathered).
     /// One statement of a batch may be so; of several the last is.
     #[must_use]
     pub fn gathered(self, joining: Joining) -> Self {

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::pool::Inner;
+use super::Inner;
 
 /// The task that closes connections which were idle for too long. When it ends early, with its runtime, another may begin.
-pub(super) struct Sweeper {
+pub(crate) struct Sweeper {
     pool: Weak<Inner>,
     is_done: bool,
 }

@@ -16,25 +16,25 @@ use bytes::BytesMut;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use super::answers::Answers;
-use super::batch::{Access, Batch, Kind, Param, Statement};
-use super::connection::{Connection, Way, is_in_doubt};
-use super::encode::{EXECUTE, SYNC, bind};
-use super::error::WireError;
-use super::gathered::Joining;
-use super::shelf::Granted;
-use super::statements::Statements;
 use super::times::Times;
+use crate::wire::pool::shelf::Granted;
+use crate::wire::protocol::answers::Answers;
+use crate::wire::protocol::batch::{Access, Batch, Kind, Param, Statement};
+use crate::wire::protocol::encode::{EXECUTE, SYNC, bind};
+use crate::wire::protocol::error::WireError;
+use crate::wire::protocol::gathered::Joining;
+use crate::wire::session::connection::{Connection, Way, is_in_doubt};
+use crate::wire::session::statements::Statements;
 
 /// The most reads that travel together.
-pub(super) const MOST: usize = 8;
+pub(crate) const MOST: usize = 8;
 /// A caller that has waited for longer is let go, to try elsewhere.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// A read of more bytes, statements and values together, travels alone: it would have to be copied.
 const SMALL: usize = 16 * 1024;
 
 /// A copy of a batch that only reads, for another caller to send along.
-pub(super) struct PendingRead {
+pub(crate) struct PendingRead {
     /// All texts and values, one after the other.
     bytes: Vec<u8>,
     statements: Vec<PendingStatement>,
@@ -52,7 +52,7 @@ struct PendingStatement {
 }
 
 /// A read, and where its answer goes.
-pub(super) type Pending = (PendingRead, oneshot::Sender<Granted>);
+pub(crate) type Pending = (PendingRead, oneshot::Sender<Granted>);
 
 impl fmt::Debug for PendingRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,7 +116,7 @@ impl PendingRead {
 
 /// Returns the main statement of a batch that may travel with others: its rows are gathered, all its statements are
 /// prepared, and its transaction, which only reads, ends with it.
-pub(super) fn main_of<'b, 'a>(batch: &'b Batch<'a>) -> Option<&'b Statement<'a>> {
+pub(crate) fn main_of<'b, 'a>(batch: &'b Batch<'a>) -> Option<&'b Statement<'a>> {
     let main = batch.statements.iter().find(|statement| statement.gathered.is_some())?;
     let may_travel = batch.ends == Some(Access::ReadOnly)
         && batch.statements.iter().all(|statement| statement.kind == Kind::Named)
@@ -143,7 +143,7 @@ enum Trip {
 }
 
 /// The outcome of [`Connection::run_together`].
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// `None`: the read did not get through in company, and the connection is of no use any more. It has to be
     /// run on another one.
     pub answers: Option<Answers>,

@@ -39,7 +39,7 @@ impl Gathered {
 
 /// Values under way.
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(crate) struct Gathering {
     joining: Joining,
     done: Gathered,
     piece: BytesMut,

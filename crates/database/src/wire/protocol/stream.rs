@@ -14,7 +14,7 @@ use crate::endpoint::{Endpoint, Host};
 use crate::tls;
 
 /// A connected stream.
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Socket(UnixStream),
     Tcp(TcpStream),
     Tls(tls::Stream<TcpStream>),

@@ -16,7 +16,7 @@ use super::stream::Stream;
 const KEPT: usize = 64 * 1024;
 
 /// A stream with its buffers.
-pub(super) struct Channel {
+pub(crate) struct Channel {
     pub stream: Stream,
     pub reader: Reader,
     /// What the next [`send`](Self::send) sends.
@@ -24,7 +24,7 @@ pub(super) struct Channel {
 }
 
 /// A value too large to be copied into the write buffer, and its place there: it is written from where it lies.
-pub(super) type Aside<'a> = (usize, &'a [u8]);
+pub(crate) type Aside<'a> = (usize, &'a [u8]);
 
 impl Channel {
     pub fn new(stream: Stream) -> Self {

@@ -10,18 +10,18 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 
-use super::authentication::{SessionKey, authenticate};
-use super::batch::{Batch, Statement};
-use super::channel::Channel;
 use super::connection::{Connection, Way};
-use super::error::{PostgresError, WireError};
-use super::pool::PoolSettings;
-use super::session::{FunctionTraits, Origin};
+use super::reset::{FunctionTraits, Origin};
 use super::statements::{Statements, Texts};
-use super::stream::Stream;
 use crate::endpoint::{Endpoint, Host, TlsMode};
 use crate::error::DatabaseError;
 use crate::tls::Tls;
+use crate::wire::pool::PoolSettings;
+use crate::wire::protocol::authentication::{SessionKey, authenticate};
+use crate::wire::protocol::batch::{Batch, Statement};
+use crate::wire::protocol::channel::Channel;
+use crate::wire::protocol::error::{PostgresError, WireError};
+use crate::wire::protocol::stream::Stream;
 
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -38,7 +38,7 @@ const ROLE_SETTINGS: &str = "
 
 /// Opens connections that act as one role.
 #[derive(Debug)]
-pub(super) struct Dialer {
+pub(crate) struct Dialer {
     /// With the login role: the role itself where the server trusts us.
     endpoint: Endpoint,
     tls: Tls,

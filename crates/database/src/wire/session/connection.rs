@@ -9,20 +9,20 @@ use bytes::{BufMut, BytesMut};
 use postgres_protocol::message::frontend;
 use tokio::runtime::{self, Handle};
 
-use super::answers::{Answers, Row, first_value};
-use super::authentication::SessionKey;
-use super::batch::{Access, Batch, Kind, Statement};
-use super::channel::{Aside, Channel};
-use super::encode::{EXECUTE, SYNC, bind, check, message, parse, put_name};
-use super::error::{PostgresError, WireError};
-use super::gathered::{Gathering, Joining};
-use super::session::{FunctionTraits, Origin, Session, Tail, Verdict, discard_everything};
+use super::reset::{FunctionTraits, Origin, Session, Tail, Verdict, discard_everything};
 use super::statements::{Plan, Statements};
+use crate::wire::protocol::answers::{Answers, Row, first_value};
+use crate::wire::protocol::authentication::SessionKey;
+use crate::wire::protocol::batch::{Access, Batch, Kind, Statement};
+use crate::wire::protocol::channel::{Aside, Channel};
+use crate::wire::protocol::encode::{EXECUTE, SYNC, bind, check, message, parse, put_name};
+use crate::wire::protocol::error::{PostgresError, WireError};
+use crate::wire::protocol::gathered::{Gathering, Joining};
 
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
 /// A connection and what the server keeps for it.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     channel: Channel,
     statements: Statements,
     /// How each statement of the batch under way is sent. Kept for its memory.
@@ -42,7 +42,7 @@ pub(super) struct Connection {
 
 /// The way in which a pool runs batches.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
+pub(crate) struct Way {
     /// The session is ours between two batches.
     pub prepared: bool,
     /// The known properties of the database's functions.
@@ -61,7 +61,7 @@ enum State {
 
 /// What the server did, message by message.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub answers: Answers,
     parsed: usize,
     bound: usize,
@@ -203,7 +203,7 @@ impl Connection {
     }
 
     /// Runs a batch, and behind one that [ends](Batch::ending) its transaction what takes the session back; see
-    /// [`Lease::run`](super::Lease::run). Also returns PostgreSQL's verdict on the session.
+    /// [`Lease::run`](crate::wire::Lease::run). Also returns PostgreSQL's verdict on the session.
     pub async fn run(&mut self, batch: &Batch<'_>, way: Way) -> Result<(Answers, Option<Verdict>), WireError> {
         let Some(access) = batch.ends else {
             self.session.soil();
@@ -592,7 +592,7 @@ fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
 
 /// Returns whether the server does not have the statements that we believe it has, or no longer understands us. A
 /// function may raise the same codes itself: then the batch costs a connection.
-pub(super) fn is_in_doubt(error: &PostgresError) -> bool {
+pub(crate) fn is_in_doubt(error: &PostgresError) -> bool {
     matches!(&*error.code, "26000" | "42P05" | "08P01")
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::connection::Connection;
-use super::pool::Lease;
+use super::Lease;
+use crate::wire::session::connection::Connection;
 
 /// The time that the aftermath of a batch may take: to cancel it, or to restore its session.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// A connection whose caller is gone and which is not ready for another.
-pub(super) struct Aftermath {
+pub(crate) struct Aftermath {
     /// A lease without a connection: the place stays taken, so that there are never more connections than agreed.
     pub place: Lease,
     pub connection: Option<Box<Connection>>,

@@ -13,11 +13,11 @@ const ASIDE: usize = 32 * 1024;
 /// PostgreSQL's own limit of a message.
 const LONGEST: usize = (1 << 30) - 1;
 /// Executes the unnamed portal to its end: no name, no limit of rows.
-pub(super) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
-pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
+pub(crate) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
+pub(crate) const SYNC: &[u8] = b"S\0\0\0\x04";
 
 /// Refuses what can not be put on the wire, before anything is sent.
-pub(super) fn check(batch: &Batch<'_>) -> Result<(), WireError> {
+pub(crate) fn check(batch: &Batch<'_>) -> Result<(), WireError> {
     for statement in &batch.statements {
         if statement.text.as_bytes().contains(&0) {
             return Err(WireError::ZeroByte);
@@ -37,7 +37,7 @@ pub(super) fn check(batch: &Batch<'_>) -> Result<(), WireError> {
 }
 
 /// Parses a statement.
-pub(super) fn parse(out: &mut BytesMut, name: Option<u64>, text: &str) {
+pub(crate) fn parse(out: &mut BytesMut, name: Option<u64>, text: &str) {
     message(out, b'P', 0, |out| {
         put_name(out, name);
         out.put_slice(text.as_bytes());
@@ -47,7 +47,7 @@ pub(super) fn parse(out: &mut BytesMut, name: Option<u64>, text: &str) {
 }
 
 /// Binds the values, all in text form, to the unnamed portal; what is returned is in text form too.
-pub(super) fn bind<'a>(out: &mut BytesMut, name: Option<u64>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
+pub(crate) fn bind<'a>(out: &mut BytesMut, name: Option<u64>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
     let params = statement.params;
     let left_out = params.iter().flatten().map(|value| value.len()).filter(|length| *length >= ASIDE).sum();
     message(out, b'B', left_out, |out| {
@@ -76,7 +76,7 @@ pub(super) fn bind<'a>(out: &mut BytesMut, name: Option<u64>, statement: &Statem
 }
 
 /// A message whose length is known when its body is written; `left_out` bytes of it go out from elsewhere.
-pub(super) fn message(out: &mut BytesMut, tag: u8, left_out: usize, body: impl FnOnce(&mut BytesMut)) {
+pub(crate) fn message(out: &mut BytesMut, tag: u8, left_out: usize, body: impl FnOnce(&mut BytesMut)) {
     out.put_u8(tag);
     let start = out.len();
     out.put_u32(0);
@@ -87,7 +87,7 @@ pub(super) fn message(out: &mut BytesMut, tag: u8, left_out: usize, body: impl F
 }
 
 /// The name of a prepared statement, or of the unnamed one.
-pub(super) fn put_name(out: &mut BytesMut, name: Option<u64>) {
+pub(crate) fn put_name(out: &mut BytesMut, name: Option<u64>) {
     if let Some(name) = name {
         // Grows as needed: it can not fail.
         let _ = write!(out, "{name:x}");

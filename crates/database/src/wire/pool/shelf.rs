@@ -11,17 +11,17 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::answers::Answers;
-use super::connection::Connection;
-use super::pool::PoolStatus;
-use super::together::{Pending, PendingRead};
+use super::PoolStatus;
+use crate::wire::coalescing::together::{Pending, PendingRead};
+use crate::wire::protocol::answers::Answers;
+use crate::wire::session::connection::Connection;
 
 /// A caller that waits for longer than this comes first, wherever it is at home.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// A connection that nobody uses.
 #[derive(Debug)]
-pub(super) struct Idle {
+pub(crate) struct Idle {
     pub connection: Box<Connection>,
     /// Since when.
     pub since: Instant,
@@ -31,7 +31,7 @@ pub(super) struct Idle {
 
 /// What a caller who waits gets.
 #[derive(Debug)]
-pub(super) enum Granted {
+pub(crate) enum Granted {
     /// A place for a connection, and the one that stands there already.
     Place(Option<Idle>),
     /// Somebody has taken his read along.
@@ -46,7 +46,7 @@ pub(super) enum Granted {
 ///
 /// Counted together, so that no connection is seen twice or not at all on its way from one to the other.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(crate) struct Shelf {
     /// The last used at the back.
     idle: VecDeque<Idle>,
     /// The caller that came first at the front. Somebody waits only while all places are taken.
@@ -64,7 +64,7 @@ pub(super) struct Shelf {
 
 /// A caller in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket(u64);
+pub(crate) struct Ticket(u64);
 
 #[derive(Debug)]
 struct Waiter {
@@ -78,7 +78,7 @@ struct Waiter {
 }
 
 /// What a caller gets.
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// A place, and the connection that stands there.
     Granted(Option<Idle>),
     /// A place in the queue, and where the other one will come.
@@ -86,7 +86,7 @@ pub(super) enum Asked {
 }
 
 /// Where a place goes that came back.
-pub(super) enum Given {
+pub(crate) enum Given {
     /// It is free, and its connection idle.
     Kept,
     /// It is free.

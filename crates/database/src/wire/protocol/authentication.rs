@@ -11,7 +11,7 @@ use crate::endpoint::Endpoint;
 
 /// What a cancellation names the session by.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SessionKey {
+pub(crate) struct SessionKey {
     /// The server's process.
     pub process: i32,
     /// What only we know.
@@ -21,7 +21,7 @@ pub(super) struct SessionKey {
 /// Starts the session and proves who we are, up to the first `ReadyForQuery`.
 ///
 /// `settings` are what the session begins with and what `reset all` goes back to.
-pub(super) async fn authenticate(
+pub(crate) async fn authenticate(
     channel: &mut Channel,
     endpoint: &Endpoint,
     settings: &[(String, String)],

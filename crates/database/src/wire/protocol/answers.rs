@@ -15,9 +15,9 @@ pub struct Answers {
     /// Where the rows of the statement under way begin.
     begun: usize,
     /// What a statement's rows were joined to.
-    pub(super) gathered: Option<Gathered>,
-    pub(super) notices: usize,
-    pub(super) in_transaction: bool,
+    pub(crate) gathered: Option<Gathered>,
+    pub(crate) notices: usize,
+    pub(crate) in_transaction: bool,
 }
 
 #[derive(Debug)]
@@ -27,26 +27,26 @@ struct Answer {
 }
 
 impl Answers {
-    pub(super) fn with_capacity(statements: usize) -> Self {
+    pub(crate) fn with_capacity(statements: usize) -> Self {
         Self { rows: Vec::with_capacity(statements), statements: Vec::with_capacity(statements), ..Self::default() }
     }
 
-    pub(super) fn add_row(&mut self, row: Row) {
+    pub(crate) fn add_row(&mut self, row: Row) {
         self.rows.push(row);
     }
 
     /// Ends the statement under way.
-    pub(super) fn complete(&mut self, tag: &[u8]) {
+    pub(crate) fn complete(&mut self, tag: &[u8]) {
         self.statements.push(Answer { rows: self.begun..self.rows.len(), tag: Tag::new(tag) });
         self.begun = self.rows.len();
     }
 
     /// Leaves out the answers behind the first `statements`.
-    pub(super) fn truncate(&mut self, statements: usize) {
+    pub(crate) fn truncate(&mut self, statements: usize) {
         self.statements.truncate(statements);
     }
 
-    /// What the rows of the batch's [gathered](super::Statement::gathered) statement were joined to; they are not among its
+    /// What the rows of the batch's [gathered](crate::wire::Statement::gathered) statement were joined to; they are not among its
     /// [`rows`](Self::rows).
     pub fn gathered(&mut self) -> Option<Gathered> {
         self.gathered.take()
@@ -124,7 +124,7 @@ pub struct Row {
 }
 
 /// The value of the first column in the body of a `DataRow`.
-pub(super) fn first_value(body: &[u8]) -> Result<Option<&[u8]>, Malformed> {
+pub(crate) fn first_value(body: &[u8]) -> Result<Option<&[u8]>, Malformed> {
     const CUT: Malformed = Malformed("a row without a first column");
     let (_, rest) = body.split_first_chunk::<2>().ok_or(CUT)?;
     value(rest).map(|(value, _)| value).ok_or(CUT)
@@ -132,7 +132,7 @@ pub(super) fn first_value(body: &[u8]) -> Result<Option<&[u8]>, Malformed> {
 
 impl Row {
     /// Takes the body of a `DataRow`, after a look at every length in it.
-    pub(super) fn new(body: Bytes) -> Result<Self, Malformed> {
+    pub(crate) fn new(body: Bytes) -> Result<Self, Malformed> {
         const CUT: Malformed = Malformed("a row that ends too early");
         let (count, mut rest) = body.split_first_chunk().ok_or(CUT)?;
         for _ in 0..u16::from_be_bytes(*count) {

@@ -1,5 +1,9 @@
 //! The connections: few, shared fairly, the last used first.
 
+mod aftermath;
+pub(crate) mod shelf;
+mod sweeper;
+
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,19 +12,19 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::aftermath::Aftermath;
-use super::answers::Answers;
-use super::batch::{Access, Batch, Statement};
-use super::connection::{Connection, Way};
-use super::dial::Dialer;
-use super::error::WireError;
-use super::session::FunctionTraits;
-use super::shelf::{Asked, Given, Granted, Idle, Shelf, Ticket};
-use super::sweeper::Sweeper;
-use super::times::Times;
-use super::together::{MOST, PendingRead, main_of};
+use self::aftermath::Aftermath;
+use self::shelf::{Asked, Given, Granted, Idle, Shelf, Ticket};
+use self::sweeper::Sweeper;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::wire::coalescing::times::Times;
+use crate::wire::coalescing::together::{MOST, PendingRead, main_of};
+use crate::wire::protocol::answers::Answers;
+use crate::wire::protocol::batch::{Access, Batch, Statement};
+use crate::wire::protocol::error::WireError;
+use crate::wire::session::connection::{Connection, Way};
+use crate::wire::session::dial::Dialer;
+use crate::wire::session::reset::FunctionTraits;
 
 /// Quick reads wait for less than this. One that waits for longer is treated like any other.
 const QUICK_PATIENCE: Duration = Duration::from_millis(10);
@@ -80,7 +84,7 @@ pub struct Pool {
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(crate) struct Inner {
     pub dialer: Dialer,
     settings: PoolSettings,
     prepared: AtomicBool,
@@ -418,9 +422,9 @@ pub enum Taken {
 /// in the beginning; dropped in the middle of one, the statement is cancelled and the connection closed.
 #[derive(Debug)]
 pub struct Lease {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     /// `None` until there is one, and when it is of no use any more: then the lease is no more than a place for one.
-    pub(super) connection: Option<Box<Connection>>,
+    pub(crate) connection: Option<Box<Connection>>,
     generation: u64,
     /// It counts among the quick reads.
     is_quick: bool,

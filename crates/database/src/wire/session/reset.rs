@@ -34,8 +34,8 @@
 
 use std::sync::Arc;
 
-use super::answers::Answers;
-use super::batch::{Access, Statement};
+use crate::wire::protocol::answers::Answers;
+use crate::wire::protocol::batch::{Access, Statement};
 
 /// Properties of the functions in a database that decide what a session has to take back. Knowing less than
 /// is true costs a restored session and never lets anything pass; see [`session`](self).
@@ -89,22 +89,22 @@ impl FunctionTraits {
     }
 
     /// Returns these properties, and those of a database of which nothing is known.
-    pub(super) fn distrusted(self) -> Self {
+    pub(crate) fn distrusted(self) -> Self {
         Self::from_bits(self.bits() | Self::UNKNOWN.bits())
     }
 
-    pub(super) fn from_bits(bits: u8) -> Self {
+    pub(crate) fn from_bits(bits: u8) -> Self {
         Self { folds: bits & 1 != 0, prepares: bits & 2 != 0, keeps: bits & 4 != 0 }
     }
 
-    pub(super) fn bits(self) -> u8 {
+    pub(crate) fn bits(self) -> u8 {
         u8::from(self.folds) | (u8::from(self.prepares) << 1) | (u8::from(self.keeps) << 2)
     }
 }
 
 /// The beginning of a session, which it returns to.
 #[derive(Debug, Default)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     /// The role that is set in the session, as the setting `role` shows it.
     pub role: String,
     /// The user that the session acts as by itself.
@@ -122,7 +122,7 @@ impl Origin {
 
 /// The state of a connection's session between two batches.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(crate) struct Session {
     pub origin: Arc<Origin>,
     is_clean: bool,
     /// The session holds something until its end: it had a temporary table, which functions that were compiled
@@ -172,7 +172,7 @@ impl Session {
 
 /// The statements behind a transaction that take back what functions may have left in the session.
 #[derive(Debug, Clone)]
-pub(super) struct Tail {
+pub(crate) struct Tail {
     access: Access,
     traits: FunctionTraits,
     origin: Arc<Origin>,
@@ -180,7 +180,7 @@ pub(super) struct Tail {
 
 /// PostgreSQL's answer to a [`Tail`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Verdict {
+pub(crate) struct Verdict {
     /// Every command took effect, and neither another role nor a prepared statement is left.
     is_bare: bool,
     /// The session holds something that nothing takes back.
@@ -264,7 +264,7 @@ fn verify(traits: FunctionTraits) -> &'static str {
 
 /// Everything that a session can hold, for connections behind a pooler, where the session is lent for one
 /// transaction and cannot be asked later. `take_role` is the origin's.
-pub(super) fn discard_everything(take_role: &str) -> impl Iterator<Item = Statement<'_>> {
+pub(crate) fn discard_everything(take_role: &str) -> impl Iterator<Item = Statement<'_>> {
     let take_role = if take_role.is_empty() { "reset role" } else { take_role };
     let commands = [
         "close all",

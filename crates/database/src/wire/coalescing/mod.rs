@@ -1,0 +1,2 @@
+pub(crate) mod times;
+pub(crate) mod together;

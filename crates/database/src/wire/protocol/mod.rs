@@ -1,0 +1,9 @@
+pub(crate) mod answers;
+pub(crate) mod authentication;
+pub(crate) mod batch;
+pub(crate) mod channel;
+pub(crate) mod encode;
+pub(crate) mod error;
+pub(crate) mod gathered;
+pub(crate) mod reader;
+pub(crate) mod stream;
