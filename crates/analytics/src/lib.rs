@@ -20,8 +20,8 @@ mod writer;
 use std::sync::Arc;
 
 use axum::Router;
+use portico_base::Clock;
 use portico_database::{Database, DatabaseError};
-use portico_tokens::Clock;
 
 pub use rate::AnalyticsLimits;
 use rate::RateLimit;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use portico_tokens::bucket::{Buckets, Quota, whole_seconds};
-use portico_tokens::{ClientAddress, Clock};
+use portico_base::token_bucket::{Quota, TokenBuckets, whole_seconds};
+use portico_base::{ClientAddress, Clock};
 
 /// Addresses that are remembered.
 const MAX_ADDRESSES: usize = 10_000;
@@ -30,14 +30,14 @@ impl Default for AnalyticsLimits {
 
 /// The budgets of events, which fill again with time.
 pub(crate) struct RateLimit {
-    addresses: Buckets<IpAddr>,
-    all: Buckets<()>,
+    addresses: TokenBuckets<IpAddr>,
+    all: TokenBuckets<()>,
     limits: AnalyticsLimits,
 }
 
 impl RateLimit {
     pub(crate) fn new(clock: Clock, limits: AnalyticsLimits) -> Self {
-        Self { addresses: Buckets::new(clock.clone(), MAX_ADDRESSES), all: Buckets::new(clock, 1), limits }
+        Self { addresses: TokenBuckets::new(clock.clone(), MAX_ADDRESSES), all: TokenBuckets::new(clock, 1), limits }
     }
 
     /// Charges an address with a request, which may carry one event: before its body is read.
@@ -57,7 +57,7 @@ impl RateLimit {
         let (network, more) = (ClientAddress(address).network(), count.saturating_sub(1));
         self.addresses.take(network, self.limits.per_address, more).map_err(seconds)?;
         self.all.take((), self.limits.in_all, count).map_err(|wait| {
-            self.addresses.give_back(&network, more);
+            self.addresses.refund(&network, more);
             seconds(wait)
         })
     }

@@ -8,7 +8,8 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use portico_tokens::{Caller, ClientAddress};
+use portico_base::ClientAddress;
+use portico_tokens::Caller;
 use uuid::Uuid;
 
 use crate::Analytics;

@@ -24,9 +24,10 @@ pub mod sql;
 
 use std::sync::Arc;
 
+use portico_base::Clock;
 use portico_database::Database;
 use portico_mail::Transport;
-use portico_tokens::{Clock, KeyRing};
+use portico_tokens::KeyRing;
 use time::OffsetDateTime;
 
 pub use http::error::{AuthError, ErrorCode};

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, uri::Authority};
-use portico_tokens::AllowedOrigins;
+use portico_base::AllowedOrigins;
 
 /// The rules of one port.
 #[derive(Debug, Clone)]

@@ -443,7 +443,8 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use portico_tokens::{ApiKeys, Clock, KeyRing, Secret};
+    use portico_base::{Clock, Secret};
+    use portico_tokens::{ApiKeys, KeyRing};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 use http::Method;
-use portico_tokens::RequestId;
+use portico_base::RequestId;
 
 thread_local! {
     /// Set while the request's future is polled on this thread.

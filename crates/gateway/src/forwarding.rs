@@ -6,7 +6,7 @@
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use portico_tokens::RequestId;
+use portico_base::RequestId;
 
 use crate::address::Client;
 use crate::gateway::REQUEST_ID;

@@ -22,7 +22,8 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
-use portico_tokens::{AllowedOrigins, ApiKeys, ClientAddress, Clock, KeyRing, RequestId};
+use portico_base::{AllowedOrigins, ClientAddress, Clock, RequestId};
+use portico_tokens::{ApiKeys, KeyRing};
 use tower::Service;
 
 use crate::access::{Access, KeyPolicy};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
-use portico_tokens::{AllowedOrigins, ApiKeys, ApiRole, Caller, Claims, Clock, KeyRing, Secret, bearer, looks_opaque};
+use portico_base::{AllowedOrigins, Clock, Secret};
+use portico_tokens::{ApiKeys, ApiRole, Caller, Claims, KeyRing, bearer, looks_opaque};
 
 use crate::access::KeyPolicy;
 use crate::refusal::Refusal;

@@ -2,8 +2,8 @@
 //!
 //! Contract: the gateway rules of the wire protocol (who needs a key, in which form a refusal comes, CORS).
 //!
-//! Promises: a router behind it finds a [`portico_tokens::Caller`], a [`portico_tokens::RequestId`] and a
-//! [`portico_tokens::ClientAddress`] in the extensions of every request; no request is larger or slower than its
+//! Promises: a router behind it finds a [`portico_tokens::Caller`], a [`portico_base::RequestId`] and a
+//! [`portico_base::ClientAddress`] in the extensions of every request; no request is larger or slower than its
 //! mount allows; a panic in a service is a 500 for one client and nothing for the others.
 //!
 //! Must not know: what a service does, the database, the project's files.

@@ -247,7 +247,7 @@ fn socket_path(data: &Path) -> anyhow::Result<PathBuf> {
     if direct.as_os_str().len() <= MAX_SOCKET_PATH {
         return Ok(direct);
     }
-    let name = portico_tokens::hash::sha256_hex(data.as_os_str().as_encoded_bytes());
+    let name = portico_base::hash::sha256_hex(data.as_os_str().as_encoded_bytes());
     let folder = std::env::temp_dir().join(format!("portico-{}", &name[..16]));
     match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

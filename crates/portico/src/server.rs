@@ -8,11 +8,11 @@ use axum::Router;
 use ipnet::IpNet;
 use portico_analytics::Analytics;
 use portico_auth::{Auth, AuthSettings, TextTransport};
+use portico_base::{AllowedOrigins, Clock};
 use portico_database::Database;
 use portico_gateway::{Access, BoxedAnswer, Cors, Gateway, KeyPolicy, Outside, WebApp};
 use portico_mail::Transport;
 use portico_rest::{Rest, RestSettings};
-use portico_tokens::{AllowedOrigins, Clock};
 use serde_json::Value;
 
 use crate::upkeep::Upkeep;

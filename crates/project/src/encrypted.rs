@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k256::elliptic_curve::sec1::ToEncodedPoint;
 use k256::{PublicKey, SecretKey};
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use crate::environment::Environment;
 

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 use url::Url;
 
 pub use auth::{

@@ -8,9 +8,10 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
+use portico_base::Clock;
 use portico_database::wire::{Pool, PoolSettings};
 use portico_database::{Database, DatabaseError};
-use portico_tokens::{Clock, KeyRing};
+use portico_tokens::KeyRing;
 
 use crate::config::Config;
 use crate::snapshot::{Keeper, LOGIN, State};

@@ -17,8 +17,8 @@ impl Pkce {
     /// A new pair.
     #[must_use]
     pub fn new() -> Self {
-        let verifier = portico_tokens::random::base64url(48);
-        let challenge = URL_SAFE_NO_PAD.encode(portico_tokens::hash::sha256(verifier.as_bytes()));
+        let verifier = portico_base::random::base64url(48);
+        let challenge = URL_SAFE_NO_PAD.encode(portico_base::hash::sha256(verifier.as_bytes()));
         Self { verifier, challenge }
     }
 }

@@ -4,10 +4,10 @@ use serde_json::json;
 use subtle::{Choice, ConstantTimeEq};
 use time::OffsetDateTime;
 
-use crate::hash;
-use crate::random;
 use crate::ring::KeyRing;
 use crate::token::TokenError;
+use portico_base::hash;
+use portico_base::random;
 
 /// The opaque keys' beginnings.
 const PUBLISHABLE: &str = "sb_publishable_";
@@ -191,7 +191,7 @@ fn generate(prefix: &str) -> String {
 mod tests {
     use super::*;
     use crate::development as dev;
-    use crate::secret::Secret;
+    use portico_base::Secret;
 
     #[test]
     fn the_development_keys_are_known_by_their_role() {

@@ -8,8 +8,8 @@ use time::{Duration, OffsetDateTime};
 use crate::api_key::ApiRole;
 use crate::claims::Claims;
 use crate::ring::KeyRing;
-use crate::secret::Secret;
 use crate::token::TokenError;
+use portico_base::Secret;
 
 /// Who makes a request, as the front door found out. In the extensions of every request of a service.
 ///

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
-use crate::secret::Secret;
+use portico_base::Secret;
 
 /// A signature algorithm (RFC 7518). `none` is not one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

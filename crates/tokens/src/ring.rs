@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use crate::claims::Claims;
-use crate::hash;
 use crate::key::{Algorithm, KeyError, SigningKey};
-use crate::secret::Secret;
 use crate::token::{MAX_TOKEN_BYTES, Parts, TokenError};
 use crate::verified::Verified;
+use portico_base::Secret;
+use portico_base::hash;
 
 /// How many verified tokens are remembered.
 const REMEMBERED: usize = 4096;

@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn id(n: usize) -> [u8; 32] {
-        crate::hash::sha256(&n.to_be_bytes())
+        portico_base::hash::sha256(&n.to_be_bytes())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is kept, and what is not.
 
 use portico_analytics::AnalyticsLimits;
-use portico_tokens::bucket::Quota;
+use portico_base::token_bucket::Quota;
 use serde_json::Value;
 use time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

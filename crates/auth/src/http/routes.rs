@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
-use portico_tokens::RequestId;
+use portico_base::RequestId;
 
 use crate::Auth;
 use crate::account::reauthenticate;

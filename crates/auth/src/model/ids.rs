@@ -22,7 +22,7 @@ macro_rules! id {
         impl $name {
             /// A fresh random id.
             pub fn random() -> Self {
-                Self(portico_tokens::random::uuid())
+                Self(portico_base::random::uuid())
             }
 
             /// Reads the canonical text form; `None` for anything else.

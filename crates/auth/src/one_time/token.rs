@@ -99,8 +99,8 @@ pub struct OneTimeToken {
 impl OneTimeToken {
     /// A new token for an address or number.
     pub fn generate(address: &str, digits: usize, is_pkce: bool) -> Self {
-        let code = portico_tokens::random::digits(digits);
-        let hash = salted(&hex::encode(portico_tokens::random::bytes::<SALT_BYTES>()), address, &code);
+        let code = portico_base::random::digits(digits);
+        let hash = salted(&hex::encode(portico_base::random::bytes::<SALT_BYTES>()), address, &code);
         let hash = if is_pkce { format!("{PKCE_PREFIX}{hash}") } else { hash };
         Self { code, hash }
     }
@@ -108,14 +108,14 @@ impl OneTimeToken {
 
 /// The salt, and as many digits of the hash as there is room for.
 fn salted(salt: &str, address: &str, code: &str) -> String {
-    let mut text = format!("{salt}{}", portico_tokens::hash::sha256_hex(format!("{salt} {address} {code}").as_bytes()));
+    let mut text = format!("{salt}{}", portico_base::hash::sha256_hex(format!("{salt} {address} {code}").as_bytes()));
     text.truncate(STORED_DIGITS);
     text
 }
 
 /// The reference's form: lower-case hexadecimal SHA-224 of address and code.
 fn unsalted(address: &str, code: &str) -> String {
-    portico_tokens::hash::sha224_hex(format!("{address}{code}").as_bytes())
+    portico_base::hash::sha224_hex(format!("{address}{code}").as_bytes())
 }
 
 /// Whether a typed code is the one that was sent to the address. In constant time.

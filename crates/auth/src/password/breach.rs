@@ -30,7 +30,7 @@ impl BreachCheck {
 
     /// Whether the password is in a breach. When the API fails: no, or an error, as configured.
     pub(super) async fn is_known(&self, password: &str) -> Result<bool, AuthError> {
-        let digest = portico_tokens::hash::sha1_hex(password.as_bytes()).to_ascii_uppercase();
+        let digest = portico_base::hash::sha1_hex(password.as_bytes()).to_ascii_uppercase();
         let (prefix, suffix) = digest.split_at(5);
         match self.range(prefix).await {
             Ok(range) => Ok(range

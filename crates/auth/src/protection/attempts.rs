@@ -13,7 +13,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use portico_tokens::hash;
+use portico_base::hash;
 
 use crate::Auth;
 use crate::http::error::{AuthError, ErrorCode};

@@ -108,7 +108,7 @@ pub async fn record(
         return Ok(());
     }
     let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
-    let id: Uuid = portico_tokens::random::uuid();
+    let id: Uuid = portico_base::random::uuid();
     tx.execute(INSERT, &[&id, &payload(actor, action, traits), &now, &ip]).await.map(drop)
 }
 
@@ -143,7 +143,7 @@ pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, re
         traits.insert("omitted".into(), omitted.into());
     }
     let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
-    let id: Uuid = portico_tokens::random::uuid();
+    let id: Uuid = portico_base::random::uuid();
     let written = async {
         let client = auth.database().auth().await?;
         client.rows(INSERT, &[&id, &payload(actor, action, traits), &auth.now(), &ip]).await.map_err(AuthError::from)

@@ -10,7 +10,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::hkdf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use portico_tokens::random;
+use portico_base::random;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

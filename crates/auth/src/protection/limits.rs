@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portico_tokens::Clock;
-use portico_tokens::bucket::{Buckets, Quota, TokenBucket, whole_seconds};
+use portico_base::Clock;
+use portico_base::token_bucket::{Quota, TokenBucket, TokenBuckets, whole_seconds};
 
 use crate::http::error::{AuthError, ErrorCode};
 use crate::http::extract::RequestInfo;
@@ -81,7 +81,7 @@ impl Limiter {
 pub struct Limits {
     settings: RateLimitSettings,
     clock: Clock,
-    buckets: Buckets<(Limiter, String)>,
+    buckets: TokenBuckets<(Limiter, String)>,
     /// The monotonic time at which a mail was last pretended to an address.
     pretended: Mutex<HashMap<(Kind, String), Duration>>,
     emails: Option<Mutex<Sends>>,
@@ -91,7 +91,7 @@ pub struct Limits {
 
 /// The budget of audit entries for failed sign-ins: of each network, and of all.
 struct Failures {
-    of_network: Buckets<Option<String>>,
+    of_network: TokenBuckets<Option<String>>,
     of_all: Mutex<TokenBucket>,
     /// Failures without an entry, since the last one with an entry.
     omitted: AtomicU64,
@@ -106,12 +106,12 @@ impl Limits {
     /// The limits of a service that nothing was asked of yet.
     pub fn new(settings: RateLimitSettings, clock: Clock) -> Self {
         Self {
-            buckets: Buckets::new(clock.clone(), MAX_BUCKETS),
+            buckets: TokenBuckets::new(clock.clone(), MAX_BUCKETS),
             pretended: Mutex::default(),
             emails: settings.emails.map(|limit| Mutex::new(Sends::new(limit, &clock))),
             texts: settings.texts.map(|limit| Mutex::new(Sends::new(limit, &clock))),
             failures: Failures {
-                of_network: Buckets::new(clock.clone(), MAX_BUCKETS),
+                of_network: TokenBuckets::new(clock.clone(), MAX_BUCKETS),
                 of_all: Mutex::new(TokenBucket::full(FAILURES, &clock)),
                 omitted: AtomicU64::new(0),
             },

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use portico_tokens::random;
+use portico_base::random;
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 

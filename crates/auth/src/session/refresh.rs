@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
+use portico_base::{hash, random};
 use portico_database::sqlstate;
-use portico_tokens::{hash, random};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use tokio::sync::{Mutex, OwnedMutexGuard};

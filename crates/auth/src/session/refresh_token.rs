@@ -8,7 +8,7 @@
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portico_tokens::random;
+use portico_base::random;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 

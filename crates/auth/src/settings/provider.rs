@@ -1,6 +1,6 @@
 //! Identity providers.
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 /// One identity provider.
 #[derive(Debug, Clone)]

@@ -225,7 +225,7 @@ pub struct NewFlow<'a> {
 /// Begins a flow. With a challenge it gets the code that the app will exchange.
 pub async fn insert(tx: &Tx, flow: &NewFlow<'_>, now: OffsetDateTime) -> Result<FlowStateId, Error> {
     let id = FlowStateId::random();
-    let code = flow.challenge.map(|_| portico_tokens::random::uuid().to_string());
+    let code = flow.challenge.map(|_| portico_base::random::uuid().to_string());
     let method = flow.challenge.map(|challenge| challenge.method().as_str());
     let value = flow.challenge.map(Challenge::value).or(flow.origin);
     tx.execute(
@@ -321,7 +321,7 @@ pub async fn insert_client_state(
     code_verifier: &str,
     now: OffsetDateTime,
 ) -> Result<Uuid, Error> {
-    let id = portico_tokens::random::uuid();
+    let id = portico_base::random::uuid();
     put_client_state(tx, id, provider_type, code_verifier, now).await?;
     Ok(id)
 }

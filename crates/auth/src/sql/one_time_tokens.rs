@@ -62,7 +62,7 @@ pub async fn put(
     relates_to: &str,
     now: OffsetDateTime,
 ) -> Result<(), Error> {
-    let id: Uuid = portico_tokens::random::uuid();
+    let id: Uuid = portico_base::random::uuid();
     tx.execute(PUT, &[&id, &user, &kind, &hash, &relates_to, &now]).await.map(drop)
 }
 

@@ -200,7 +200,7 @@ pub struct NewSession<'a> {
 /// Inserts a session with its first method and notes the sign-in at the user, pipelined.
 pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> Result<(), Error> {
     let counter = session.hmac_key.map(|_| 0_i64);
-    let amr_id = portico_tokens::random::uuid();
+    let amr_id = portico_base::random::uuid();
     let row: Params<'_> = &[
         &session.id,
         &session.user_id,

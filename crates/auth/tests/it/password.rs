@@ -65,7 +65,7 @@ async fn moved_accounts_sign_in_and_get_a_new_hash() {
 
 /// A stand-in for the range API that knows one password.
 async fn breaches(known: &str) -> String {
-    let digest = portico_tokens::hash::sha1_hex(known.as_bytes()).to_uppercase();
+    let digest = portico_base::hash::sha1_hex(known.as_bytes()).to_uppercase();
     let digest: Arc<str> = digest.into();
     let app = Router::new().route(
         "/range/{prefix}",

@@ -165,7 +165,7 @@ async fn equal_codes_of_two_accounts_are_neither_s_without_a_token() {
     let eve = Applicant::new(&t, "eve").await;
     // One of the form that has no salt, as the reference writes it
     for (number, applicant) in [&ada, &eve].into_iter().enumerate() {
-        let hash = portico_tokens::hash::sha224_hex(format!("{PHONE}{TEST_CODE}").as_bytes());
+        let hash = portico_base::hash::sha224_hex(format!("{PHONE}{TEST_CODE}").as_bytes());
         let hash = if number == 0 { hash } else { format!("pkce_{hash}") };
         let of_account = "(select id from auth.users where email = $2)";
         for set in [

@@ -3,8 +3,8 @@
 use axum::routing::post;
 use axum::{Json, Router};
 use portico_auth::settings::{CaptchaProvider, CaptchaSettings};
+use portico_base::Secret;
 use portico_testkit::TestServer;
-use portico_tokens::Secret;
 use serde_json::{Value, json};
 
 const ADA: &str = "ada@example.com";
@@ -62,7 +62,7 @@ async fn a_puzzle_guards_what_people_call() {
 async fn one_address_can_not_ask_without_end() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.header = Some("x-real-ip".into())).await;
     let verify = async |from: &str| {
-        let email = format!("{}@example.com", portico_tokens::random::alphanumeric(12));
+        let email = format!("{}@example.com", portico_base::random::alphanumeric(12));
         let body = json!({"type": "email", "email": email, "token": "000000"});
         t.post("/auth/v1/verify").header("x-real-ip", from).json(&body).send().await
     };
@@ -173,7 +173,7 @@ async fn a_link_can_not_be_computed_from_an_address_and_guessed_codes() {
     t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
     let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
     // What the reference stores, and what anybody can compute for all codes without asking
-    let guess = portico_tokens::hash::sha224_hex(format!("{ADA}{code}").as_bytes());
+    let guess = portico_base::hash::sha224_hex(format!("{ADA}{code}").as_bytes());
     for body in [json!({"type": "magiclink", "token_hash": guess}), json!({"type": "email", "token_hash": guess})] {
         assert_eq!(t.post("/auth/v1/verify").json(&body).send().await.refusal(), (403, "otp_expired".into()));
     }
@@ -184,7 +184,7 @@ async fn a_link_can_not_be_computed_from_an_address_and_guessed_codes() {
 
     // A token that the reference stored goes on working
     t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
-    let hash = portico_tokens::hash::sha224_hex(format!("{ADA}123456").as_bytes());
+    let hash = portico_base::hash::sha224_hex(format!("{ADA}123456").as_bytes());
     t.execute(&format!("update auth.users set recovery_token = '{hash}'")).await;
     let body = json!({"type": "email", "email": ADA, "token": "123456"});
     t.post("/auth/v1/verify").json(&body).send().await.expect(200);

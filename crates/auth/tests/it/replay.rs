@@ -81,7 +81,7 @@ async fn present(t: &TestServer, form: &Form) -> Result<Outcome, String> {
             if answer.status == 200 { Ok(Session) } else { Err(answer.refusal().1) }
         }
         Form::Nonce(token, nonce) => {
-            let password = portico_tokens::random::alphanumeric(20);
+            let password = portico_base::random::alphanumeric(20);
             let body = json!({"password": password, "nonce": nonce});
             let answer = t.put("/auth/v1/user").bearer(token).json(&body).send().await;
             if answer.status == 200 { Ok(Changed) } else { Err(answer.refusal().1) }

@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use portico_base::hash;
 use portico_mail::Address;
-use portico_tokens::hash;
 use serde::{Deserialize, Serialize};
 
 use super::IdentityProviderError;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use portico_tokens::random;
+use portico_base::random;
 use time::{Duration, OffsetDateTime};
 
 /// Time in which a code must be exchanged.

@@ -10,7 +10,7 @@ use aws_lc_rs::{
 use axum::response::{IntoResponse, Response};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::StatusCode;
-use portico_tokens::hash;
+use portico_base::hash;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 

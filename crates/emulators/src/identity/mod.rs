@@ -47,7 +47,7 @@ use axum::{
     routing::{get, post},
 };
 use http::{StatusCode, header};
-use portico_tokens::{AllowedOrigins, Clock, Secret};
+use portico_base::{AllowedOrigins, Clock, Secret};
 use serde_json::{Value, json};
 
 use crate::Development;

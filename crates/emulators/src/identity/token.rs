@@ -10,7 +10,7 @@ use base64::{
     prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use portico_tokens::hash;
+use portico_base::hash;
 use serde_json::{Map, Value, json};
 
 use super::{

@@ -15,7 +15,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt};
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use portico_tokens::AllowedOrigins;
+use portico_base::AllowedOrigins;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mail_parser::{Address, Message, MessageParser, MimeHeaders, PartType};
-use portico_tokens::random;
+use portico_base::random;
 use serde::Serialize;
 use time::OffsetDateTime;
 

@@ -21,8 +21,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use portico_base::{AllowedOrigins, Clock};
 use portico_mail::{Email, SendError, Transport};
-use portico_tokens::{AllowedOrigins, Clock};
 use tokio::{net::TcpListener, sync::broadcast};
 
 use crate::Development;

@@ -1,8 +1,9 @@
+use portico_base::Clock;
 use portico_emulators::{
     Development, GOOGLE_CLIENT_ID, GOOGLE_CLIENT_SECRET, IdentityProvider, IdentityProviderError,
     IdentityProviderSettings,
 };
-use portico_tokens::{Clock, KeyRing};
+use portico_tokens::KeyRing;
 use reqwest::{Response, Url};
 use serde_json::{Value, json};
 

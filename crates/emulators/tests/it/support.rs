@@ -2,9 +2,9 @@
 
 use std::{future::Future, sync::Once, time::Duration};
 
+use portico_base::{AllowedOrigins, Clock};
 use portico_emulators::{Development, IdentityProvider, IdentityProviderSettings, Mailbox, MailboxLimits};
 use portico_mail::{Address, Email, HeaderLine, Sender};
-use portico_tokens::{AllowedOrigins, Clock};
 use reqwest::{Client, redirect::Policy};
 use tokio::net::TcpListener;
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use portico_tokens::hash;
+use portico_base::hash;
 
 use crate::encoding::Encoding;
 

@@ -1,8 +1,9 @@
 //! Who needs a key, and whom a request is taken for.
 
+use portico_base::{AllowedOrigins, Secret};
 use portico_gateway::{Access, KeyPolicy};
+use portico_tokens::KeyRing;
 use portico_tokens::development::{ANON_KEY, JWT_SECRET, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
-use portico_tokens::{AllowedOrigins, KeyRing, Secret};
 use serde_json::{Value, json};
 
 use crate::{Server, echo, json_of};

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use portico_base::Clock;
 use portico_database::{Database, Endpoint, MigrationSession, PoolSettings};
 use portico_project::migrations::{self, history};
 use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, PlanOptions, Progress, Project, warn_of_edited, warn_of_unprotected};
-use portico_tokens::Clock;
 
 use super::store::Store;
 use super::{Global, folder};

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use portico_base::Clock;
 use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_database::{Database, Endpoint};
 use portico_gateway::{KeyPolicy, ServeLimits};
 use portico_project::portico_toml::Settings;
 use portico_project::{Exposure, LoadOptions, Progress};
-use portico_tokens::Clock;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

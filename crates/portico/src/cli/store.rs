@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::Context;
+use portico_base::Secret;
 use portico_database::Endpoint;
 use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_project::Project;
 use portico_project::portico_toml::Settings;
-use portico_tokens::Secret;
 
 use super::folder;
 use crate::wiring::database;

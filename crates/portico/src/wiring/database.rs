@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use portico_base::random;
 use portico_database::{Database, Endpoint};
-use portico_tokens::random;
 
 /// The name of the file from which the names and passwords of the login roles follow.
 const SECRET_FILE: &str = "database-login";

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use portico_auth::AuthSettings;
+use portico_base::{AllowedOrigins, Clock};
 use portico_emulators::{Development, IdentityProvider, IdentityProviderSettings};
 use portico_gateway::{Access, Cors};
-use portico_tokens::{AllowedOrigins, Clock};
 
 use crate::Mount;
 

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use portico_base::{Clock, Secret, random};
 use portico_project::AuthConfig;
-use portico_tokens::{Algorithm, ApiKeys, Clock, KeyRing, Secret, SigningKey, development, random};
+use portico_tokens::{Algorithm, ApiKeys, KeyRing, SigningKey, development};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::Duration;

@@ -7,6 +7,7 @@ use anyhow::Context;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
+use portico_base::Secret;
 use portico_emulators::Mailbox;
 use portico_mail::text::{
     Credential, MessageBird, OutgoingText, TextChannel, TextGateway, TextGatewaySettings, TextProvider, Textlocal,
@@ -14,7 +15,6 @@ use portico_mail::text::{
 };
 use portico_project::SmsProvider;
 use portico_project::portico_toml::TextSettings;
-use portico_tokens::Secret;
 
 /// What the mailbox notes as the provider of a message that it captured.
 const CAPTURED_BY: &str = "development";

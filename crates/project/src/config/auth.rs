@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use portico_tokens::{Secret, development};
+use portico_base::Secret;
+use portico_tokens::development;
 
 use super::{
     ApiConfig, CaptchaConfig, EmailConfig, ExternalProvider, Folders, HookConfig, MfaConfig, OauthServerConfig,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use super::{Folders, absolute};
 use crate::section::Section;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use crate::error::WarningKind;
 use crate::section::Section;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use super::{Folders, absolute};
 use crate::section::Section;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use super::{ApiConfig, Folders, absolute};
 use crate::section::Section;

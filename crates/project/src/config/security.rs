@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use crate::section::Section;
 

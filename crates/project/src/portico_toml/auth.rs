@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use super::messages::{LinkPaths, RateLimitExtras, SmsExtras};
 use crate::config::email::{NOTIFICATIONS, TEMPLATES};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use super::{Section, Source, reference};
 use crate::document::Value;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use portico_tokens::{KeyRing, Secret, SigningKey};
+use portico_base::Secret;
+use portico_tokens::{KeyRing, SigningKey};
 use regex::{Regex, RegexBuilder};
 
 use crate::config::claim_path::ClaimPath;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, Method, header};
-use portico_tokens::Secret;
+use portico_base::Secret;
 use serde_json::{Map, Value};
 
 use crate::config::Config;

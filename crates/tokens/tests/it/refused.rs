@@ -1,6 +1,7 @@
 //! Tokens that must not be accepted, for every algorithm.
 
-use portico_tokens::{Clock, KeyRing, MAX_TOKEN_BYTES, Secret, TokenError, development};
+use portico_base::{Clock, Secret};
+use portico_tokens::{KeyRing, MAX_TOKEN_BYTES, TokenError, development};
 use proptest::prelude::*;
 use serde_json::json;
 use time::Duration;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use portico_tokens::{Algorithm, KeyError, KeyRing, Secret, SigningKey, TokenError, TokenHeader, development};
+use portico_base::Secret;
+use portico_tokens::{Algorithm, KeyError, KeyRing, SigningKey, TokenError, TokenHeader, development};
 use serde_json::{Value, json};
 
 use crate::{at, encode, header_of, keys, ring};

@@ -5,7 +5,7 @@
 //! reached, not for which account: then the access token of the request says it, and without one the account must be the
 //! only one that waits. No account is ever chosen by the order in which they asked.
 
-use portico_tokens::hash;
+use portico_base::hash;
 use time::Duration;
 
 use crate::Auth;

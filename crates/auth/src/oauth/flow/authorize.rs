@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use portico_tokens::random;
+use portico_base::random;
 use url::Url;
 
 use crate::Auth;

@@ -13,7 +13,7 @@
 
 use http::header::{COOKIE, HOST};
 use http::{HeaderMap, HeaderValue, Uri};
-use portico_tokens::{hash, random};
+use portico_base::{hash, random};
 use subtle::ConstantTimeEq as _;
 use url::Url;
 

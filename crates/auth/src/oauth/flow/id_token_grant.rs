@@ -326,7 +326,7 @@ fn check_nonce(in_token: &str, given: &str) -> Result<(), AuthError> {
     if in_token.is_empty() != given.is_empty() {
         return Err(invalid("Passed nonce and nonce in id_token should either both exist or not."));
     }
-    let hash = portico_tokens::hash::sha256_hex(given.as_bytes());
+    let hash = portico_base::hash::sha256_hex(given.as_bytes());
     if !given.is_empty() && !bool::from(hash.as_bytes().ct_eq(in_token.as_bytes())) {
         return Err(oauth("invalid nonce", "Nonces mismatch"));
     }
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn nonces_are_compared_by_hash() {
-        let hash = portico_tokens::hash::sha256_hex(b"secret");
+        let hash = portico_base::hash::sha256_hex(b"secret");
         assert!(check_nonce("", "").is_ok());
         assert!(check_nonce(&hash, "secret").is_ok());
         assert!(matches!(check_nonce(&hash, ""), Err(AuthError::OAuth { error: "invalid request", .. })));

@@ -2,7 +2,7 @@
 //!
 //! Their addresses come from a table that an API writes, so calls to them are guarded ([`Trust::Guarded`]).
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 use serde_json::{Value, json};
 
 use crate::Auth;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portico_tokens::Secret;
+use portico_base::Secret;
 
 use crate::Auth;
 use crate::http::error::AuthError;

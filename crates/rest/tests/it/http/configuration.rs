@@ -36,7 +36,7 @@ async fn tokens_of_a_secret_in_the_database_are_taken_and_others_not() {
     let house = House::open().await;
     let secret = "a secret that only this database knows";
     house.configure(&[("jwt_secret", secret), ("jwt_role_claim_key", ".app.role"), ("jwt_aud", "me")]).await;
-    let ring = portico_tokens::KeyRing::hs256(&portico_tokens::Secret::new(secret));
+    let ring = portico_tokens::KeyRing::hs256(&portico_base::Secret::new(secret));
     let now = house.clock().now().unix_timestamp();
     let token = ring.sign(&json!({ "app": { "role": "authenticated" }, "exp": now + 60, "aud": ["me"] })).unwrap();
     let claims = house.call("current_claims", &json!({})).bearer(&token).send().await.expect(200).json();

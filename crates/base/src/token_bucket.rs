@@ -3,7 +3,7 @@
 //! Promises: a bucket reads the clock itself, at the moment of a charge and behind the lock that guards it. No caller can
 //! charge at a time that it read earlier, for example before a slow request body arrived. The clock that is read is
 //! [`Clock::monotonic`]: a wall clock that is set back or forth neither fills a bucket nor keeps it from filling.
-//! The memory of [`Buckets`] is bounded.
+//! The memory of [`TokenBuckets`] is bounded.
 //!
 //! Must not know: what is limited, and how a refusal is reported.
 
@@ -83,12 +83,12 @@ impl TokenBucket {
     }
 
     /// Puts back `count` tokens that were taken for something that turned out not to count.
-    pub fn give_back(&mut self, count: u32) {
+    pub fn refund(&mut self, count: u32) {
         self.tokens = (self.tokens + f64::from(count)).min(self.quota.burst);
     }
 
     /// Takes `tokens` whatever is left, as many as there are: for a charge that was made elsewhere, as by another process.
-    pub fn drain(&mut self, tokens: f64, clock: &Clock) {
+    pub fn take_up_to(&mut self, tokens: f64, clock: &Clock) {
         self.fill(clock.monotonic());
         self.tokens = (self.tokens - tokens.max(0.0)).max(0.0);
     }
@@ -140,13 +140,13 @@ pub fn whole_seconds(wait: Duration, most: Duration) -> Duration {
 ///
 /// When `most` keys are known and another one comes, the fuller half is forgotten: a key that has used up its tokens stays
 /// limited however many other keys come. A forgotten key starts with a full bucket.
-pub struct Buckets<K> {
+pub struct TokenBuckets<K> {
     clock: Clock,
     most: usize,
     buckets: Mutex<HashMap<K, TokenBucket>>,
 }
 
-impl<K: Eq + Hash> Buckets<K> {
+impl<K: Eq + Hash> TokenBuckets<K> {
     /// Remembers `most` keys (minimum 1).
     pub fn new(clock: Clock, most: usize) -> Self {
         Self { clock, most: most.max(1), buckets: Mutex::default() }
@@ -161,7 +161,7 @@ impl<K: Eq + Hash> Buckets<K> {
         self.with(key, quota, |bucket, clock| bucket.take(count, clock))
     }
 
-    /// Checks what [`Buckets::take`] would answer now, and takes nothing.
+    /// Checks what [`TokenBuckets::take`] would answer now, and takes nothing.
     ///
     /// # Errors
     /// As [`TokenBucket::take`].
@@ -174,16 +174,16 @@ impl<K: Eq + Hash> Buckets<K> {
         bucket.check(count, &self.clock)
     }
 
-    /// Puts back `count` tokens that were taken of the bucket of `key`; see [`TokenBucket::give_back`].
-    pub fn give_back(&self, key: &K, count: u32) {
+    /// Puts back `count` tokens that were taken of the bucket of `key`; see [`TokenBucket::refund`].
+    pub fn refund(&self, key: &K, count: u32) {
         if let Some(bucket) = self.lock().get_mut(key) {
-            bucket.give_back(count);
+            bucket.refund(count);
         }
     }
 
-    /// Takes `tokens` of the bucket of `key` whatever is left; see [`TokenBucket::drain`].
-    pub fn drain(&self, key: K, quota: Quota, tokens: f64) {
-        self.with(key, quota, |bucket, clock| bucket.drain(tokens, clock));
+    /// Takes `tokens` of the bucket of `key` whatever is left; see [`TokenBucket::take_up_to`].
+    pub fn take_up_to(&self, key: K, quota: Quota, tokens: f64) {
+        self.with(key, quota, |bucket, clock| bucket.take_up_to(tokens, clock));
     }
 
     /// The number of keys that are remembered.
@@ -265,9 +265,9 @@ mod tests {
         assert_eq!(bucket.take(6, &clock), Ok(()));
         assert_eq!(bucket.take(6, &clock), Err(2 * SECOND));
         assert_eq!(bucket.take(4, &clock), Ok(()), "the refused charge took nothing");
-        bucket.give_back(3);
+        bucket.refund(3);
         assert_eq!(bucket.take(3, &clock), Ok(()));
-        bucket.give_back(1000);
+        bucket.refund(1000);
         assert_eq!(bucket.take(11, &clock), Err(Duration::MAX), "never more than the burst");
         assert_eq!(bucket.take(10, &clock), Ok(()));
     }
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn keys_have_buckets_of_their_own_and_keep_what_they_have_under_another_quota() {
         let clock = clock();
-        let buckets = Buckets::new(clock.clone(), 100);
+        let buckets = TokenBuckets::new(clock.clone(), 100);
         let quota = Quota::new(2.0, 1.0);
         assert_eq!(buckets.check(&"a", quota, 2), Ok(()));
         assert!(buckets.is_empty(), "a check remembers nothing");
@@ -314,18 +314,18 @@ mod tests {
         assert!(buckets.take("a", Quota::new(30.0, 0.0), 1).is_err(), "a larger bucket is not a full one");
         clock.advance(time::Duration::DAY);
         assert!(buckets.take("a", quota, 1).is_err(), "the time before counts as it was");
-        buckets.give_back(&"a", 1);
+        buckets.refund(&"a", 1);
         assert_eq!(buckets.take("a", quota, 1), Ok(()));
-        buckets.drain("c", quota, 1.5);
+        buckets.take_up_to("c", quota, 1.5);
         assert_eq!(buckets.take("c", quota, 1), Err(Duration::from_millis(500)));
-        buckets.drain("c", quota, 1000.0);
+        buckets.take_up_to("c", quota, 1000.0);
         assert_eq!(buckets.take("c", quota, 1), Err(SECOND));
         assert_eq!(buckets.len(), 3);
     }
 
     #[test]
     fn a_crowd_does_not_make_a_used_up_bucket_forgotten_and_the_memory_is_bounded() {
-        let buckets = Buckets::new(clock(), 1000);
+        let buckets = TokenBuckets::new(clock(), 1000);
         let quota = Quota::new(30.0, 0.1);
         assert_eq!(buckets.take(0, quota, 30), Ok(()));
         for number in 1..5000 {

@@ -1,0 +1,25 @@
+//! The foundation that every other crate may use: time, randomness, digests, secrets, and what a
+//! request carries besides its caller.
+//!
+//! Promises: [`Clock`] is the only reader of the wall clock, and [`random`] the only source of
+//! unpredictable values, so tests control both. [`Secret`] never prints its text.
+//!
+//! Must not know: HTTP, the database, tokens, any service.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod allowed_origins;
+mod client_address;
+mod clock;
+mod request_id;
+mod secret;
+
+pub mod hash;
+pub mod random;
+pub mod token_bucket;
+
+pub use allowed_origins::AllowedOrigins;
+pub use client_address::ClientAddress;
+pub use clock::Clock;
+pub use request_id::RequestId;
+pub use secret::Secret;
