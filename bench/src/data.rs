@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use portico_rest::plan::{Context, PlanSettings, Producer, ReadPlan, Root, Rows, WriteAction, WriteOptions, WritePlan};
-use portico_rest::query::{Target, parse};
-use portico_rest::request::body::{Payload, Purpose, parse as parse_body};
+use portico_rest::plan::{
+    BodyFormat, PlanContext, PlanSettings, ReadPlan, ReadRoot, ResultShape, WriteAction, WriteOptions, WritePlan,
+};
+use portico_rest::query::{QueryTarget, parse};
+use portico_rest::request::body::{BodyPurpose, Payload, parse as parse_body};
 use portico_rest::request::media::MediaType;
-use portico_rest::request::preferences::Return;
+use portico_rest::request::preferences::ReturnPreference;
 use portico_rest::schema::{LoadSettings, SchemaCache, load as load_schema};
-use portico_rest::sql::{Param, Sql, plain_read, plain_write};
+use portico_rest::sql::{BoundValue, Sql, plain_read, plain_write};
 use serde_json::Value;
 
 use crate::client::{Calls, Connection, End, request};
@@ -168,11 +170,13 @@ impl Bench {
     async fn insert(&self, report: &mut Report) -> Result<()> {
         let body = r#"{"page":"/start","seconds":12}"#;
         let relation = self.cache.relation("public", "visits").context("visits")?;
-        let (settings, options) =
-            (PlanSettings::default(), WriteOptions { returns: Return::Representation, ..WriteOptions::default() });
-        let context = Context { cache: &self.cache, schema: "public", settings: &settings };
-        let query = parse("select=*", Target::Relation)?;
-        let Payload::Json(payload) = parse_body(Purpose::Rows, &MediaType::Json, false, body.into())? else {
+        let (settings, options) = (
+            PlanSettings::default(),
+            WriteOptions { returns: ReturnPreference::Representation, ..WriteOptions::default() },
+        );
+        let context = PlanContext { cache: &self.cache, schema: "public", settings: &settings };
+        let query = parse("select=*", QueryTarget::Relation)?;
+        let Payload::Json(payload) = parse_body(BodyPurpose::Rows, &MediaType::Json, false, body.into())? else {
             bail!("an object is rows");
         };
         let plan = WritePlan::new(&context, relation, WriteAction::Insert, &query, options, Some(&payload))?;
@@ -266,8 +270,8 @@ impl Bench {
     fn read<'a>(&self, path: &'static str, query: &'a str) -> Result<Asked<'a>> {
         let settings = PlanSettings { max_rows: Some(1000), ..PlanSettings::default() };
         let relation = self.cache.relation("public", &path[1..]).context("a table of the shop")?;
-        let context = Context { cache: &self.cache, schema: "public", settings: &settings };
-        let plan = ReadPlan::new(&context, Root::Relation(relation), &parse(query, Target::Relation)?)?;
+        let context = PlanContext { cache: &self.cache, schema: "public", settings: &settings };
+        let plan = ReadPlan::new(&context, ReadRoot::Relation(relation), &parse(query, QueryTarget::Relation)?)?;
         let (sql, _) = plain_read(&plan, &JSON).context("a list is JSON")?;
         Ok(Asked { method: "GET", path, query, headers: &[], body: "", sql })
     }
@@ -296,7 +300,7 @@ fn script(asked: &Asked<'_>, told: &Value, limit: Limit) -> Result<(String, Vec<
     for (at, param) in asked.sql.params().iter().enumerate().rev() {
         main = main.replace(&format!("${}", at + 1), &format!(":main{}", at + 1));
         let value = match param {
-            Param::Text(text) => text.clone(),
+            BoundValue::Text(text) => text.clone(),
             other => String::from_utf8(other.as_bytes().to_vec())?,
         };
         defines.push((format!("main{}", at + 1), value));
@@ -309,7 +313,7 @@ fn script(asked: &Asked<'_>, told: &Value, limit: Limit) -> Result<(String, Vec<
 }
 
 const MIB: f64 = 1024.0 * 1024.0;
-const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
 /// Every connection asks for the same.
 struct Same(Vec<u8>);

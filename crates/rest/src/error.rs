@@ -148,7 +148,7 @@ pub enum RestError {
     /// PGRST303: the token's claims do not hold.
     TokenClaims(String),
     /// PostgreSQL refused (16.3, 16.5).
-    Postgres(Box<PostgresRefusal>),
+    Postgres(Box<PostgresErrorResponse>),
     /// PGRSTX00: a bug of ours; the log knows more.
     Internal,
 }
@@ -166,7 +166,7 @@ pub struct RelationshipText {
 
 /// An error of PostgreSQL, and what it means for the answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PostgresRefusal {
+pub struct PostgresErrorResponse {
     /// The SQLSTATE, or the code that `RAISE SQLSTATE 'PGRST'` chose.
     pub code: String,
     /// MESSAGE.

@@ -13,30 +13,30 @@ use portico_tokens::Caller;
 
 use crate::error::RestError;
 use crate::execute::missing_grant;
-use crate::execute::session_settings::Outside;
-use crate::execute::statement_result::Reply;
-use crate::execute::{self, Doing};
+use crate::execute::session_settings::ForwardedHeaders;
+use crate::execute::statement_result::StatementResult;
+use crate::execute::{self, RequestContext};
 use crate::openapi;
 use crate::plan::WriteAction;
 use crate::plan::prepare::{self, Planned, Prepared};
-use crate::query::{self, At, Query, Range, Target};
-use crate::request::body::{self, Payload, Purpose};
+use crate::query::{self, AtLevel, Query, QueryTarget, RowRange};
+use crate::request::body::{self, BodyPurpose, Payload};
 use crate::request::media::{self, MediaType};
 use crate::request::preferences::{self, Preferences};
-use crate::request::resource::{Action, Profile, Resource};
-use crate::request::role::Identity;
-use crate::request::row_window::Window;
-use crate::response::server_timing::{Timing, since};
-use crate::response::{self, Answered};
+use crate::request::resource::{RequestAction, Resource, SchemaProfile};
+use crate::request::role::RequestRole;
+use crate::request::row_window::RowWindow;
+use crate::response::server_timing::{ServerTiming, since};
+use crate::response::{self, CompletedRequest};
 use crate::service::Rest;
 use crate::snapshot::Snapshot;
 
 /// Answers a request; never fails.
-pub(crate) async fn answer(rest: Rest, request: Request, outside: Outside<'_>) -> Response {
+pub(crate) async fn answer(rest: Rest, request: Request, outside: ForwardedHeaders<'_>) -> Response {
     let (parts, body) = request.into_parts();
     let snapshot = rest.inner.state.current().await;
     let config = Arc::clone(&snapshot.config);
-    let mut timing = Timing::new(config.server_timing);
+    let mut timing = ServerTiming::new(config.server_timing);
     let outcome = respond(&rest, snapshot, &parts, body, outside, &mut timing).await;
     let mut response = match outcome {
         Ok(response) => response,
@@ -57,13 +57,13 @@ pub(crate) async fn answer(rest: Rest, request: Request, outside: Outside<'_>) -
 }
 
 /// What is known of a request before it is looked up in the schema.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ApiRequest<'a> {
     pub parts: &'a Parts,
-    pub outside: Outside<'a>,
+    pub outside: ForwardedHeaders<'a>,
     pub caller: &'a Caller,
-    pub identity: Identity,
+    pub identity: RequestRole,
     pub resource: Resource,
-    pub action: Action,
+    pub action: RequestAction,
     pub preferences: Preferences,
     pub query: Query,
     pub payload: Option<Payload>,
@@ -78,39 +78,43 @@ async fn respond(
     mut snapshot: Arc<Snapshot>,
     parts: &Parts,
     body: Body,
-    outside: Outside<'_>,
-    timing: &mut Timing,
+    outside: ForwardedHeaders<'_>,
+    timing: &mut ServerTiming,
 ) -> Result<Response, RestError> {
     let begun = timing.begin();
     let config = Arc::clone(&snapshot.config);
     let nobody = Caller::anonymous();
     let caller = parts.extensions.get::<Caller>().unwrap_or(&nobody);
-    let identity = Identity::of(caller, &parts.headers, &config, &rest.inner.login, rest.inner.clock.now())?;
+    let identity = RequestRole::of(caller, &parts.headers, &config, &rest.inner.login, rest.inner.clock.now())?;
     timing.jwt = since(begun);
 
     let begun = timing.begin();
     let cache = snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
     let resource = Resource::of(parts.uri.path(), &config)?;
-    let profile = Profile::of(&parts.headers, &parts.method, &config)?;
+    let profile = SchemaProfile::of(&parts.headers, &parts.method, &config)?;
     let (resource, is_root_call) = match (resource, &config.root_spec) {
         (Resource::Root, Some(function)) => (Resource::Function(function.name.clone()), true),
         (resource, _) => (resource, false),
     };
-    let action = Action::of(&resource, &parts.method)?;
-    if resource == Resource::Root && action == Action::Options {
+    let action = RequestAction::of(&resource, &parts.method)?;
+    if resource == Resource::Root && action == RequestAction::Options {
         return Ok(response::allow("OPTIONS,GET,HEAD"));
     }
     let is_root = is_root_call || resource == Resource::Root;
-    if is_root && action != Action::Options && config.openapi_secret_key_only && !openapi::holds_secret_key(caller) {
+    if is_root
+        && action != RequestAction::Options
+        && config.openapi_secret_key_only
+        && !openapi::holds_secret_key(caller)
+    {
         return Ok(openapi::refuse());
     }
     let target = match &resource {
-        Resource::Function(_) => Target::Function { read: action != Action::Call },
-        Resource::Relation(_) | Resource::Root => Target::Relation,
+        Resource::Function(_) => QueryTarget::Function { read: action != RequestAction::Call },
+        Resource::Relation(_) | Resource::Root => QueryTarget::Relation,
     };
     let raw_query = parts.uri.query().unwrap_or_default();
     let mut query = query::parse(raw_query, target)?;
-    let window = Window::of(&query, &parts.method, &parts.headers)?;
+    let window = RowWindow::of(&query, &parts.method, &parts.headers)?;
     settle_window(&mut query, window);
     let knows_zone = |zone: &str| cache.time_zones.contains(zone) || preferences::is_offset(zone);
     let preferences = Preferences::parse(&parts.headers, knows_zone);
@@ -124,7 +128,7 @@ async fn respond(
     }
     timing.parse = since(begun);
 
-    let asked = Asked {
+    let asked = ApiRequest {
         parts,
         outside,
         caller,
@@ -139,7 +143,7 @@ async fn respond(
     };
     if asked.resource == Resource::Root {
         let begun = timing.begin();
-        let doing = Doing { rest, snapshot: &snapshot, schema: profile.schema, asked: &asked };
+        let doing = RequestContext { rest, snapshot: &snapshot, schema: profile.schema, asked: &asked };
         let response = openapi::answer(&doing, profile).await;
         timing.transaction = since(begun);
         return response;
@@ -163,7 +167,8 @@ async fn respond(
 
     let begun = timing.begin();
     let may_choose_end = config.tx_end.may_override;
-    let response = response::make(Answered { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
+    let response =
+        response::make(CompletedRequest { asked: &asked, prepared: &prepared, reply, profile, may_choose_end });
     timing.response = since(begun);
     response
 }
@@ -173,18 +178,18 @@ const LONG_BODY: usize = 512 * 1024;
 
 /// The body, if the action has a use for it.
 async fn payload(
-    action: Action,
+    action: RequestAction,
     query: &Query,
     content_type: &MediaType,
     body: Body,
 ) -> Result<Option<Payload>, RestError> {
     let purpose = match action {
-        Action::Call => Purpose::Arguments,
-        Action::Write(WriteAction::Insert | WriteAction::Update | WriteAction::Put) => Purpose::Rows,
+        RequestAction::Call => BodyPurpose::Arguments,
+        RequestAction::Write(WriteAction::Insert | WriteAction::Update | WriteAction::Put) => BodyPurpose::Rows,
         _ => return Ok(None),
     };
     // A PUT has no say in its columns
-    let has_columns = query.columns.is_some() && action != Action::Write(WriteAction::Put);
+    let has_columns = query.columns.is_some() && action != RequestAction::Write(WriteAction::Put);
     let body = read(body).await?;
     if body.len() < LONG_BODY {
         return body::parse(purpose, content_type, has_columns, body).map(Some);
@@ -200,7 +205,7 @@ async fn plan(
     rest: &Rest,
     snapshot: &mut Arc<Snapshot>,
     schema: &str,
-    asked: &Asked<'_>,
+    asked: &ApiRequest<'_>,
 ) -> Result<Planned, RestError> {
     let planned = prepare::plan(snapshot, schema, asked);
     if planned.as_ref().is_err_and(is_about_the_schema)
@@ -217,10 +222,10 @@ async fn run(
     rest: &Rest,
     snapshot: &mut Arc<Snapshot>,
     schema: &str,
-    asked: &Asked<'_>,
+    asked: &ApiRequest<'_>,
     prepared: &mut Prepared,
-) -> Result<Reply, RestError> {
-    let reply = with_hint(&Doing { rest, snapshot, schema, asked }, prepared).await;
+) -> Result<StatementResult, RestError> {
+    let reply = with_hint(&RequestContext { rest, snapshot, schema, asked }, prepared).await;
     if reply.as_ref().is_err_and(does_not_fit_the_schema)
         && let Some(newer) = rest.inner.state.newer_than(snapshot).await
     {
@@ -228,14 +233,14 @@ async fn run(
         *snapshot = newer;
         if let Planned::Statement(again) = prepare::plan(snapshot, schema, asked)? {
             *prepared = *again;
-            return with_hint(&Doing { rest, snapshot, schema, asked }, prepared).await;
+            return with_hint(&RequestContext { rest, snapshot, schema, asked }, prepared).await;
         }
     }
     reply
 }
 
 /// Runs the statement; a refusal for want of a privilege says which grant is missing.
-async fn with_hint(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply, RestError> {
+async fn with_hint(doing: &RequestContext<'_>, prepared: &Prepared) -> Result<StatementResult, RestError> {
     let mut reply = execute::run(doing, prepared).await;
     if let Err(RestError::Postgres(refusal)) = &mut reply {
         missing_grant::add_hint(doing, refusal).await;
@@ -261,12 +266,13 @@ fn does_not_fit_the_schema(error: &RestError) -> bool {
 }
 
 /// Limit and offset of the root are those that the headers leave.
-fn settle_window(query: &mut Query, window: Window) {
+fn settle_window(query: &mut Query, window: RowWindow) {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     query.ranges.retain(|range| !range.path.is_empty());
-    let value = Range { limit: window.limit.map(signed), offset: Some(window.offset).filter(|n| *n > 0).map(signed) };
-    if value != Range::default() {
-        query.ranges.push(At { path: Vec::new(), value });
+    let value =
+        RowRange { limit: window.limit.map(signed), offset: Some(window.offset).filter(|n| *n > 0).map(signed) };
+    if value != RowRange::default() {
+        query.ranges.push(AtLevel { path: Vec::new(), value });
     }
 }
 

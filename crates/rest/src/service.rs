@@ -14,7 +14,7 @@ use portico_database::{Database, DatabaseError};
 use portico_tokens::KeyRing;
 
 use crate::config::Config;
-use crate::snapshot::{Keeper, LOGIN, State};
+use crate::snapshot::{LOGIN, ReloadTask, SnapshotStore};
 use crate::{admin, handler};
 
 /// For each processor: with fewer connections PostgreSQL would wait for us, with more its processes would for each other (`bench/README.md`).
@@ -47,21 +47,21 @@ impl Default for RestSettings {
 /// The data API. Clones share everything.
 #[derive(Clone)]
 pub struct Rest {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Service>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct Service {
     pub keys: Arc<KeyRing>,
     pub clock: Clock,
     pub pool: Pool,
-    pub state: State,
+    pub state: SnapshotStore,
     pub public_url: String,
     /// The role that logs in, before it takes on that of requests.
     pub login: String,
     /// Connections at most.
     pub connections: usize,
     /// Ends with the service.
-    _keeper: Keeper,
+    _keeper: ReloadTask,
 }
 
 impl Rest {
@@ -84,9 +84,9 @@ impl Rest {
         };
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
         let login = database.endpoint().user().to_owned();
-        let (state, keeper) = State::keep(database, pool.clone(), settings.config.clone());
+        let (state, keeper) = SnapshotStore::keep(database, pool.clone(), settings.config.clone());
         let RestSettings { public_url, connections, .. } = settings;
-        let inner = Inner { keys, clock, pool, state, public_url, login, connections, _keeper: keeper };
+        let inner = Service { keys, clock, pool, state, public_url, login, connections, _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 

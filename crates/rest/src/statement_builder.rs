@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 /// A value that travels beside the statement, in PostgreSQL's text format and without a type: the place where it stands decides that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Param {
+pub enum BoundValue {
     /// A text.
     Text(String),
     /// A request's body, shared and not copied.
     Bytes(Bytes),
 }
 
-impl Param {
+impl BoundValue {
     /// The bytes that are sent.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -30,7 +30,7 @@ impl Param {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sql {
     text: String,
-    params: Vec<Param>,
+    params: Vec<BoundValue>,
 }
 
 impl Sql {
@@ -63,7 +63,7 @@ impl Sql {
     }
 
     /// Appends the place of a parameter: `$3`.
-    pub fn value(&mut self, value: impl Into<Param>) -> &mut Self {
+    pub fn value(&mut self, value: impl Into<BoundValue>) -> &mut Self {
         self.params.push(value.into());
         let _ = write!(self.text, "${}", self.params.len());
         self
@@ -71,7 +71,7 @@ impl Sql {
 
     /// Appends the place of a request's body. However often it is needed, it is sent once.
     pub fn body(&mut self, body: &Bytes) -> &mut Self {
-        let same = |param: &Param| matches!(param, Param::Bytes(known) if known.as_ptr() == body.as_ptr() && known.len() == body.len());
+        let same = |param: &BoundValue| matches!(param, BoundValue::Bytes(known) if known.as_ptr() == body.as_ptr() && known.len() == body.len());
         match self.params.iter().position(same) {
             Some(at) => {
                 let _ = write!(self.text, "${}", at + 1);
@@ -110,24 +110,24 @@ impl Sql {
     }
 
     /// The parameters so far, `$1` first.
-    pub fn params(&self) -> &[Param] {
+    pub fn params(&self) -> &[BoundValue] {
         &self.params
     }
 }
 
-impl From<String> for Param {
+impl From<String> for BoundValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<&str> for Param {
+impl From<&str> for BoundValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<Bytes> for Param {
+impl From<Bytes> for BoundValue {
     fn from(bytes: Bytes) -> Self {
         Self::Bytes(bytes)
     }
@@ -154,7 +154,7 @@ mod tests {
         let mut sql = Sql::new();
         sql.raw("select ").qualified("a", "b\"; drop table x; --").raw(" = ").value("'; --").raw(", ").value("x");
         assert_eq!(sql.text(), r#"select "a"."b""; drop table x; --" = $1, $2"#);
-        assert_eq!(sql.params(), [Param::from("'; --"), Param::from("x")]);
+        assert_eq!(sql.params(), [BoundValue::from("'; --"), BoundValue::from("x")]);
     }
 
     #[test]

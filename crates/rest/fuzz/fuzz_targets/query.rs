@@ -4,10 +4,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use portico_rest::RestError;
-use portico_rest::query::{LogicTree, Operation, Query, SelectItem, Target, canonical, parse};
+use portico_rest::query::{LogicTree, Operation, Query, SelectItem, QueryTarget, canonical, parse};
 
 fuzz_target!(|raw: &str| {
-    for target in [Target::Relation, Target::Function { read: false }, Target::Function { read: true }] {
+    for target in [QueryTarget::Relation, QueryTarget::Function { read: false }, QueryTarget::Function { read: true }] {
         match parse(raw, target) {
             Ok(query) => check(&query),
             Err(RestError::Parse { message, details }) => {

@@ -8,22 +8,22 @@ use serde_json::{Map, Value};
 
 /// A path into the claims: what JSONPath has for finding one value, and the older dotted form without `$` (contract 15).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimPath(Vec<Step>);
+pub struct ClaimPath(Vec<PathStep>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(String),
     /// From the end, when it is negative.
     Index(i64),
     /// `[?(@ == "a")]`: the first text of an array that passes.
-    First(Test),
+    First(ElementTest),
     /// `[a:b]`: of a text its characters, of an array the first element.
     Slice(Option<i64>, Option<i64>),
 }
 
 /// What an element is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
+enum ElementTest {
     Anything,
     Equals(String),
     Differs(String),
@@ -47,7 +47,7 @@ impl Eq for Pattern {}
 
 impl Default for ClaimPath {
     fn default() -> Self {
-        Self(vec![Step::Key("role".into())])
+        Self(vec![PathStep::Key("role".into())])
     }
 }
 
@@ -67,7 +67,7 @@ impl ClaimPath {
             rest = rest.strip_prefix('.')?;
             if let Some(after) = rest.strip_prefix('"') {
                 let (key, after) = after.split_once('"')?;
-                steps.push(Step::Key(key.to_owned()));
+                steps.push(PathStep::Key(key.to_owned()));
                 rest = after;
             } else {
                 let end = rest.find(['.', '[']).unwrap_or(rest.len());
@@ -75,7 +75,7 @@ impl ClaimPath {
                 if key.is_empty() {
                     return None;
                 }
-                steps.push(Step::Key(key.to_owned()));
+                steps.push(PathStep::Key(key.to_owned()));
                 rest = after;
             }
         }
@@ -85,7 +85,7 @@ impl ClaimPath {
     /// What the path leads to; of several values the first.
     pub fn find<'a>(&self, claims: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
         let (first, rest) = self.0.split_first()?;
-        let Step::Key(key) = first else { return None };
+        let PathStep::Key(key) = first else { return None };
         rest.iter().try_fold(Cow::Borrowed(claims.get(key)?), |value, step| match value {
             Cow::Borrowed(value) => step.follow(value),
             Cow::Owned(value) => step.follow(&value).map(|found| Cow::Owned(found.into_owned())),
@@ -93,7 +93,7 @@ impl ClaimPath {
     }
 }
 
-impl Step {
+impl PathStep {
     fn follow<'a>(&self, value: &'a Value) -> Option<Cow<'a, Value>> {
         match (self, value) {
             (Self::Key(key), value) => value.get(key).map(Cow::Borrowed),
@@ -117,7 +117,7 @@ impl Step {
     }
 }
 
-impl Test {
+impl ElementTest {
     fn passes(&self, element: &Value) -> bool {
         let Value::String(element) = element else { return *self == Self::Anything };
         match self {
@@ -151,43 +151,43 @@ fn closing(text: &str) -> Option<usize> {
 }
 
 /// What stands between brackets.
-fn bracketed(inner: &str) -> Option<Step> {
+fn bracketed(inner: &str) -> Option<PathStep> {
     if let Some(test) = inner.strip_prefix('?') {
-        return Some(Step::First(self::test(test.trim())?));
+        return Some(PathStep::First(self::test(test.trim())?));
     }
     if inner == "*" {
-        return Some(Step::First(Test::Anything));
+        return Some(PathStep::First(ElementTest::Anything));
     }
     if let Some(key) = quoted(inner) {
-        return Some(Step::Key(key));
+        return Some(PathStep::Key(key));
     }
     if let Some((from, to)) = inner.split_once(':') {
         let bound = |text: &str| match text.trim() {
             "" => Some(None),
             number => number.parse().ok().map(Some),
         };
-        return Some(Step::Slice(bound(from)?, bound(to)?));
+        return Some(PathStep::Slice(bound(from)?, bound(to)?));
     }
-    Some(Step::Index(inner.parse().ok()?))
+    Some(PathStep::Index(inner.parse().ok()?))
 }
 
 /// `(@ == "a")` and its like, `search(@, "^a")`.
-fn test(text: &str) -> Option<Test> {
+fn test(text: &str) -> Option<ElementTest> {
     let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text).trim();
     if let Some(arguments) = text.strip_prefix("search(").and_then(|text| text.strip_suffix(')')) {
         let pattern = arguments.trim().strip_prefix('@')?.trim().strip_prefix(',')?;
         let pattern = RegexBuilder::new(&quoted(pattern.trim())?).size_limit(LARGEST_PATTERN).build().ok()?;
-        return Some(Test::Matches(Pattern(pattern)));
+        return Some(ElementTest::Matches(Pattern(pattern)));
     }
     let comparison = text.strip_prefix('@')?.trim_start();
     let (sign, text) = comparison.split_at(comparison.find(['"', '\''])?);
     let text = quoted(text.trim_end())?;
     match sign.trim_end() {
-        "==" => Some(Test::Equals(text)),
-        "!=" => Some(Test::Differs(text)),
-        "^==" => Some(Test::Begins(text)),
-        "==^" => Some(Test::Ends(text)),
-        "*==" => Some(Test::Contains(text)),
+        "==" => Some(ElementTest::Equals(text)),
+        "!=" => Some(ElementTest::Differs(text)),
+        "^==" => Some(ElementTest::Begins(text)),
+        "==^" => Some(ElementTest::Ends(text)),
+        "*==" => Some(ElementTest::Contains(text)),
         _ => None,
     }
 }

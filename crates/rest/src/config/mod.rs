@@ -20,7 +20,7 @@ use crate::schema::QualifiedName;
 
 /// How a transaction ends when the client does not say (contract 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TxEnd {
+pub struct TransactionEndPolicy {
     /// It is rolled back.
     pub rollback: bool,
     /// `Prefer: tx=` may say otherwise.
@@ -55,7 +55,7 @@ pub struct Config {
     /// A function that sets `pgrst.*` settings when the configuration is loaded.
     pub pre_config: Option<QualifiedName>,
     /// How transactions end.
-    pub tx_end: TxEnd,
+    pub tx_end: TransactionEndPolicy,
     /// The interval at which the schema is compared with the last one where no event trigger announces changes. `None`: never.
     pub schema_poll: Option<Duration>,
     /// Keep statements prepared on connections.
@@ -100,7 +100,7 @@ impl Default for Config {
             pre_request: None,
             root_spec: None,
             pre_config: None,
-            tx_end: TxEnd::default(),
+            tx_end: TransactionEndPolicy::default(),
             schema_poll: Some(Duration::from_secs(10)),
             prepared_statements: true,
             hoisted_settings: patterns(HOISTED).unwrap_or_default(),
@@ -215,10 +215,10 @@ impl Config {
             }
             "db_tx_end" => {
                 self.tx_end = match value.trim() {
-                    "commit" => TxEnd { rollback: false, may_override: false },
-                    "commit-allow-override" => TxEnd { rollback: false, may_override: true },
-                    "rollback" => TxEnd { rollback: true, may_override: false },
-                    "rollback-allow-override" => TxEnd { rollback: true, may_override: true },
+                    "commit" => TransactionEndPolicy { rollback: false, may_override: false },
+                    "commit-allow-override" => TransactionEndPolicy { rollback: false, may_override: true },
+                    "rollback" => TransactionEndPolicy { rollback: true, may_override: false },
+                    "rollback-allow-override" => TransactionEndPolicy { rollback: true, may_override: true },
                     _ => {
                         return Err(
                             "it must be commit, commit-allow-override, rollback or rollback-allow-override".into()
@@ -226,7 +226,7 @@ impl Config {
                     }
                 }
             }
-            "db_plan_enabled" => self.plan.plans = switch()?,
+            "db_plan_enabled" => self.plan.explain_enabled = switch()?,
             "db_aggregates_enabled" => self.plan.aggregates = switch()?,
             "db_prepared_statements" => self.prepared_statements = switch()?,
             "db_hoisted_tx_settings" => self.hoisted_settings = patterns(value)?,
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(config.plan.max_rows, Some(7));
         assert_eq!(config.pre_request, Some(QualifiedName { schema: "private".into(), name: "check.it".into() }));
-        assert_eq!(config.tx_end, TxEnd { rollback: true, may_override: true });
+        assert_eq!(config.tx_end, TransactionEndPolicy { rollback: true, may_override: true });
         assert_eq!(config.schema_poll, Some(Duration::from_secs(2)));
         assert!(config.plan.aggregates && config.keys.is_some());
     }

@@ -3,14 +3,14 @@
 use portico_database::wire::Row;
 use serde_json::Value;
 
-use crate::request::media::{Plan, PlanFormat};
-use crate::sql::Sql;
+use crate::request::media::{ExplainFormat, ExplainRequest};
+use crate::statement_builder::Sql;
 
 /// `EXPLAIN` of a statement as a client asked for it.
-pub(crate) fn of_main(main: Sql, wanted: &Plan) -> Sql {
+pub(crate) fn of_main(main: Sql, wanted: &ExplainRequest) -> Sql {
     let mut options = String::from(match wanted.format {
-        PlanFormat::Json => "EXPLAIN (FORMAT JSON",
-        PlanFormat::Text => "EXPLAIN (FORMAT TEXT",
+        ExplainFormat::Json => "EXPLAIN (FORMAT JSON",
+        ExplainFormat::Text => "EXPLAIN (FORMAT TEXT",
     });
     for option in &wanted.options {
         options.push_str(", ");

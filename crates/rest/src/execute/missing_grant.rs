@@ -11,14 +11,14 @@ use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
 use portico_database::wire::{Batch, Row, Statement};
 
 use crate::array::text_array;
-use crate::error::PostgresRefusal;
-use crate::execute::Doing;
-use crate::handler::Asked;
+use crate::error::PostgresErrorResponse;
+use crate::execute::RequestContext;
+use crate::handler::ApiRequest;
 use crate::plan::WriteAction;
 use crate::query::SelectItem;
-use crate::request::preferences::{Resolution, Return};
-use crate::request::resource::{Action, Resource};
-use crate::sql::Sql;
+use crate::request::preferences::{Resolution, ReturnPreference};
+use crate::request::resource::{RequestAction, Resource};
+use crate::statement_builder::Sql;
 
 const LACKING: &str = include_str!("missing_grant.sql");
 
@@ -31,7 +31,7 @@ const KINDS: [&str; 4] = ["table ", "view ", "materialized view ", "foreign tabl
 
 /// Adds the hint to a `permission denied for table x` that has none. Where the catalog has several
 /// relations that could be meant, there is no hint.
-pub(crate) async fn add_hint(doing: &Doing<'_>, refusal: &mut PostgresRefusal) {
+pub(crate) async fn add_hint(doing: &RequestContext<'_>, refusal: &mut PostgresErrorResponse) {
     if refusal.code != INSUFFICIENT_PRIVILEGE.code() || refusal.hint.is_some() {
         return;
     }
@@ -77,7 +77,7 @@ fn hint(found: &[Row], name: &str, needed: &str) -> Option<String> {
 }
 
 /// Returns the names of the relations of a request: what it reads or writes, then what it embeds.
-fn relations<'a>(asked: &'a Asked<'_>) -> Vec<&'a str> {
+fn relations<'a>(asked: &'a ApiRequest<'_>) -> Vec<&'a str> {
     fn embedded<'a>(items: &'a [SelectItem], names: &mut Vec<&'a str>) {
         for item in items {
             if let SelectItem::Relation(relation) = item {
@@ -96,22 +96,22 @@ fn relations<'a>(asked: &'a Asked<'_>) -> Vec<&'a str> {
 }
 
 /// Returns the privileges that a request needs on what it reads or writes.
-fn needed(asked: &Asked<'_>) -> String {
+fn needed(asked: &ApiRequest<'_>) -> String {
     let (preferences, query) = (&asked.preferences, &asked.query);
     let changes = match asked.action {
-        Action::Write(WriteAction::Insert) if preferences.resolution == Some(Resolution::MergeDuplicates) => {
+        RequestAction::Write(WriteAction::Insert) if preferences.resolution == Some(Resolution::MergeDuplicates) => {
             "INSERT, UPDATE"
         }
-        Action::Write(WriteAction::Insert) => "INSERT",
-        Action::Write(WriteAction::Put) => "INSERT, UPDATE",
-        Action::Write(WriteAction::Update) => "UPDATE",
-        Action::Write(WriteAction::Delete) => "DELETE",
-        Action::Read { .. } | Action::Call | Action::Options => return "SELECT".into(),
+        RequestAction::Write(WriteAction::Insert) => "INSERT",
+        RequestAction::Write(WriteAction::Put) => "INSERT, UPDATE",
+        RequestAction::Write(WriteAction::Update) => "UPDATE",
+        RequestAction::Write(WriteAction::Delete) => "DELETE",
+        RequestAction::Read { .. } | RequestAction::Call | RequestAction::Options => return "SELECT".into(),
     };
     // Rows that are returned or compared are read, too
-    let reads = preferences.returned.is_some_and(|returned| returned != Return::Minimal)
+    let reads = preferences.returned.is_some_and(|returned| returned != ReturnPreference::Minimal)
         || preferences.resolution.is_some()
-        || asked.action == Action::Write(WriteAction::Put)
+        || asked.action == RequestAction::Write(WriteAction::Put)
         || !query.filters.is_empty()
         || !query.logic.is_empty();
     if reads { format!("SELECT, {changes}") } else { changes.into() }

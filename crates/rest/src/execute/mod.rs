@@ -9,32 +9,32 @@ pub(crate) mod transaction;
 
 use portico_database::wire::{Joining, Lease, WireError};
 
-use self::transaction::{End, Failure, Work};
+use self::transaction::{ReadFailure, RequestStatements, TransactionEnding};
 use crate::error::RestError;
-use crate::execute::session_settings::Setting;
-use crate::execute::statement_result::Reply;
-use crate::handler::Asked;
+use crate::execute::session_settings::TransactionContext;
+use crate::execute::statement_result::StatementResult;
+use crate::handler::ApiRequest;
 use crate::plan::WriteAction;
 use crate::plan::prepare::{Kind, Prepared};
-use crate::request::preferences::{Count as CountMode, TransactionEnd};
+use crate::request::preferences::{CountMode, TransactionEnd};
 use crate::service::Rest;
 use crate::snapshot::Snapshot;
-use crate::sql::Yields;
+use crate::sql::StatementOutput;
 
 /// For whom something is done, and with what.
-pub(crate) struct Doing<'a> {
+pub(crate) struct RequestContext<'a> {
     pub rest: &'a Rest,
     pub snapshot: &'a Snapshot,
     pub schema: &'a str,
-    pub asked: &'a Asked<'a>,
+    pub asked: &'a ApiRequest<'a>,
 }
 
-impl Doing<'_> {
+impl RequestContext<'_> {
     /// What the transaction begins with.
-    pub fn setting<'a>(&'a self, prepared: &'a Prepared) -> Setting<'a> {
+    pub fn setting<'a>(&'a self, prepared: &'a Prepared) -> TransactionContext<'a> {
         let asked = self.asked;
         let role = self.snapshot.roles.get(&asked.identity.role);
-        Setting {
+        TransactionContext {
             config: &self.snapshot.config,
             identity: &asked.identity,
             role,
@@ -78,17 +78,17 @@ impl Doing<'_> {
 ///
 /// # Errors
 /// What PostgreSQL refuses; PGRST115, 116 and 124, after which nothing was written.
-pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply, RestError> {
+pub(crate) async fn run(doing: &RequestContext<'_>, prepared: &Prepared) -> Result<StatementResult, RestError> {
     let rolls_back = rolls_back(doing);
     let is_checked = !prepared.read_only && is_checked(prepared);
     let end = match (rolls_back, is_checked) {
-        (true, _) => End::RollBack,
-        (false, true) => End::Later,
-        (false, false) => End::Commit,
+        (true, _) => TransactionEnding::RollBack,
+        (false, true) => TransactionEnding::Later,
+        (false, false) => TransactionEnding::Commit,
     };
-    let work = Work { main: &prepared.main, yields: prepared.yields, then: prepared.estimate.as_ref() };
+    let work = RequestStatements { main: &prepared.main, yields: prepared.yields, then: prepared.estimate.as_ref() };
     let setting = doing.setting(prepared);
-    if let (Yields::Rows(joining), End::Commit) = (prepared.yields, end)
+    if let (StatementOutput::Rows(joining), TransactionEnding::Commit) = (prepared.yields, end)
         && prepared.read_only
         && prepared.estimate.is_none()
     {
@@ -97,15 +97,15 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
     let mut lease = doing.lease().await?;
     let outcome = transaction::run(&mut lease, &setting, work, end).await;
     let mut outcome = outcome.map_err(|error| doing.refusal(&error))?;
-    if prepared.agreement.explain.is_some() {
-        if end == End::Later {
+    if prepared.negotiated.explain.is_some() {
+        if end == TransactionEnding::Later {
             transaction::finish(&mut lease, &setting, true).await.map_err(|error| doing.refusal(&error))?;
         }
-        return Ok(Reply::of_plan(explain::body(outcome.main())));
+        return Ok(StatementResult::of_plan(explain::body(outcome.main())));
     }
-    let mut reply = Reply::read(&mut outcome, prepared.yields)?;
+    let mut reply = StatementResult::read(&mut outcome, prepared.yields)?;
     let verdict = check(prepared, &reply);
-    if end == End::Later {
+    if end == TransactionEnding::Later {
         // Deferred constraints speak at the commit; a refusal of ours comes before them
         let ended = transaction::finish(&mut lease, &setting, verdict.is_ok()).await;
         verdict?;
@@ -119,23 +119,23 @@ pub(crate) async fn run(doing: &Doing<'_>, prepared: &Prepared) -> Result<Reply,
 
 /// Runs a read that others may run for us.
 async fn read(
-    doing: &Doing<'_>,
+    doing: &RequestContext<'_>,
     prepared: &Prepared,
-    setting: &Setting<'_>,
+    setting: &TransactionContext<'_>,
     joining: Joining,
-) -> Result<Reply, RestError> {
+) -> Result<StatementResult, RestError> {
     let outcome = transaction::read(&doing.rest.inner.pool, setting, &prepared.main, joining).await;
     let mut outcome = outcome.map_err(|failure| match failure {
-        Failure::Connection(error) => doing.no_connection(error),
-        Failure::Statement(error) => doing.refusal(&error),
+        ReadFailure::Connection(error) => doing.no_connection(error),
+        ReadFailure::Statement(error) => doing.refusal(&error),
     })?;
-    let mut reply = Reply::read(&mut outcome, prepared.yields)?;
+    let mut reply = StatementResult::read(&mut outcome, prepared.yields)?;
     check(prepared, &reply)?;
     reply.total = total(doing, prepared, &reply, None);
     Ok(reply)
 }
 
-fn rolls_back(doing: &Doing<'_>) -> bool {
+fn rolls_back(doing: &RequestContext<'_>) -> bool {
     let tx_end = doing.snapshot.config.tx_end;
     match doing.asked.preferences.transaction {
         Some(wish) if tx_end.may_override => wish == TransactionEnd::Rollback,
@@ -148,7 +148,7 @@ fn is_checked(prepared: &Prepared) -> bool {
     prepared.is_single || prepared.max_affected.is_some() || is_put
 }
 
-fn check(prepared: &Prepared, reply: &Reply) -> Result<(), RestError> {
+fn check(prepared: &Prepared, reply: &StatementResult) -> Result<(), RestError> {
     if matches!(prepared.kind, Kind::Write { action: WriteAction::Put, .. }) && reply.rows != 1 {
         return Err(RestError::PutKey);
     }
@@ -166,7 +166,12 @@ fn check(prepared: &Prepared, reply: &Reply) -> Result<(), RestError> {
 }
 
 /// The total that is told, by what was asked for (9.3).
-fn total(doing: &Doing<'_>, prepared: &Prepared, reply: &Reply, estimate: Option<u64>) -> Option<u64> {
+fn total(
+    doing: &RequestContext<'_>,
+    prepared: &Prepared,
+    reply: &StatementResult,
+    estimate: Option<u64>,
+) -> Option<u64> {
     match (&prepared.kind, prepared.count?) {
         (Kind::Read { .. }, CountMode::Planned) => estimate,
         (Kind::Read { .. }, CountMode::Estimated) => {

@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use portico_database::wire::{PostgresError, WireError};
 use serde_json::{Map, Value};
 
-use crate::error::{PostgresRefusal, RestError};
+use crate::error::{PostgresErrorResponse, RestError};
 use crate::execute::statement_result::{final_status, is_framing};
 
 /// The refusal for an error of the connection or of PostgreSQL. `is_anonymous`: the caller's role is the one without a token.
@@ -35,7 +35,7 @@ pub(crate) fn refusal(error: &WireError, is_anonymous: bool) -> RestError {
 }
 
 fn of_postgres(error: &PostgresError, is_anonymous: bool) -> RestError {
-    let mut refusal = PostgresRefusal {
+    let mut refusal = PostgresErrorResponse {
         code: error.code.clone(),
         message: error.message.clone(),
         details: error.detail.clone(),
@@ -103,7 +103,7 @@ fn status(code: &str, message: &str, is_anonymous: bool) -> StatusCode {
 }
 
 /// Why an error of `RAISE SQLSTATE 'PGRST'` can not be read.
-struct Unreadable {
+struct UnreadableRaise {
     details: String,
     hint: &'static str,
 }
@@ -114,9 +114,11 @@ const DETAIL_HINT: &str =
     "DETAIL must be a JSON object with obligatory keys: 'status', 'headers' and optional key: 'status_text'.";
 
 /// The answer that SQL made itself: `RAISE SQLSTATE 'PGRST'` with JSON in MESSAGE and DETAIL.
-fn raised(error: &PostgresError) -> Result<RestError, Unreadable> {
-    let message =
-        || Unreadable { details: format!("Invalid JSON value for MESSAGE: '{}'", error.message), hint: MESSAGE_HINT };
+fn raised(error: &PostgresError) -> Result<RestError, UnreadableRaise> {
+    let message = || UnreadableRaise {
+        details: format!("Invalid JSON value for MESSAGE: '{}'", error.message),
+        hint: MESSAGE_HINT,
+    };
     let said: Map<String, Value> = serde_json::from_str(&error.message).map_err(|_| message())?;
     let text = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);
     let (code, text_message) = (text("code").ok_or_else(message)?, text("message").ok_or_else(message)?);
@@ -129,9 +131,9 @@ fn raised(error: &PostgresError) -> Result<RestError, Unreadable> {
     let details = optional(&said, "details").map_err(|()| message())?;
     let hint = optional(&said, "hint").map_err(|()| message())?;
 
-    let missing = || Unreadable { details: "DETAIL is missing in the RAISE statement".into(), hint: DETAIL_HINT };
+    let missing = || UnreadableRaise { details: "DETAIL is missing in the RAISE statement".into(), hint: DETAIL_HINT };
     let detail = error.detail.as_deref().ok_or_else(missing)?;
-    let wrong = || Unreadable { details: format!("Invalid JSON value for DETAIL: '{detail}'"), hint: DETAIL_HINT };
+    let wrong = || UnreadableRaise { details: format!("Invalid JSON value for DETAIL: '{detail}'"), hint: DETAIL_HINT };
     let response: Map<String, Value> = serde_json::from_str(detail).map_err(|_| wrong())?;
     let status = response.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(final_status).ok_or_else(wrong)?;
@@ -143,7 +145,7 @@ fn raised(error: &PostgresError) -> Result<RestError, Unreadable> {
             headers.push((name, value));
         }
     }
-    Ok(RestError::Postgres(Box::new(PostgresRefusal {
+    Ok(RestError::Postgres(Box::new(PostgresErrorResponse {
         code,
         message: text_message,
         details,

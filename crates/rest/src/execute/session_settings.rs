@@ -12,17 +12,17 @@ use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::config::database::{Isolation, RoleSettings};
-use crate::request::role::Identity;
-use crate::sql::Sql;
+use crate::request::role::RequestRole;
+use crate::statement_builder::Sql;
 
 /// Adds to a request's headers those that the front door knows.
-pub(crate) type Outside<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
+pub(crate) type ForwardedHeaders<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
 
 /// The circumstances of a request that its transaction is made for.
 #[derive(Clone, Copy)]
-pub(crate) struct Setting<'a> {
+pub(crate) struct TransactionContext<'a> {
     pub config: &'a Config,
-    pub identity: &'a Identity,
+    pub identity: &'a RequestRole,
     /// The role's own settings.
     pub role: Option<&'a RoleSettings>,
     /// The settings of the function that is called.
@@ -35,7 +35,7 @@ pub(crate) struct Setting<'a> {
     pub path: &'a str,
     pub headers: &'a HeaderMap,
     /// Adds the headers of the front door to them.
-    pub outside: Outside<'a>,
+    pub outside: ForwardedHeaders<'a>,
     /// Shown instead of the `authorization` among them.
     pub authorization: Option<&'a Secret>,
     pub time_zone: Option<&'a str>,
@@ -51,16 +51,16 @@ pub(crate) fn search_path(config: &Config, schema: &str) -> String {
 }
 
 /// The settings of one transaction, as texts.
-pub(crate) struct Settings<'a> {
-    setting: &'a Setting<'a>,
+pub(crate) struct SessionSettings<'a> {
+    setting: &'a TransactionContext<'a>,
     search_path: String,
     headers: String,
     cookies: Option<String>,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> SessionSettings<'a> {
     /// Makes the texts.
-    pub fn of(setting: &'a Setting<'a>) -> Self {
+    pub fn of(setting: &'a TransactionContext<'a>) -> Self {
         let mut told = setting.headers.clone();
         (setting.outside)(&mut told);
         let mut headers = String::with_capacity(64 * told.len());
@@ -157,8 +157,8 @@ fn put_json(out: &mut String, text: &str) {
 mod tests {
     use super::*;
 
-    fn setting<'a>(config: &'a Config, identity: &'a Identity, headers: &'a HeaderMap) -> Setting<'a> {
-        Setting {
+    fn setting<'a>(config: &'a Config, identity: &'a RequestRole, headers: &'a HeaderMap) -> TransactionContext<'a> {
+        TransactionContext {
             config,
             identity,
             role: None,
@@ -175,8 +175,8 @@ mod tests {
         }
     }
 
-    fn anon() -> Identity {
-        Identity { role: "anon".into(), claims: r#"{"role":"anon"}"#.into(), is_anonymous: true }
+    fn anon() -> RequestRole {
+        RequestRole { role: "anon".into(), claims: r#"{"role":"anon"}"#.into(), is_anonymous: true }
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         headers.append("x-a", "2".parse().unwrap());
         headers.append("cookie", "a=b; c=d=e; f".parse().unwrap());
         let hoisted = [("work_mem".to_owned(), "1MB".to_owned())];
-        let setting = Setting {
+        let setting = TransactionContext {
             role: Some(&role),
             hoisted: &hoisted,
             schema: "api",
@@ -211,14 +211,14 @@ mod tests {
             ("work_mem", "1MB"),
             ("app.settings.x", "'; y"),
         ];
-        assert_eq!(Settings::of(&setting).list(), all);
+        assert_eq!(SessionSettings::of(&setting).list(), all);
     }
 
     #[test]
     fn a_request_without_cookies_and_preferences_sets_as_much() {
         let (identity, headers, config) = (anon(), HeaderMap::new(), Config::default());
         let setting = setting(&config, &identity, &headers);
-        let settings = Settings::of(&setting);
+        let settings = SessionSettings::of(&setting);
         let names: Vec<_> = settings.list().into_iter().map(|(name, _)| name).collect();
         let expected = [
             "search_path",

@@ -6,12 +6,12 @@ use portico_database::wire::Row;
 use serde_json::{Map, Value};
 
 use crate::error::RestError;
-use crate::execute::transaction::Outcome;
-use crate::sql::{Column, Yields};
+use crate::execute::transaction::BatchResults;
+use crate::sql::{EnvelopeColumn, StatementOutput};
 
 /// The row of a main statement, read.
 #[derive(Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct StatementResult {
     /// Rows there are in all, when somebody asked.
     pub total: Option<u64>,
     /// Rows that the answer is about.
@@ -26,17 +26,17 @@ pub(crate) struct Reply {
     status: Option<String>,
 }
 
-impl Reply {
+impl StatementResult {
     /// Reads what a main statement yielded.
-    pub fn read(outcome: &mut Outcome, yields: Yields) -> Result<Self, RestError> {
+    pub fn read(outcome: &mut BatchResults, yields: StatementOutput) -> Result<Self, RestError> {
         match yields {
-            Yields::Envelope => Self::of_row(outcome.main()),
-            Yields::Rows(_) => {
+            StatementOutput::Envelope => Self::of_row(outcome.main()),
+            StatementOutput::Rows(_) => {
                 let gathered = outcome.gathered().ok_or(RestError::Internal)?;
                 let (headers, status) = wishes(outcome);
                 Ok(Self { rows: gathered.rows, body: Some(gathered.pieces), headers, status, ..Self::default() })
             }
-            Yields::Count => {
+            StatementOutput::Count => {
                 let rows = outcome.affected();
                 let (headers, status) = wishes(outcome);
                 Ok(Self { rows, total: Some(rows), headers, status, ..Self::default() })
@@ -47,7 +47,7 @@ impl Reply {
     /// Reads the one row of an envelope.
     fn of_row(rows: &[Row]) -> Result<Self, RestError> {
         let row = rows.first().ok_or(RestError::Internal)?;
-        let number = |column: Column| match row.bytes(column as usize) {
+        let number = |column: EnvelopeColumn| match row.bytes(column as usize) {
             None => Ok(None),
             // `count` never is negative
             Some(bytes) => match bytes.try_into().map(i64::from_be_bytes) {
@@ -55,15 +55,15 @@ impl Reply {
                 Err(_) => Err(RestError::Internal),
             },
         };
-        let text = |column: Column| row.text(column as usize).map(str::to_owned);
+        let text = |column: EnvelopeColumn| row.text(column as usize).map(str::to_owned);
         Ok(Self {
-            total: number(Column::Total)?,
-            rows: number(Column::Rows)?.unwrap_or_default(),
-            body: row.get(Column::Body as usize).map(|body| vec![body]),
-            inserted: number(Column::Inserted)?,
-            location: text(Column::Location),
-            headers: text(Column::Headers),
-            status: text(Column::Status),
+            total: number(EnvelopeColumn::Total)?,
+            rows: number(EnvelopeColumn::Rows)?.unwrap_or_default(),
+            body: row.get(EnvelopeColumn::Body as usize).map(|body| vec![body]),
+            inserted: number(EnvelopeColumn::Inserted)?,
+            location: text(EnvelopeColumn::Location),
+            headers: text(EnvelopeColumn::Headers),
+            status: text(EnvelopeColumn::Status),
         })
     }
 
@@ -93,7 +93,7 @@ impl Reply {
 }
 
 /// The wishes of SQL for the answer, where the main statement does not yield it.
-fn wishes(outcome: &Outcome) -> (Option<String>, Option<String>) {
+fn wishes(outcome: &BatchResults) -> (Option<String>, Option<String>) {
     let text = |column| outcome.wishes()?.text(column).filter(|text| !text.is_empty()).map(str::to_owned);
     (text(0), text(1))
 }
@@ -178,21 +178,21 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         let mut status = StatusCode::OK;
-        let reply = Reply {
+        let reply = StatementResult {
             headers: Some(r#"[{"Content-Type":"image/png"},{"Set-Cookie":"a=1"},{"Set-Cookie":"b=2"}]"#.into()),
             status: Some("418 teapot".into()),
-            ..Reply::default()
+            ..StatementResult::default()
         };
         reply.apply_wishes(&mut status, &mut headers).unwrap();
         assert_eq!(status.as_u16(), 418);
         assert_eq!(headers.get_all("set-cookie").iter().count(), 2);
         assert_eq!(headers.get_all("content-type").iter().collect::<Vec<_>>(), ["image/png"]);
         for (text, wrong) in [("{}", true), (r#"[{"a":"b","c":"d"}]"#, true), (r#"[{"a":1}]"#, true), ("[]", false)] {
-            let reply = Reply { headers: Some(text.into()), ..Reply::default() };
+            let reply = StatementResult { headers: Some(text.into()), ..StatementResult::default() };
             assert_eq!(reply.apply_wishes(&mut status, &mut headers).is_err(), wrong, "{text}");
         }
         for text in ["x", "99", "1000", "101"] {
-            let reply = Reply { status: Some(text.into()), ..Reply::default() };
+            let reply = StatementResult { status: Some(text.into()), ..StatementResult::default() };
             assert_eq!(reply.apply_wishes(&mut status, &mut headers), Err(RestError::ResponseStatus), "{text}");
         }
     }
@@ -201,7 +201,7 @@ mod tests {
     fn where_an_answer_ends_is_not_for_sql_to_say() {
         let (mut status, mut headers) = (StatusCode::OK, HeaderMap::new());
         let text = r#"[{"Content-Length":"3"},{"Transfer-Encoding":"chunked"},{"Connection":"upgrade"},{"X-A":"b"}]"#;
-        let reply = Reply { headers: Some(text.into()), ..Reply::default() };
+        let reply = StatementResult { headers: Some(text.into()), ..StatementResult::default() };
         reply.apply_wishes(&mut status, &mut headers).unwrap();
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-a"]);
     }

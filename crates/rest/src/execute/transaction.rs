@@ -8,14 +8,14 @@ use portico_database::wire::{
 };
 
 use crate::config::database::Isolation;
-use crate::execute::session_settings::{Setting, Settings, set_local};
-use crate::sql::{Sql, Yields};
+use crate::execute::session_settings::{SessionSettings, TransactionContext, set_local};
+use crate::sql::{Sql, StatementOutput};
 
 /// The wishes of SQL for the answer, for main statements that do not yield it themselves.
 const WISHES: &str =
     "select pg_catalog.current_setting('response.headers', true), pg_catalog.current_setting('response.status', true)";
 
-impl Setting<'_> {
+impl TransactionContext<'_> {
     fn access(&self) -> Access {
         if self.read_only { Access::ReadOnly } else { Access::ReadWrite }
     }
@@ -23,7 +23,7 @@ impl Setting<'_> {
 
 /// How the transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum TransactionEnding {
     /// Commit, whatever comes out.
     Commit,
     /// Roll back, whatever comes out; deferred constraints are checked before.
@@ -33,29 +33,29 @@ pub(crate) enum End {
 }
 
 /// The statements of a request, after its settings.
-pub(crate) struct Work<'a> {
+pub(crate) struct RequestStatements<'a> {
     pub main: &'a Sql,
     /// What the main statement yields.
-    pub yields: Yields,
+    pub yields: StatementOutput,
     /// Another statement behind the main one.
     pub then: Option<&'a Sql>,
 }
 
 /// What came out.
-pub(crate) struct Outcome {
+pub(crate) struct BatchResults {
     answers: Answers,
-    places: Places,
+    places: BatchPositions,
 }
 
 /// The places of statements in the batch.
 #[derive(Debug, Clone, Copy, Default)]
-struct Places {
+struct BatchPositions {
     main: usize,
     then: usize,
     wishes: usize,
 }
 
-impl Outcome {
+impl BatchResults {
     /// The rows of the main statement.
     pub fn main(&self) -> &[Row] {
         self.answers.rows(self.places.main)
@@ -83,9 +83,9 @@ impl Outcome {
 }
 
 /// The texts and values of a transaction.
-struct Texts<'a> {
-    setting: &'a Setting<'a>,
-    work: &'a Work<'a>,
+struct TransactionBatch<'a> {
+    setting: &'a TransactionContext<'a>,
+    work: &'a RequestStatements<'a>,
     set: std::borrow::Cow<'static, str>,
     settings: Vec<Param<'a>>,
     pre_request: Option<Sql>,
@@ -93,8 +93,12 @@ struct Texts<'a> {
     then: Vec<Param<'a>>,
 }
 
-impl<'a> Texts<'a> {
-    fn of(setting: &'a Setting<'a>, settings: &'a Settings<'a>, work: &'a Work<'a>) -> Self {
+impl<'a> TransactionBatch<'a> {
+    fn of(
+        setting: &'a TransactionContext<'a>,
+        settings: &'a SessionSettings<'a>,
+        work: &'a RequestStatements<'a>,
+    ) -> Self {
         let list = settings.list();
         let pre_request = setting.config.pre_request.as_ref().map(|function| {
             let mut call = Sql::new();
@@ -117,7 +121,7 @@ impl<'a> Texts<'a> {
     }
 
     /// Returns the statements up to `end`.
-    fn batch(&'a self, end: End) -> (Batch<'a>, Places) {
+    fn batch(&'a self, end: TransactionEnding) -> (Batch<'a>, BatchPositions) {
         let setting = self.setting;
         let scope = setting.identity.role.as_str();
         let mut batch = Batch::new()
@@ -126,25 +130,25 @@ impl<'a> Texts<'a> {
         if let Some(call) = &self.pre_request {
             batch.push(Statement::named(call.text(), &[]).scope(scope));
         }
-        let mut places = Places { main: batch.len(), ..Places::default() };
+        let mut places = BatchPositions { main: batch.len(), ..BatchPositions::default() };
         // Bodies may be bytes, which the text form would double
         let main = Statement::named(self.work.main.text(), &self.main).scope(scope).binary();
         batch.push(match self.work.yields {
-            Yields::Rows(joining) => main.gathered(joining),
-            Yields::Envelope | Yields::Count => main,
+            StatementOutput::Rows(joining) => main.gathered(joining),
+            StatementOutput::Envelope | StatementOutput::Count => main,
         });
         if let Some(then) = self.work.then {
             places.then = batch.len();
             batch.push(Statement::named(then.text(), &self.then).scope(scope));
         }
-        if self.work.yields != Yields::Envelope {
+        if self.work.yields != StatementOutput::Envelope {
             places.wishes = batch.len();
             batch.push(Statement::named(WISHES, &[]));
         }
         let batch = match end {
-            End::Later => batch,
-            End::Commit => committed(setting, batch).ending(setting.access()),
-            End::RollBack => rolled_back(batch).ending(setting.access()),
+            TransactionEnding::Later => batch,
+            TransactionEnding::Commit => committed(setting, batch).ending(setting.access()),
+            TransactionEnding::RollBack => rolled_back(batch).ending(setting.access()),
         };
         (batch, places)
     }
@@ -153,14 +157,14 @@ impl<'a> Texts<'a> {
 /// Runs the statements of a request in its settings.
 pub(crate) async fn run(
     lease: &mut Lease,
-    setting: &Setting<'_>,
-    work: Work<'_>,
-    end: End,
-) -> Result<Outcome, WireError> {
-    let settings = Settings::of(setting);
-    let texts = Texts::of(setting, &settings, &work);
+    setting: &TransactionContext<'_>,
+    work: RequestStatements<'_>,
+    end: TransactionEnding,
+) -> Result<BatchResults, WireError> {
+    let settings = SessionSettings::of(setting);
+    let texts = TransactionBatch::of(setting, &settings, &work);
     let (batch, places) = texts.batch(end);
-    Ok(Outcome { answers: lease.run(&batch).await?, places })
+    Ok(BatchResults { answers: lease.run(&batch).await?, places })
 }
 
 /// Runs a read on a connection of the pool, or has it sent along by a caller that has one.
@@ -169,20 +173,25 @@ pub(crate) async fn run(
 ///
 /// # Errors
 /// No connection, or the failure of the statement.
-pub(crate) async fn read(pool: &Pool, setting: &Setting<'_>, main: &Sql, joining: Joining) -> Result<Outcome, Failure> {
-    let settings = Settings::of(setting);
-    let work = Work { main, yields: Yields::Rows(joining), then: None };
-    let texts = Texts::of(setting, &settings, &work);
-    let (batch, places) = texts.batch(End::Commit);
-    let answers = match pool.take_for_read(&batch).await.map_err(Failure::Connection)? {
+pub(crate) async fn read(
+    pool: &Pool,
+    setting: &TransactionContext<'_>,
+    main: &Sql,
+    joining: Joining,
+) -> Result<BatchResults, ReadFailure> {
+    let settings = SessionSettings::of(setting);
+    let work = RequestStatements { main, yields: StatementOutput::Rows(joining), then: None };
+    let texts = TransactionBatch::of(setting, &settings, &work);
+    let (batch, places) = texts.batch(TransactionEnding::Commit);
+    let answers = match pool.take_for_read(&batch).await.map_err(ReadFailure::Connection)? {
         Taken::Answers(answers) => answers,
-        Taken::Lease(lease) => lease.read(&batch).await.map_err(Failure::Statement)?,
+        Taken::Lease(lease) => lease.read(&batch).await.map_err(ReadFailure::Statement)?,
     };
-    Ok(Outcome { answers, places })
+    Ok(BatchResults { answers, places })
 }
 
 /// What a read fails with.
-pub(crate) enum Failure {
+pub(crate) enum ReadFailure {
     /// There was no connection to be had.
     Connection(WireError),
     /// It was refused, or the connection broke.
@@ -190,7 +199,7 @@ pub(crate) enum Failure {
 }
 
 /// Ends a transaction that was left open.
-pub(crate) async fn finish(lease: &mut Lease, setting: &Setting<'_>, commit: bool) -> Result<(), WireError> {
+pub(crate) async fn finish(lease: &mut Lease, setting: &TransactionContext<'_>, commit: bool) -> Result<(), WireError> {
     let batch = match commit {
         true => committed(setting, Batch::new()),
         false => rolled_back(Batch::new()),
@@ -200,7 +209,7 @@ pub(crate) async fn finish(lease: &mut Lease, setting: &Setting<'_>, commit: boo
 
 /// Commits. A failure of the commit itself would end the transaction before the session is taken back, and a pooler would
 /// lend the session to another client as it is: so there, deferred constraints are checked before.
-fn committed<'a>(setting: &Setting<'_>, mut batch: Batch<'a>) -> Batch<'a> {
+fn committed<'a>(setting: &TransactionContext<'_>, mut batch: Batch<'a>) -> Batch<'a> {
     if !setting.config.prepared_statements {
         batch.push(Statement::named("set constraints all immediate", &[]));
     }

@@ -4,7 +4,7 @@ use http::Uri;
 
 /// The three parts of an address.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct ServerAddress {
     /// `http` or `https`.
     pub scheme: &'static str,
     /// `host:port`
@@ -13,7 +13,7 @@ pub(super) struct Address {
     pub path: String,
 }
 
-impl Address {
+impl ServerAddress {
     /// Takes an address apart. What is none becomes the host, so that whoever reads the document sees what is configured.
     pub fn of(text: &str) -> Self {
         let text = text.trim();
@@ -45,8 +45,8 @@ mod tests {
             ("http://[::1]:3000/", "http", "[::1]:3000", "/"),
             ("no address", "http", "no address", "/"),
         ] {
-            let expected = Address { scheme, host: host.into(), path: path.into() };
-            assert_eq!(Address::of(text), expected, "{text}");
+            let expected = ServerAddress { scheme, host: host.into(), path: path.into() };
+            assert_eq!(ServerAddress::of(text), expected, "{text}");
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::sql::Sql;
+use crate::statement_builder::Sql;
 
 /// What of a schema is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Allowed {
+pub enum VisibleObjects {
     /// Everything that is exposed (`ignore-privileges`).
     #[default]
     Everything,
@@ -19,7 +19,7 @@ pub enum Allowed {
     },
 }
 
-impl Allowed {
+impl VisibleObjects {
     /// Whether a relation is shown.
     pub fn has_relation(&self, name: &str) -> bool {
         match self {
@@ -39,16 +39,16 @@ impl Allowed {
 
 /// What the database says of a schema to one role.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct SchemaVisibility {
     /// What the role may use.
-    pub allowed: Allowed,
+    pub allowed: VisibleObjects,
     /// The schema's comment.
     pub comment: Option<String>,
 }
 
 /// A statement of one row with three texts: the names of the relations that the current role owns or has any privilege on, as a JSON
 /// array; the identities of the functions that it may execute, likewise; the schema's comment.
-pub fn facts(schema: &str) -> Sql {
+pub fn visibility_query(schema: &str) -> Sql {
     let mut sql = Sql::new();
     sql.raw("with exposed as (select n.oid from pg_catalog.pg_namespace as n where n.nspname = ");
     sql.value(schema);
@@ -66,9 +66,16 @@ pub fn facts(schema: &str) -> Sql {
     sql
 }
 
-/// Reads the columns of [`facts`]. `None` when they are not what it yields.
-pub fn read_facts(relations: Option<&str>, functions: Option<&str>, comment: Option<&str>) -> Option<Facts> {
+/// Reads the columns of [`visibility_query`]. `None` when they are not what it yields.
+pub fn read_visibility(
+    relations: Option<&str>,
+    functions: Option<&str>,
+    comment: Option<&str>,
+) -> Option<SchemaVisibility> {
     let relations = serde_json::from_str(relations?).ok()?;
     let functions = serde_json::from_str(functions?).ok()?;
-    Some(Facts { allowed: Allowed::Only { relations, functions }, comment: comment.map(str::to_owned) })
+    Some(SchemaVisibility {
+        allowed: VisibleObjects::Only { relations, functions },
+        comment: comment.map(str::to_owned),
+    })
 }

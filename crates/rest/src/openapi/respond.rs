@@ -8,16 +8,16 @@ use http::{HeaderValue, StatusCode, header};
 use portico_tokens::{ApiRole, Caller};
 use serde_json::json;
 
-use super::{Allowed, Facts, Subject, document, facts, read_facts};
+use super::{DocumentSource, SchemaVisibility, VisibleObjects, document, read_visibility, visibility_query};
 use crate::config::OpenApiMode;
 use crate::error::RestError;
-use crate::execute::Doing;
-use crate::execute::session_settings::Setting;
-use crate::execute::transaction::{self, End, Work};
+use crate::execute::RequestContext;
+use crate::execute::session_settings::TransactionContext;
+use crate::execute::transaction::{self, RequestStatements, TransactionEnding};
 use crate::request::media::MediaType;
-use crate::request::resource::Profile;
+use crate::request::resource::SchemaProfile;
 use crate::response::{self, VERSION};
-use crate::sql::Yields;
+use crate::sql::StatementOutput;
 
 const TYPE: HeaderValue = HeaderValue::from_static("application/openapi+json; charset=utf-8");
 
@@ -45,7 +45,7 @@ pub(crate) fn refuse() -> Response {
 ///
 /// # Errors
 /// PGRST107 when it is not what the client takes; what PostgreSQL refuses.
-pub(crate) async fn answer(doing: &Doing<'_>, profile: Profile<'_>) -> Result<Response, RestError> {
+pub(crate) async fn answer(doing: &RequestContext<'_>, profile: SchemaProfile<'_>) -> Result<Response, RestError> {
     let asked = doing.asked;
     if !asked.accepted.iter().any(|accepted| matches!(accepted, MediaType::OpenApi | MediaType::Json | MediaType::Any))
     {
@@ -55,14 +55,14 @@ pub(crate) async fn answer(doing: &Doing<'_>, profile: Profile<'_>) -> Result<Re
     let snapshot = doing.snapshot;
     let cache = snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
     let config = Arc::clone(&snapshot.config);
-    let Facts { mut allowed, comment } = ask(doing).await?;
+    let SchemaVisibility { mut allowed, comment } = ask(doing).await?;
     if config.openapi_mode == OpenApiMode::IgnorePrivileges {
-        allowed = Allowed::Everything;
+        allowed = VisibleObjects::Everything;
     }
     let (schema, public_url) = (doing.schema.to_owned(), doing.rest.inner.public_url.clone());
     // A document of thousands of tables takes its time, and must hold up nobody else
     let writing = tokio::task::spawn_blocking(move || {
-        let subject = Subject {
+        let subject = DocumentSource {
             cache: &cache,
             schema: &schema,
             comment: comment.as_deref(),
@@ -82,10 +82,10 @@ pub(crate) async fn answer(doing: &Doing<'_>, profile: Profile<'_>) -> Result<Re
 }
 
 /// What the caller's role may use, asked in that role like any other read.
-async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
+async fn ask(doing: &RequestContext<'_>) -> Result<SchemaVisibility, RestError> {
     let asked = doing.asked;
     let role = doing.snapshot.roles.get(&asked.identity.role);
-    let setting = Setting {
+    let setting = TransactionContext {
         config: &doing.snapshot.config,
         identity: &asked.identity,
         role,
@@ -100,11 +100,11 @@ async fn ask(doing: &Doing<'_>) -> Result<Facts, RestError> {
         authorization: asked.caller.authorization.as_ref(),
         time_zone: None,
     };
-    let main = facts(doing.schema);
+    let main = visibility_query(doing.schema);
     let mut lease = doing.lease().await?;
-    let work = Work { main: &main, yields: Yields::Envelope, then: None };
-    let outcome = transaction::run(&mut lease, &setting, work, End::Commit).await;
+    let work = RequestStatements { main: &main, yields: StatementOutput::Envelope, then: None };
+    let outcome = transaction::run(&mut lease, &setting, work, TransactionEnding::Commit).await;
     let outcome = outcome.map_err(|error| doing.refusal(&error))?;
     let row = outcome.main().first().ok_or(RestError::Internal)?;
-    read_facts(row.text(0), row.text(1), row.text(2)).ok_or(RestError::Internal)
+    read_visibility(row.text(0), row.text(1), row.text(2)).ok_or(RestError::Internal)
 }

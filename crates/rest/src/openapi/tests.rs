@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::schema::testing::cinema;
 
-fn of(allowed: &Allowed) -> Value {
-    document(&Subject {
+fn of(allowed: &VisibleObjects) -> Value {
+    document(&DocumentSource {
         cache: &cinema(),
         schema: "public",
         comment: Some("The cinema\n\nFilms, people\nand orders"),
@@ -19,7 +19,7 @@ fn of(allowed: &Allowed) -> Value {
 
 #[test]
 fn the_head_tells_name_address_and_version() {
-    let document = of(&Allowed::Everything);
+    let document = of(&VisibleObjects::Everything);
     assert_eq!(document["swagger"], "2.0");
     assert_eq!(
         document["info"],
@@ -32,7 +32,7 @@ fn the_head_tells_name_address_and_version() {
 
 #[test]
 fn keys_are_marked_for_tools() {
-    let films = &of(&Allowed::Everything)["definitions"]["films"];
+    let films = &of(&VisibleObjects::Everything)["definitions"]["films"];
     assert_eq!(
         films["properties"]["id"],
         json!({ "description": "Note:\nThis is a Primary Key.<pk/>", "type": "integer", "format": "int32" })
@@ -54,7 +54,7 @@ fn keys_are_marked_for_tools() {
 
 #[test]
 fn only_what_can_be_written_has_paths_for_it() {
-    let document = of(&Allowed::Everything);
+    let document = of(&VisibleObjects::Everything);
     let methods = |path: &str| document["paths"][path].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(methods("/films"), ["get", "post", "delete", "patch"]);
     assert_eq!(methods("/anybody"), ["get"]);
@@ -64,7 +64,7 @@ fn only_what_can_be_written_has_paths_for_it() {
 
 #[test]
 fn references_lead_to_what_is_there() {
-    let document = of(&Allowed::Everything);
+    let document = of(&VisibleObjects::Everything);
     let mut references = Vec::new();
     collect(&document, &mut references);
     assert!(references.len() > 100);
@@ -90,7 +90,7 @@ fn what_the_role_may_not_use_is_not_shown() {
     let cache = cinema();
     let welcome = cache.routines_named("public", "welcome")[0].oid;
     let allowed =
-        Allowed::Only { relations: ["films".to_owned(), "else".to_owned()].into(), functions: [welcome].into() };
+        VisibleObjects::Only { relations: ["films".to_owned(), "else".to_owned()].into(), functions: [welcome].into() };
     let document = of(&allowed);
     let names = |key: &str| document[key].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names("paths"), ["/", "/films", "/rpc/welcome"]);
@@ -100,7 +100,7 @@ fn what_the_role_may_not_use_is_not_shown() {
 
 #[test]
 fn arguments_are_shown_for_both_methods() {
-    let document = of(&Allowed::Everything);
+    let document = of(&VisibleObjects::Everything);
     let sum = &document["paths"]["/rpc/sum_of"];
     assert_eq!(sum["get"]["parameters"][0]["collectionFormat"], "multi");
     assert_eq!(sum["get"]["parameters"][0]["items"], json!({ "type": "integer", "format": "int32" }));
@@ -113,11 +113,11 @@ fn arguments_are_shown_for_both_methods() {
 
 #[test]
 fn security_is_told_where_it_is_wanted() {
-    let document = document(&Subject {
+    let document = document(&DocumentSource {
         cache: &SchemaCache::default(),
         schema: "public",
         comment: None,
-        allowed: &Allowed::Everything,
+        allowed: &VisibleObjects::Everything,
         security: true,
         address: "http://127.0.0.1:54321",
         version: "14.12",

@@ -6,24 +6,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 use regex::Regex;
 
-use super::overload::{BodyKind, Match, Wanted, choose, unqualified};
-use super::write::Body;
-use super::{Context, ReadPlan, Root, Rows};
+use super::overload::{ArgumentSource, CallSignature, OverloadMatch, choose, unqualified};
+use super::write::JsonBody;
+use super::{PlanContext, ReadPlan, ReadRoot, ResultShape};
 use crate::array::text_array;
 use crate::error::RestError;
 use crate::query::Query;
 use crate::schema::{Parameter, Routine, SchemaCache, Volatility};
-use crate::sql::Param;
+use crate::statement_builder::BoundValue;
 
 /// What a request brings to a function.
 #[derive(Debug, Clone)]
-pub enum Given<'a> {
+pub enum CallInput<'a> {
     /// Pairs of the query string (GET, HEAD, OPTIONS) or of a posted form.
     Pairs(&'a [(String, String)]),
     /// A posted object, or an array whose first object counts, as JSON or CSV.
     Object {
         /// What is sent to PostgreSQL.
-        body: Body,
+        body: JsonBody,
         /// The object's keys, or those of `columns=`.
         keys: &'a [String],
         /// The client sent JSON: a function may take it as a whole.
@@ -31,8 +31,8 @@ pub enum Given<'a> {
     },
     /// A posted text, document or file.
     Whole {
-        /// [`BodyKind::Text`], [`BodyKind::Xml`] or [`BodyKind::Binary`].
-        kind: BodyKind,
+        /// [`ArgumentSource::Text`], [`ArgumentSource::Xml`] or [`ArgumentSource::Binary`].
+        kind: ArgumentSource,
         /// What the client sent.
         body: Bytes,
     },
@@ -40,22 +40,22 @@ pub enum Given<'a> {
 
 /// How arguments reach the function.
 #[derive(Debug, Clone)]
-pub enum Arguments {
+pub enum CallArguments {
     /// There are none.
     None,
     /// Each is a parameter of the statement.
-    Values(Vec<Argument>),
+    Values(Vec<NamedArgument>),
     /// All are read from one object by PostgreSQL.
     Object {
         /// The object, or an array that begins with it.
-        body: Body,
+        body: JsonBody,
         /// Those of the function's parameters that the object has.
         parameters: Vec<Parameter>,
     },
     /// There is one, without a name.
     Whole {
         /// The value.
-        value: Param,
+        value: BoundValue,
         /// Its type. Trusted SQL of the catalog.
         sql_type: String,
     },
@@ -63,7 +63,7 @@ pub enum Arguments {
 
 /// A named argument.
 #[derive(Debug, Clone)]
-pub struct Argument {
+pub struct NamedArgument {
     /// Its parameter.
     pub parameter: Parameter,
     /// Its text; of a VARIADIC one an array of all texts.
@@ -76,53 +76,53 @@ pub struct CallPlan {
     /// The function.
     pub routine: Arc<Routine>,
     /// What it gets.
-    pub arguments: Arguments,
+    pub arguments: CallArguments,
     /// What becomes of its result.
     pub read: ReadPlan,
 }
 
 /// The function that a request means, and what it gets.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct ResolvedCall {
     /// The function.
     pub routine: Arc<Routine>,
     /// What it gets.
-    pub arguments: Arguments,
+    pub arguments: CallArguments,
 }
 
 /// Finds the function of a request (step 9 of the contract).
 ///
 /// # Errors
 /// PGRST202, PGRST203.
-pub fn find(cache: &SchemaCache, schema: &str, name: &str, given: Given<'_>) -> Result<Target, RestError> {
+pub fn find(cache: &SchemaCache, schema: &str, name: &str, given: CallInput<'_>) -> Result<ResolvedCall, RestError> {
     let (keys, kind): (BTreeSet<&str>, _) = match &given {
-        Given::Pairs(pairs) => (pairs.iter().map(|(key, _)| key.as_str()).collect(), BodyKind::Named),
-        Given::Object { keys, is_json, .. } => {
-            let kind = if *is_json { BodyKind::Json } else { BodyKind::Named };
+        CallInput::Pairs(pairs) => (pairs.iter().map(|(key, _)| key.as_str()).collect(), ArgumentSource::Named),
+        CallInput::Object { keys, is_json, .. } => {
+            let kind = if *is_json { ArgumentSource::Json } else { ArgumentSource::Named };
             (keys.iter().map(String::as_str).collect(), kind)
         }
-        Given::Whole { kind, .. } => (BTreeSet::new(), *kind),
+        CallInput::Whole { kind, .. } => (BTreeSet::new(), *kind),
     };
-    let Match { routine, whole } = choose(cache, &Wanted { schema, name, keys, body: kind })?;
+    let OverloadMatch { routine, whole } = choose(cache, &CallSignature { schema, name, keys, body: kind })?;
     let arguments = arguments(&routine, whole, given);
-    Ok(Target { routine, arguments })
+    Ok(ResolvedCall { routine, arguments })
 }
 
-impl Target {
+impl ResolvedCall {
     /// Plans what becomes of the result (step 10a).
     ///
     /// # Errors
     /// Those of the read plan.
-    pub fn plan(self, context: &Context<'_>, query: &Query) -> Result<CallPlan, RestError> {
-        let read = ReadPlan::new(context, Root::Call(&self.routine), query)?;
+    pub fn plan(self, context: &PlanContext<'_>, query: &Query) -> Result<CallPlan, RestError> {
+        let read = ReadPlan::new(context, ReadRoot::Call(&self.routine), query)?;
         Ok(CallPlan { routine: self.routine, arguments: self.arguments, read })
     }
 }
 
 impl CallPlan {
     /// What the rows of `pgrst_source` are.
-    pub fn rows(&self) -> Rows {
-        Rows::of_function(&self.routine.returns)
+    pub fn shape(&self) -> ResultShape {
+        ResultShape::of_function(&self.routine.returns)
     }
 }
 
@@ -143,45 +143,45 @@ pub fn hoisted_settings<'a>(
     settings.map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-fn arguments(routine: &Routine, whole: bool, given: Given<'_>) -> Arguments {
+fn arguments(routine: &Routine, whole: bool, given: CallInput<'_>) -> CallArguments {
     match given {
-        Given::Pairs(pairs) if whole => match pairs.iter().rev().find(|(key, _)| key.is_empty()) {
-            Some((_, value)) => whole_argument(routine, Param::Text(value.clone())),
-            None => Arguments::None,
+        CallInput::Pairs(pairs) if whole => match pairs.iter().rev().find(|(key, _)| key.is_empty()) {
+            Some((_, value)) => whole_argument(routine, BoundValue::Text(value.clone())),
+            None => CallArguments::None,
         },
-        Given::Pairs(pairs) => {
+        CallInput::Pairs(pairs) => {
             let values: Vec<_> = routine
                 .parameters
                 .iter()
                 .filter_map(|parameter| {
-                    Some(Argument { parameter: parameter.clone(), value: value(parameter, pairs)? })
+                    Some(NamedArgument { parameter: parameter.clone(), value: value(parameter, pairs)? })
                 })
                 .collect();
-            if values.is_empty() { Arguments::None } else { Arguments::Values(values) }
+            if values.is_empty() { CallArguments::None } else { CallArguments::Values(values) }
         }
-        Given::Object { body, .. } if whole => whole_argument(routine, whole_body(routine, body.json)),
-        Given::Object { body, keys, .. } => {
+        CallInput::Object { body, .. } if whole => whole_argument(routine, whole_body(routine, body.json)),
+        CallInput::Object { body, keys, .. } => {
             let given = |parameter: &&Parameter| keys.contains(&parameter.name);
             let parameters: Vec<_> = routine.parameters.iter().filter(given).cloned().collect();
-            if parameters.is_empty() { Arguments::None } else { Arguments::Object { body, parameters } }
+            if parameters.is_empty() { CallArguments::None } else { CallArguments::Object { body, parameters } }
         }
-        Given::Whole { body, .. } if whole => whole_argument(routine, whole_body(routine, body)),
+        CallInput::Whole { body, .. } if whole => whole_argument(routine, whole_body(routine, body)),
         // A function of which every parameter may be left out.
-        Given::Whole { .. } => Arguments::None,
+        CallInput::Whole { .. } => CallArguments::None,
     }
 }
 
 /// Returns a body as the text of a value: `bytea` reads bytes in a form of their own.
-fn whole_body(routine: &Routine, body: Bytes) -> Param {
+fn whole_body(routine: &Routine, body: Bytes) -> BoundValue {
     match routine.parameters.first().map(unqualified) {
-        Some("bytea") => Param::Text(hex(&body)),
-        _ => Param::Bytes(body),
+        Some("bytea") => BoundValue::Text(hex(&body)),
+        _ => BoundValue::Bytes(body),
     }
 }
 
-fn whole_argument(routine: &Routine, value: Param) -> Arguments {
+fn whole_argument(routine: &Routine, value: BoundValue) -> CallArguments {
     let sql_type = routine.parameters.first().map(|parameter| parameter.sql_type.clone()).unwrap_or_default();
-    Arguments::Whole { value, sql_type }
+    CallArguments::Whole { value, sql_type }
 }
 
 /// The text of an argument: the last one that was given; of a VARIADIC parameter all of them, as an array.

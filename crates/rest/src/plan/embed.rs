@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Context;
-use super::node::Node;
+use super::PlanContext;
+use super::node::QueryNode;
 use crate::RestError;
 use crate::error::RelationshipText;
 use crate::query::SelectRelation;
@@ -15,10 +15,10 @@ use crate::schema::{QualifiedName, Relationship, RelationshipKind, nearest};
 ///
 /// PGRST200 when there is none, PGRST201 when there are several.
 pub(super) fn resolve(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     origin: &QualifiedName,
     is_relation: bool,
-    node: &mut Node<'_>,
+    node: &mut QueryNode<'_>,
 ) -> Result<(), RestError> {
     for child in &mut node.children {
         let Some(item) = child.item else { continue };
@@ -33,7 +33,7 @@ pub(super) fn resolve(
 }
 
 fn choose(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     origin: &QualifiedName,
     known: &[Arc<Relationship>],
     item: &SelectRelation,
@@ -65,7 +65,7 @@ fn choose(
 const LIKENESS: f64 = 0.33;
 
 /// What was probably meant: another target, or, of an origin without any relationship, another origin.
-fn similar(context: &Context<'_>, origin: &str, known: &[Arc<Relationship>], target: &str) -> Option<String> {
+fn similar(context: &PlanContext<'_>, origin: &str, known: &[Arc<Relationship>], target: &str) -> Option<String> {
     let (asked, meant) = if known.is_empty() {
         let origins = context.cache.relationships.get(context.schema)?;
         (origin, nearest(origin, origins.keys().map(String::as_str), LIKENESS)?)

@@ -1,7 +1,7 @@
 //! Conditions, checked against what is known of their columns.
 
-use super::Context;
-use super::tree::Column;
+use super::PlanContext;
+use super::tree::ColumnPath;
 use crate::query::{Field, Filter, Logic, LogicTree, Operation, Query};
 use crate::schema::{QualifiedName, Relation};
 
@@ -11,7 +11,7 @@ pub enum Condition {
     /// A comparison.
     Filter {
         /// What is compared.
-        column: Column,
+        column: ColumnPath,
         /// `NOT`
         negated: bool,
         /// With what, and how.
@@ -34,13 +34,13 @@ pub enum Condition {
         negated: bool,
         /// How they are joined.
         logic: Logic,
-        /// At least one.
+        /// AtLevel least one.
         parts: Vec<Condition>,
     },
 }
 
 /// The WHERE of an UPDATE or DELETE: the filters of the root and every logic tree, at whatever level it is (5.2).
-pub fn conditions_of_write(context: &Context<'_>, relation: &Relation, query: &Query) -> Vec<Condition> {
+pub fn conditions_of_write(context: &PlanContext<'_>, relation: &Relation, query: &Query) -> Vec<Condition> {
     let filters = query.filters.iter().filter(|filter| filter.path.is_empty());
     let filters = filters.map(|at| filter_condition(context, Some(relation), &at.value));
     let logic = query.logic.iter().map(|at| tree_condition(context, Some(relation), &at.value, &|_| None));
@@ -48,10 +48,10 @@ pub fn conditions_of_write(context: &Context<'_>, relation: &Relation, query: &Q
 }
 
 /// A field as a column of a relation.
-pub(super) fn column_of(relation: Option<&Relation>, field: &Field) -> Column {
+pub(super) fn column_of(relation: Option<&Relation>, field: &Field) -> ColumnPath {
     let known = relation.and_then(|relation| relation.columns.get(&field.name));
     let is_json = known.is_some_and(|column| matches!(column.base_type.as_str(), "json" | "jsonb"));
-    Column {
+    ColumnPath {
         name: field.name.clone(),
         json_path: field.json_path.clone(),
         to_json: !field.json_path.is_empty() && !is_json,
@@ -59,7 +59,7 @@ pub(super) fn column_of(relation: Option<&Relation>, field: &Field) -> Column {
 }
 
 /// A filter as a condition.
-pub(super) fn filter_condition(context: &Context<'_>, relation: Option<&Relation>, filter: &Filter) -> Condition {
+pub(super) fn filter_condition(context: &PlanContext<'_>, relation: Option<&Relation>, filter: &Filter) -> Condition {
     let known = relation.and_then(|relation| relation.columns.get(&filter.field.name));
     let whole = filter.field.json_path.is_empty();
     let from_text = known
@@ -79,7 +79,7 @@ pub(super) fn filter_condition(context: &Context<'_>, relation: Option<&Relation
 
 /// A tree as a condition; `leaf` may turn a filter into something else.
 pub(super) fn tree_condition(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     relation: Option<&Relation>,
     tree: &LogicTree,
     leaf: &dyn Fn(&Filter) -> Option<Condition>,

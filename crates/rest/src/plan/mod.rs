@@ -1,5 +1,6 @@
 //! Types to a plan, checked against the schema cache. Pure.
 
+mod body_format;
 mod call;
 mod embed;
 mod filter;
@@ -7,32 +8,36 @@ mod negotiate;
 mod node;
 mod overload;
 pub(crate) mod prepare;
-mod producer;
 mod read;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod write;
 
+pub use body_format::{BodyFormat, ResultShape};
 #[cfg(test)]
 pub(crate) use call::tests as call_tests;
-pub use call::{Argument, Arguments, CallPlan, Given, Target, find, hoisted_settings, is_read_only};
+pub use call::{CallArguments, CallInput, CallPlan, NamedArgument, ResolvedCall, find, hoisted_settings, is_read_only};
 pub use filter::{Condition, conditions_of_write};
-pub use negotiate::{Agreement, Subject, negotiate};
-pub use overload::BodyKind;
-pub use producer::{Producer, Rows};
-pub use read::{CALL, Root};
+pub use negotiate::{NegotiatedFormat, ResultSource, negotiate};
+pub use overload::ArgumentSource;
+pub use read::{CALL, ReadRoot};
 pub(crate) use read::{counts_rows, name_of as aggregate_name};
-pub use tree::{Column, Embed, Level, Lifted, Order, OrderBy, OrderKey, Output, ReadPlan, Returned, Shape, Source};
+pub use tree::{
+    ColumnPath, Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, ReturnedColumns,
+    SortExpression, SortTerm, SpreadColumn,
+};
 #[cfg(test)]
 pub(crate) use write::tests as write_tests;
-pub use write::{Answer, Assigned, Body, Change, Conflict, KeyValue, WriteAction, WriteOptions, WritePlan};
+pub use write::{
+    AssignedColumn, ConflictClause, JsonBody, KeyValue, RowChange, WriteAction, WriteOptions, WritePlan, WriteReturn,
+};
 
 use crate::schema::SchemaCache;
 
 /// What every plan is made with.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct PlanContext<'a> {
     /// What is known of the database.
     pub cache: &'a SchemaCache,
     /// The schema that the request chose.
@@ -47,7 +52,7 @@ pub struct PlanSettings {
     /// `db-aggregates-enabled`
     pub aggregates: bool,
     /// `db-plan-enabled`
-    pub plans: bool,
+    pub explain_enabled: bool,
     /// `db-max-rows`
     pub max_rows: Option<u64>,
     /// `url-use-legacy-target-names`
@@ -58,6 +63,6 @@ pub struct PlanSettings {
 
 impl Default for PlanSettings {
     fn default() -> Self {
-        Self { aggregates: false, plans: false, max_rows: None, legacy_target_names: true, safe_update: true }
+        Self { aggregates: false, explain_enabled: false, max_rows: None, legacy_target_names: true, safe_update: true }
     }
 }

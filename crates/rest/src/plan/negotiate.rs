@@ -1,13 +1,13 @@
 //! Which of the media types that the client accepts is made, and how (contract 10.1, 10.4, 10.5).
 
-use super::{Producer, Rows};
+use super::{BodyFormat, ResultShape};
 use crate::error::RestError;
-use crate::request::media::{MediaType, Plan};
+use crate::request::media::{ExplainRequest, MediaType};
 use crate::schema::{MediaHandler, QualifiedName, Routine, SchemaCache};
 
 /// What the answer is about.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct ResultSource<'a> {
     /// The relation whose rows the answer has, if it is one that the cache knows; of a function the one that its row type belongs to.
     pub relation: Option<&'a QualifiedName>,
     /// The function that is called.
@@ -18,50 +18,50 @@ pub struct Subject<'a> {
 
 /// What was agreed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agreement {
+pub struct NegotiatedFormat {
     /// What makes the body.
-    pub producer: Producer,
+    pub body_format: BodyFormat,
     /// `Content-Type`
     pub content_type: String,
     /// Not the body is sent, but how PostgreSQL would make it.
-    pub explain: Option<Plan>,
+    pub explain: Option<ExplainRequest>,
 }
 
-impl Agreement {
+impl NegotiatedFormat {
     /// The same without a body: HEAD, and writes that return nothing.
     #[must_use]
     pub fn without_body(self) -> Self {
-        Self { producer: Producer::Nothing, ..self }
+        Self { body_format: BodyFormat::Nothing, ..self }
     }
 }
 
-impl Subject<'_> {
-    fn rows(&self) -> Rows {
-        self.routine.map_or(Rows::Set, |routine| Rows::of_function(&routine.returns))
+impl ResultSource<'_> {
+    fn shape(&self) -> ResultShape {
+        self.routine.map_or(ResultShape::Set, |routine| ResultShape::of_function(&routine.returns))
     }
 
     /// What makes a media type, and the type it has then.
-    fn producer(&self, cache: &SchemaCache, media: &MediaType) -> Option<(Producer, String)> {
-        let of = self.rows();
-        let built_in = |producer| Some((producer, media.content_type()));
+    fn body_format(&self, cache: &SchemaCache, media: &MediaType) -> Option<(BodyFormat, String)> {
+        let shape = self.shape();
+        let built_in = |body_format| Some((body_format, media.content_type()));
         match media {
             // Nobody can override these.
-            MediaType::StrippedArray => built_in(Producer::Json { of, strip_nulls: true }),
-            MediaType::Object { stripped } => built_in(Producer::Object { of, strip_nulls: *stripped }),
-            MediaType::Plan(_) => None,
+            MediaType::StrippedArray => built_in(BodyFormat::Json { shape, strip_nulls: true }),
+            MediaType::Object { stripped } => built_in(BodyFormat::Object { shape, strip_nulls: *stripped }),
+            MediaType::Explain(_) => None,
             _ => self.handler(cache, media).or_else(|| match media {
                 MediaType::Any | MediaType::Json => {
-                    Some((Producer::Json { of, strip_nulls: false }, MediaType::Json.content_type()))
+                    Some((BodyFormat::Json { shape, strip_nulls: false }, MediaType::Json.content_type()))
                 }
-                MediaType::Csv => built_in(Producer::Csv),
-                MediaType::GeoJson => built_in(Producer::GeoJson),
+                MediaType::Csv => built_in(BodyFormat::Csv),
+                MediaType::GeoJson => built_in(BodyFormat::GeoJson),
                 _ => None,
             }),
         }
     }
 
     /// A handler of the database's owner: the function itself, then one for the relation's rows, then one for any.
-    fn handler(&self, cache: &SchemaCache, media: &MediaType) -> Option<(Producer, String)> {
+    fn handler(&self, cache: &SchemaCache, media: &MediaType) -> Option<(BodyFormat, String)> {
         let wanted = media.text();
         let content_type = |handler: &MediaHandler| match handler.media_type.as_str() {
             ANY => MediaType::Binary.content_type(),
@@ -73,7 +73,7 @@ impl Subject<'_> {
             // Asked for anything, a function with a media type of its own answers in JSON.
             let mut own = own.filter(|handler| handler.media_type == ANY || handler.media_type == wanted);
             if let Some(handler) = own.next() {
-                return Some((Producer::Value, content_type(handler)));
+                return Some((BodyFormat::Value, content_type(handler)));
             }
         }
         let aggregates = || cache.media_handlers.iter().filter(|handler| !handler.is_function);
@@ -84,32 +84,35 @@ impl Subject<'_> {
         let found = of_relation(ANY)
             .or_else(|| of_relation(&wanted))
             .or_else(|| aggregates().find(|handler| handler.relation.is_none() && handler.media_type == wanted))?;
-        let producer =
-            Producer::Handler { function: found.function.clone(), relation: found.relation.clone(), of: self.rows() };
-        Some((producer, content_type(found)))
+        let body_format = BodyFormat::Handler {
+            function: found.function.clone(),
+            relation: found.relation.clone(),
+            shape: self.shape(),
+        };
+        Some((body_format, content_type(found)))
     }
 }
 
 const ANY: &str = "*/*";
 
-/// Chooses the first accepted type, in the client's order, that can be made. `plans`: `db-plan-enabled`.
+/// Chooses the first accepted type, in the client's order, that can be made. `explain_enabled`: `db-plan-enabled`.
 ///
 /// # Errors
 /// PGRST107 when none can.
 pub fn negotiate(
     cache: &SchemaCache,
     accepted: &[MediaType],
-    subject: Subject<'_>,
-    plans: bool,
-) -> Result<Agreement, RestError> {
+    subject: ResultSource<'_>,
+    explain_enabled: bool,
+) -> Result<NegotiatedFormat, RestError> {
     let agree = |media: &MediaType| match media {
-        MediaType::Plan(plan) if plans => {
-            let (producer, _) = subject.producer(cache, &plan.of)?;
-            Some(Agreement { producer, content_type: media.content_type(), explain: Some(plan.clone()) })
+        MediaType::Explain(plan) if explain_enabled => {
+            let (body_format, _) = subject.body_format(cache, &plan.of)?;
+            Some(NegotiatedFormat { body_format, content_type: media.content_type(), explain: Some(plan.clone()) })
         }
         media => {
-            let (producer, content_type) = subject.producer(cache, media)?;
-            Some(Agreement { producer, content_type, explain: None })
+            let (body_format, content_type) = subject.body_format(cache, media)?;
+            Some(NegotiatedFormat { body_format, content_type, explain: None })
         }
     };
     let agreed = accepted.iter().find_map(agree);
@@ -122,7 +125,12 @@ mod tests {
     use crate::schema::testing::cinema;
 
     /// Which type is agreed on, and how it is made: of a relation (`films`) or a function (`hello()`), whole rows or not.
-    fn agree(subject: &str, whole_rows: bool, accept: &[&str], plans: bool) -> Result<Agreement, RestError> {
+    fn agree(
+        subject: &str,
+        whole_rows: bool,
+        accept: &[&str],
+        explain_enabled: bool,
+    ) -> Result<NegotiatedFormat, RestError> {
         let cache = cinema();
         let accepted: Vec<_> = accept.iter().map(|text| MediaType::parse(text)).collect();
         let routine = subject.strip_suffix("()").map(|name| cache.routines_named("public", name)[0].clone());
@@ -130,59 +138,59 @@ mod tests {
             Some(routine) => routine.returns.relation.clone(),
             None => Some(QualifiedName { schema: "public".into(), name: subject.into() }),
         };
-        let subject = Subject { relation: relation.as_ref(), routine: routine.as_deref(), whole_rows };
-        negotiate(&cache, &accepted, subject, plans)
+        let subject = ResultSource { relation: relation.as_ref(), routine: routine.as_deref(), whole_rows };
+        negotiate(&cache, &accepted, subject, explain_enabled)
     }
 
-    fn made(subject: &str, whole_rows: bool, accept: &str) -> (Producer, String) {
-        let agreement = agree(subject, whole_rows, &[accept], false).unwrap();
-        (agreement.producer, agreement.content_type)
+    fn made(subject: &str, whole_rows: bool, accept: &str) -> (BodyFormat, String) {
+        let negotiated = agree(subject, whole_rows, &[accept], false).unwrap();
+        (negotiated.body_format, negotiated.content_type)
     }
 
-    fn handler(name: &str) -> Producer {
+    fn handler(name: &str) -> BodyFormat {
         let relation = match name {
             "film_html" => Some("films"),
             "poster_image" => Some("posters"),
             _ => None,
         };
         let public = |name: &str| QualifiedName { schema: "public".into(), name: name.into() };
-        Producer::Handler { function: public(name), relation: relation.map(public), of: Rows::Set }
+        BodyFormat::Handler { function: public(name), relation: relation.map(public), shape: ResultShape::Set }
     }
 
-    const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+    const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
     #[test]
     fn the_types_of_the_contract_are_made() {
-        for (accept, producer, content_type) in [
+        for (accept, body_format, content_type) in [
             ("*/*", JSON, "application/json; charset=utf-8"),
             ("application/json;version=1", JSON, "application/json; charset=utf-8"),
             ("application/vnd.pgrst.array", JSON, "application/json; charset=utf-8"),
             (
                 "application/vnd.pgrst.array+json;nulls=stripped",
-                Producer::Json { of: Rows::Set, strip_nulls: true },
+                BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true },
                 "application/vnd.pgrst.array+json;nulls=stripped; charset=utf-8",
             ),
             (
                 "application/vnd.pgrst.object",
-                Producer::Object { of: Rows::Set, strip_nulls: false },
+                BodyFormat::Object { shape: ResultShape::Set, strip_nulls: false },
                 "application/vnd.pgrst.object+json; charset=utf-8",
             ),
             (
                 "application/vnd.pgrst.object+json;nulls=stripped",
-                Producer::Object { of: Rows::Set, strip_nulls: true },
+                BodyFormat::Object { shape: ResultShape::Set, strip_nulls: true },
                 "application/vnd.pgrst.object+json;nulls=stripped; charset=utf-8",
             ),
-            ("text/csv", Producer::Csv, "text/csv; charset=utf-8"),
-            ("application/geo+json", Producer::GeoJson, "application/geo+json; charset=utf-8"),
+            ("text/csv", BodyFormat::Csv, "text/csv; charset=utf-8"),
+            ("application/geo+json", BodyFormat::GeoJson, "application/geo+json; charset=utf-8"),
         ] {
-            assert_eq!(made("directors", true, accept), (producer, content_type.to_owned()), "{accept}");
+            assert_eq!(made("directors", true, accept), (body_format, content_type.to_owned()), "{accept}");
         }
     }
 
     #[test]
     fn the_first_type_that_can_be_made_wins() {
         let agreed = agree("directors", true, &["image/png", "text/csv", "application/json"], false).unwrap();
-        assert_eq!(agreed.producer, Producer::Csv);
+        assert_eq!(agreed.body_format, BodyFormat::Csv);
     }
 
     #[test]
@@ -197,7 +205,7 @@ mod tests {
     fn plans_have_to_be_switched_on_and_are_for_what_can_be_made() {
         let accept = "application/vnd.pgrst.plan+json;for=\"text/csv\";options=analyze";
         let agreed = agree("directors", true, &[accept], true).unwrap();
-        assert_eq!(agreed.producer, Producer::Csv);
+        assert_eq!(agreed.body_format, BodyFormat::Csv);
         assert!(agreed.explain.is_some());
         assert_eq!(
             agreed.content_type,
@@ -230,14 +238,14 @@ mod tests {
             assert_eq!(made("posters", true, accept), expected, "{accept}");
         }
         assert_eq!(made("posters", false, "*/*").0, JSON);
-        let object = Producer::Object { of: Rows::Set, strip_nulls: false };
+        let object = BodyFormat::Object { shape: ResultShape::Set, strip_nulls: false };
         assert_eq!(made("posters", true, "application/vnd.pgrst.object+json").0, object);
     }
 
     #[test]
     fn a_function_with_a_type_of_its_own_answers_in_it_when_asked_for_it() {
-        assert_eq!(made("logo()", true, "image/png"), (Producer::Value, "image/png".to_owned()));
-        let scalar = Producer::Json { of: Rows::Scalar, strip_nulls: false };
+        assert_eq!(made("logo()", true, "image/png"), (BodyFormat::Value, "image/png".to_owned()));
+        let scalar = BodyFormat::Json { shape: ResultShape::Scalar, strip_nulls: false };
         assert_eq!(made("logo()", true, "*/*").0, scalar);
         assert_eq!(made("logo()", true, "application/json").0, scalar);
         assert!(agree("logo()", true, &["text/html"], false).is_err());
@@ -250,8 +258,8 @@ mod tests {
         let mut cache = cinema();
         let agree = |cache: &SchemaCache| {
             let hello = cache.routines_named("public", "hello")[0].clone();
-            let subject = Subject { relation: None, routine: Some(&hello), whole_rows: true };
-            negotiate(cache, &accepted, subject, false).map(|agreed| (agreed.producer, agreed.content_type))
+            let subject = ResultSource { relation: None, routine: Some(&hello), whole_rows: true };
+            negotiate(cache, &accepted, subject, false).map(|agreed| (agreed.body_format, agreed.content_type))
         };
         assert!(agree(&cache).is_err());
         cache.media_handlers.push(MediaHandler {
@@ -260,14 +268,14 @@ mod tests {
             relation: None,
             is_function: true,
         });
-        assert_eq!(agree(&cache).unwrap(), (Producer::Value, format!("{openapi}; charset=utf-8")));
+        assert_eq!(agree(&cache).unwrap(), (BodyFormat::Value, format!("{openapi}; charset=utf-8")));
     }
 
     #[test]
     fn functions_are_made_of_what_they_yield() {
-        assert_eq!(made("hello()", true, "text/csv").0, Producer::Csv);
-        let object = |of| Producer::Object { of, strip_nulls: false };
-        assert_eq!(made("hello()", true, "application/vnd.pgrst.object").0, object(Rows::Scalar));
-        assert_eq!(made("films_since()", true, "application/vnd.pgrst.object").0, object(Rows::Set));
+        assert_eq!(made("hello()", true, "text/csv").0, BodyFormat::Csv);
+        let object = |shape| BodyFormat::Object { shape, strip_nulls: false };
+        assert_eq!(made("hello()", true, "application/vnd.pgrst.object").0, object(ResultShape::Scalar));
+        assert_eq!(made("films_since()", true, "application/vnd.pgrst.object").0, object(ResultShape::Set));
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::read::target_name;
 use crate::RestError;
-use crate::query::{Filter, LogicTree, OrderTerm, Query, Range, SelectItem, SelectRelation};
+use crate::query::{Filter, LogicTree, OrderTerm, Query, RowRange, SelectItem, SelectRelation};
 use crate::schema::Relationship;
 
 /// A level of the query.
-pub(super) struct Node<'q> {
+pub(super) struct QueryNode<'q> {
     /// What selects it; the root has none.
     pub(super) item: Option<&'q SelectRelation>,
     /// What it selects.
@@ -17,9 +17,9 @@ pub(super) struct Node<'q> {
     pub(super) filters: Vec<&'q Filter>,
     pub(super) logic: Vec<&'q LogicTree>,
     pub(super) order: &'q [OrderTerm],
-    pub(super) range: Range,
+    pub(super) range: RowRange,
     /// The relations in `select`, in order.
-    pub(super) children: Vec<Node<'q>>,
+    pub(super) children: Vec<QueryNode<'q>>,
     /// How it belongs to its parent; the root does not.
     pub(super) relationship: Option<Arc<Relationship>>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Node<'q> {
 /// What an absent `select` means.
 const EVERYTHING: &[SelectItem] = &[SelectItem::Star];
 
-impl<'q> Node<'q> {
+impl<'q> QueryNode<'q> {
     /// The tree of a query. `legacy` says whether a level with an alias may be called by its name too; where that happens, both go to
     /// `used`.
     pub(super) fn of_query(
@@ -63,7 +63,7 @@ impl<'q> Node<'q> {
             filters: Vec::new(),
             logic: Vec::new(),
             order: &[],
-            range: Range::default(),
+            range: RowRange::default(),
             children: children.collect(),
             relationship: None,
         }

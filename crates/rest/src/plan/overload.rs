@@ -8,7 +8,7 @@ use crate::schema::{Parameter, Routine, SchemaCache, nearest};
 
 /// What is known of a call before its function is.
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct CallSignature<'a> {
     /// The schema that the request chose.
     pub schema: &'a str,
     /// The function's name.
@@ -16,12 +16,12 @@ pub struct Wanted<'a> {
     /// The names of the arguments.
     pub keys: BTreeSet<&'a str>,
     /// How the arguments come.
-    pub body: BodyKind,
+    pub body: ArgumentSource,
 }
 
 /// How arguments come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyKind {
+pub enum ArgumentSource {
     /// In the query string (GET, HEAD, OPTIONS), or in a posted form or CSV: by name only.
     Named,
     /// As JSON: by name, or as a whole.
@@ -36,7 +36,7 @@ pub enum BodyKind {
 
 /// A function, and how it is called.
 #[derive(Debug, Clone)]
-pub struct Match {
+pub struct OverloadMatch {
     /// The function.
     pub routine: Arc<Routine>,
     /// The whole body is its only argument: its parameter has no name that a part of it could have.
@@ -52,7 +52,7 @@ const SIMILAR_NAME: f64 = 0.75;
 ///
 /// # Errors
 /// PGRST202 when none fits, PGRST203 when several do.
-pub fn choose(cache: &SchemaCache, wanted: &Wanted<'_>) -> Result<Match, RestError> {
+pub fn choose(cache: &SchemaCache, wanted: &CallSignature<'_>) -> Result<OverloadMatch, RestError> {
     let overloads = cache.routines_named(wanted.schema, wanted.name);
     let routines = match overloads.iter().filter(|routine| wanted.fits_by_name(routine)).collect::<Vec<_>>() {
         by_name if !by_name.is_empty() => by_name,
@@ -60,15 +60,15 @@ pub fn choose(cache: &SchemaCache, wanted: &Wanted<'_>) -> Result<Match, RestErr
     };
     match routines.as_slice() {
         [] => Err(wanted.missing(cache, overloads)),
-        [routine] => Ok(Match { routine: Arc::clone(routine), whole: unnamed(routine).is_some() }),
+        [routine] => Ok(OverloadMatch { routine: Arc::clone(routine), whole: unnamed(routine).is_some() }),
         several => Err(RestError::AmbiguousFunction(several.iter().map(|routine| signature(routine)).collect())),
     }
 }
 
-impl Wanted<'_> {
+impl CallSignature<'_> {
     fn fits_by_name(&self, routine: &Routine) -> bool {
         if routine.parameters.is_empty() {
-            return self.keys.is_empty() && matches!(self.body, BodyKind::Named | BodyKind::Json);
+            return self.keys.is_empty() && matches!(self.body, ArgumentSource::Named | ArgumentSource::Json);
         }
         // A parameter without a name is the one of the key ""
         let mut required = routine.parameters.iter().filter(|parameter| parameter.required);
@@ -78,11 +78,11 @@ impl Wanted<'_> {
 
     fn fits_as_a_whole(&self, routine: &Routine) -> bool {
         unnamed(routine).is_some_and(|only| match self.body {
-            BodyKind::Named => false,
-            BodyKind::Json => matches!(unqualified(only), "json" | "jsonb"),
-            BodyKind::Text => unqualified(only) == "text",
-            BodyKind::Xml => unqualified(only) == "xml",
-            BodyKind::Binary => unqualified(only) == "bytea",
+            ArgumentSource::Named => false,
+            ArgumentSource::Json => matches!(unqualified(only), "json" | "jsonb"),
+            ArgumentSource::Text => unqualified(only) == "text",
+            ArgumentSource::Xml => unqualified(only) == "xml",
+            ArgumentSource::Binary => unqualified(only) == "bytea",
         })
     }
 
@@ -91,11 +91,11 @@ impl Wanted<'_> {
         let function = format!("{}.{}", self.schema, self.name);
         let keys = self.keys.iter().copied().collect::<Vec<_>>().join(", ");
         let unnamed = match self.body {
-            BodyKind::Named => None,
-            BodyKind::Json => Some("json/jsonb"),
-            BodyKind::Text => Some("text"),
-            BodyKind::Xml => Some("xml"),
-            BodyKind::Binary => Some("bytea"),
+            ArgumentSource::Named => None,
+            ArgumentSource::Json => Some("json/jsonb"),
+            ArgumentSource::Text => Some("text"),
+            ArgumentSource::Xml => Some("xml"),
+            ArgumentSource::Binary => Some("bytea"),
         }
         .map(|types| format!("with a single unnamed {types} parameter"));
         let by_name = match self.keys.len() {
@@ -127,7 +127,7 @@ impl Wanted<'_> {
     }
 
     fn is_raw(&self) -> bool {
-        matches!(self.body, BodyKind::Text | BodyKind::Xml | BodyKind::Binary)
+        matches!(self.body, ArgumentSource::Text | ArgumentSource::Xml | ArgumentSource::Binary)
     }
 
     fn suggestion(&self, cache: &SchemaCache, overloads: &[Arc<Routine>], keys: &str) -> Option<String> {
@@ -215,8 +215,8 @@ mod tests {
         cache
     }
 
-    fn call(cache: &SchemaCache, name: &str, keys: &[&str], body: BodyKind) -> Result<(usize, bool), RestError> {
-        let wanted = Wanted { schema: "public", name, keys: keys.iter().copied().collect(), body };
+    fn call(cache: &SchemaCache, name: &str, keys: &[&str], body: ArgumentSource) -> Result<(usize, bool), RestError> {
+        let wanted = CallSignature { schema: "public", name, keys: keys.iter().copied().collect(), body };
         choose(cache, &wanted).map(|found| (found.routine.parameters.len(), found.whole))
     }
 
@@ -224,8 +224,8 @@ mod tests {
     fn keys_must_hold_all_required_parameters_and_nothing_unknown() {
         let cache = cache(vec![routine("f", &[("a", "integer", true), ("b", "text", false)])]);
         for (keys, found) in [(&["a"][..], true), (&["a", "b"], true), (&["b"], false), (&["a", "c"], false)] {
-            assert_eq!(call(&cache, "f", keys, BodyKind::Named).is_ok(), found, "{keys:?}");
-            assert_eq!(call(&cache, "f", keys, BodyKind::Json).is_ok(), found, "{keys:?}");
+            assert_eq!(call(&cache, "f", keys, ArgumentSource::Named).is_ok(), found, "{keys:?}");
+            assert_eq!(call(&cache, "f", keys, ArgumentSource::Json).is_ok(), found, "{keys:?}");
         }
     }
 
@@ -233,11 +233,11 @@ mod tests {
     fn a_function_without_parameters_takes_no_raw_body() {
         let cache = cache(vec![routine("f", &[])]);
         for (body, found) in [
-            (BodyKind::Named, true),
-            (BodyKind::Json, true),
-            (BodyKind::Text, false),
-            (BodyKind::Xml, false),
-            (BodyKind::Binary, false),
+            (ArgumentSource::Named, true),
+            (ArgumentSource::Json, true),
+            (ArgumentSource::Text, false),
+            (ArgumentSource::Xml, false),
+            (ArgumentSource::Binary, false),
         ] {
             assert_eq!(call(&cache, "f", &[], body).is_ok(), found, "{body:?}");
         }
@@ -251,38 +251,38 @@ mod tests {
             routine("f", &[("", "bytea", true)]),
             routine("f", &[("", "jsonb", true)]),
         ]);
-        for body in [BodyKind::Text, BodyKind::Xml, BodyKind::Binary, BodyKind::Json] {
+        for body in [ArgumentSource::Text, ArgumentSource::Xml, ArgumentSource::Binary, ArgumentSource::Json] {
             assert_eq!(call(&cache, "f", &[], body), Ok((1, true)), "{body:?}");
         }
-        assert!(call(&cache, "f", &[], BodyKind::Named).is_err());
-        assert!(call(&cache, "f", &[""], BodyKind::Named).is_err());
-        assert_eq!(call(&cache, "f", &["x", "y"], BodyKind::Json), Ok((1, true)));
+        assert!(call(&cache, "f", &[], ArgumentSource::Named).is_err());
+        assert!(call(&cache, "f", &[""], ArgumentSource::Named).is_err());
+        assert_eq!(call(&cache, "f", &["x", "y"], ArgumentSource::Json), Ok((1, true)));
     }
 
     #[test]
     fn the_empty_key_names_a_parameter_without_a_name() {
         for sql_type in ["text", "xml", "bytea", "json", "jsonb"] {
             let cache = cache(vec![routine("f", &[("", sql_type, true)]), routine("f", &[("a", "integer", true)])]);
-            for body in [BodyKind::Named, BodyKind::Json] {
+            for body in [ArgumentSource::Named, ArgumentSource::Json] {
                 assert_eq!(call(&cache, "f", &[""], body), Ok((1, true)), "{sql_type}");
                 assert_eq!(call(&cache, "f", &["a"], body), Ok((1, false)), "{sql_type}");
             }
-            assert!(call(&cache, "f", &["", "a"], BodyKind::Named).is_err());
+            assert!(call(&cache, "f", &["", "a"], ArgumentSource::Named).is_err());
         }
         let several = cache(vec![routine("g", &[("", "json", true)]), routine("g", &[("", "text", true)])]);
-        let refusal = call(&several, "g", &[""], BodyKind::Json).unwrap_err();
+        let refusal = call(&several, "g", &[""], ArgumentSource::Json).unwrap_err();
         assert_eq!(
             refusal.message(),
             "Could not choose the best candidate function between: public.g( => json), public.g( => text)"
         );
-        assert_eq!(call(&several, "g", &["b"], BodyKind::Json), Ok((1, true)));
+        assert_eq!(call(&several, "g", &["b"], ArgumentSource::Json), Ok((1, true)));
     }
 
     #[test]
     fn named_parameters_come_before_the_unnamed_one() {
         let cache = cache(vec![routine("f", &[("", "json", true)]), routine("f", &[("a", "integer", true)])]);
-        assert_eq!(call(&cache, "f", &["a"], BodyKind::Json), Ok((1, false)));
-        assert_eq!(call(&cache, "f", &["b"], BodyKind::Json), Ok((1, true)));
+        assert_eq!(call(&cache, "f", &["a"], ArgumentSource::Json), Ok((1, false)));
+        assert_eq!(call(&cache, "f", &["b"], ArgumentSource::Json), Ok((1, true)));
     }
 
     #[test]
@@ -291,13 +291,13 @@ mod tests {
             routine("f", &[("arg", "integer", true)]),
             routine("f", &[("arg", "text", true), ("num", "integer", false)]),
         ]);
-        let refusal = call(&cache, "f", &["arg"], BodyKind::Json).unwrap_err();
+        let refusal = call(&cache, "f", &["arg"], ArgumentSource::Json).unwrap_err();
         assert_eq!(
             refusal.message(),
             "Could not choose the best candidate function between: public.f(arg => integer), public.f(arg => text, num => integer)"
         );
         let cache = self::cache(vec![routine("g", &[("", "json", true)]), routine("g", &[("", "jsonb", true)])]);
-        assert!(matches!(call(&cache, "g", &[], BodyKind::Json), Err(RestError::AmbiguousFunction(_))));
+        assert!(matches!(call(&cache, "g", &[], ArgumentSource::Json), Err(RestError::AmbiguousFunction(_))));
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
             let details = refusal.details().unwrap().as_str().unwrap().to_owned();
             (refusal.message(), details, refusal.hint())
         };
-        let (message, details, hint) = texts("add_them", &["c", "b", "a"], BodyKind::Named);
+        let (message, details, hint) = texts("add_them", &["c", "b", "a"], ArgumentSource::Named);
         assert_eq!(message, "Could not find the function public.add_them(a, b, c) in the schema cache");
         assert_eq!(
             details,
@@ -317,7 +317,7 @@ mod tests {
         );
         assert_eq!(hint.as_deref(), Some("Perhaps you meant to call the function public.add_them(a, b)"));
 
-        let (message, details, _) = texts("add_them", &[], BodyKind::Json);
+        let (message, details, _) = texts("add_them", &[], ArgumentSource::Json);
         assert_eq!(message, "Could not find the function public.add_them without parameters in the schema cache");
         assert_eq!(
             details,
@@ -325,14 +325,16 @@ mod tests {
              but no matches were found in the schema cache."
         );
 
-        let (_, details, _) = texts("add_them", &["a"], BodyKind::Json);
+        let (_, details, _) = texts("add_them", &["a"], ArgumentSource::Json);
         assert_eq!(
             details,
             "Searched for the function public.add_them with parameter a or with a single unnamed json/jsonb parameter, \
              but no matches were found in the schema cache."
         );
 
-        for (body, name) in [(BodyKind::Text, "text"), (BodyKind::Xml, "xml"), (BodyKind::Binary, "bytea")] {
+        for (body, name) in
+            [(ArgumentSource::Text, "text"), (ArgumentSource::Xml, "xml"), (ArgumentSource::Binary, "bytea")]
+        {
             let (message, details, hint) = texts("add_them", &[], body);
             assert_eq!(message, "Could not find the function public.add_them in the schema cache");
             assert_eq!(
@@ -345,9 +347,9 @@ mod tests {
             assert_eq!(hint, None);
         }
 
-        let (_, _, hint) = texts("add_then", &[], BodyKind::Named);
+        let (_, _, hint) = texts("add_then", &[], ArgumentSource::Named);
         assert_eq!(hint.as_deref(), Some("Perhaps you meant to call the function public.add_them"));
-        let (_, _, hint) = texts("subtract", &[], BodyKind::Named);
+        let (_, _, hint) = texts("subtract", &[], ArgumentSource::Named);
         assert_eq!(hint, None);
     }
 }

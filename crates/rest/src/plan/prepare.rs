@@ -5,18 +5,19 @@ use http::Method;
 use crate::config::database::Isolation;
 use crate::error::RestError;
 use crate::execute::explain;
-use crate::handler::Asked;
+use crate::handler::ApiRequest;
 use crate::plan::{
-    self, Agreement, BodyKind, Context, Given, Producer, ReadPlan, Root, Subject, WriteAction, WriteOptions, WritePlan,
+    self, ArgumentSource, BodyFormat, CallInput, NegotiatedFormat, PlanContext, ReadPlan, ReadRoot, ResultSource,
+    WriteAction, WriteOptions, WritePlan,
 };
 use crate::query::{Query, SelectItem};
 use crate::request::body::Payload;
 use crate::request::media::MediaType;
-use crate::request::preferences::{Count as CountMode, Resolution, Return};
-use crate::request::resource::{Action, Resource, allow_function, allow_relation};
+use crate::request::preferences::{CountMode, Resolution, ReturnPreference};
+use crate::request::resource::{RequestAction, Resource, allow_function, allow_relation};
 use crate::schema::{QualifiedName, SchemaCache, nearest};
 use crate::snapshot::Snapshot;
-use crate::sql::{self, Count, Sql, Yields};
+use crate::sql::{self, RowCount, Sql, StatementOutput};
 
 /// What a request comes to.
 pub(crate) enum Planned {
@@ -29,14 +30,14 @@ pub(crate) enum Planned {
 /// A statement, and what has to be known around it.
 pub(crate) struct Prepared {
     pub main: Sql,
-    pub yields: Yields,
+    pub yields: StatementOutput,
     /// `EXPLAIN` of the count.
     pub estimate: Option<Sql>,
     pub kind: Kind,
-    pub agreement: Agreement,
+    pub negotiated: NegotiatedFormat,
     /// The transaction only reads.
     pub read_only: bool,
-    /// Settings of the function that hold for the whole transaction.
+    /// SessionSettings of the function that hold for the whole transaction.
     pub hoisted: Vec<(String, String)>,
     pub isolation: Option<Isolation>,
     /// There has to be exactly one row.
@@ -59,7 +60,7 @@ pub(crate) enum Kind {
     Write {
         relation: QualifiedName,
         action: WriteAction,
-        returns: Return,
+        returns: ReturnPreference,
         resolution: Option<Resolution>,
         /// The table has a primary key, or `on_conflict` was given.
         resolvable: bool,
@@ -70,21 +71,23 @@ pub(crate) enum Kind {
 }
 
 /// Plans a request against a snapshot.
-pub(crate) fn plan(snapshot: &Snapshot, schema: &str, asked: &Asked<'_>) -> Result<Planned, RestError> {
+pub(crate) fn plan(snapshot: &Snapshot, schema: &str, asked: &ApiRequest<'_>) -> Result<Planned, RestError> {
     let cache = snapshot.cache.as_deref().ok_or(RestError::NoSchemaCache)?;
-    let context = Context { cache, schema, settings: &snapshot.config.plan };
+    let context = PlanContext { cache, schema, settings: &snapshot.config.plan };
     match (&asked.resource, asked.action) {
         (Resource::Root, _) => Err(RestError::Internal),
-        (Resource::Relation(name), Action::Options) => {
+        (Resource::Relation(name), RequestAction::Options) => {
             Ok(Planned::Allow(allow_relation(relation(cache, schema, name)?)))
         }
-        (Resource::Function(name), Action::Options) => {
-            let target = plan::find(cache, schema, name, Given::Pairs(&asked.query.arguments))?;
+        (Resource::Function(name), RequestAction::Options) => {
+            let target = plan::find(cache, schema, name, CallInput::Pairs(&asked.query.arguments))?;
             Ok(Planned::Allow(allow_function(&target.routine).to_owned()))
         }
-        (Resource::Relation(name), Action::Read { body }) => read(&context, name, asked, body),
-        (Resource::Relation(name), Action::Write(action)) => write(&context, name, asked, action),
-        (Resource::Relation(name), Action::Call) => Err(RestError::Method(format!("{} on {name}", Method::POST))),
+        (Resource::Relation(name), RequestAction::Read { body }) => read(&context, name, asked, body),
+        (Resource::Relation(name), RequestAction::Write(action)) => write(&context, name, asked, action),
+        (Resource::Relation(name), RequestAction::Call) => {
+            Err(RestError::Method(format!("{} on {name}", Method::POST)))
+        }
         (Resource::Function(name), action) => call(&context, snapshot, name, asked, action),
     }
 }
@@ -109,26 +112,26 @@ fn relation<'a>(
     })
 }
 
-fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Result<Planned, RestError> {
+fn read(context: &PlanContext<'_>, name: &str, asked: &ApiRequest<'_>, body: bool) -> Result<Planned, RestError> {
     let relation = relation(context.cache, context.schema, name)?;
-    let plan = ReadPlan::new(context, Root::Relation(relation), &asked.query)?;
-    let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
-    let agreement = plan::negotiate(context.cache, accepted(asked), subject, context.settings.plans)?;
+    let plan = ReadPlan::new(context, ReadRoot::Relation(relation), &asked.query)?;
+    let subject = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
+    let negotiated = plan::negotiate(context.cache, accepted(asked), subject, context.settings.explain_enabled)?;
     asked.preferences.refuse_unknown()?;
 
     let mode = asked.preferences.count;
     let count = count(mode, context.settings.max_rows);
     let estimated = matches!(mode, Some(CountMode::Planned | CountMode::Estimated));
-    let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
-    let agreement = if body { agreement } else { agreement.without_body() };
-    let is_plain = body && count == Count::None;
-    let plain = is_plain.then(|| sql::plain_read(&plan, &agreement.producer)).flatten();
-    let (main, yields) = main(plain, &agreement, || sql::read_statement(&plan, count, &agreement.producer));
+    let is_single = matches!(negotiated.body_format, BodyFormat::Object { .. }) && negotiated.explain.is_none();
+    let negotiated = if body { negotiated } else { negotiated.without_body() };
+    let is_plain = body && count == RowCount::None;
+    let plain = is_plain.then(|| sql::plain_read(&plan, &negotiated.body_format)).flatten();
+    let (main, yields) = main(plain, &negotiated, || sql::read_statement(&plan, count, &negotiated.body_format));
     Ok(Planned::Statement(Box::new(Prepared {
         main,
         estimate: estimated.then(|| explain::of_count(sql::matching(&plan))),
         kind: Kind::Read { relation: relation.name.clone() },
-        agreement,
+        negotiated,
         yields,
         read_only: true,
         hoisted: Vec::new(),
@@ -141,7 +144,12 @@ fn read(context: &Context<'_>, name: &str, asked: &Asked<'_>, body: bool) -> Res
     })))
 }
 
-fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteAction) -> Result<Planned, RestError> {
+fn write(
+    context: &PlanContext<'_>,
+    name: &str,
+    asked: &ApiRequest<'_>,
+    action: WriteAction,
+) -> Result<Planned, RestError> {
     let relation = relation(context.cache, context.schema, name)?;
     let preferences = &asked.preferences;
     let options = WriteOptions::from(preferences);
@@ -151,23 +159,23 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
     };
     let plan = WritePlan::new(context, relation, action, &asked.query, options, payload)?;
     asked.preferences.refuse_unknown()?;
-    let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
-    let agreement = plan::negotiate(context.cache, accepted(asked), subject, context.settings.plans)?;
+    let subject = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&asked.query) };
+    let negotiated = plan::negotiate(context.cache, accepted(asked), subject, context.settings.explain_enabled)?;
     plan.check_safe_update(context)?;
 
-    let is_single = matches!(agreement.producer, Producer::Object { .. })
-        && agreement.explain.is_none()
+    let is_single = matches!(negotiated.body_format, BodyFormat::Object { .. })
+        && negotiated.explain.is_none()
         && action != WriteAction::Put;
-    let returns_rows = options.returns == Return::Representation;
-    let agreement = if returns_rows { agreement } else { agreement.without_body() };
+    let returns_rows = options.returns == ReturnPreference::Representation;
+    let negotiated = if returns_rows { negotiated } else { negotiated.without_body() };
     let mode = preferences.count;
     let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);
     let max_affected = max_affected(asked).filter(|_| limits_rows);
     // Embeds may leave rows out of the answer that were written all the same
-    let count = if max_affected.is_some() { Count::Exact } else { count(mode, None) };
-    let is_plain = count == Count::None || !returns_rows;
-    let plain = is_plain.then(|| sql::plain_write(&plan, &agreement.producer)).flatten();
-    let (main, yields) = main(plain, &agreement, || sql::write(&plan, count, &agreement.producer));
+    let count = if max_affected.is_some() { RowCount::Exact } else { count(mode, None) };
+    let is_plain = count == RowCount::None || !returns_rows;
+    let plain = is_plain.then(|| sql::plain_write(&plan, &negotiated.body_format)).flatten();
+    let (main, yields) = main(plain, &negotiated, || sql::write(&plan, count, &negotiated.body_format));
     Ok(Planned::Statement(Box::new(Prepared {
         main,
         estimate: None,
@@ -178,7 +186,7 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
             resolution: plan.resolution(),
             resolvable: !relation.primary_key.is_empty() || asked.query.on_conflict.is_some(),
         },
-        agreement,
+        negotiated,
         yields,
         read_only: false,
         hoisted: Vec::new(),
@@ -192,20 +200,20 @@ fn write(context: &Context<'_>, name: &str, asked: &Asked<'_>, action: WriteActi
 }
 
 fn call(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     snapshot: &Snapshot,
     name: &str,
-    asked: &Asked<'_>,
-    action: Action,
+    asked: &ApiRequest<'_>,
+    action: RequestAction,
 ) -> Result<Planned, RestError> {
     let plan = plan::find(context.cache, context.schema, name, given(asked))?.plan(context, &asked.query)?;
     let routine = std::sync::Arc::clone(&plan.routine);
-    let subject = Subject {
+    let subject = ResultSource {
         relation: routine.returns.relation.as_ref(),
         routine: Some(&routine),
         whole_rows: is_whole(&asked.query),
     };
-    let agreement = plan::negotiate(context.cache, accepted(asked), subject, context.settings.plans)?;
+    let negotiated = plan::negotiate(context.cache, accepted(asked), subject, context.settings.explain_enabled)?;
     asked.preferences.refuse_unknown()?;
     let max_affected = max_affected(asked);
     if max_affected.is_some() && !routine.returns.set {
@@ -214,9 +222,9 @@ fn call(
 
     let mode = asked.preferences.count;
     let count = count(mode, None);
-    let is_single = matches!(agreement.producer, Producer::Object { .. }) && agreement.explain.is_none();
-    let has_body = action != (Action::Read { body: false }) && !routine.returns.void;
-    let agreement = if has_body { agreement } else { agreement.without_body() };
+    let is_single = matches!(negotiated.body_format, BodyFormat::Object { .. }) && negotiated.explain.is_none();
+    let has_body = action != (RequestAction::Read { body: false }) && !routine.returns.void;
+    let negotiated = if has_body { negotiated } else { negotiated.without_body() };
     let hoisted = plan::hoisted_settings(&routine, &snapshot.config.hoisted_settings);
     let (mut settings, mut isolation) = (Vec::new(), None);
     for (name, value) in hoisted {
@@ -226,13 +234,13 @@ fn call(
             settings.push((name.to_owned(), value.to_owned()));
         }
     }
-    let (main, yields) = main(None, &agreement, || sql::call(&plan, count, &agreement.producer));
-    let read_only = plan::is_read_only(&routine, action == Action::Call);
+    let (main, yields) = main(None, &negotiated, || sql::call(&plan, count, &negotiated.body_format));
+    let read_only = plan::is_read_only(&routine, action == RequestAction::Call);
     Ok(Planned::Statement(Box::new(Prepared {
         main,
         estimate: None,
         kind: Kind::Call { void: routine.returns.void },
-        agreement,
+        negotiated,
         yields,
         read_only,
         hoisted: settings,
@@ -246,29 +254,33 @@ fn call(
 }
 
 /// The main statement, and what it yields: the plain one, where it does, else the one with everything around it, or the plan of that.
-fn main(plain: Option<(Sql, Yields)>, agreement: &Agreement, enveloped: impl FnOnce() -> Sql) -> (Sql, Yields) {
-    match (plain, &agreement.explain) {
+fn main(
+    plain: Option<(Sql, StatementOutput)>,
+    negotiated: &NegotiatedFormat,
+    enveloped: impl FnOnce() -> Sql,
+) -> (Sql, StatementOutput) {
+    match (plain, &negotiated.explain) {
         (Some(plain), None) => plain,
-        (_, Some(wanted)) => (explain::of_main(enveloped(), wanted), Yields::Envelope),
-        (None, None) => (enveloped(), Yields::Envelope),
+        (_, Some(wanted)) => (explain::of_main(enveloped(), wanted), StatementOutput::Envelope),
+        (None, None) => (enveloped(), StatementOutput::Envelope),
     }
 }
 
 /// How rows are counted for a preference (9.3). An estimate counts no further than `most` says that a page can have.
-fn count(mode: Option<CountMode>, most: Option<u64>) -> Count {
+fn count(mode: Option<CountMode>, most: Option<u64>) -> RowCount {
     match (mode, most) {
-        (None | Some(CountMode::Planned), _) => Count::None,
-        (Some(CountMode::Estimated), Some(most)) => Count::UpTo(most.saturating_add(1)),
-        (Some(CountMode::Exact | CountMode::Estimated), _) => Count::Exact,
+        (None | Some(CountMode::Planned), _) => RowCount::None,
+        (Some(CountMode::Estimated), Some(most)) => RowCount::UpTo(most.saturating_add(1)),
+        (Some(CountMode::Exact | CountMode::Estimated), _) => RowCount::Exact,
     }
 }
 
-fn accepted<'a>(asked: &'a Asked<'_>) -> &'a [MediaType] {
+fn accepted<'a>(asked: &'a ApiRequest<'_>) -> &'a [MediaType] {
     &asked.accepted
 }
 
 /// The most rows that may be affected; a negative number is none.
-fn max_affected(asked: &Asked<'_>) -> Option<u64> {
+fn max_affected(asked: &ApiRequest<'_>) -> Option<u64> {
     asked.preferences.max_affected().map(|most| u64::try_from(most).unwrap_or_default())
 }
 
@@ -278,24 +290,24 @@ fn is_whole(query: &Query) -> bool {
 }
 
 /// How a body stands for a function's arguments.
-fn kind_of_whole(media: &MediaType) -> BodyKind {
+fn kind_of_whole(media: &MediaType) -> ArgumentSource {
     match media {
-        MediaType::Xml => BodyKind::Xml,
-        MediaType::Binary => BodyKind::Binary,
-        _ => BodyKind::Text,
+        MediaType::Xml => ArgumentSource::Xml,
+        MediaType::Binary => ArgumentSource::Binary,
+        _ => ArgumentSource::Text,
     }
 }
 
 /// What a body brings to a function.
-fn given<'a>(asked: &'a Asked<'_>) -> Given<'a> {
+fn given<'a>(asked: &'a ApiRequest<'_>) -> CallInput<'a> {
     match &asked.payload {
-        None => Given::Pairs(&asked.query.arguments),
-        Some(Payload::Form(pairs)) => Given::Pairs(pairs),
+        None => CallInput::Pairs(&asked.query.arguments),
+        Some(Payload::Form(pairs)) => CallInput::Pairs(pairs),
         Some(Payload::Raw { media_type, bytes }) => {
-            Given::Whole { kind: kind_of_whole(media_type), body: bytes.clone() }
+            CallInput::Whole { kind: kind_of_whole(media_type), body: bytes.clone() }
         }
-        Some(Payload::Json(json)) => Given::Object {
-            body: plan::Body { json: json.text.clone(), is_object: json.is_object },
+        Some(Payload::Json(json)) => CallInput::Object {
+            body: plan::JsonBody { json: json.text.clone(), is_object: json.is_object },
             keys: json.columns(asked.query.columns.as_deref()),
             is_json: asked.content_type == MediaType::Json,
         },

@@ -6,11 +6,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Context;
+use super::PlanContext;
 use super::embed;
 use super::filter::{Condition, column_of, filter_condition, tree_condition};
-use super::node::Node;
-use super::tree::{Column, Embed, Level, Lifted, Order, OrderBy, OrderKey, Output, ReadPlan, Returned, Shape, Source};
+use super::node::QueryNode;
+use super::tree::{
+    ColumnPath, Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, ReturnedColumns,
+    SortExpression, SortTerm, SpreadColumn,
+};
 use crate::RestError;
 use crate::query::{
     Aggregate, Arrow, Field, Filter, IsValue, Join, Operand, Operation, OrderTerm, QuantOperator, Query, SelectColumn,
@@ -20,7 +23,7 @@ use crate::schema::{QualifiedName, Relation, RelationKind, Relationship, Relatio
 
 /// Whose rows are read.
 #[derive(Debug, Clone, Copy)]
-pub enum Root<'a> {
+pub enum ReadRoot<'a> {
     /// A relation's.
     Relation(&'a Arc<Relation>),
     /// Those that a write returned, in the CTE `pgrst_source`: filters and limits of the root do not apply (12.2).
@@ -41,47 +44,54 @@ impl ReadPlan {
     /// # Errors
     ///
     /// PGRST108, 200, 201, 118, 123 and 127 as in contract 3, step 10a; PGRST103 for a negative limit.
-    pub fn new(context: &Context<'_>, root: Root<'_>, query: &Query) -> Result<Self, RestError> {
+    pub fn new(context: &PlanContext<'_>, root: ReadRoot<'_>, query: &Query) -> Result<Self, RestError> {
         let mut legacy_names = Vec::new();
-        let mut node = Node::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
+        let mut node = QueryNode::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
         embed::resolve(context, &root.name(), root.relation_name().is_some(), &mut node)?;
         node.check_orders(&root.name().name)?;
         node.check_aggregates(context.settings.aggregates)?;
-        let mut builder =
-            Builder { context, written: matches!(root, Root::Written(_)), used: HashSet::new(), aggregates: 0 };
+        let mut builder = LevelBuilder {
+            context,
+            written: matches!(root, ReadRoot::Written(_)),
+            used: HashSet::new(),
+            aggregates: 0,
+        };
         let (source, alias, relation) = match root {
-            Root::Relation(relation) => {
-                (Source::Relation(relation.name.clone()), relation.name.name.clone(), Some(Arc::clone(relation)))
+            ReadRoot::Relation(relation) => {
+                (LevelSource::Relation(relation.name.clone()), relation.name.name.clone(), Some(Arc::clone(relation)))
             }
-            Root::Written(relation) => (Source::Written, relation.name.name.clone(), Some(Arc::clone(relation))),
-            Root::Call(routine) => {
+            ReadRoot::Written(relation) => {
+                (LevelSource::Written, relation.name.name.clone(), Some(Arc::clone(relation)))
+            }
+            ReadRoot::Call(routine) => {
                 let relation = routine.returns.relation.as_ref();
                 let relation = relation.and_then(|name| context.cache.relation(&name.schema, &name.name));
-                (Source::Call, CALL.to_owned(), relation.cloned())
+                (LevelSource::Call, CALL.to_owned(), relation.cloned())
             }
         };
         let alias = builder.unique(alias);
         let origin = root.name().name;
-        let place = Place { source, alias, relation, origin: &origin, depth: 0, use_: Use::Rows, expand: false };
+        let place =
+            LevelContext { source, alias, relation, origin: &origin, depth: 0, use_: LevelUse::Rows, expand: false };
         let (root, _) = builder.level(&node, place)?;
         Ok(Self { root, legacy_names })
     }
 
     /// Which columns a write returns, so that this plan can read its rows: selected ones, those that are ordered by, the origin's
     /// columns of relationships, and the primary key; every column for a computed relationship, which takes a whole row.
-    pub fn returned_columns(&self) -> Returned {
+    pub fn returned_columns(&self) -> ReturnedColumns {
         let level = &self.root;
         let mut all = false;
         let mut names: Vec<&str> = Vec::new();
         for output in &level.columns {
             match output {
-                Output::Star => all = true,
-                Output::Column { column, .. } => names.push(&column.name),
-                Output::CountRows { .. } => {}
+                OutputColumn::Star => all = true,
+                OutputColumn::Column { column, .. } => names.push(&column.name),
+                OutputColumn::CountRows { .. } => {}
             }
         }
         for order in &level.order {
-            if let OrderBy::Column(column) = &order.by {
+            if let SortExpression::Column(column) = &order.by {
                 names.push(&column.name);
             }
         }
@@ -109,11 +119,11 @@ impl ReadPlan {
                 columns.push(name.to_owned());
             }
         }
-        Returned { all, columns }
+        ReturnedColumns { all, columns }
     }
 }
 
-impl Root<'_> {
+impl ReadRoot<'_> {
     /// What errors call it; relationships start here.
     fn name(&self) -> QualifiedName {
         match self {
@@ -132,7 +142,7 @@ impl Root<'_> {
 
 /// What a level is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum LevelUse {
     /// The root, or an embed with an object of its own.
     Rows,
     /// A spread to one row: its aggregates are computed above.
@@ -142,33 +152,33 @@ enum Use {
 }
 
 /// Where a level stands.
-struct Place<'a> {
-    source: Source,
+struct LevelContext<'a> {
+    source: LevelSource,
     alias: String,
     relation: Option<Arc<Relation>>,
     /// What names of embeds below begin with.
     origin: &'a str,
     depth: usize,
-    use_: Use,
+    use_: LevelUse,
     /// A level above is aggregated.
     expand: bool,
 }
 
 /// What a level selects, under construction.
-struct Selected {
+struct LevelOutputs {
     /// The names so far of a spread's columns, as far as PostgreSQL tells them apart: its parent picks them out one by one.
     taken: Option<HashSet<String>>,
-    columns: Vec<Output>,
-    lifted: Vec<Lifted>,
+    columns: Vec<OutputColumn>,
+    lifted: Vec<SpreadColumn>,
 }
 
-impl Selected {
-    fn of(use_: Use) -> Self {
-        Self { taken: (use_ != Use::Rows).then(HashSet::new), columns: Vec::new(), lifted: Vec::new() }
+impl LevelOutputs {
+    fn of(use_: LevelUse) -> Self {
+        Self { taken: (use_ != LevelUse::Rows).then(HashSet::new), columns: Vec::new(), lifted: Vec::new() }
     }
 
-    fn push(&mut self, mut output: Output) {
-        if let Output::Column { key, .. } | Output::CountRows { key, .. } = &mut output {
+    fn push(&mut self, mut output: OutputColumn) {
+        if let OutputColumn::Column { key, .. } | OutputColumn::CountRows { key, .. } = &mut output {
             *key = self.lift(key);
         }
         self.columns.push(output);
@@ -183,58 +193,64 @@ impl Selected {
                 column = format!("pgrst_again_{}", taken.len());
             }
         }
-        self.lifted.push(Lifted::Key { column: column.clone(), key: key.to_owned() });
+        self.lifted.push(SpreadColumn::Key { column: column.clone(), key: key.to_owned() });
         column
     }
 }
 
-struct Builder<'a> {
-    context: &'a Context<'a>,
+struct LevelBuilder<'a> {
+    context: &'a PlanContext<'a>,
     written: bool,
     /// Names in use: inner ones would hide outer ones that joins need.
     used: HashSet<String>,
     aggregates: usize,
 }
 
-impl Builder<'_> {
+impl LevelBuilder<'_> {
     /// A level, and what a spread of it gives to its parent.
-    fn level(&mut self, node: &Node<'_>, place: Place<'_>) -> Result<(Level, Vec<Lifted>), RestError> {
+    fn level(
+        &mut self,
+        node: &QueryNode<'_>,
+        place: LevelContext<'_>,
+    ) -> Result<(Level, Vec<SpreadColumn>), RestError> {
         let relation = place.relation.as_deref();
         // Of what functions yield nothing is known (5.1, 19.3), but which columns there are.
-        let typed = relation.filter(|_| place.source != Source::Call);
+        let typed = relation.filter(|_| place.source != LevelSource::Call);
         let aggregated = node.has_aggregates();
-        let expand = place.expand || aggregated || place.use_ != Use::Rows || self.has_representation(typed);
-        let hoist = place.use_ == Use::Lifted;
-        let mut selected = Selected::of(place.use_);
+        let expand = place.expand || aggregated || place.use_ != LevelUse::Rows || self.has_representation(typed);
+        let hoist = place.use_ == LevelUse::Lifted;
+        let mut selected = LevelOutputs::of(place.use_);
         for item in node.items() {
             self.output(item, (relation, typed), expand, hoist, &mut selected);
         }
         let mut embeds = Vec::with_capacity(node.children.len());
         for child in &node.children {
             let mut embed = self.embed(child, &place, aggregated || place.expand)?;
-            if let Shape::Spread(of_child) | Shape::SpreadArrays(of_child) = &mut embed.shape {
+            if let EmbedShape::Spread(of_child) | EmbedShape::SpreadArrays(of_child) = &mut embed.shape {
                 for each in of_child.iter_mut() {
                     match (hoist, &*each) {
                         // It passes through this level as a plain column.
-                        (true, Lifted::Aggregated { input, .. }) => {
+                        (true, SpreadColumn::Aggregated { input, .. }) => {
                             let through = input.clone();
                             selected.lifted.push(each.clone());
-                            *each = through
-                                .map_or(Lifted::Nothing, |input| Lifted::Key { column: input.clone(), key: input });
+                            *each = through.map_or(SpreadColumn::Nothing, |input| SpreadColumn::Key {
+                                column: input.clone(),
+                                key: input,
+                            });
                         }
-                        (_, Lifted::Key { column, key }) => {
-                            *each = Lifted::Key { column: column.clone(), key: selected.lift(key) };
+                        (_, SpreadColumn::Key { column, key }) => {
+                            *each = SpreadColumn::Key { column: column.clone(), key: selected.lift(key) };
                         }
                         _ => selected.lifted.push(each.clone()),
                     }
                 }
-            } else if embed.shape != Shape::Hidden {
+            } else if embed.shape != EmbedShape::Hidden {
                 embed.key = selected.lift(&embed.key);
             }
             embeds.push(embed);
         }
         let order = orders(node, typed, &mut embeds);
-        let filtered = !matches!(place.source, Source::Written);
+        let filtered = !matches!(place.source, LevelSource::Written);
         let conditions = if filtered { self.conditions(node, typed) } else { Vec::new() };
         let to_one = node.relationship.as_ref().is_some_and(|relationship| relationship.is_to_one());
         let (limit, offset) = if filtered { self.range(node, to_one, relation)? } else { (None, None) };
@@ -254,15 +270,15 @@ impl Builder<'_> {
         Ok((level, selected.lifted))
     }
 
-    fn embed(&mut self, child: &Node<'_>, parent: &Place<'_>, expand: bool) -> Result<Embed, RestError> {
+    fn embed(&mut self, child: &QueryNode<'_>, parent: &LevelContext<'_>, expand: bool) -> Result<Embed, RestError> {
         let (Some(item), Some(relationship)) = (child.item, child.relationship.clone()) else {
             return Err(RestError::Internal);
         };
         let depth = parent.depth + 1;
         let target = &relationship.target;
         let source = match &relationship.kind {
-            RelationshipKind::Computed { function, .. } => Source::Computed(function.clone()),
-            _ => Source::Relation(target.clone()),
+            RelationshipKind::Computed { function, .. } => LevelSource::Computed(function.clone()),
+            _ => LevelSource::Relation(target.clone()),
         };
         let alias = self.numbered(&target.name, depth);
         let junction_alias = match &relationship.kind {
@@ -272,19 +288,19 @@ impl Builder<'_> {
         let key = child.key().to_owned();
         let lateral = self.numbered(&format!("{}_{key}", parent.origin), depth);
         let use_ = match (item.spread, relationship.is_to_one()) {
-            (false, _) => Use::Rows,
-            (true, true) => Use::Lifted,
-            (true, false) => Use::Arrays,
+            (false, _) => LevelUse::Rows,
+            (true, true) => LevelUse::Lifted,
+            (true, false) => LevelUse::Arrays,
         };
         let relation = self.context.cache.relation(&target.schema, &target.name).cloned();
-        let place = Place { source, alias, relation, origin: &target.name, depth, use_, expand };
+        let place = LevelContext { source, alias, relation, origin: &target.name, depth, use_, expand };
         let (level, lifted) = self.level(child, place)?;
         let shape = match (use_, relationship.is_to_one()) {
-            _ if child.selects_nothing() => Shape::Hidden,
-            (Use::Lifted, _) => Shape::Spread(lifted),
-            (Use::Arrays, _) => Shape::SpreadArrays(lifted),
-            (Use::Rows, true) => Shape::Object,
-            (Use::Rows, false) => Shape::Array,
+            _ if child.selects_nothing() => EmbedShape::Hidden,
+            (LevelUse::Lifted, _) => EmbedShape::Spread(lifted),
+            (LevelUse::Arrays, _) => EmbedShape::SpreadArrays(lifted),
+            (LevelUse::Rows, true) => EmbedShape::Object,
+            (LevelUse::Rows, false) => EmbedShape::Array,
         };
         let join = item.join.unwrap_or(Join::Left);
         Ok(Embed { relationship, key, alias: lateral, junction_alias, join, shape, level, ordered_by: Vec::new() })
@@ -296,7 +312,7 @@ impl Builder<'_> {
         (relation, typed): (Option<&Relation>, Option<&Relation>),
         expand: bool,
         hoist: bool,
-        selected: &mut Selected,
+        selected: &mut LevelOutputs,
     ) {
         match (item, relation) {
             (SelectItem::Star, Some(relation)) if expand => {
@@ -307,8 +323,8 @@ impl Builder<'_> {
                 }
             }
             (SelectItem::Star, _) => {
-                selected.lifted.push(Lifted::Star);
-                selected.columns.push(Output::Star);
+                selected.lifted.push(SpreadColumn::Star);
+                selected.columns.push(OutputColumn::Star);
             }
             (SelectItem::Column(column), _) => match (column.aggregate, hoist) {
                 (Some(aggregate), true) => {
@@ -316,8 +332,8 @@ impl Builder<'_> {
                     let input = format!("pgrst_agg_{}", self.aggregates);
                     let key = column.alias.clone().unwrap_or_else(|| name_of(aggregate).to_owned());
                     let cast = column.aggregate_cast.clone();
-                    selected.lifted.push(Lifted::Aggregated { input: Some(input.clone()), aggregate, cast, key });
-                    selected.columns.push(Output::Column {
+                    selected.lifted.push(SpreadColumn::Aggregated { input: Some(input.clone()), aggregate, cast, key });
+                    selected.columns.push(OutputColumn::Column {
                         column: column_of(typed, &column.field),
                         representation: None,
                         cast: column.cast.clone(),
@@ -332,16 +348,16 @@ impl Builder<'_> {
                 let key = alias.clone().unwrap_or_else(|| "count".to_owned());
                 if hoist {
                     let aggregate = Aggregate::Count;
-                    selected.lifted.push(Lifted::Aggregated { input: None, aggregate, cast: cast.clone(), key });
+                    selected.lifted.push(SpreadColumn::Aggregated { input: None, aggregate, cast: cast.clone(), key });
                 } else {
-                    selected.push(Output::CountRows { cast: cast.clone(), key });
+                    selected.push(OutputColumn::CountRows { cast: cast.clone(), key });
                 }
             }
             (SelectItem::Relation(_), _) => {}
         }
     }
 
-    fn column(&self, column: &SelectColumn, relation: Option<&Relation>) -> Output {
+    fn column(&self, column: &SelectColumn, relation: Option<&Relation>) -> OutputColumn {
         let field = &column.field;
         // Functions' results stay as they are (19.3), and so does what is aggregated.
         let representation = relation
@@ -357,7 +373,7 @@ impl Builder<'_> {
         };
         let mut known = column_of(relation, field);
         known.to_json &= representation.is_none();
-        Output::Column {
+        OutputColumn::Column {
             column: known,
             representation,
             cast: column.cast.clone(),
@@ -378,7 +394,7 @@ impl Builder<'_> {
             })
     }
 
-    fn conditions(&self, node: &Node<'_>, relation: Option<&Relation>) -> Vec<Condition> {
+    fn conditions(&self, node: &QueryNode<'_>, relation: Option<&Relation>) -> Vec<Condition> {
         let on_embed = |filter: &Filter| null_filter(node, filter);
         let filters = node
             .filters
@@ -391,7 +407,7 @@ impl Builder<'_> {
     /// LIMIT and OFFSET. What yields at most one row anyway gets no limit of the operator's: the plan is a node shorter.
     fn range(
         &self,
-        node: &Node<'_>,
+        node: &QueryNode<'_>,
         to_one: bool,
         relation: Option<&Relation>,
     ) -> Result<(Option<u64>, Option<u64>), RestError> {
@@ -456,7 +472,7 @@ fn last_key(field: &Field) -> &str {
 }
 
 /// `embed=is.null` and its contrary (5.4); nothing else about an embed is a condition on it.
-fn null_filter(node: &Node<'_>, filter: &Filter) -> Option<Condition> {
+fn null_filter(node: &QueryNode<'_>, filter: &Filter) -> Option<Condition> {
     if filter.operation != Operation::Is(IsValue::Null) || !filter.field.json_path.is_empty() {
         return None;
     }
@@ -465,7 +481,7 @@ fn null_filter(node: &Node<'_>, filter: &Filter) -> Option<Condition> {
 }
 
 /// Whether every column of the primary key is compared with one value. A view's key is inferred and promises nothing.
-fn finds_one_row(node: &Node<'_>, relation: &Relation) -> bool {
+fn finds_one_row(node: &QueryNode<'_>, relation: &Relation) -> bool {
     let compared = |name: &String| {
         node.filters.iter().any(|filter| {
             !filter.negated
@@ -480,11 +496,11 @@ fn finds_one_row(node: &Node<'_>, relation: &Relation) -> bool {
 }
 
 /// ORDER BY; notes at embeds what they are ordered by.
-fn orders(node: &Node<'_>, relation: Option<&Relation>, embeds: &mut [Embed]) -> Vec<Order> {
+fn orders(node: &QueryNode<'_>, relation: Option<&Relation>, embeds: &mut [Embed]) -> Vec<SortTerm> {
     node.order.iter().map(|term| order(node, term, relation, embeds)).collect()
 }
 
-fn order(node: &Node<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds: &mut [Embed]) -> Order {
+fn order(node: &QueryNode<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds: &mut [Embed]) -> SortTerm {
     let related = term.relation.as_ref();
     let embed = related.and_then(|name| node.children.iter().position(|child| child.key() == name));
     let by = match embed.and_then(|index| Some((index, embeds.get_mut(index)?))) {
@@ -494,30 +510,30 @@ fn order(node: &Node<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds:
                 embed.ordered_by.push(key);
                 embed.ordered_by.len() - 1
             });
-            OrderBy::Embed(index, at)
+            SortExpression::Embed(index, at)
         }
-        None => OrderBy::Column(column_of(relation, &term.field)),
+        None => SortExpression::Column(column_of(relation, &term.field)),
     };
-    Order { by, direction: term.direction, nulls: term.nulls }
+    SortTerm { by, direction: term.direction, nulls: term.nulls }
 }
 
 /// Returns the value of an embed's row that a field of a related order means: the one that the embed
 /// selects under this name, else a column of its source.
-fn order_key(level: &Level, field: &Field) -> OrderKey {
+fn order_key(level: &Level, field: &Field) -> EmbedSortKey {
     let name = &field.name;
-    let is_itself = |output: &Output| match output {
-        Output::Column { key, column, .. } => key == name && column.name == *key && column.json_path.is_empty(),
-        Output::CountRows { .. } | Output::Star => false,
+    let is_itself = |output: &OutputColumn| match output {
+        OutputColumn::Column { key, column, .. } => key == name && column.name == *key && column.json_path.is_empty(),
+        OutputColumn::CountRows { .. } | OutputColumn::Star => false,
     };
-    let is_called = |output: &Output| match output {
-        Output::Column { key, .. } | Output::CountRows { key, .. } => key == name,
-        Output::Star => false,
+    let is_called = |output: &OutputColumn| match output {
+        OutputColumn::Column { key, .. } | OutputColumn::CountRows { key, .. } => key == name,
+        OutputColumn::Star => false,
     };
     let is_lifted = |embed: &Embed| match &embed.shape {
-        Shape::Hidden => false,
-        Shape::Object | Shape::Array => embed.key == *name,
-        Shape::Spread(lifted) | Shape::SpreadArrays(lifted) => {
-            lifted.iter().any(|each| matches!(each, Lifted::Key { key, .. } if key == name))
+        EmbedShape::Hidden => false,
+        EmbedShape::Object | EmbedShape::Array => embed.key == *name,
+        EmbedShape::Spread(lifted) | EmbedShape::SpreadArrays(lifted) => {
+            lifted.iter().any(|each| matches!(each, SpreadColumn::Key { key, .. } if key == name))
         }
     };
     let is_other = level.columns.iter().any(is_called) || level.embeds.iter().any(is_lifted);
@@ -525,16 +541,16 @@ fn order_key(level: &Level, field: &Field) -> OrderKey {
         // Its type is not known
         let (name, json_path) = (name.clone(), field.json_path.clone());
         let to_json = !json_path.is_empty();
-        OrderKey::Output(Column { name, json_path, to_json })
+        EmbedSortKey::Output(ColumnPath { name, json_path, to_json })
     } else {
-        OrderKey::Column(column_of(level.relation.as_deref(), field))
+        EmbedSortKey::Column(column_of(level.relation.as_deref(), field))
     }
 }
 
 /// Whether a column `"rows"."count"` is the number of rows (6.3): PostgreSQL reads it so, where there is no such column.
 pub(crate) fn counts_rows(level: &Level) -> bool {
-    let is_count = |output: &Output| {
-        matches!(output, Output::Column { column: Column { name, json_path, .. }, aggregate: None, .. }
+    let is_count = |output: &OutputColumn| {
+        matches!(output, OutputColumn::Column { column: ColumnPath { name, json_path, .. }, aggregate: None, .. }
             if name == "count" && json_path.is_empty())
     };
     level.columns.iter().any(is_count)

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{Context, PlanSettings, ReadPlan, Returned, Root};
+use super::{PlanContext, PlanSettings, ReadPlan, ReadRoot, ReturnedColumns};
 use crate::RestError;
-use crate::query::{Target, parse};
+use crate::query::{QueryTarget, parse};
 use crate::schema::testing::cinema;
 use crate::schema::{QualifiedName, Relationship};
 
 fn plan_with(settings: &PlanSettings, resource: &str) -> Result<ReadPlan, RestError> {
     let cache = cinema();
     let (name, raw) = resource.split_once('?').unwrap();
-    let context = Context { cache: &cache, schema: "public", settings };
+    let context = PlanContext { cache: &cache, schema: "public", settings };
     let relation = cache.relation("public", name).unwrap();
-    ReadPlan::new(&context, Root::Relation(relation), &parse(raw, Target::Relation).unwrap())
+    ReadPlan::new(&context, ReadRoot::Relation(relation), &parse(raw, QueryTarget::Relation).unwrap())
 }
 
 fn plan(resource: &str) -> Result<ReadPlan, RestError> {
@@ -49,10 +49,10 @@ fn only_targets_of_the_requests_schema_are_meant() {
     elsewhere.target = QualifiedName { schema: "archive".into(), name: "receipts".into() };
     of_orders.push(Arc::new(elsewhere));
     let settings = PlanSettings::default();
-    let context = Context { cache: &cache, schema: "public", settings: &settings };
+    let context = PlanContext { cache: &cache, schema: "public", settings: &settings };
     let hint = |raw: &str| {
-        let query = parse(raw, Target::Relation).unwrap();
-        let refusal = ReadPlan::new(&context, Root::Relation(cache.relation("public", "orders").unwrap()), &query);
+        let query = parse(raw, QueryTarget::Relation).unwrap();
+        let refusal = ReadPlan::new(&context, ReadRoot::Relation(cache.relation("public", "orders").unwrap()), &query);
         refusal.unwrap_err().hint()
     };
     assert_eq!(hint("select=receipt(id)"), None);
@@ -76,8 +76,8 @@ fn an_aliased_embed_answers_to_its_name_too_unless_that_is_switched_off() {
     let strict = PlanSettings { legacy_target_names: false, ..PlanSettings::default() };
     let error = plan_with(&strict, resource).unwrap_err();
     assert_eq!(error.message(), "'directors' is not an embedded resource in this request");
-    assert_eq!(error.details().unwrap(), "Target names are not allowed in filters if they have an alias");
-    assert_eq!(error.hint().unwrap(), "Change 'directors' to 'd' in filters, orders or limits.");
+    assert_eq!(error.details().unwrap(), "QueryTarget names are not allowed in filters if they have an alias");
+    assert_eq!(error.hint().unwrap(), "RowChange 'directors' to 'd' in filters, orders or limits.");
     assert!(plan_with(&strict, "films?select=id,d:directors(id)&d.id=eq.1").is_ok());
     assert!(plan_with(&strict, "films?select=id,directors(id)&directors.id=eq.1").is_ok());
 }
@@ -93,7 +93,7 @@ fn the_first_of_several_siblings_gets_what_is_said_by_their_name() {
 fn a_write_returns_what_its_representation_needs() {
     let of = |resource: &str| plan(resource).unwrap().returned_columns();
     let columns =
-        |all: bool, names: &[&str]| Returned { all, columns: names.iter().map(|n| (*n).to_owned()).collect() };
+        |all: bool, names: &[&str]| ReturnedColumns { all, columns: names.iter().map(|n| (*n).to_owned()).collect() };
     assert_eq!(of("films?select=title"), columns(false, &["title", "id"]));
     assert_eq!(of("films?select=*"), columns(true, &[]));
     assert_eq!(of("films?select=*,age_in_years&order=full"), columns(true, &["age_in_years", "full"]));

@@ -17,7 +17,7 @@ pub struct ReadPlan {
 
 /// Which columns a write has to return so that its rows can be read by a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Returned {
+pub struct ReturnedColumns {
     /// All columns of the relation.
     pub all: bool,
     /// Further names, each once; with `all` only those that are no column of the relation: computed fields.
@@ -28,19 +28,19 @@ pub struct Returned {
 #[derive(Debug, Clone)]
 pub struct Level {
     /// FROM.
-    pub source: Source,
+    pub source: LevelSource,
     /// The name of the source's rows inside the statement.
     pub alias: String,
     /// The relation that the rows are of, if the cache knows it.
     pub relation: Option<Arc<Relation>>,
     /// What is selected of its own columns, in order.
-    pub columns: Vec<Output>,
+    pub columns: Vec<OutputColumn>,
     /// What is joined.
     pub embeds: Vec<Embed>,
     /// WHERE, joined by AND.
     pub conditions: Vec<Condition>,
     /// ORDER BY.
-    pub order: Vec<Order>,
+    pub order: Vec<SortTerm>,
     /// LIMIT: what the client asked for, at most what the operator allows.
     pub limit: Option<u64>,
     /// OFFSET.
@@ -53,7 +53,7 @@ pub struct Level {
 
 /// Where the rows of a level come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum LevelSource {
     /// A table or view.
     Relation(QualifiedName),
     /// The rows that a write returned: the CTE `pgrst_source`.
@@ -66,7 +66,7 @@ pub enum Source {
 
 /// A column of a level's rows, in their JSON.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Column {
+pub struct ColumnPath {
     /// Its name.
     pub name: String,
     /// The way into its JSON.
@@ -77,13 +77,13 @@ pub struct Column {
 
 /// One thing that a level selects.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Output {
+pub enum OutputColumn {
     /// `*`
     Star,
     /// A column, or what is computed of it.
     Column {
         /// Which.
-        column: Column,
+        column: ColumnPath,
         /// The function of its domain that makes JSON of it (19.3).
         representation: Option<QualifiedName>,
         /// The type it is cast to.
@@ -118,16 +118,16 @@ pub struct Embed {
     /// Whether rows of the parent stay without it.
     pub join: Join,
     /// What becomes of it.
-    pub shape: Shape,
+    pub shape: EmbedShape,
     /// The level.
     pub level: Level,
     /// The keys that the level above orders by, each once.
-    pub ordered_by: Vec<OrderKey>,
+    pub ordered_by: Vec<EmbedSortKey>,
 }
 
 /// What becomes of an embed in its parent's row.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
+pub enum EmbedShape {
     /// Nothing: it filters only.
     Hidden,
     /// An object or null.
@@ -135,14 +135,14 @@ pub enum Shape {
     /// An array of objects.
     Array,
     /// Its columns are the parent's.
-    Spread(Vec<Lifted>),
+    Spread(Vec<SpreadColumn>),
     /// Arrays of its columns' values are the parent's columns.
-    SpreadArrays(Vec<Lifted>),
+    SpreadArrays(Vec<SpreadColumn>),
 }
 
 /// A column of a spread embed.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Lifted {
+pub enum SpreadColumn {
     /// All that the embed selects by `*`.
     Star,
     /// One.
@@ -169,9 +169,9 @@ pub enum Lifted {
 
 /// One term of ORDER BY.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Order {
+pub struct SortTerm {
     /// By what.
-    pub by: OrderBy,
+    pub by: SortExpression,
     /// `ASC` or `DESC`, if it was said.
     pub direction: Option<crate::query::Direction>,
     /// `NULLS FIRST` or `NULLS LAST`, if it was said.
@@ -180,18 +180,18 @@ pub struct Order {
 
 /// A value of an embed's row that the level above orders by.
 #[derive(Debug, Clone, PartialEq)]
-pub enum OrderKey {
+pub enum EmbedSortKey {
     /// A column of the embed's source.
-    Column(Column),
+    Column(ColumnPath),
     /// A value that the embed selects, by its name in the result.
-    Output(Column),
+    Output(ColumnPath),
 }
 
 /// An expression of ORDER BY.
 #[derive(Debug, Clone, PartialEq)]
-pub enum OrderBy {
+pub enum SortExpression {
     /// A column of the level.
-    Column(Column),
+    Column(ColumnPath),
     /// Of the embed with the first index that column of its `ordered_by` with the second.
     Embed(usize, usize),
 }

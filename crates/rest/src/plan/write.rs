@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::filter::{Condition, conditions_of_write};
-use super::{Context, ReadPlan, Returned, Root};
-use crate::error::{PostgresRefusal, RestError};
+use super::{PlanContext, ReadPlan, ReadRoot, ReturnedColumns};
+use crate::error::{PostgresErrorResponse, RestError};
 use crate::query::{Operation, QuantOperator, Query};
 use crate::request::body::JsonPayload;
-use crate::request::preferences::{Missing, Preferences, Resolution, Return};
+use crate::request::preferences::{MissingPreference, Preferences, Resolution, ReturnPreference};
 use crate::schema::{QualifiedName, Relation};
 
 /// What a request does to the rows of a relation.
@@ -31,7 +31,7 @@ pub enum WriteAction {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// `return`
-    pub returns: Return,
+    pub returns: ReturnPreference,
     /// `resolution`
     pub resolution: Option<Resolution>,
     /// `missing=default`
@@ -43,21 +43,21 @@ impl From<&Preferences> for WriteOptions {
         Self {
             returns: preferences.returned.unwrap_or_default(),
             resolution: preferences.resolution,
-            defaults: preferences.missing == Some(Missing::Default),
+            defaults: preferences.missing == Some(MissingPreference::Default),
         }
     }
 }
 
 /// A body that is read as rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
+pub struct JsonBody {
     /// What the client sent, as it sent it.
     pub json: Bytes,
     /// It begins like an object; otherwise it is read as an array.
     pub is_object: bool,
 }
 
-impl From<&JsonPayload> for Body {
+impl From<&JsonPayload> for JsonBody {
     fn from(payload: &JsonPayload) -> Self {
         Self { json: payload.text.clone(), is_object: payload.is_object }
     }
@@ -65,7 +65,7 @@ impl From<&JsonPayload> for Body {
 
 /// A column that a write sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assigned {
+pub struct AssignedColumn {
     /// Its name.
     pub name: String,
     /// Its declared type. Trusted SQL of the catalog.
@@ -80,7 +80,7 @@ pub struct Assigned {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyValue {
     /// The column.
-    pub column: Assigned,
+    pub column: AssignedColumn,
     /// The function that reads its domain from text (19.3).
     pub from_text: Option<QualifiedName>,
     /// The value.
@@ -89,7 +89,7 @@ pub struct KeyValue {
 
 /// `ON CONFLICT`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
+pub struct ConflictClause {
     /// The columns that are compared, as the client or the primary key names them.
     pub columns: Vec<String>,
     /// Rows that are there already are changed; otherwise they stay as they are.
@@ -98,17 +98,17 @@ pub struct Conflict {
 
 /// What is done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum RowChange {
     /// INSERT
     Insert {
         /// The rows.
-        body: Body,
+        body: JsonBody,
         /// In the order of their names.
-        columns: Vec<Assigned>,
+        columns: Vec<AssignedColumn>,
         /// Objects of the body are laid over the columns' defaults.
         defaults: bool,
         /// What becomes of rows that are there already.
-        conflict: Option<Conflict>,
+        conflict: Option<ConflictClause>,
         /// Of a PUT: the row that may be written. Rows of the body that are about others are left
         /// out.
         only: Vec<KeyValue>,
@@ -116,9 +116,9 @@ pub enum Change {
     /// UPDATE
     Update {
         /// The new values.
-        body: Body,
+        body: JsonBody,
         /// In the order of their names; at least one.
-        columns: Vec<Assigned>,
+        columns: Vec<AssignedColumn>,
         /// As of an INSERT.
         defaults: bool,
         /// WHERE
@@ -135,11 +135,11 @@ pub enum Change {
 
 /// What becomes of the rows that were written.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum WriteReturn {
     /// They are counted. Needs no right to read them.
     Count,
     /// The primary key of the only one is told.
-    Location(Returned),
+    Location(ReturnedColumns),
     /// They are the body.
     Rows(Box<ReadPlan>),
 }
@@ -152,9 +152,9 @@ pub struct WritePlan {
     /// Which method it came by.
     pub action: WriteAction,
     /// What is done.
-    pub change: Change,
+    pub change: RowChange,
     /// What is told of it.
-    pub answer: Answer,
+    pub answer: WriteReturn,
 }
 
 impl WritePlan {
@@ -163,7 +163,7 @@ impl WritePlan {
     /// # Errors
     /// Those of the read plan; PGRST204 for columns that are not there; PGRST105 for a PUT whose filters are not the primary key.
     pub fn new(
-        context: &Context<'_>,
+        context: &PlanContext<'_>,
         relation: &Arc<Relation>,
         action: WriteAction,
         query: &Query,
@@ -171,19 +171,19 @@ impl WritePlan {
         payload: Option<&JsonPayload>,
     ) -> Result<Self, RestError> {
         // The read plan comes first whatever is asked to be returned: a wrong embed is refused before anything is written.
-        let read = ReadPlan::new(context, Root::Written(relation), query)?;
+        let read = ReadPlan::new(context, ReadRoot::Written(relation), query)?;
         let change = change(context, relation, action, query, options, payload)?;
         let answer = match options.returns {
-            Return::Representation => Answer::Rows(Box::new(read)),
-            Return::HeadersOnly => {
+            ReturnPreference::Representation => WriteReturn::Rows(Box::new(read)),
+            ReturnPreference::HeadersOnly => {
                 let mut returned = read.returned_columns();
                 if !returned.all {
                     let key = relation.primary_key.iter().filter(|column| !returned.columns.contains(column));
                     returned.columns = returned.columns.iter().chain(key).cloned().collect();
                 }
-                Answer::Location(returned)
+                WriteReturn::Location(returned)
             }
-            Return::Minimal => Answer::Count,
+            ReturnPreference::Minimal => WriteReturn::Count,
         };
         Ok(Self { relation: Arc::clone(relation), action, change, answer })
     }
@@ -191,7 +191,7 @@ impl WritePlan {
     /// The resolution that is in force: none when it was dropped for want of columns to compare (12.4).
     pub fn resolution(&self) -> Option<Resolution> {
         match (&self.change, self.action) {
-            (Change::Insert { conflict: Some(conflict), .. }, WriteAction::Insert) => {
+            (RowChange::Insert { conflict: Some(conflict), .. }, WriteAction::Insert) => {
                 Some(if conflict.merge { Resolution::MergeDuplicates } else { Resolution::IgnoreDuplicates })
             }
             _ => None,
@@ -200,13 +200,13 @@ impl WritePlan {
 
     /// Whether the statement tells how many rows are new.
     pub fn counts_inserted(&self) -> bool {
-        matches!(&self.change, Change::Insert { conflict: Some(Conflict { merge: true, .. }), .. })
+        matches!(&self.change, RowChange::Insert { conflict: Some(ConflictClause { merge: true, .. }), .. })
     }
 
     /// Whether the statement tells where the only row that was written is (12.6).
     pub fn tells_location(&self) -> bool {
         self.action == WriteAction::Insert
-            && matches!(self.answer, Answer::Location(_))
+            && matches!(self.answer, WriteReturn::Location(_))
             && !self.relation.primary_key.is_empty()
     }
 
@@ -216,16 +216,16 @@ impl WritePlan {
     ///
     /// # Errors
     /// 21000 with status 400.
-    pub fn check_safe_update(&self, context: &Context<'_>) -> Result<(), RestError> {
+    pub fn check_safe_update(&self, context: &PlanContext<'_>) -> Result<(), RestError> {
         let verb = match &self.change {
-            Change::Update { conditions, .. } if conditions.is_empty() => "UPDATE",
-            Change::Delete { conditions } if conditions.is_empty() => "DELETE",
+            RowChange::Update { conditions, .. } if conditions.is_empty() => "UPDATE",
+            RowChange::Delete { conditions } if conditions.is_empty() => "DELETE",
             _ => return Ok(()),
         };
         if !context.settings.safe_update {
             return Ok(());
         }
-        Err(RestError::Postgres(Box::new(PostgresRefusal {
+        Err(RestError::Postgres(Box::new(PostgresErrorResponse {
             code: "21000".into(),
             message: format!("{verb} requires a WHERE clause"),
             details: None,
@@ -238,58 +238,62 @@ impl WritePlan {
 }
 
 fn change(
-    context: &Context<'_>,
+    context: &PlanContext<'_>,
     relation: &Relation,
     action: WriteAction,
     query: &Query,
     options: WriteOptions,
     payload: Option<&JsonPayload>,
-) -> Result<Change, RestError> {
+) -> Result<RowChange, RestError> {
     // A PUT writes what its body has (12.5).
     let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
     let listed = payload.map_or(&[][..], |payload| payload.columns(listed));
-    let body = payload.map_or(Body { json: Bytes::from_static(b"[]"), is_object: false }, Body::from);
+    let body = payload.map_or(JsonBody { json: Bytes::from_static(b"[]"), is_object: false }, JsonBody::from);
     let defaults = options.defaults && action != WriteAction::Put;
     match action {
-        WriteAction::Delete => Ok(Change::Delete { conditions: conditions_of_write(context, relation, query) }),
+        WriteAction::Delete => Ok(RowChange::Delete { conditions: conditions_of_write(context, relation, query) }),
         WriteAction::Update => {
             let columns = assigned(context, relation, listed)?;
             if columns.is_empty() {
-                return Ok(Change::Nothing);
+                return Ok(RowChange::Nothing);
             }
-            Ok(Change::Update { body, columns, defaults, conditions: conditions_of_write(context, relation, query) })
+            Ok(RowChange::Update { body, columns, defaults, conditions: conditions_of_write(context, relation, query) })
         }
         WriteAction::Insert => {
             let columns = assigned(context, relation, listed)?;
             let compared = query.on_conflict.as_deref().unwrap_or(&relation.primary_key);
-            let conflict = options.resolution.filter(|_| !compared.is_empty()).map(|resolution| Conflict {
+            let conflict = options.resolution.filter(|_| !compared.is_empty()).map(|resolution| ConflictClause {
                 columns: compared.to_vec(),
                 merge: resolution == Resolution::MergeDuplicates,
             });
-            Ok(Change::Insert { body, columns, defaults, conflict, only: Vec::new() })
+            Ok(RowChange::Insert { body, columns, defaults, conflict, only: Vec::new() })
         }
         WriteAction::Put => {
             let columns = assigned(context, relation, listed)?;
             let only = put_key(context, relation, query)?;
-            let conflict = Some(Conflict { columns: relation.primary_key.clone(), merge: true });
-            Ok(Change::Insert { body, columns, defaults, conflict, only })
+            let conflict = Some(ConflictClause { columns: relation.primary_key.clone(), merge: true });
+            Ok(RowChange::Insert { body, columns, defaults, conflict, only })
         }
     }
 }
 
 /// The columns of a payload, in the order of their names.
-fn assigned(context: &Context<'_>, relation: &Relation, names: &[String]) -> Result<Vec<Assigned>, RestError> {
+fn assigned(
+    context: &PlanContext<'_>,
+    relation: &Relation,
+    names: &[String],
+) -> Result<Vec<AssignedColumn>, RestError> {
     let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     names.into_iter().map(|name| assigned_column(context, relation, name)).collect()
 }
 
-fn assigned_column(context: &Context<'_>, relation: &Relation, name: &str) -> Result<Assigned, RestError> {
+fn assigned_column(context: &PlanContext<'_>, relation: &Relation, name: &str) -> Result<AssignedColumn, RestError> {
     let column = relation
         .columns
         .get(name)
         .ok_or_else(|| RestError::NoColumn { column: name.to_owned(), relation: relation.name.name.clone() })?;
     let representation = column.domain.as_ref().and_then(|domain| context.cache.representations.get(domain));
-    Ok(Assigned {
+    Ok(AssignedColumn {
         name: column.name.clone(),
         sql_type: column.nominal_type.clone(),
         from_json: representation.and_then(|representation| representation.from_json.clone()),
@@ -298,7 +302,7 @@ fn assigned_column(context: &Context<'_>, relation: &Relation, name: &str) -> Re
 }
 
 /// The key in the URL of a PUT: one plain `eq` for each column of the primary key, and nothing else (12.5).
-fn put_key(context: &Context<'_>, relation: &Relation, query: &Query) -> Result<Vec<KeyValue>, RestError> {
+fn put_key(context: &PlanContext<'_>, relation: &Relation, query: &Query) -> Result<Vec<KeyValue>, RestError> {
     let filters: Vec<_> = query.filters.iter().filter(|filter| filter.path.is_empty()).collect();
     if relation.primary_key.is_empty() || !query.logic.is_empty() || filters.len() != relation.primary_key.len() {
         return Err(RestError::PutFilters);

@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
         read(&mut cursor).map_err(|Mismatch| cursor.refusal(what))
     }
 
-    /// At the beginning of `text`.
+    /// AtLevel the beginning of `text`.
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             text,

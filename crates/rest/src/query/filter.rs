@@ -2,14 +2,14 @@
 
 use super::cursor::{Cursor, Parsed, looked_at};
 use super::name::{field, ident, name, scan_quoted};
-use super::types::{At, EmbedPath, Field, Fts, IsValue, Operation, QuantOperator, Quantifier, SimpleOperator};
+use super::types::{AtLevel, EmbedPath, Field, Fts, IsValue, Operation, QuantOperator, Quantifier, SimpleOperator};
 
 const OPERATOR: &str = "operator (eq, gt, ...)";
 const DELIMITER: &str = "delimiter (.)";
 
 /// Where a condition stands, which decides how its value is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ValueContext {
     /// In a parameter of its own: the rest of the text, as it stands.
     Parameter,
     /// In a logic tree: up to the next `,` or `)`, or quoted.
@@ -17,13 +17,13 @@ pub(super) enum Place {
 }
 
 /// `filter-key`; what follows it is passed over.
-pub(super) fn key(cursor: &mut Cursor<'_>) -> Parsed<At<Field>> {
+pub(super) fn key(cursor: &mut Cursor<'_>) -> Parsed<AtLevel<Field>> {
     let mut path = EmbedPath::new();
     loop {
         cursor.count()?;
         let field = field(cursor)?;
         if !field.json_path.is_empty() || !cursor.take(".") {
-            return Ok(At { path, value: field });
+            return Ok(AtLevel { path, value: field });
         }
         path.push(field.name);
     }
@@ -44,7 +44,7 @@ pub(super) fn embed_path(cursor: &mut Cursor<'_>) -> Parsed<EmbedPath> {
 }
 
 /// `[not.]operation`
-pub(super) fn condition(cursor: &mut Cursor<'_>, place: Place) -> Parsed<(bool, Operation)> {
+pub(super) fn condition(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<(bool, Operation)> {
     let negated = cursor.take("not.");
     if !negated {
         cursor.note("\"not\"");
@@ -52,7 +52,7 @@ pub(super) fn condition(cursor: &mut Cursor<'_>, place: Place) -> Parsed<(bool, 
     Ok((negated, operation(cursor, place)?))
 }
 
-fn operation(cursor: &mut Cursor<'_>, place: Place) -> Parsed<Operation> {
+fn operation(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<Operation> {
     let start = cursor.place();
     let operator = cursor.take_while(|c| c.is_ascii_lowercase());
     match operator {
@@ -127,8 +127,8 @@ fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
     Ok(elements)
 }
 
-fn value(cursor: &mut Cursor<'_>, place: Place) -> Parsed<String> {
-    if place == Place::Parameter {
+fn value(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<String> {
+    if place == ValueContext::Parameter {
         return Ok(cursor.take_while(|_| true).to_owned());
     }
     if let Some(text) = quoted_before_separator(cursor) {

@@ -1,7 +1,7 @@
 //! `and=(…)`, `or=(…)`.
 
 use super::cursor::{Cursor, Mismatch, Parsed};
-use super::filter::{Place, condition};
+use super::filter::{ValueContext, condition};
 use super::name::field;
 use super::types::{Filter, Logic, LogicTree};
 
@@ -30,7 +30,7 @@ fn tree(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
 fn filter(cursor: &mut Cursor<'_>) -> Parsed<Filter> {
     let field = field(cursor)?;
     cursor.expect(".", "delimiter (.)")?;
-    let (negated, operation) = condition(cursor, Place::Logic)?;
+    let (negated, operation) = condition(cursor, ValueContext::Logic)?;
     Ok(Filter { field, negated, operation })
 }
 

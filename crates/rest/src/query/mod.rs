@@ -72,11 +72,11 @@ mod tests;
 mod types;
 
 pub use lex::canonical;
-pub use parse::{Target, parse};
+pub use parse::{QueryTarget, parse};
 pub use types::{
-    Aggregate, Arrow, At, Direction, EmbedPath, Field, Filter, Fts, IsValue, Join, JsonStep, Logic, LogicTree, Nulls,
-    Operand, Operation, OrderTerm, QuantOperator, Quantifier, Query, Range, SelectColumn, SelectItem, SelectRelation,
-    SimpleOperator,
+    Aggregate, Arrow, AtLevel, Direction, EmbedPath, Field, Filter, Fts, IsValue, Join, JsonStep, Logic, LogicTree,
+    Nulls, Operand, Operation, OrderTerm, QuantOperator, Quantifier, Query, RowRange, SelectColumn, SelectItem,
+    SelectRelation, SimpleOperator,
 };
 
 pub(crate) use lex::decode;

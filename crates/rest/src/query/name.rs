@@ -6,7 +6,7 @@ use super::types::{Arrow, Field, JsonStep, Operand};
 const FIELD_NAME: &str = "field name (* or [a..z0..9_$])";
 
 /// A name, and whether it stood in quotes.
-pub(super) struct Name {
+pub(super) struct ParsedName {
     pub(super) text: String,
     pub(super) quoted: bool,
 }
@@ -17,12 +17,12 @@ pub(super) fn name(cursor: &mut Cursor<'_>) -> Parsed<String> {
 }
 
 /// `name`, for who must know about quotes.
-pub(super) fn named(cursor: &mut Cursor<'_>) -> Parsed<Name> {
+pub(super) fn named(cursor: &mut Cursor<'_>) -> Parsed<ParsedName> {
     if cursor.sees("\"") {
-        return Ok(Name { text: quoted(cursor)?, quoted: true });
+        return Ok(ParsedName { text: quoted(cursor)?, quoted: true });
     }
     match dashed(cursor, is_ident_char) {
-        Some(text) => Ok(Name { text, quoted: false }),
+        Some(text) => Ok(ParsedName { text, quoted: false }),
         None => cursor.fail(FIELD_NAME),
     }
 }

@@ -1,17 +1,17 @@
 //! The whole query string.
 
 use super::cursor::Cursor;
-use super::filter::{Place, condition, embed_path, key};
+use super::filter::{ValueContext, condition, embed_path, key};
 use super::lex::{Pair, pairs};
 use super::logic::logic;
 use super::order::{names, order};
 use super::select::select;
-use super::types::{At, Filter, Query, Range};
+use super::types::{AtLevel, Filter, Query, RowRange};
 use crate::RestError;
 
 /// What the request is about: it decides what a pair can be that no rule reserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum QueryTarget {
     /// A table or view: such a pair is a filter.
     Relation,
     /// A function.
@@ -22,7 +22,7 @@ pub enum Target {
 }
 
 /// What a key says about its value.
-enum Kind {
+enum ParameterKind {
     Select,
     Columns,
     OnConflict,
@@ -33,7 +33,7 @@ enum Kind {
     Filter,
 }
 
-impl Kind {
+impl ParameterKind {
     fn of(key: &str) -> Self {
         match key {
             "select" => return Self::Select,
@@ -57,21 +57,21 @@ impl Kind {
 /// # Errors
 ///
 /// [`RestError::Parse`] about the first parameter that can not be read; first in the order of contract 3, step 6.
-pub fn parse(raw: &str, target: Target) -> Result<Query, RestError> {
+pub fn parse(raw: &str, target: QueryTarget) -> Result<Query, RestError> {
     let mut query = Query::default();
     let (mut columns, mut select_text, mut on_conflict) = (None, None, None);
     let (mut orders, mut logics, mut filters, mut ranges) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let pairs = pairs(raw)?;
     for pair in &pairs {
-        match Kind::of(&pair.0) {
-            Kind::Select => _ = select_text.get_or_insert(&pair.1),
-            Kind::Columns => _ = columns.get_or_insert(&pair.1),
-            Kind::OnConflict => _ = on_conflict.get_or_insert(&pair.1),
-            Kind::Order => orders.push(pair),
-            Kind::Limit => ranges.push((pair, true)),
-            Kind::Offset => ranges.push((pair, false)),
-            Kind::Logic(operator) => logics.push((pair, operator)),
-            Kind::Filter => filters.push(pair),
+        match ParameterKind::of(&pair.0) {
+            ParameterKind::Select => _ = select_text.get_or_insert(&pair.1),
+            ParameterKind::Columns => _ = columns.get_or_insert(&pair.1),
+            ParameterKind::OnConflict => _ = on_conflict.get_or_insert(&pair.1),
+            ParameterKind::Order => orders.push(pair),
+            ParameterKind::Limit => ranges.push((pair, true)),
+            ParameterKind::Offset => ranges.push((pair, false)),
+            ParameterKind::Logic(operator) => logics.push((pair, operator)),
+            ParameterKind::Filter => filters.push(pair),
         }
     }
 
@@ -79,7 +79,7 @@ pub fn parse(raw: &str, target: Target) -> Result<Query, RestError> {
         let path = Cursor::read(key, format_args!("tree path ({key})"), embed_path)?;
         let value = Cursor::read(value, format_args!("order ({value})"), order)?;
         if query.orders.iter().all(|earlier| earlier.path != path) {
-            query.orders.push(At { path, value });
+            query.orders.push(AtLevel { path, value });
         }
     }
     for (pair, operator) in logics {
@@ -103,24 +103,24 @@ pub fn parse(raw: &str, target: Target) -> Result<Query, RestError> {
     Ok(query)
 }
 
-fn read_logic((key, value): &Pair<'_>, operator: &str) -> Result<At<super::LogicTree>, RestError> {
+fn read_logic((key, value): &Pair<'_>, operator: &str) -> Result<AtLevel<super::LogicTree>, RestError> {
     let mut path = Cursor::read(key, format_args!("logic path ({key})"), embed_path)?;
     let names = path.len();
     path.retain(|name| name != "not");
     let negation = if path.len() < names { "not." } else { "" };
     let tree = format!("{negation}{operator}{value}");
-    Ok(At { path, value: Cursor::read(&tree, format_args!("logic tree ({value})"), logic)? })
+    Ok(AtLevel { path, value: Cursor::read(&tree, format_args!("logic tree ({value})"), logic)? })
 }
 
-fn read_filter((name, value): &Pair<'_>, target: Target, query: &mut Query) -> Result<(), RestError> {
-    let reads = |cursor: &mut Cursor<'_>| condition(cursor, Place::Parameter);
-    if target == (Target::Function { read: true }) && reads(&mut Cursor::new(value)).is_err() {
+fn read_filter((name, value): &Pair<'_>, target: QueryTarget, query: &mut Query) -> Result<(), RestError> {
+    let reads = |cursor: &mut Cursor<'_>| condition(cursor, ValueContext::Parameter);
+    if target == (QueryTarget::Function { read: true }) && reads(&mut Cursor::new(value)).is_err() {
         query.arguments.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         return Ok(());
     }
-    let At { path, value: field } = Cursor::read(name, format_args!("tree path ({name})"), key)?;
+    let AtLevel { path, value: field } = Cursor::read(name, format_args!("tree path ({name})"), key)?;
     let (negated, operation) = Cursor::read(value, format_args!("filter ({value})"), reads)?;
-    query.filters.push(At { path, value: Filter { field, negated, operation } });
+    query.filters.push(AtLevel { path, value: Filter { field, negated, operation } });
     Ok(())
 }
 
@@ -130,7 +130,7 @@ fn read_range(key: &str, value: &str, is_limit: bool, query: &mut Query) -> Resu
     let at = match query.ranges.iter().position(|earlier| earlier.path == path) {
         Some(at) => at,
         None => {
-            query.ranges.push(At { path, value: Range::default() });
+            query.ranges.push(AtLevel { path, value: RowRange::default() });
             query.ranges.len() - 1
         }
     };

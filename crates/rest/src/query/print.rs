@@ -15,19 +15,19 @@ pub(super) fn print(query: &Query) -> String {
     for (key, list) in [("columns", &query.columns), ("on_conflict", &query.on_conflict)] {
         pairs.extend(list.as_ref().map(|list| (key.to_owned(), joined(list, ", ", |name| quoted(name)))));
     }
-    for At { path, value } in &query.filters {
+    for AtLevel { path, value } in &query.filters {
         let key = keyed(path, &field(&value.field));
         pairs.push((key, condition(value.negated, &value.operation, false)));
     }
-    for At { path, value } in &query.logic {
+    for AtLevel { path, value } in &query.logic {
         let tree = tree(value);
         let (operator, rest) = tree.split_at(tree.find('(').unwrap());
         pairs.push((keyed(path, operator), rest.to_owned()));
     }
-    for At { path, value } in &query.orders {
+    for AtLevel { path, value } in &query.orders {
         pairs.push((keyed(path, "order"), joined(value, ",", term)));
     }
-    for At { path, value } in &query.ranges {
+    for AtLevel { path, value } in &query.ranges {
         for (key, number) in [("limit", value.limit), ("offset", value.offset)] {
             pairs.extend(number.map(|number| (keyed(path, key), number.to_string())));
         }

@@ -19,12 +19,12 @@ pub(super) fn looked_at(bytes: usize) {
 /// How many bytes are looked at to parse `raw`.
 fn work(raw: &str) -> usize {
     let before = LOOKED_AT.get();
-    let _ = parse(raw, Target::Relation);
+    let _ = parse(raw, QueryTarget::Relation);
     LOOKED_AT.get() - before
 }
 
 fn relation(raw: &str) -> Query {
-    parse(raw, Target::Relation).unwrap()
+    parse(raw, QueryTarget::Relation).unwrap()
 }
 
 fn select(text: &str) -> Vec<SelectItem> {
@@ -32,7 +32,7 @@ fn select(text: &str) -> Vec<SelectItem> {
 }
 
 fn filter(raw: &str) -> Filter {
-    let At { path, value } = relation(raw).filters.remove(0);
+    let AtLevel { path, value } = relation(raw).filters.remove(0);
     assert!(path.is_empty());
     value
 }
@@ -47,7 +47,7 @@ fn tree(raw: &str) -> LogicTree {
 
 /// Message and details of the refusal.
 fn refusal(raw: &str) -> (String, String) {
-    match parse(raw, Target::Relation) {
+    match parse(raw, QueryTarget::Relation) {
         Err(RestError::Parse { message, details }) => (message, details),
         other => panic!("{raw}: {other:?}"),
     }
@@ -116,8 +116,8 @@ fn of_repeated_parameters_the_first_or_the_last_wins_or_all_apply() {
     assert_eq!(
         query.ranges,
         [
-            At { path: vec![], value: Range { limit: Some(2), offset: Some(5) } },
-            At { path: vec!["x".into()], value: Range { limit: Some(7), offset: None } },
+            AtLevel { path: vec![], value: RowRange { limit: Some(2), offset: Some(5) } },
+            AtLevel { path: vec!["x".into()], value: RowRange { limit: Some(7), offset: None } },
         ]
     );
     assert_eq!((query.filters.len(), query.logic.len()), (2, 2));
@@ -414,7 +414,7 @@ fn the_official_client_s_requests_are_read() {
         "select=id%2Ctitle%2Cauthor%3Aprofiles%28name%29%2Ccomments%28count%29&author_id=eq.5&order=id.desc&offset=0&limit=10",
     );
     assert_eq!(names(&query.select), ["id", "title", "profiles", "comments"]);
-    assert_eq!(query.ranges[0].value, Range { limit: Some(10), offset: Some(0) });
+    assert_eq!(query.ranges[0].value, RowRange { limit: Some(10), offset: Some(0) });
     assert_eq!((query.filters.len(), query.orders.len()), (1, 1));
     let query = relation("on_conflict=slug&columns=%22slug%22%2C%22n%22");
     assert_eq!(
@@ -484,20 +484,20 @@ fn the_first_refusal_is_in_the_contract_s_order_of_parameters() {
 #[test]
 fn what_a_function_reads_as_a_filter_is_no_argument() {
     let raw = "a=1&b=eq.5&c=is.null&d=not.eq.x&(=in+x&a=2&limit=3&x=in.(1)";
-    let query = parse(raw, Target::Function { read: true }).unwrap();
+    let query = parse(raw, QueryTarget::Function { read: true }).unwrap();
     let arguments: Vec<_> = query.arguments.iter().map(|(key, value)| (&**key, &**value)).collect();
     assert_eq!(arguments, [("a", "1"), ("(", "in x"), ("a", "2")]);
     assert_eq!(query.filters.len(), 4);
-    assert!(parse("a=1", Target::Function { read: false }).is_err());
+    assert!(parse("a=1", QueryTarget::Function { read: false }).is_err());
 }
 
 #[test]
 fn nesting_and_lists_are_bounded() {
     let deep = |levels: usize| format!("select={}a{}", "a(".repeat(levels), ")".repeat(levels));
-    assert!(parse(&deep(64), Target::Relation).is_ok());
+    assert!(parse(&deep(64), QueryTarget::Relation).is_ok());
     assert_eq!(refusal(&deep(65)).1, "nested too deeply");
     let deep = |levels: usize| format!("or=({}a.eq.1{})", "and(".repeat(levels - 1), ")".repeat(levels - 1));
-    assert!(parse(&deep(64), Target::Relation).is_ok());
+    assert!(parse(&deep(64), QueryTarget::Relation).is_ok());
     assert_eq!(refusal(&deep(65)).1, "nested too deeply");
     assert_eq!(refusal(&deep(10_000)).1, "nested too deeply");
     for many in [

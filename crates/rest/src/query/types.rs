@@ -5,7 +5,7 @@ pub type EmbedPath = Vec<String>;
 
 /// Something, and the level it is about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct At<T> {
+pub struct AtLevel<T> {
     /// The level.
     pub path: EmbedPath,
     /// What is said about it.
@@ -22,20 +22,20 @@ pub struct Query {
     /// `on_conflict`: the columns that an upsert compares.
     pub on_conflict: Option<Vec<String>>,
     /// `col=op.value`, at every level.
-    pub filters: Vec<At<Filter>>,
+    pub filters: Vec<AtLevel<Filter>>,
     /// `and=(…)`, `or=(…)`, at every level.
-    pub logic: Vec<At<LogicTree>>,
+    pub logic: Vec<AtLevel<LogicTree>>,
     /// `order`; at most one for each level.
-    pub orders: Vec<At<Vec<OrderTerm>>>,
+    pub orders: Vec<AtLevel<Vec<OrderTerm>>>,
     /// `limit` and `offset`; at most one for each level.
-    pub ranges: Vec<At<Range>>,
+    pub ranges: Vec<AtLevel<RowRange>>,
     /// Of a function called by GET or HEAD: pairs that are no filter, in their order.
     pub arguments: Vec<(String, String)>,
 }
 
 /// How many rows, from where.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Range {
+pub struct RowRange {
     /// `limit`; may be negative, which is an error of its own later.
     pub limit: Option<i64>,
     /// `offset`.
@@ -281,7 +281,7 @@ pub enum LogicTree {
         negated: bool,
         /// How its parts are joined.
         logic: Logic,
-        /// At least one.
+        /// AtLevel least one.
         parts: Vec<LogicTree>,
     },
 }

@@ -38,25 +38,25 @@ pub enum MediaType {
     /// `application/x-www-form-urlencoded`
     Form,
     /// `application/vnd.pgrst.plan`
-    Plan(Plan),
+    Explain(ExplainRequest),
     /// Any other: type and subtype in lower case, without parameters.
     Other(String),
 }
 
 /// An execution plan instead of the result (contract 10.4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Plan {
+pub struct ExplainRequest {
     /// `+text` or `+json`.
-    pub format: PlanFormat,
+    pub format: ExplainFormat,
     /// `for`: of which answer; never a plan.
     pub of: Box<MediaType>,
     /// `options`, each at most once.
-    pub options: Vec<PlanOption>,
+    pub options: Vec<ExplainOption>,
 }
 
 /// How a plan is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PlanFormat {
+pub enum ExplainFormat {
     /// As `psql` shows it.
     Text,
     /// As programs read it.
@@ -65,7 +65,7 @@ pub enum PlanFormat {
 
 /// What else a plan tells: options of PostgreSQL's EXPLAIN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PlanOption {
+pub enum ExplainOption {
     /// The statement is carried out, and times are told.
     Analyze,
     /// What each step yields.
@@ -78,7 +78,7 @@ pub enum PlanOption {
     Wal,
 }
 
-impl PlanOption {
+impl ExplainOption {
     const ALL: [Self; 5] = [Self::Analyze, Self::Verbose, Self::Settings, Self::Buffers, Self::Wal];
 
     /// As it is written in the header and, in any letter case, in EXPLAIN.
@@ -136,14 +136,14 @@ impl MediaType {
             "application/vnd.pgrst.plan" | "application/vnd.pgrst.plan+text" | "application/vnd.pgrst.plan+json"
                 if may_be_plan =>
             {
-                let format = if essence.ends_with("+json") { PlanFormat::Json } else { PlanFormat::Text };
+                let format = if essence.ends_with("+json") { ExplainFormat::Json } else { ExplainFormat::Text };
                 let of = parameter("for").map_or(Self::Json, |text| Self::parse_bare(text, false));
                 let mut options = Vec::new();
                 for word in parameter("options").into_iter().flat_map(|text| text.split('|')) {
-                    let option = PlanOption::ALL.into_iter().find(|option| option.text().eq_ignore_ascii_case(word));
+                    let option = ExplainOption::ALL.into_iter().find(|option| option.text().eq_ignore_ascii_case(word));
                     options.extend(option.filter(|option| !options.contains(option)));
                 }
-                Self::Plan(Plan { format, of: Box::new(of), options })
+                Self::Explain(ExplainRequest { format, of: Box::new(of), options })
             }
             _ => Self::Other(essence),
         }
@@ -164,7 +164,7 @@ impl MediaType {
             Self::Text => "text/plain",
             Self::Xml => "text/xml",
             Self::Form => "application/x-www-form-urlencoded",
-            Self::Plan(plan) => return Cow::Owned(plan.text()),
+            Self::Explain(plan) => return Cow::Owned(plan.text()),
             Self::Other(text) => text,
         })
     }
@@ -179,11 +179,11 @@ impl MediaType {
     }
 }
 
-impl Plan {
+impl ExplainRequest {
     fn text(&self) -> String {
         let format = match self.format {
-            PlanFormat::Text => "text",
-            PlanFormat::Json => "json",
+            ExplainFormat::Text => "text",
+            ExplainFormat::Json => "json",
         };
         let mut text = format!("application/vnd.pgrst.plan+{format}; for=\"{}\"", self.of.text());
         for (at, option) in self.options.iter().enumerate() {
@@ -300,10 +300,10 @@ mod tests {
     fn plans_are_read_with_what_they_are_for() {
         let text = "application/vnd.pgrst.plan+json; for=\"application/vnd.pgrst.object+json;nulls=stripped\"; \
                     options=analyze|VERBOSE|analyze|other;";
-        let MediaType::Plan(plan) = MediaType::parse(text) else { panic!() };
-        assert_eq!(plan.format, PlanFormat::Json);
+        let MediaType::Explain(plan) = MediaType::parse(text) else { panic!() };
+        assert_eq!(plan.format, ExplainFormat::Json);
         assert_eq!(*plan.of, MediaType::Object { stripped: true });
-        assert_eq!(plan.options, [PlanOption::Analyze, PlanOption::Verbose]);
+        assert_eq!(plan.options, [ExplainOption::Analyze, ExplainOption::Verbose]);
         assert_eq!(
             MediaType::parse("application/vnd.pgrst.plan; for=\"application/json\"; options=analyze|verbose")
                 .content_type(),
@@ -313,7 +313,7 @@ mod tests {
             MediaType::parse("application/vnd.pgrst.plan+text; for=\"application/json\"; options=;").content_type(),
             "application/vnd.pgrst.plan+text; for=\"application/json\"; charset=utf-8"
         );
-        let MediaType::Plan(plan) = MediaType::parse("application/vnd.pgrst.plan;for=application/vnd.pgrst.plan")
+        let MediaType::Explain(plan) = MediaType::parse("application/vnd.pgrst.plan;for=application/vnd.pgrst.plan")
         else {
             panic!()
         };
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn quotes_inside_a_type_do_not_end_what_a_plan_is_for() {
         let read = MediaType::parse("application/vnd.pgrst.plan+text; for=\"a/b\"c;\"; d\"");
-        let MediaType::Plan(plan) = &read else { panic!() };
+        let MediaType::Explain(plan) = &read else { panic!() };
         assert_eq!(*plan.of, MediaType::Other("a/bc".into()));
         assert_eq!(MediaType::parse(&read.text()), read);
         assert_eq!(MediaType::parse("é\"x;\"/y"), MediaType::Other("x/y".into()));

@@ -16,11 +16,11 @@ pub struct Preferences {
     /// `resolution`
     pub resolution: Option<Resolution>,
     /// `missing`
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingPreference>,
     /// `return`
-    pub returned: Option<Return>,
+    pub returned: Option<ReturnPreference>,
     /// `count`
-    pub count: Option<Count>,
+    pub count: Option<CountMode>,
     /// `tx`: of effect only where the configuration allows it.
     pub transaction: Option<TransactionEnd>,
     /// `handling`
@@ -44,7 +44,7 @@ pub enum Resolution {
 
 /// What a column gets that an object of the body does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingPreference {
     /// The column's default.
     Default,
     /// NULL.
@@ -53,7 +53,7 @@ pub enum Missing {
 
 /// What a write answers with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Return {
+pub enum ReturnPreference {
     /// Nothing.
     #[default]
     Minimal,
@@ -65,7 +65,7 @@ pub enum Return {
 
 /// How the rows are counted (contract 9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Count {
+pub enum CountMode {
     /// One by one.
     Exact,
     /// By the planner's estimate.
@@ -94,7 +94,7 @@ pub enum Handling {
 
 /// Which preferences an action honours; `count`, `handling` and `timezone` count for all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Honoured {
+pub struct HonouredPreferences {
     /// `resolution`: a POST on a table with a primary key or with `on_conflict`.
     pub resolution: bool,
     /// `missing`: POST and PATCH.
@@ -115,11 +115,11 @@ pub fn is_offset(zone: &str) -> bool {
 }
 
 /// What one item says.
-enum Item<'a> {
+enum PreferenceItem<'a> {
     Resolution(Resolution),
-    Missing(Missing),
-    Return(Return),
-    Count(Count),
+    Missing(MissingPreference),
+    Return(ReturnPreference),
+    Count(CountMode),
     Transaction(TransactionEnd),
     Handling(Handling),
     Timezone(&'a str),
@@ -138,7 +138,9 @@ impl Preferences {
                 if items > MAX_ITEMS {
                     return preferences;
                 }
-                match Item::parse(item).filter(|item| !matches!(item, Item::Timezone(name) if !knows_timezone(name))) {
+                match PreferenceItem::parse(item)
+                    .filter(|item| !matches!(item, PreferenceItem::Timezone(name) if !knows_timezone(name)))
+                {
                     Some(item) => preferences.take(item),
                     None => preferences.unknown.push(item.to_owned()),
                 }
@@ -168,13 +170,13 @@ impl Preferences {
     }
 
     /// `Preference-Applied`, of an action that honours `honoured`; `None` if nothing was applied.
-    pub fn applied(&self, honoured: Honoured) -> Option<HeaderValue> {
+    pub fn applied(&self, honoured: HonouredPreferences) -> Option<HeaderValue> {
         let mut applied: Vec<String> = Vec::new();
         let mut push = |text: Option<&str>| applied.extend(text.map(str::to_owned));
         push(self.resolution.filter(|_| honoured.resolution).map(Resolution::text));
-        push(self.missing.filter(|_| honoured.missing).map(Missing::text));
-        push(self.returned.filter(|_| honoured.returned).map(Return::text));
-        push(self.count.map(Count::text));
+        push(self.missing.filter(|_| honoured.missing).map(MissingPreference::text));
+        push(self.returned.filter(|_| honoured.returned).map(ReturnPreference::text));
+        push(self.count.map(CountMode::text));
         push(self.transaction.filter(|_| honoured.transaction).map(TransactionEnd::text));
         push(self.handling.map(Handling::text));
         push(self.timezone.as_ref().map(|name| format!("timezone={name}")).as_deref());
@@ -183,33 +185,33 @@ impl Preferences {
         if applied.is_empty() { None } else { HeaderValue::from_str(&applied.join(", ")).ok() }
     }
 
-    fn take(&mut self, item: Item<'_>) {
+    fn take(&mut self, item: PreferenceItem<'_>) {
         match item {
-            Item::Resolution(value) => _ = self.resolution.get_or_insert(value),
-            Item::Missing(value) => _ = self.missing.get_or_insert(value),
-            Item::Return(value) => _ = self.returned.get_or_insert(value),
-            Item::Count(value) => _ = self.count.get_or_insert(value),
-            Item::Transaction(value) => _ = self.transaction.get_or_insert(value),
-            Item::Handling(value) => _ = self.handling.get_or_insert(value),
-            Item::Timezone(value) => _ = self.timezone.get_or_insert_with(|| value.to_owned()),
-            Item::MaxAffected(value) => _ = self.max_affected_sent.get_or_insert(value),
+            PreferenceItem::Resolution(value) => _ = self.resolution.get_or_insert(value),
+            PreferenceItem::Missing(value) => _ = self.missing.get_or_insert(value),
+            PreferenceItem::Return(value) => _ = self.returned.get_or_insert(value),
+            PreferenceItem::Count(value) => _ = self.count.get_or_insert(value),
+            PreferenceItem::Transaction(value) => _ = self.transaction.get_or_insert(value),
+            PreferenceItem::Handling(value) => _ = self.handling.get_or_insert(value),
+            PreferenceItem::Timezone(value) => _ = self.timezone.get_or_insert_with(|| value.to_owned()),
+            PreferenceItem::MaxAffected(value) => _ = self.max_affected_sent.get_or_insert(value),
         }
     }
 }
 
-impl<'a> Item<'a> {
+impl<'a> PreferenceItem<'a> {
     fn parse(item: &'a str) -> Option<Self> {
         Some(match item {
             "resolution=merge-duplicates" => Self::Resolution(Resolution::MergeDuplicates),
             "resolution=ignore-duplicates" => Self::Resolution(Resolution::IgnoreDuplicates),
-            "missing=default" => Self::Missing(Missing::Default),
-            "missing=null" => Self::Missing(Missing::Null),
-            "return=minimal" => Self::Return(Return::Minimal),
-            "return=headers-only" => Self::Return(Return::HeadersOnly),
-            "return=representation" => Self::Return(Return::Representation),
-            "count=exact" => Self::Count(Count::Exact),
-            "count=planned" => Self::Count(Count::Planned),
-            "count=estimated" => Self::Count(Count::Estimated),
+            "missing=default" => Self::Missing(MissingPreference::Default),
+            "missing=null" => Self::Missing(MissingPreference::Null),
+            "return=minimal" => Self::Return(ReturnPreference::Minimal),
+            "return=headers-only" => Self::Return(ReturnPreference::HeadersOnly),
+            "return=representation" => Self::Return(ReturnPreference::Representation),
+            "count=exact" => Self::Count(CountMode::Exact),
+            "count=planned" => Self::Count(CountMode::Planned),
+            "count=estimated" => Self::Count(CountMode::Estimated),
             "tx=commit" => Self::Transaction(TransactionEnd::Commit),
             "tx=rollback" => Self::Transaction(TransactionEnd::Rollback),
             "handling=strict" => Self::Handling(Handling::Strict),
@@ -232,7 +234,7 @@ impl Resolution {
     }
 }
 
-impl Missing {
+impl MissingPreference {
     fn text(self) -> &'static str {
         match self {
             Self::Default => "missing=default",
@@ -241,7 +243,7 @@ impl Missing {
     }
 }
 
-impl Return {
+impl ReturnPreference {
     fn text(self) -> &'static str {
         match self {
             Self::Minimal => "return=minimal",
@@ -251,7 +253,7 @@ impl Return {
     }
 }
 
-impl Count {
+impl CountMode {
     fn text(self) -> &'static str {
         match self {
             Self::Exact => "count=exact",
@@ -291,8 +293,8 @@ mod tests {
         Preferences::parse(&headers, |name| name == "Europe/Oslo")
     }
 
-    const ALL: Honoured =
-        Honoured { resolution: true, missing: true, returned: true, transaction: true, max_affected: true };
+    const ALL: HonouredPreferences =
+        HonouredPreferences { resolution: true, missing: true, returned: true, transaction: true, max_affected: true };
 
     #[test]
     fn every_preference_is_read_and_applied_in_the_fixed_order() {
@@ -308,7 +310,7 @@ mod tests {
              timezone=Europe/Oslo, max-affected=5"
         );
         assert_eq!(
-            preferences.applied(Honoured::default()).unwrap(),
+            preferences.applied(HonouredPreferences::default()).unwrap(),
             "count=exact, handling=strict, timezone=Europe/Oslo"
         );
         assert_eq!(read(&[]).applied(ALL), None);
@@ -329,19 +331,18 @@ mod tests {
     #[test]
     fn the_first_of_a_kind_wins() {
         let preferences = read(&["count=planned, count=exact", "count=estimated"]);
-        assert_eq!(preferences.count, Some(Count::Planned));
+        assert_eq!(preferences.count, Some(CountMode::Planned));
         assert_eq!(preferences.unknown, [""; 0]);
     }
 
     #[test]
     fn unknown_items_are_refused_only_when_handling_is_strict() {
-        let items =
-            "foo, Return=minimal, return = minimal, params=single-object, timezone=Moon, max-affected=many, ,bar";
+        let items = "foo, ReturnPreference=minimal, return = minimal, params=single-object, timezone=Moon, max-affected=many, ,bar";
         assert_eq!(read(&[items]).refuse_unknown(), Ok(()));
         let Err(RestError::Preferences(unknown)) = read(&[items, "handling=strict"]).refuse_unknown() else { panic!() };
         let expected = [
             "foo",
-            "Return=minimal",
+            "ReturnPreference=minimal",
             "return = minimal",
             "params=single-object",
             "timezone=Moon",

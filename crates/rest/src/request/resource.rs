@@ -40,7 +40,7 @@ impl Resource {
 
 /// What is done with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum RequestAction {
     /// GET, or HEAD without the body.
     Read { body: bool },
     /// POST, PATCH, PUT, DELETE on a relation.
@@ -51,7 +51,7 @@ pub(crate) enum Action {
     Options,
 }
 
-impl Action {
+impl RequestAction {
     /// What a method means for a resource.
     pub fn of(resource: &Resource, method: &Method) -> Result<Self, RestError> {
         let is_function = matches!(resource, Resource::Function(_));
@@ -75,14 +75,14 @@ const CONTENT_PROFILE: HeaderName = HeaderName::from_static("content-profile");
 
 /// The schema that a request chose.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Profile<'a> {
+pub(crate) struct SchemaProfile<'a> {
     /// Its name.
     pub schema: &'a str,
     /// The answer names it: the client did, or there are several.
     pub told: bool,
 }
 
-impl<'a> Profile<'a> {
+impl<'a> SchemaProfile<'a> {
     /// Reads the header that counts for the method.
     pub fn of(headers: &HeaderMap, method: &Method, config: &'a Config) -> Result<Self, RestError> {
         let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
@@ -147,11 +147,11 @@ mod tests {
     #[test]
     fn methods_are_refused_in_the_words_of_their_resource() {
         let (relation, function) = (Resource::Relation("a".into()), Resource::Function("f".into()));
-        assert_eq!(Action::of(&relation, &Method::TRACE), Err(RestError::Method("TRACE".into())));
-        assert_eq!(Action::of(&function, &Method::PUT), Err(RestError::MethodOnFunction("PUT".into())));
-        assert_eq!(Action::of(&Resource::Root, &Method::POST), Err(RestError::Method("POST".into())));
-        assert_eq!(Action::of(&function, &Method::POST), Ok(Action::Call));
-        assert_eq!(Action::of(&relation, &Method::PUT), Ok(Action::Write(WriteAction::Put)));
+        assert_eq!(RequestAction::of(&relation, &Method::TRACE), Err(RestError::Method("TRACE".into())));
+        assert_eq!(RequestAction::of(&function, &Method::PUT), Err(RestError::MethodOnFunction("PUT".into())));
+        assert_eq!(RequestAction::of(&Resource::Root, &Method::POST), Err(RestError::Method("POST".into())));
+        assert_eq!(RequestAction::of(&function, &Method::POST), Ok(RequestAction::Call));
+        assert_eq!(RequestAction::of(&relation, &Method::PUT), Ok(RequestAction::Write(WriteAction::Put)));
     }
 
     #[test]
@@ -159,12 +159,12 @@ mod tests {
         let config = Config { schemas: vec!["a".into(), "b".into()], ..Config::default() };
         let mut headers = HeaderMap::new();
         headers.insert("accept-profile", "b".parse().unwrap());
-        assert_eq!(Profile::of(&headers, &Method::GET, &config).unwrap().schema, "b");
-        assert_eq!(Profile::of(&headers, &Method::POST, &config).unwrap().schema, "a");
+        assert_eq!(SchemaProfile::of(&headers, &Method::GET, &config).unwrap().schema, "b");
+        assert_eq!(SchemaProfile::of(&headers, &Method::POST, &config).unwrap().schema, "a");
         headers.insert("content-profile", "c".parse().unwrap());
-        let refusal = Profile::of(&headers, &Method::POST, &config).unwrap_err();
+        let refusal = SchemaProfile::of(&headers, &Method::POST, &config).unwrap_err();
         assert_eq!(refusal.hint().unwrap(), "Only the following schemas are exposed: a, b");
         let one = Config { schemas: vec!["a".into()], ..Config::default() };
-        assert!(!Profile::of(&HeaderMap::new(), &Method::GET, &one).unwrap().told);
+        assert!(!SchemaProfile::of(&HeaderMap::new(), &Method::GET, &one).unwrap().told);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
-use crate::error::{PostgresRefusal, RestError};
+use crate::error::{PostgresErrorResponse, RestError};
 use crate::snapshot::LOGIN;
 
 /// How far our clock and the one of a token's issuer may be apart.
@@ -17,7 +17,7 @@ const LEEWAY: Duration = Duration::seconds(30);
 
 /// The role that a request acts in, and what it may know of its caller.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct RequestRole {
     /// The database role.
     pub role: String,
     /// What SQL sees as `request.jwt.claims`.
@@ -26,7 +26,7 @@ pub struct Identity {
     pub is_anonymous: bool,
 }
 
-impl Identity {
+impl RequestRole {
     /// Finds out who calls: what the front door found, checked with the leeway and the audience of this service; or all anew, when the
     /// database names keys of its own. `login`: the role that the server has at the database, which is nobody's to act in.
     ///
@@ -116,7 +116,7 @@ impl Identity {
 
 /// What PostgreSQL says of a role that can not be taken on.
 fn refused_role(code: &str, message: String, status: StatusCode) -> RestError {
-    RestError::Postgres(Box::new(PostgresRefusal {
+    RestError::Postgres(Box::new(PostgresErrorResponse {
         code: code.into(),
         message,
         details: None,

@@ -7,7 +7,7 @@ use crate::query::Query;
 
 /// The part of the root's rows that is wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct RowWindow {
     /// How many rows are passed over; fits PostgreSQL's bigint.
     pub offset: u64,
     /// How many rows are wanted at most; fits PostgreSQL's bigint.
@@ -16,7 +16,7 @@ pub struct Window {
 
 const LARGEST: u64 = i64::MAX as u64;
 
-impl Window {
+impl RowWindow {
     /// What `limit` and `offset` of the root level and, on GET, the `Range` header leave together.
     ///
     /// # Errors
@@ -77,15 +77,15 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::query::{Target, parse};
+    use crate::query::{QueryTarget, parse};
 
-    fn window(method: Method, query: &str, range: &str) -> Result<Window, String> {
+    fn window(method: Method, query: &str, range: &str) -> Result<RowWindow, String> {
         let mut headers = HeaderMap::new();
         if !range.is_empty() {
             headers.insert(header::RANGE, HeaderValue::from_str(range).unwrap());
         }
-        let query = parse(query, Target::Relation).unwrap();
-        Window::of(&query, &method, &headers).map_err(|error| match error {
+        let query = parse(query, QueryTarget::Relation).unwrap();
+        RowWindow::of(&query, &method, &headers).map_err(|error| match error {
             RestError::Range { details, .. } => details,
             other => other.code().to_owned(),
         })
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(get("limit=0&offset=3", "5-9"), Ok((3, Some(0))));
         assert_eq!(get("", "0-99999999999999999999"), Ok((0, Some(LARGEST))));
         for method in [Method::HEAD, Method::POST, Method::PATCH] {
-            assert_eq!(window(method, "", "5-9"), Ok(Window::default()));
+            assert_eq!(window(method, "", "5-9"), Ok(RowWindow::default()));
         }
         for other in ["bytes=0-9", "-5", "a-b", "5", "1-2-3", "1-b", "0-9,20-29"] {
             assert_eq!(get("", other), Ok((0, None)), "{other}");
@@ -130,6 +130,6 @@ mod tests {
         assert_eq!(get("limit=5", "9-20"), Err(crossed.into()));
         assert_eq!(window(Method::PUT, "limit=1", ""), Err("PGRST114".into()));
         assert_eq!(window(Method::PUT, "offset=1", ""), Err("PGRST114".into()));
-        assert_eq!(window(Method::PUT, "x.limit=1", ""), Ok(Window::default()));
+        assert_eq!(window(Method::PUT, "x.limit=1", ""), Ok(RowWindow::default()));
     }
 }

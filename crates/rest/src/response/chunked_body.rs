@@ -8,13 +8,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// Pieces that go out one after the other.
-pub(crate) struct Pieces {
+/// ChunkedBody that go out one after the other.
+pub(crate) struct ChunkedBody {
     pieces: std::vec::IntoIter<Bytes>,
     left: u64,
 }
 
-impl Pieces {
+impl ChunkedBody {
     /// A body of these pieces, of known length.
     pub fn body(mut pieces: Vec<Bytes>) -> Body {
         if pieces.len() <= 1 {
@@ -25,7 +25,7 @@ impl Pieces {
     }
 }
 
-impl http_body::Body for Pieces {
+impl http_body::Body for ChunkedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -55,7 +55,7 @@ mod tests {
     #[tokio::test]
     async fn the_pieces_are_the_body_and_its_length_is_known() {
         for pieces in [&[][..], &["[]"], &["[1", ",2", "]"]] {
-            let body = Pieces::body(pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect());
+            let body = ChunkedBody::body(pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect());
             assert_eq!(body.size_hint().exact(), Some(pieces.concat().len() as u64));
             assert_eq!(body.collect().await.unwrap().to_bytes(), pieces.concat());
         }

@@ -9,14 +9,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::RestError;
-use crate::execute::statement_result::{Reply, content_range, read_status};
-use crate::handler::Asked;
+use crate::execute::statement_result::{StatementResult, content_range, read_status};
+use crate::handler::ApiRequest;
 use crate::plan::WriteAction;
 use crate::plan::prepare::{Kind, Prepared};
 use crate::query;
-use crate::request::preferences::{Honoured, Resolution, Return};
-use crate::request::resource::{Action, Profile};
-use crate::response::chunked_body::Pieces;
+use crate::request::preferences::{HonouredPreferences, Resolution, ReturnPreference};
+use crate::request::resource::{RequestAction, SchemaProfile};
+use crate::response::chunked_body::ChunkedBody;
 
 /// The version that clients and type generators go by (contract 1).
 pub const VERSION: &str = "14.12";
@@ -34,11 +34,11 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 const LONGEST_LOCATION: usize = 4096;
 
 /// What came out, and of what.
-pub(crate) struct Answered<'a> {
-    pub asked: &'a Asked<'a>,
+pub(crate) struct CompletedRequest<'a> {
+    pub asked: &'a ApiRequest<'a>,
     pub prepared: &'a Prepared,
-    pub reply: Reply,
-    pub profile: Profile<'a>,
+    pub reply: StatementResult,
+    pub profile: SchemaProfile<'a>,
     /// The client may choose how the transaction ends.
     pub may_choose_end: bool,
 }
@@ -47,14 +47,14 @@ pub(crate) struct Answered<'a> {
 ///
 /// # Errors
 /// PGRST103 when the rows lie behind the last one; PGRST111 and 112, after the commit.
-pub(crate) fn make(mut answered: Answered<'_>) -> Result<Response, RestError> {
+pub(crate) fn make(mut answered: CompletedRequest<'_>) -> Result<Response, RestError> {
     let body = answered.reply.body.take();
-    let Answered { asked, prepared, reply, profile, .. } = &answered;
+    let CompletedRequest { asked, prepared, reply, profile, .. } = &answered;
     let mut headers = HeaderMap::with_capacity(24);
     if let Some(applied) = asked.preferences.applied(honoured(&answered)) {
         headers.insert(PREFERENCE_APPLIED, applied);
     }
-    let is_plan = prepared.agreement.explain.is_some();
+    let is_plan = prepared.negotiated.explain.is_some();
     let (mut status, has_body) = match &prepared.kind {
         _ if is_plan => (StatusCode::OK, true),
         Kind::Read { relation } => {
@@ -91,7 +91,7 @@ pub(crate) fn make(mut answered: Answered<'_>) -> Result<Response, RestError> {
         set(&mut headers, header::WARNING, &text);
     }
     if has_body {
-        set(&mut headers, header::CONTENT_TYPE, &prepared.agreement.content_type);
+        set(&mut headers, header::CONTENT_TYPE, &prepared.negotiated.content_type);
         tell_profile(&mut headers, *profile);
     }
     tell_server(&mut headers);
@@ -101,9 +101,9 @@ pub(crate) fn make(mut answered: Answered<'_>) -> Result<Response, RestError> {
         headers.remove(header::CONTENT_TYPE);
     }
 
-    let is_head = asked.action == (Action::Read { body: false });
+    let is_head = asked.action == (RequestAction::Read { body: false });
     let body = match body {
-        Some(pieces) if has_body && !is_head => Pieces::body(pieces),
+        Some(pieces) if has_body && !is_head => ChunkedBody::body(pieces),
         _ => Body::empty(),
     };
     let mut response = Response::new(body);
@@ -118,12 +118,12 @@ fn is_bodiless(status: StatusCode) -> bool {
 }
 
 /// Which preferences this kind of request honours (contract 8).
-fn honoured(answered: &Answered<'_>) -> Honoured {
+fn honoured(answered: &CompletedRequest<'_>) -> HonouredPreferences {
     let transaction = answered.may_choose_end;
     match &answered.prepared.kind {
-        Kind::Read { .. } => Honoured { transaction, ..Honoured::default() },
-        Kind::Call { .. } => Honoured { transaction, max_affected: true, ..Honoured::default() },
-        Kind::Write { action, resolvable, .. } => Honoured {
+        Kind::Read { .. } => HonouredPreferences { transaction, ..HonouredPreferences::default() },
+        Kind::Call { .. } => HonouredPreferences { transaction, max_affected: true, ..HonouredPreferences::default() },
+        Kind::Write { action, resolvable, .. } => HonouredPreferences {
             resolution: *action == WriteAction::Insert && *resolvable,
             missing: matches!(action, WriteAction::Insert | WriteAction::Update),
             returned: true,
@@ -138,11 +138,11 @@ fn write_head(
     headers: &mut HeaderMap,
     relation: &str,
     action: WriteAction,
-    returns: Return,
+    returns: ReturnPreference,
     resolution: Option<Resolution>,
-    reply: &Reply,
+    reply: &StatementResult,
 ) -> (StatusCode, bool) {
-    let rows = returns == Return::Representation;
+    let rows = returns == ReturnPreference::Representation;
     match action {
         WriteAction::Insert => {
             set(headers, header::CONTENT_RANGE, &content_range(0, 0, reply.total));
@@ -192,7 +192,7 @@ fn location(relation: &str, key: &str) -> Option<String> {
 }
 
 /// Says which schema the body is of, where that is not plain.
-pub(crate) fn tell_profile(headers: &mut HeaderMap, profile: Profile<'_>) {
+pub(crate) fn tell_profile(headers: &mut HeaderMap, profile: SchemaProfile<'_>) {
     if profile.told {
         set(headers, CONTENT_PROFILE, profile.schema);
     }

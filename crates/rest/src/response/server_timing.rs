@@ -1,4 +1,4 @@
-//! `Server-Timing`: how long each stage took (contract 21.2).
+//! `Server-ServerTiming`: how long each stage took (contract 21.2).
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// The stages of one request.
 #[derive(Debug, Default)]
-pub(crate) struct Timing {
+pub(crate) struct ServerTiming {
     told: bool,
     pub jwt: Duration,
     pub parse: Duration,
@@ -17,7 +17,7 @@ pub(crate) struct Timing {
     pub response: Duration,
 }
 
-impl Timing {
+impl ServerTiming {
     /// `told`: the operator wants the header.
     pub fn new(told: bool) -> Self {
         Self { told, ..Self::default() }

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, TypeKind, TypeRow};
 use super::model::{ByName, Column, MediaHandler, QualifiedName, Relation, RelationKind, Representation, SchemaCache};
-use super::relationships::{Facts, ForeignKey, MAX_COMBINATIONS, Shown, derive};
+use super::relationships::{ExposedKey, ForeignKey, MAX_COMBINATIONS, RelationshipSources, derive};
 use super::routines::assemble_routine;
 use super::views::{ViewColumns, base_columns};
 
@@ -43,7 +43,7 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
     for row in columns {
         columns_of.entry(row.relation).or_default().insert(row.number, row);
     }
-    let named = Named::new(&relations, &columns_of, &views);
+    let named = ExposedRelations::new(&relations, &columns_of, &views);
     let primary_keys = primary_keys(&keys, &named);
     let foreign_keys = foreign_keys(&keys, &named);
     drop(named);
@@ -60,7 +60,8 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
         by_name.entry(schema).or_default().insert(name, Arc::new(relation));
     }
 
-    let relationships = derive(Facts { relations: &by_name, foreign_keys: &foreign_keys, computed: &computed });
+    let relationships =
+        derive(RelationshipSources { relations: &by_name, foreign_keys: &foreign_keys, computed: &computed });
 
     let mut routines_by_name: ByName<Vec<_>> = HashMap::new();
     for routine in routines.into_iter().filter_map(|row| assemble_routine(row, &types, &row_types)) {
@@ -156,14 +157,14 @@ pub(crate) fn domains(type_id: u32, types: &HashMap<u32, TypeRow>) -> impl Itera
 }
 
 /// The exposed relations by oid, and which of the views among them show columns of which table.
-struct Named<'a> {
+struct ExposedRelations<'a> {
     relations: HashMap<u32, &'a RelationRow>,
     columns: &'a HashMap<u32, BTreeMap<i16, ColumnRow>>,
     /// Table → exposed views of it, the oldest first → column of the table → columns of the view.
     views: HashMap<u32, BTreeMap<u32, HashMap<i16, BTreeSet<i16>>>>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> ExposedRelations<'a> {
     fn new(
         relations: &'a [RelationRow],
         columns: &'a HashMap<u32, BTreeMap<i16, ColumnRow>>,
@@ -197,17 +198,17 @@ impl<'a> Named<'a> {
     }
 
     /// Everyone that shows these columns: the table itself, if it is exposed, and views.
-    fn shown(&self, table: u32, key: &[i16]) -> Vec<Shown> {
+    fn shown(&self, table: u32, key: &[i16]) -> Vec<ExposedKey> {
         let mut shown = Vec::new();
         if let Some(relation) = self.relations.get(&table)
             && let Some(columns) =
                 key.iter().map(|number| self.column_name(table, *number).map(str::to_owned)).collect()
         {
-            shown.push(Shown { relation: relation.name.clone(), is_view: false, columns });
+            shown.push(ExposedKey { relation: relation.name.clone(), is_view: false, columns });
         }
         for (view, aliases) in self.views_with(table, key) {
             if let Some(relation) = self.relations.get(&view) {
-                shown.extend(combinations(&aliases).into_iter().map(|columns| Shown {
+                shown.extend(combinations(&aliases).into_iter().map(|columns| ExposedKey {
                     relation: relation.name.clone(),
                     is_view: true,
                     columns,
@@ -232,7 +233,7 @@ fn combinations(aliases: &[Vec<&str>]) -> Vec<Vec<String>> {
 }
 
 /// Primary keys of exposed tables, and of views: all columns of the keys that a view shows whole.
-fn primary_keys(keys: &[KeyRow], named: &Named<'_>) -> HashMap<u32, Vec<String>> {
+fn primary_keys(keys: &[KeyRow], named: &ExposedRelations<'_>) -> HashMap<u32, Vec<String>> {
     let mut found: HashMap<u32, BTreeSet<&str>> = HashMap::new();
     for key in keys.iter().filter(|key| key.kind == KeyKind::Primary) {
         let own: Option<Vec<_>> = key.columns.iter().map(|number| named.column_name(key.table, *number)).collect();
@@ -248,7 +249,7 @@ fn primary_keys(keys: &[KeyRow], named: &Named<'_>) -> HashMap<u32, Vec<String>>
     found.into_iter().map(|(relation, columns)| (relation, sorted(columns))).collect()
 }
 
-fn foreign_keys(keys: &[KeyRow], named: &Named<'_>) -> Vec<ForeignKey> {
+fn foreign_keys(keys: &[KeyRow], named: &ExposedRelations<'_>) -> Vec<ForeignKey> {
     let sorted = |key: &KeyRow| {
         let mut columns = key.columns.clone();
         columns.sort_unstable();

@@ -11,9 +11,9 @@ const LONGEST: usize = 512;
 /// triple helps; then scored by the share of letters that need no change. Letter case does not matter,
 /// punctuation only for the score.
 pub fn nearest<'a>(needle: &str, candidates: impl IntoIterator<Item = &'a str>, minimum: f64) -> Option<&'a str> {
-    let needle = Compared::of(needle)?;
-    let candidates: Vec<(&str, Compared)> =
-        candidates.into_iter().filter_map(|candidate| Some((candidate, Compared::of(candidate)?))).collect();
+    let needle = NormalizedName::of(needle)?;
+    let candidates: Vec<(&str, NormalizedName)> =
+        candidates.into_iter().filter_map(|candidate| Some((candidate, NormalizedName::of(candidate)?))).collect();
     let same = candidates.iter().filter(|(_, compared)| compared.lower == needle.lower);
     if let Some((exact, _)) = same.min_by_key(|(name, _)| *name) {
         return Some(exact);
@@ -22,8 +22,8 @@ pub fn nearest<'a>(needle: &str, candidates: impl IntoIterator<Item = &'a str>, 
 }
 
 fn nearest_by_grams<'a>(
-    needle: &Compared,
-    candidates: &[(&'a str, Compared)],
+    needle: &NormalizedName,
+    candidates: &[(&'a str, NormalizedName)],
     size: usize,
     minimum: f64,
 ) -> Option<&'a str> {
@@ -46,14 +46,14 @@ fn nearest_by_grams<'a>(
 }
 
 /// A text in the two forms that are compared.
-struct Compared {
+struct NormalizedName {
     /// In lower case.
     lower: Vec<char>,
     /// The same without anything but letters, digits, commas, spaces and underscores.
     letters: Vec<char>,
 }
 
-impl Compared {
+impl NormalizedName {
     /// Returns `None` where no letter is left, or the text is far too long.
     fn of(text: &str) -> Option<Self> {
         if text.len() > LONGEST {
@@ -160,7 +160,7 @@ mod tests {
         ) {
             if let Some(found) = nearest(&needle, names.iter().map(String::as_str), 0.5) {
                 prop_assert!(names.iter().any(|name| name == found));
-                let score = similarity(&Compared::of(&needle).unwrap().lower, &Compared::of(found).unwrap().lower);
+                let score = similarity(&NormalizedName::of(&needle).unwrap().lower, &NormalizedName::of(found).unwrap().lower);
                 prop_assert!(score >= 0.5);
             }
         }

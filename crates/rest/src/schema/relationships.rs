@@ -16,14 +16,14 @@ pub(crate) struct ForeignKey {
     /// Its columns are those of a primary key or unique constraint.
     pub unique: bool,
     /// Who shows the columns that refer: the table that has it, if it is exposed, and views.
-    pub referencing: Vec<Shown>,
+    pub referencing: Vec<ExposedKey>,
     /// Who shows the columns that are referred to.
-    pub referenced: Vec<Shown>,
+    pub referenced: Vec<ExposedKey>,
 }
 
 /// A relation that shows all columns of one side of a foreign key. One that shows a column twice is there twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ExposedKey {
     /// The table or view.
     pub relation: QualifiedName,
     /// It is no table.
@@ -47,7 +47,7 @@ pub(crate) struct ComputedRelationship {
 
 /// What relationships follow from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct RelationshipSources<'a> {
     /// The relations of the exposed schemas, views with their inferred keys.
     pub relations: &'a ByName<Arc<Relation>>,
     /// All foreign keys of the database.
@@ -58,7 +58,7 @@ pub(crate) struct Facts<'a> {
 
 /// A foreign key as seen from the tables and views that show it: still of any schema.
 #[derive(Debug, Clone)]
-struct Link<'a> {
+struct ForeignKeyLink<'a> {
     constraint: &'a str,
     origin: &'a QualifiedName,
     target: &'a QualifiedName,
@@ -69,7 +69,7 @@ struct Link<'a> {
 }
 
 /// Derives the relationships of the exposed schemas: by origin, each origin's in the order in which texts list them.
-pub(crate) fn derive(facts: Facts<'_>) -> ByName<Vec<Arc<Relationship>>> {
+pub(crate) fn derive(facts: RelationshipSources<'_>) -> ByName<Vec<Arc<Relationship>>> {
     let exposed = |name: &QualifiedName| {
         facts.relations.get(&name.schema).is_some_and(|relations| relations.contains_key(&name.name))
     };
@@ -111,11 +111,11 @@ pub(crate) fn derive(facts: Facts<'_>) -> ByName<Vec<Arc<Relationship>>> {
 }
 
 /// Every foreign key, and a copy of it for each view that shows its one side, its other side, or both.
-fn links(foreign_keys: &[ForeignKey]) -> Vec<Link<'_>> {
+fn links(foreign_keys: &[ForeignKey]) -> Vec<ForeignKeyLink<'_>> {
     let mut links = Vec::with_capacity(foreign_keys.len());
     for key in foreign_keys {
         for origin in &key.referencing {
-            links.extend(key.referenced.iter().take(MAX_COMBINATIONS).map(|target| Link {
+            links.extend(key.referenced.iter().take(MAX_COMBINATIONS).map(|target| ForeignKeyLink {
                 constraint: &key.constraint,
                 origin: &origin.relation,
                 target: &target.relation,
@@ -130,8 +130,8 @@ fn links(foreign_keys: &[ForeignKey]) -> Vec<Link<'_>> {
 }
 
 /// Two foreign keys of one relation whose columns lie in its primary key.
-fn many_to_many(links: &[Link<'_>], relations: &ByName<Arc<Relation>>, found: &mut Vec<Relationship>) {
-    let mut junctions: HashMap<&QualifiedName, Vec<&Link<'_>>> = HashMap::new();
+fn many_to_many(links: &[ForeignKeyLink<'_>], relations: &ByName<Arc<Relation>>, found: &mut Vec<Relationship>) {
+    let mut junctions: HashMap<&QualifiedName, Vec<&ForeignKeyLink<'_>>> = HashMap::new();
     for link in links.iter().filter(|link| !link.unique) {
         let Some(relation) = relations.get(&link.origin.schema).and_then(|names| names.get(&link.origin.name)) else {
             continue;
@@ -163,8 +163,8 @@ fn many_to_many(links: &[Link<'_>], relations: &ByName<Arc<Relation>>, found: &m
 }
 
 /// A foreign key seen from both its sides.
-fn from_link(link: Link<'_>, found: &mut Vec<Relationship>) {
-    let Link { constraint, origin, target, origin_is_view, target_is_view, unique, columns } = link;
+fn from_link(link: ForeignKeyLink<'_>, found: &mut Vec<Relationship>) {
+    let ForeignKeyLink { constraint, origin, target, origin_is_view, target_is_view, unique, columns } = link;
     let is_self = origin == target;
     let (constraint, inverse) = (constraint.to_owned(), swapped(&columns));
     let (there, back) = if unique {
@@ -208,7 +208,7 @@ type Columns = [(String, String)];
 
 /// What relationships of one origin are sorted by; equal for none but those that no text can tell apart.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Order<'a> {
+struct RelationshipSortKey<'a> {
     is_computed: bool,
     target: &'a QualifiedName,
     is_self: bool,
@@ -217,7 +217,7 @@ struct Order<'a> {
     columns: [&'a Columns; 2],
 }
 
-fn order(relationship: &Relationship) -> Order<'_> {
+fn order(relationship: &Relationship) -> RelationshipSortKey<'_> {
     let (kind, names, columns): (u8, [&str; 3], [&Columns; 2]) = match &relationship.kind {
         RelationshipKind::OneToMany { constraint, columns } => (0, [constraint, "", ""], [columns, &[]]),
         RelationshipKind::ManyToOne { constraint, columns } => (1, [constraint, "", ""], [columns, &[]]),
@@ -233,7 +233,14 @@ fn order(relationship: &Relationship) -> Order<'_> {
         }) => (4, [&relation.name, origin_constraint, target_constraint], [origin_columns, target_columns]),
         RelationshipKind::Computed { function, .. } => (5, [&function.schema, &function.name, ""], [&[], &[]]),
     };
-    Order { is_computed: kind == 5, target: &relationship.target, is_self: relationship.is_self, kind, names, columns }
+    RelationshipSortKey {
+        is_computed: kind == 5,
+        target: &relationship.target,
+        is_self: relationship.is_self,
+        kind,
+        names,
+        columns,
+    }
 }
 
 #[cfg(test)]
@@ -267,12 +274,12 @@ mod tests {
         by_name
     }
 
-    fn shown(relation: &str, columns: &[&str]) -> Shown {
+    fn shown(relation: &str, columns: &[&str]) -> ExposedKey {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-        Shown { relation: qualified(relation), is_view: relation.starts_with("view"), columns }
+        ExposedKey { relation: qualified(relation), is_view: relation.starts_with("view"), columns }
     }
 
-    fn key(constraint: &str, unique: bool, referencing: &[Shown], referenced: &[Shown]) -> ForeignKey {
+    fn key(constraint: &str, unique: bool, referencing: &[ExposedKey], referenced: &[ExposedKey]) -> ForeignKey {
         let constraint = constraint.to_owned();
         ForeignKey { constraint, unique, referencing: referencing.to_vec(), referenced: referenced.to_vec() }
     }
@@ -282,7 +289,7 @@ mod tests {
         foreign_keys: &[ForeignKey],
         computed: &[ComputedRelationship],
     ) -> Vec<Relationship> {
-        let by_origin = derive(Facts { relations, foreign_keys, computed });
+        let by_origin = derive(RelationshipSources { relations, foreign_keys, computed });
         let mut all: Vec<_> = by_origin.into_values().flat_map(HashMap::into_values).flatten().collect();
         all.sort_by(|one, other| (&one.origin, order(one)).cmp(&(&other.origin, order(other))));
         all.iter().map(|relationship| (**relationship).clone()).collect()
@@ -390,9 +397,9 @@ mod tests {
         let side = prop::collection::vec((0..8_usize, 0..3_usize), 1..3).prop_map(|places| {
             places.into_iter().map(|(number, column)| shown(&format!("r{number}"), &[&format!("c{column}")])).collect()
         });
-        let side: BoxedStrategy<Vec<Shown>> = side.boxed();
+        let side: BoxedStrategy<Vec<ExposedKey>> = side.boxed();
         let keys = prop::collection::vec((any::<bool>(), side.clone(), side), 0..8).prop_map(|keys| {
-            let key = |(at, (unique, one, other)): (usize, (bool, Vec<Shown>, Vec<Shown>))| {
+            let key = |(at, (unique, one, other)): (usize, (bool, Vec<ExposedKey>, Vec<ExposedKey>))| {
                 key(&format!("k{at}"), unique, &one, &other)
             };
             keys.into_iter().enumerate().map(key).collect()

@@ -7,7 +7,7 @@ use super::model::{
     Column, MediaHandler, Parameter, QualifiedName, Relation, RelationKind, Representation, ReturnType, Routine,
     SchemaCache, Volatility,
 };
-use super::relationships::{ComputedRelationship, Facts, ForeignKey, Shown, derive};
+use super::relationships::{ComputedRelationship, ExposedKey, ForeignKey, RelationshipSources, derive};
 
 /// Kind, name (in `public`, unless it says otherwise), primary key, columns.
 const RELATIONS: &str = "
@@ -155,7 +155,7 @@ pub(crate) fn cinema() -> SchemaCache {
     lines(VIEW_KEYS).for_each(|line| view_key(line, &mut foreign_keys));
     let computed: Vec<_> = lines(COMPUTED).map(computed).collect();
     cache.relationships =
-        derive(Facts { relations: &cache.relations, foreign_keys: &foreign_keys, computed: &computed });
+        derive(RelationshipSources { relations: &cache.relations, foreign_keys: &foreign_keys, computed: &computed });
     for (oid, mut routine) in (1..).zip(lines(ROUTINES).map(|line| routine(line, &cache)).collect::<Vec<_>>()) {
         routine.oid = oid;
         let names = cache.routines.entry(routine.name.schema.clone()).or_default();
@@ -257,7 +257,7 @@ fn foreign_key(line: &str) -> ForeignKey {
     let (origin, target) = ends.split_once(" -> ").unwrap();
     let end = |text: &str| {
         let (name, columns) = text.strip_suffix(')').unwrap().split_once('(').unwrap();
-        Shown { relation: qualified(name), is_view: false, columns: list(columns) }
+        ExposedKey { relation: qualified(name), is_view: false, columns: list(columns) }
     };
     let (referencing, referenced) = (vec![end(origin)], vec![end(target)]);
     ForeignKey { constraint: constraint.to_owned(), unique, referencing, referenced }
@@ -269,7 +269,7 @@ fn view_key(line: &str, keys: &mut [ForeignKey]) {
     let of = |key: &&mut ForeignKey| key.constraint == constraint && key.referencing[0].relation == qualified(table);
     let key = keys.iter_mut().find(of).unwrap();
     let shown = if side == ">" { &mut key.referencing } else { &mut key.referenced };
-    shown.extend(list(aliases).into_iter().map(|alias| Shown {
+    shown.extend(list(aliases).into_iter().map(|alias| ExposedKey {
         relation: qualified(view),
         is_view: true,
         columns: vec![alias],

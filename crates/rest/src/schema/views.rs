@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 128;
 
 /// The columns that the outermost select list of a rewrite rule shows: number in the view, and where it comes from.
 pub(crate) fn shown_columns(rule: &str) -> Vec<(i16, ColumnId)> {
-    let mut tokens = Tokens { rest: rule };
+    let mut tokens = NodeTokens { rest: rule };
     let mut depth = 0_usize;
     // `({QUERY … :targetList (…`: two levels in are the query's own fields.
     loop {
@@ -33,7 +33,7 @@ pub(crate) fn shown_columns(rule: &str) -> Vec<(i16, ColumnId)> {
         return Vec::new();
     }
     let mut shown = Vec::new();
-    let mut entry = Entry::default();
+    let mut entry = TargetEntry::default();
     // Within the list: 1 inside of an item, more inside of its expression
     let mut depth = 0_usize;
     while let Some(token) = tokens.next() {
@@ -58,14 +58,14 @@ pub(crate) fn shown_columns(rule: &str) -> Vec<(i16, ColumnId)> {
 
 /// What an item of a select list says of itself.
 #[derive(Default)]
-struct Entry {
+struct TargetEntry {
     number: Option<i16>,
     relation: Option<u32>,
     column: Option<i16>,
     is_junk: bool,
 }
 
-impl Entry {
+impl TargetEntry {
     fn column(self) -> Option<(i16, ColumnId)> {
         let Self { number, relation, column, is_junk } = self;
         // A junk item is computed for ORDER BY and the like, and not shown.
@@ -77,11 +77,11 @@ impl Entry {
 }
 
 /// The words of a node tree: brackets, and what stands between white space. A backslash takes its meaning from what follows it.
-struct Tokens<'a> {
+struct NodeTokens<'a> {
     rest: &'a str,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> NodeTokens<'a> {
     fn next(&mut self) -> Option<&'a str> {
         self.rest = self.rest.trim_start_matches([' ', '\n', '\t']);
         let bytes = self.rest.as_bytes();

@@ -62,10 +62,10 @@ pub struct Snapshot {
 
 /// How loading went so far, for the admin endpoints.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Loads {
-    /// Loads that succeeded.
+pub struct LoadStatistics {
+    /// LoadStatistics that succeeded.
     pub succeeded: u64,
-    /// Loads that failed.
+    /// LoadStatistics that failed.
     pub failed: u64,
     /// How long the last one took.
     pub last: Duration,
@@ -75,7 +75,7 @@ pub struct Loads {
 
 /// The current snapshot, and the way to ask for a newer one. Clones share it.
 #[derive(Debug, Clone)]
-pub struct State {
+pub struct SnapshotStore {
     shared: Arc<Shared>,
     news: mpsc::Sender<oneshot::Sender<()>>,
     attempted: watch::Receiver<bool>,
@@ -84,21 +84,21 @@ pub struct State {
 #[derive(Debug)]
 struct Shared {
     snapshot: RwLock<Arc<Snapshot>>,
-    loads: RwLock<Loads>,
+    loads: RwLock<LoadStatistics>,
 }
 
-/// The task that keeps a [`State`] true; it ends when this is dropped.
+/// The task that keeps a [`SnapshotStore`] true; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Keeper(JoinHandle<()>);
+pub struct ReloadTask(JoinHandle<()>);
 
-impl State {
+impl SnapshotStore {
     /// Begins to keep a state, from the server's own settings.
-    pub fn keep(database: Database, pool: Pool, server: Config) -> (Self, Keeper) {
+    pub fn keep(database: Database, pool: Pool, server: Config) -> (Self, ReloadTask) {
         let snapshot = Snapshot { config: Arc::new(server.clone()), roles: Arc::default(), cache: None };
         let shared = Arc::new(Shared { snapshot: RwLock::new(Arc::new(snapshot)), loads: RwLock::default() });
         let (news, asked) = mpsc::channel(1024);
         let (tell, attempted) = watch::channel(false);
-        let work = Work {
+        let work = Reloader {
             database,
             pool,
             server,
@@ -107,7 +107,7 @@ impl State {
             attempted: tell,
             silent_digest: Mutex::default(),
         };
-        (Self { shared, news, attempted }, Keeper(tokio::spawn(work.run())))
+        (Self { shared, news, attempted }, ReloadTask(tokio::spawn(work.run())))
     }
 
     /// The snapshot of this moment. The first requests of a start wait until the schema was read, or could not be.
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// How loading went so far.
-    pub fn loads(&self) -> Loads {
+    pub fn loads(&self) -> LoadStatistics {
         *self.shared.loads.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,7 +166,7 @@ async fn until(time: Option<tokio::time::Instant>) {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ReloadTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -174,12 +174,12 @@ impl Drop for Keeper {
 
 /// What a payload asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Change {
+enum ReloadScope {
     Config,
     Schema,
 }
 
-impl Change {
+impl ReloadScope {
     fn parse(payload: &str) -> Option<Self> {
         match payload {
             "" | "reload schema" => Some(Self::Schema),
@@ -193,7 +193,7 @@ impl Change {
     }
 }
 
-struct Work {
+struct Reloader {
     database: Database,
     pool: Pool,
     server: Config,
@@ -204,7 +204,7 @@ struct Work {
     silent_digest: Mutex<Option<String>>,
 }
 
-impl Work {
+impl Reloader {
     async fn run(mut self) {
         let mut failures = 0;
         loop {
@@ -254,9 +254,9 @@ impl Work {
         }
     }
 
-    /// Loads everything and then what is told of, until the connection is lost or a load fails.
+    /// LoadStatistics everything and then what is told of, until the connection is lost or a load fails.
     async fn follow(&mut self, mut listener: Listener, failures: &mut usize) -> Result<(), DatabaseError> {
-        self.load(Change::Schema).await?;
+        self.load(ReloadScope::Schema).await?;
         *failures = 0;
         self.attempted.send_replace(true);
         let mut looked = tokio::time::Instant::now();
@@ -265,7 +265,7 @@ impl Work {
             tokio::select! {
                 payload = listener.next() => {
                     let Some(payload) = payload else { return Ok(()) };
-                    let Some(change) = Change::most([payload].into_iter().chain(listener.pending())) else { continue };
+                    let Some(change) = ReloadScope::most([payload].into_iter().chain(listener.pending())) else { continue };
                     self.load(change).await?;
                     self.quiet(&mut listener).await?;
                 }
@@ -297,7 +297,7 @@ impl Work {
         let digest: Option<String> = client.query_one(&digest_query(), &[]).await?.get(0);
         drop(client);
         if *self.silent_digest() != digest {
-            self.load(Change::Schema).await?;
+            self.load(ReloadScope::Schema).await?;
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Work {
                 () = tokio::time::sleep_until(end) => break,
                 payload = listener.next() => {
                     let Some(payload) = payload else { return Ok(()) };
-                    announced = announced.max(Change::parse(&payload));
+                    announced = announced.max(ReloadScope::parse(&payload));
                     self.pool.distrust_functions();
                 }
                 asked = self.asked.recv() => {
@@ -324,7 +324,7 @@ impl Work {
                 }
             }
         }
-        match announced.max(Change::most(listener.pending())) {
+        match announced.max(ReloadScope::most(listener.pending())) {
             Some(change) => self.load(change).await,
             None => Ok(()),
         }
@@ -334,7 +334,7 @@ impl Work {
         let mut waiting = vec![asked];
         waiting.extend(std::iter::from_fn(|| self.asked.try_recv().ok()));
         listener.catch_up().await?;
-        if let Some(change) = Change::most(listener.pending()) {
+        if let Some(change) = ReloadScope::most(listener.pending()) {
             self.load(change).await?;
         }
         for done in waiting {
@@ -343,7 +343,7 @@ impl Work {
         Ok(())
     }
 
-    async fn load(&self, change: Change) -> Result<(), DatabaseError> {
+    async fn load(&self, change: ReloadScope) -> Result<(), DatabaseError> {
         let begun = std::time::Instant::now();
         self.change_loads(|loads| loads.stale = true);
         // Until the new cache is there
@@ -359,7 +359,7 @@ impl Work {
         outcome
     }
 
-    async fn read(&self, change: Change) -> Result<(), DatabaseError> {
+    async fn read(&self, change: ReloadScope) -> Result<(), DatabaseError> {
         // Never in a session that a superuser began: `db_pre_config` is a function of the project
         let client = self.database.acting_as(LOGIN).await?;
         client.batch_execute("set statement_timeout = '60s'; set timezone = 'UTC'").await?;
@@ -370,7 +370,7 @@ impl Work {
         let is_same_place =
             before.config.schemas == config.schemas && before.config.extra_search_path == config.extra_search_path;
         let cache = match (&before.cache, change) {
-            (Some(cache), Change::Config) if is_same_place => Arc::clone(cache),
+            (Some(cache), ReloadScope::Config) if is_same_place => Arc::clone(cache),
             _ => {
                 let settings = LoadSettings {
                     schemas: config.schemas.clone(),
@@ -395,7 +395,7 @@ impl Work {
         Ok(())
     }
 
-    fn change_loads(&self, change: impl FnOnce(&mut Loads)) {
+    fn change_loads(&self, change: impl FnOnce(&mut LoadStatistics)) {
         change(&mut self.shared.loads.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -406,10 +406,10 @@ mod tests {
 
     #[test]
     fn a_schema_reload_outweighs_one_of_the_configuration() {
-        let most = |payloads: &[&str]| Change::most(payloads.iter().map(|payload| (*payload).to_owned()));
-        assert_eq!(most(&["reload config"]), Some(Change::Config));
-        assert_eq!(most(&["reload config", "", "something"]), Some(Change::Schema));
-        assert_eq!(most(&["reload schema", "reload config"]), Some(Change::Schema));
+        let most = |payloads: &[&str]| ReloadScope::most(payloads.iter().map(|payload| (*payload).to_owned()));
+        assert_eq!(most(&["reload config"]), Some(ReloadScope::Config));
+        assert_eq!(most(&["reload config", "", "something"]), Some(ReloadScope::Schema));
+        assert_eq!(most(&["reload schema", "reload config"]), Some(ReloadScope::Schema));
         assert_eq!(most(&["reload", "Reload Schema"]), None);
     }
 }

@@ -1,38 +1,38 @@
 //! The call of a function, as an item of FROM (contract 13, 20).
 
-use super::{Count, Envelope, Sql, Total, envelope, read};
-use crate::plan::{Arguments, CALL, CallPlan, Producer};
+use super::{Envelope, RowCount, Sql, TotalSource, envelope, read};
+use crate::plan::{BodyFormat, CALL, CallArguments, CallPlan};
 use crate::schema::{Parameter, Volatility};
 
 /// The main statement of a call. The function is called once, whatever is counted.
-pub fn call(plan: &CallPlan, count: Count, producer: &Producer) -> Sql {
+pub fn call(plan: &CallPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     let mut sql = Sql::new();
     let root = &plan.read.root;
     // A page of the rows is not all of them: then they are kept, and read twice.
-    let keep = count != Count::None && (root.limit.is_some() || root.offset.is_some() || root.aggregated);
-    let item = |sql: &mut Sql| from_item(sql, plan, producer);
+    let keep = count != RowCount::None && (root.limit.is_some() || root.offset.is_some() || root.aggregated);
+    let item = |sql: &mut Sql| from_item(sql, plan, body_format);
     let kept = |sql: &mut Sql| {
         sql.raw("pgrst_source AS ").name(CALL);
     };
     let source = |sql: &mut Sql| {
         // The arguments may stand beside it in FROM
         sql.raw("SELECT ").name(CALL).raw(".* FROM ");
-        from_item(sql, plan, producer);
+        from_item(sql, plan, body_format);
     };
     let all = |sql: &mut Sql| {
-        let most = if let Count::UpTo(most) = count { Some(most) } else { None };
+        let most = if let RowCount::UpTo(most) = count { Some(most) } else { None };
         read::count(sql, &plan.read, Some(&kept), most);
     };
     let rows = |sql: &mut Sql| read::rows(sql, &plan.read, Some(if keep { &kept } else { &item }));
     let parts = Envelope {
         source: if keep { Some(&source) } else { None },
         total: match count {
-            Count::None => Total::None,
-            _ if keep => Total::Query(&all),
-            _ => Total::Rows,
+            RowCount::None => TotalSource::None,
+            _ if keep => TotalSource::Query(&all),
+            _ => TotalSource::Rows,
         },
         rows: &rows,
-        producer,
+        body_format,
         inserted: None,
         location: None,
     };
@@ -44,11 +44,11 @@ pub fn call(plan: &CallPlan, count: Count, producer: &Producer) -> Sql {
 ///
 /// A function of rows stands in FROM itself, so that PostgreSQL can look into a simple one and filter inside it. A value is selected
 /// as `pgrst_scalar`, whatever its type, also a set of them.
-fn from_item(sql: &mut Sql, plan: &CallPlan, producer: &Producer) {
-    let with_object = matches!(plan.arguments, Arguments::Object { .. });
-    if plan.rows().is_scalar() {
+fn from_item(sql: &mut Sql, plan: &CallPlan, body_format: &BodyFormat) {
+    let with_object = matches!(plan.arguments, CallArguments::Object { .. });
+    if plan.shape().is_scalar() {
         // PostgreSQL leaves out what nobody reads, unless it is volatile; but the call is to happen.
-        let unread = *producer == Producer::Nothing && plan.routine.volatility != Volatility::Volatile;
+        let unread = *body_format == BodyFormat::Nothing && plan.routine.volatility != Volatility::Volatile;
         sql.raw(if unread { "(WITH pgrst_value AS MATERIALIZED (SELECT " } else { "(SELECT " });
         invocation(sql, plan);
         sql.raw(" AS pgrst_scalar");
@@ -72,20 +72,20 @@ fn invocation(sql: &mut Sql, plan: &CallPlan) {
     let function = &plan.routine.name;
     sql.qualified(&function.schema, &function.name).raw("(");
     match &plan.arguments {
-        Arguments::None => {}
-        Arguments::Values(values) => {
+        CallArguments::None => {}
+        CallArguments::Values(values) => {
             sql.list(", ", values, |sql, argument| {
                 parameter_name(sql, &argument.parameter);
                 sql.value(argument.value.as_str()).raw("::").raw(&argument.parameter.unbounded_type);
             });
         }
-        Arguments::Object { parameters, .. } => {
+        CallArguments::Object { parameters, .. } => {
             sql.list(", ", parameters, |sql, parameter| {
                 parameter_name(sql, parameter);
                 sql.qualified("pgrst_args", &parameter.name);
             });
         }
-        Arguments::Whole { value, sql_type } => {
+        CallArguments::Whole { value, sql_type } => {
             sql.value(value.clone()).raw("::").raw(sql_type);
         }
     }
@@ -100,8 +100,8 @@ fn parameter_name(sql: &mut Sql, parameter: &Parameter) {
 }
 
 /// Appends the FROM item `pgrst_args`: one row with an argument in each column.
-fn object(sql: &mut Sql, arguments: &Arguments) {
-    let Arguments::Object { body, parameters } = arguments else { return };
+fn object(sql: &mut Sql, arguments: &CallArguments) {
+    let CallArguments::Object { body, parameters } = arguments else { return };
     sql.raw("json_to_record(").body(&body.json).raw("::json");
     if !body.is_object {
         // Of an array the first object counts.

@@ -1,14 +1,14 @@
-//! The outer SELECT of every main statement: one row with the columns of [`super::Column`].
+//! The outer SELECT of every main statement: one row with the columns of [`super::EnvelopeColumn`].
 //!
 //! It aggregates a subquery, not a CTE: without a write and without CSV nothing is materialized, and a read by primary key is one
 //! Aggregate over one Index Scan.
 
 use super::Sql;
-use crate::plan::{Producer, ReadPlan, Rows};
+use crate::plan::{BodyFormat, ReadPlan, ResultShape};
 
 /// What is asked for besides the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Count {
+pub enum RowCount {
     /// Nothing.
     #[default]
     None,
@@ -23,11 +23,11 @@ pub struct Envelope<'a> {
     /// Writes the statement whose rows are `pgrst_source`.
     pub source: Option<&'a dyn Fn(&mut Sql)>,
     /// The first column.
-    pub total: Total<'a>,
+    pub total: TotalSource<'a>,
     /// Writes the SELECT of the rows that the answer is about; in all other closures they are called `_postgrest_t`.
     pub rows: &'a dyn Fn(&mut Sql),
     /// How the body is made.
-    pub producer: &'a Producer,
+    pub body_format: &'a BodyFormat,
     /// Writes the aggregate that counts new rows.
     pub inserted: Option<&'a dyn Fn(&mut Sql)>,
     /// Writes the aggregate that makes the location.
@@ -36,7 +36,7 @@ pub struct Envelope<'a> {
 
 /// How the total is made.
 #[derive(Clone, Copy)]
-pub enum Total<'a> {
+pub enum TotalSource<'a> {
     /// Not at all.
     None,
     /// It is the number of rows.
@@ -47,7 +47,7 @@ pub enum Total<'a> {
 
 /// Appends the main statement.
 pub fn envelope(sql: &mut Sql, parts: &Envelope<'_>) {
-    let csv = matches!(parts.producer, Producer::Csv);
+    let csv = matches!(parts.body_format, BodyFormat::Csv);
     if parts.source.is_some() || csv {
         sql.raw("WITH ");
     }
@@ -64,20 +64,20 @@ pub fn envelope(sql: &mut Sql, parts: &Envelope<'_>) {
     }
     sql.raw("SELECT ");
     match parts.total {
-        Total::None => {
+        TotalSource::None => {
             sql.raw("NULL::bigint");
         }
-        Total::Rows => {
+        TotalSource::Rows => {
             sql.raw("count(*)");
         }
-        Total::Query(query) => {
+        TotalSource::Query(query) => {
             sql.raw("(");
             query(sql);
             sql.raw(")");
         }
     }
     sql.raw(", count(*), ");
-    body(sql, parts.producer);
+    body(sql, parts.body_format);
     sql.raw(
         ", nullif(current_setting('response.headers', true), ''), nullif(current_setting('response.status', true), ''), ",
     );
@@ -96,23 +96,23 @@ pub fn envelope(sql: &mut Sql, parts: &Envelope<'_>) {
 }
 
 /// The main statement of GET and HEAD on a relation.
-pub fn read(plan: &ReadPlan, count: Count, producer: &Producer) -> Sql {
+pub fn read(plan: &ReadPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     let mut sql = Sql::new();
     let root = &plan.root;
     let exact = |sql: &mut Sql| total(sql, plan, &|sql| super::read::count(sql, plan, None, None));
     let up_to = |sql: &mut Sql| {
-        let most = if let Count::UpTo(most) = count { Some(most) } else { None };
+        let most = if let RowCount::UpTo(most) = count { Some(most) } else { None };
         super::read::count(sql, plan, None, most);
     };
     let total = match count {
-        Count::None => Total::None,
+        RowCount::None => TotalSource::None,
         // The page is everything: it is counted already.
-        Count::Exact if root.limit.is_none() && root.offset.is_none() && shows_rows(plan) => Total::Rows,
-        Count::Exact => Total::Query(&exact),
-        Count::UpTo(_) => Total::Query(&up_to),
+        RowCount::Exact if root.limit.is_none() && root.offset.is_none() && shows_rows(plan) => TotalSource::Rows,
+        RowCount::Exact => TotalSource::Query(&exact),
+        RowCount::UpTo(_) => TotalSource::Query(&up_to),
     };
     let rows = |sql: &mut Sql| super::read::rows(sql, plan, None);
-    envelope(&mut sql, &Envelope { source: None, total, rows: &rows, producer, inserted: None, location: None });
+    envelope(&mut sql, &Envelope { source: None, total, rows: &rows, body_format, inserted: None, location: None });
     sql
 }
 
@@ -158,48 +158,48 @@ fn optional(sql: &mut Sql, expression: Option<&dyn Fn(&mut Sql)>, absent: &str) 
 }
 
 /// The body's expression. `json_agg` puts `, \n ` between rows, and `json` goes over the wire as the text it is.
-fn body(sql: &mut Sql, producer: &Producer) {
-    match producer {
-        Producer::Nothing => {
+fn body(sql: &mut Sql, body_format: &BodyFormat) {
+    match body_format {
+        BodyFormat::Nothing => {
             sql.raw("NULL::text");
         }
-        Producer::Json { of: of @ (Rows::Set | Rows::ScalarSet), strip_nulls } => {
+        BodyFormat::Json { shape: shape @ (ResultShape::Set | ResultShape::ScalarSet), strip_nulls } => {
             let stripped = if *strip_nulls { ("json_strip_nulls(", ")") } else { ("", "") };
-            sql.raw(stripped.0).raw("coalesce(json_agg(").raw(row(*of)).raw("), '[]')").raw(stripped.1);
+            sql.raw(stripped.0).raw("coalesce(json_agg(").raw(row(*shape)).raw("), '[]')").raw(stripped.1);
         }
-        Producer::Json { of, strip_nulls } | Producer::Object { of, strip_nulls } => {
+        BodyFormat::Json { shape, strip_nulls } | BodyFormat::Object { shape, strip_nulls } => {
             // At most one row: its text, where `json_agg(…) -> 0` would read the text it has just made.
             let stripped = if *strip_nulls { ("json_strip_nulls(", ")") } else { ("", "") };
-            sql.raw("coalesce(string_agg(").raw(stripped.0).raw("to_json(").raw(row(*of)).raw(")").raw(stripped.1);
+            sql.raw("coalesce(string_agg(").raw(stripped.0).raw("to_json(").raw(row(*shape)).raw(")").raw(stripped.1);
             sql.raw("::text, ','), 'null')");
         }
-        Producer::Csv => {
+        BodyFormat::Csv => {
             sql.raw(
                 "coalesce((SELECT string_agg(k, ',') FROM (SELECT json_object_keys(to_json(pgrst_body)) AS k FROM \
                  (SELECT * FROM pgrst_body LIMIT 1) AS pgrst_body) AS keys), '') || E'\\n' || \
                  coalesce(string_agg(substring(_postgrest_t::text, 2, length(_postgrest_t::text) - 2), E'\\n'), '')",
             );
         }
-        Producer::GeoJson => {
+        BodyFormat::GeoJson => {
             sql.raw(
                 "json_build_object('type', 'FeatureCollection', 'features', \
                  coalesce(json_agg(ST_AsGeoJSON(_postgrest_t)::json), '[]'))",
             );
         }
-        Producer::Handler { function, relation, of } => {
-            sql.qualified(&function.schema, &function.name).raw("(").raw(row(*of));
+        BodyFormat::Handler { function, relation, shape } => {
+            sql.qualified(&function.schema, &function.name).raw("(").raw(row(*shape));
             if let Some(relation) = relation {
                 sql.raw("::").qualified(&relation.schema, &relation.name);
             }
             sql.raw(")");
         }
-        Producer::Value => {
+        BodyFormat::Value => {
             sql.raw("(array_agg(_postgrest_t.pgrst_scalar))[1]");
         }
     }
 }
 
 /// What is aggregated.
-fn row(of: Rows) -> &'static str {
-    if of.is_scalar() { "_postgrest_t.pgrst_scalar" } else { "_postgrest_t" }
+fn row(shape: ResultShape) -> &'static str {
+    if shape.is_scalar() { "_postgrest_t.pgrst_scalar" } else { "_postgrest_t" }
 }

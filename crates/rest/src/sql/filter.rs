@@ -2,7 +2,7 @@
 
 use super::Sql;
 use crate::array::text_array;
-use crate::plan::{Column, Condition};
+use crate::plan::{ColumnPath, Condition};
 use crate::query::{Arrow, Fts, IsValue, Logic, Operand, Operation, QuantOperator, Quantifier, SimpleOperator};
 use crate::schema::QualifiedName;
 
@@ -38,7 +38,7 @@ fn condition(sql: &mut Sql, alias: &str, condition: &Condition, exists: &dyn Fn(
 }
 
 /// Appends a column of the rows `alias`, with its way into JSON. Keys are parameters with a type, so that `->` is never ambiguous.
-pub(super) fn column(sql: &mut Sql, alias: &str, column: &Column) {
+pub(super) fn column(sql: &mut Sql, alias: &str, column: &ColumnPath) {
     if column.to_json {
         sql.raw("to_jsonb(").qualified(alias, &column.name).raw(")");
     } else {
@@ -48,7 +48,7 @@ pub(super) fn column(sql: &mut Sql, alias: &str, column: &Column) {
 }
 
 /// Appends the way into the JSON of what was just written.
-pub(super) fn json_path(sql: &mut Sql, column: &Column) {
+pub(super) fn json_path(sql: &mut Sql, column: &ColumnPath) {
     for step in &column.json_path {
         sql.raw(match step.arrow {
             Arrow::Json => "->",
@@ -64,7 +64,7 @@ pub(super) fn json_path(sql: &mut Sql, column: &Column) {
 fn filter(
     sql: &mut Sql,
     alias: &str,
-    left: &Column,
+    left: &ColumnPath,
     operation: &Operation,
     from_text: Option<&QualifiedName>,
     to_tsvector: bool,

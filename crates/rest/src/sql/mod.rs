@@ -1,6 +1,6 @@
 //! A plan to one statement and its parameters. Pure.
 //!
-//! What a main statement yields is known beforehand ([`Yields`]): mostly one row with the columns of [`Column`]; where nobody counts
+//! What a main statement yields is known beforehand ([`StatementOutput`]): mostly one row with the columns of [`EnvelopeColumn`]; where nobody counts
 //! and nothing but PostgreSQL's own functions can run, simply the rows, which costs PostgreSQL half as much. Its text depends on the
 //! request's shape only, never on its values.
 
@@ -17,17 +17,17 @@ mod write;
 
 use portico_database::wire::Joining;
 
-pub use crate::statement_builder::{Param, Sql};
+pub use crate::statement_builder::{BoundValue, Sql};
 pub use call::call;
-pub use envelope::{Count, Envelope, Total, envelope, matching, read as read_statement};
+pub use envelope::{Envelope, RowCount, TotalSource, envelope, matching, read as read_statement};
 pub use filter::conditions;
 pub use plain::{read as plain_read, write as plain_write};
 pub use write::write;
 
 /// What a main statement yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Yields {
-    /// One row with the columns of [`Column`].
+pub enum StatementOutput {
+    /// One row with the columns of [`EnvelopeColumn`].
     Envelope,
     /// The rows of the answer, each as its JSON, which so joined are the body.
     Rows(Joining),
@@ -38,7 +38,7 @@ pub enum Yields {
 /// The columns of the one row, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Column {
+pub enum EnvelopeColumn {
     /// `bigint`: the rows there are in all; NULL when nobody asked.
     Total = 0,
     /// `bigint`: the rows that the answer is about.

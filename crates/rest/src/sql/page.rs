@@ -5,7 +5,7 @@
 //! (conditions, order, limit, offset), and the outputs are computed over that.
 
 use super::Sql;
-use crate::plan::{Embed, Level, OrderBy, OrderKey, Output, Shape, Source, counts_rows};
+use crate::plan::{Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, SortExpression, counts_rows};
 use crate::schema::{QualifiedName, RelationshipKind};
 
 /// What the subselect yields of each row. Only what is needed: privileges may be those of single columns.
@@ -30,31 +30,31 @@ impl<'a> Page<'a> {
         if level.aggregated || counts_rows(level) {
             return None;
         }
-        let mut needed = Needed::default();
+        let mut needed = NeededColumns::default();
         for output in &level.columns {
             match output {
-                Output::Star => needed.star = true,
-                Output::Column { column, representation, .. } => {
+                OutputColumn::Star => needed.star = true,
+                OutputColumn::Column { column, representation, .. } => {
                     needed.work |= representation.is_some() || !relation.columns.contains_key(&column.name);
                     needed.add(&column.name);
                 }
-                Output::CountRows { .. } => return None,
+                OutputColumn::CountRows { .. } => return None,
             }
         }
         for order in &level.order {
             match &order.by {
-                OrderBy::Column(column) => needed.add(&column.name),
+                SortExpression::Column(column) => needed.add(&column.name),
                 // The page itself needs the embed
-                OrderBy::Embed(..) => return None,
+                SortExpression::Embed(..) => return None,
             }
         }
         for embed in &level.embeds {
-            needed.work |= embed.shape != Shape::Hidden;
+            needed.work |= embed.shape != EmbedShape::Hidden;
             needed.add_origin(&embed.relationship.kind);
         }
         for key in embed.iter().flat_map(|embed| &embed.ordered_by) {
             // Outputs are among the columns already
-            if let OrderKey::Column(column) = key {
+            if let EmbedSortKey::Column(column) = key {
                 needed.add(&column.name);
             }
         }
@@ -64,9 +64,9 @@ impl<'a> Page<'a> {
         // What is no column is a function of the row
         let has_functions = needed.columns.iter().any(|name| !relation.columns.contains_key(*name));
         match level.source {
-            Source::Written => None,
-            Source::Call if has_functions => None,
-            Source::Call if needed.star || needed.rows => Some(Self::Star),
+            LevelSource::Written => None,
+            LevelSource::Call if has_functions => None,
+            LevelSource::Call if needed.star || needed.rows => Some(Self::Star),
             _ if has_functions || needed.rows => Some(Self::Row(&relation.name)),
             _ if needed.star => Some(Self::Star),
             _ => Some(Self::Columns(needed.columns)),
@@ -102,7 +102,7 @@ impl<'a> Page<'a> {
 
 /// What is needed of a row once the page is found.
 #[derive(Default)]
-struct Needed<'a> {
+struct NeededColumns<'a> {
     /// Something is computed of each row.
     work: bool,
     star: bool,
@@ -111,7 +111,7 @@ struct Needed<'a> {
     columns: Vec<&'a str>,
 }
 
-impl<'a> Needed<'a> {
+impl<'a> NeededColumns<'a> {
     fn add(&mut self, name: &'a str) {
         if !self.columns.contains(&name) {
             self.columns.push(name);

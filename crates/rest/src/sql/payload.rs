@@ -1,7 +1,7 @@
 //! A request's body as rows of SQL: one parameter, read by PostgreSQL's own JSON functions (contract 12.1, 12.3, 19.1).
 
 use super::Sql;
-use crate::plan::{Assigned, Body};
+use crate::plan::{AssignedColumn, JsonBody};
 
 /// The name of the body's rows.
 pub(super) const BODY: &str = "pgrst_body";
@@ -14,7 +14,7 @@ const PAIRS_AT_ONCE: usize = 50;
 ///
 /// With `defaults` each object is laid over an object of the columns' defaults first.
 /// There must be at least one column: PostgreSQL has no record without any.
-pub(super) fn from_item(sql: &mut Sql, body: &Body, columns: &[Assigned], defaults: bool) {
+pub(super) fn from_item(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], defaults: bool) {
     let kept: Vec<_> = columns.iter().filter_map(|column| Some((column, column.default.as_deref()?))).collect();
     if !defaults || kept.is_empty() {
         sql.raw(if body.is_object { "json_to_record(" } else { "json_to_recordset(" });
@@ -44,7 +44,7 @@ pub(super) fn from_item(sql: &mut Sql, body: &Body, columns: &[Assigned], defaul
 }
 
 /// Appends the value of a column of the body's current row.
-pub(super) fn value(sql: &mut Sql, column: &Assigned) {
+pub(super) fn value(sql: &mut Sql, column: &AssignedColumn) {
     match &column.from_json {
         Some(function) => {
             sql.qualified(&function.schema, &function.name).raw("(").qualified(BODY, &column.name).raw(")");

@@ -5,8 +5,8 @@
 
 use portico_database::wire::Joining;
 
-use super::{Sql, Yields, read};
-use crate::plan::{Answer, Producer, ReadPlan, Rows, WritePlan};
+use super::{Sql, StatementOutput, read};
+use crate::plan::{BodyFormat, ReadPlan, ResultShape, WritePlan, WriteReturn};
 
 /// What `json_agg` makes of rows, and what is left of it without nulls.
 const LIST: Joining = Joining { open: "[", between: ", \n ", close: "]" };
@@ -15,40 +15,40 @@ const STRIPPED_LIST: Joining = Joining { open: "[", between: ",", close: "]" };
 const ROW: Joining = Joining { open: "", between: ",", close: "" };
 
 /// The statement of a read, if its body is JSON.
-pub fn read(plan: &ReadPlan, producer: &Producer) -> Option<(Sql, Yields)> {
+pub fn read(plan: &ReadPlan, body_format: &BodyFormat) -> Option<(Sql, StatementOutput)> {
     let mut sql = Sql::new();
-    let joining = rows(&mut sql, producer, &|sql| read::rows(sql, plan, None))?;
-    Some((sql, Yields::Rows(joining)))
+    let joining = rows(&mut sql, body_format, &|sql| read::rows(sql, plan, None))?;
+    Some((sql, StatementOutput::Rows(joining)))
 }
 
 /// The statement of a write, if its answer is JSON or no more than a status.
-pub fn write(plan: &WritePlan, producer: &Producer) -> Option<(Sql, Yields)> {
+pub fn write(plan: &WritePlan, body_format: &BodyFormat) -> Option<(Sql, StatementOutput)> {
     if plan.counts_inserted() || plan.tells_location() {
         return None;
     }
     let mut sql = Sql::new();
     match &plan.answer {
-        Answer::Rows(answer) => {
+        WriteReturn::Rows(answer) => {
             sql.raw("WITH pgrst_source AS (");
             super::write::source(&mut sql, plan);
             sql.raw(") ");
-            let joining = rows(&mut sql, producer, &|sql| read::rows(sql, answer, None))?;
-            Some((sql, Yields::Rows(joining)))
+            let joining = rows(&mut sql, body_format, &|sql| read::rows(sql, answer, None))?;
+            Some((sql, StatementOutput::Rows(joining)))
         }
-        Answer::Count => {
+        WriteReturn::Count => {
             super::write::change(&mut sql, plan);
-            Some((sql, Yields::Count))
+            Some((sql, StatementOutput::Count))
         }
-        Answer::Location(_) => None,
+        WriteReturn::Location(_) => None,
     }
 }
 
 /// Appends the SELECT of the rows' JSON; what joins them.
-fn rows(sql: &mut Sql, producer: &Producer, rows: &dyn Fn(&mut Sql)) -> Option<Joining> {
-    let (strip_nulls, joining) = match producer {
-        Producer::Json { of: Rows::Set, strip_nulls: true } => (true, STRIPPED_LIST),
-        Producer::Json { of: Rows::Set, strip_nulls: false } => (false, LIST),
-        Producer::Object { of: Rows::Set, strip_nulls } => (*strip_nulls, ROW),
+fn rows(sql: &mut Sql, body_format: &BodyFormat, rows: &dyn Fn(&mut Sql)) -> Option<Joining> {
+    let (strip_nulls, joining) = match body_format {
+        BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true } => (true, STRIPPED_LIST),
+        BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false } => (false, LIST),
+        BodyFormat::Object { shape: ResultShape::Set, strip_nulls } => (*strip_nulls, ROW),
         _ => return None,
     };
     let (open, close) = if strip_nulls { ("json_strip_nulls(", ")") } else { ("", "") };

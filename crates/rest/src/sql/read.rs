@@ -15,22 +15,23 @@ use super::Sql;
 use super::filter::{column, conditions, json_path};
 use super::page::Page;
 use crate::plan::{
-    Embed, Level, Lifted, OrderBy, OrderKey, Output, ReadPlan, Shape, Source, aggregate_name, counts_rows,
+    Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, SortExpression, SpreadColumn,
+    aggregate_name, counts_rows,
 };
 use crate::query::{Aggregate, Direction, Join, Nulls};
 use crate::schema::{Relation, RelationshipKind};
 
 /// Writes a FROM item.
-pub type From<'a> = &'a dyn Fn(&mut Sql);
+pub type FromItem<'a> = &'a dyn Fn(&mut Sql);
 
 /// Appends the SELECT of a plan's rows. `call` writes the FROM item of a function's rows, with the name [`crate::plan::CALL`]; other
 /// roots need none.
-pub fn rows(sql: &mut Sql, plan: &ReadPlan, call: Option<From<'_>>) {
+pub fn rows(sql: &mut Sql, plan: &ReadPlan, call: Option<FromItem<'_>>) {
     select(sql, &plan.root, None, call);
 }
 
 /// Appends a SELECT of the number of all rows that satisfy the conditions of the root, `most` at most.
-pub fn count(sql: &mut Sql, plan: &ReadPlan, call: Option<From<'_>>, most: Option<u64>) {
+pub fn count(sql: &mut Sql, plan: &ReadPlan, call: Option<FromItem<'_>>, most: Option<u64>) {
     match most {
         None => {
             sql.raw("SELECT count(*)");
@@ -45,22 +46,22 @@ pub fn count(sql: &mut Sql, plan: &ReadPlan, call: Option<From<'_>>, most: Optio
 }
 
 /// Appends a SELECT that yields a row for each that satisfies the conditions of the root: what a planner's estimate is asked for.
-pub fn matching(sql: &mut Sql, plan: &ReadPlan, call: Option<From<'_>>) {
+pub fn matching(sql: &mut Sql, plan: &ReadPlan, call: Option<FromItem<'_>>) {
     sql.raw("SELECT 1");
     from_where(sql, &plan.root, call);
 }
 
 /// FROM and WHERE without any embed.
-fn from_where(sql: &mut Sql, level: &Level, call: Option<From<'_>>) {
+fn from_where(sql: &mut Sql, level: &Level, call: Option<FromItem<'_>>) {
     sql.raw(" FROM ");
     source(sql, level, None, call);
     where_of(sql, level, None, true);
 }
 
 /// The level above, and how this one belongs to it.
-type Parent<'a> = Option<(&'a Level, &'a Embed)>;
+type ParentLevel<'a> = Option<(&'a Level, &'a Embed)>;
 
-fn select(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_>>) {
+fn select(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<FromItem<'_>>) {
     sql.raw("SELECT ");
     let grouped_by = outputs(sql, level, parent);
     sql.raw(" FROM ");
@@ -84,8 +85,8 @@ fn select(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_
     where_of(sql, level, parent, false);
     if level.aggregated && !grouped_by.is_empty() {
         sql.raw(" GROUP BY ").list(", ", &grouped_by, |sql, group| match group {
-            Group::Output(at) => drop(sql.raw(&at.to_string())),
-            Group::Column(name) => drop(sql.qualified(&level.alias, name)),
+            GroupingKey::OutputColumn(at) => drop(sql.raw(&at.to_string())),
+            GroupingKey::Column(name) => drop(sql.qualified(&level.alias, name)),
         });
     }
     order(sql, level);
@@ -101,7 +102,7 @@ fn range(sql: &mut Sql, level: &Level) {
     }
 }
 
-fn joins(sql: &mut Sql, level: &Level, parent: Parent<'_>) {
+fn joins(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>) {
     level.embeds.iter().for_each(|embed| join(sql, level, embed, parent.is_none()));
     if let Some(name) = &level.repeated {
         // Two embeds of one name are two joins of one name, which PostgreSQL refuses
@@ -112,21 +113,21 @@ fn joins(sql: &mut Sql, level: &Level, parent: Parent<'_>) {
 }
 
 /// What rows are grouped by.
-enum Group<'a> {
+enum GroupingKey<'a> {
     /// The output at this place.
-    Output(usize),
+    OutputColumn(usize),
     /// A column: what its domain makes of it is JSON, which has no equality.
     Column(&'a str),
 }
 
 /// Appends what is selected; yields what rows are grouped by.
-fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group<'a>> {
-    let mut list = List { written: 0, grouped_by: Vec::new() };
+fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: ParentLevel<'_>) -> Vec<GroupingKey<'a>> {
+    let mut list = SelectList { written: 0, grouped_by: Vec::new() };
     for output in &level.columns {
         match output {
-            Output::Column { column, representation: Some(_), .. } => {
+            OutputColumn::Column { column, representation: Some(_), .. } => {
                 list.next(sql, false);
-                list.grouped_by.push(Group::Column(&column.name));
+                list.grouped_by.push(GroupingKey::Column(&column.name));
             }
             output => list.next(sql, !is_aggregate(output)),
         }
@@ -134,8 +135,8 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group
     }
     for embed in &level.embeds {
         match &embed.shape {
-            Shape::Hidden => {}
-            Shape::Object if !is_joined(embed) => {
+            EmbedShape::Hidden => {}
+            EmbedShape::Object if !is_joined(embed) => {
                 list.next(sql, true);
                 sql.raw("(SELECT to_jsonb(").name(&embed.alias).raw(") FROM (");
                 select(sql, &embed.level, Some((level, embed)), None);
@@ -144,24 +145,24 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group
                 }
                 sql.raw(") AS ").name(&embed.alias).raw(") AS ").name(&embed.key);
             }
-            Shape::Object => {
+            EmbedShape::Object => {
                 list.next(sql, true);
                 sql.raw("to_jsonb(").name(&embed.alias).raw(")");
                 // The columns that it is ordered by are not asked for.
                 for (at, ordered) in embed.ordered_by.iter().enumerate() {
-                    if let OrderKey::Column(_) = ordered {
+                    if let EmbedSortKey::Column(_) = ordered {
                         sql.raw(" - 'pgrst_order_").raw(&at.to_string()).raw("'");
                     }
                 }
                 sql.raw(" AS ").name(&embed.key);
             }
-            Shape::Array => {
+            EmbedShape::Array => {
                 list.next(sql, true);
                 sql.raw("(SELECT coalesce(jsonb_agg(").name(&embed.alias).raw("), '[]') FROM (");
                 select(sql, &embed.level, Some((level, embed)), None);
                 sql.raw(") AS ").name(&embed.alias).raw(") AS ").name(&embed.key);
             }
-            Shape::Spread(lifted) | Shape::SpreadArrays(lifted) => {
+            EmbedShape::Spread(lifted) | EmbedShape::SpreadArrays(lifted) => {
                 for each in lifted {
                     self::lifted(sql, &mut list, embed, each);
                 }
@@ -170,7 +171,7 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group
     }
     if let Some((_, embed)) = parent {
         for (at, ordered) in embed.ordered_by.iter().enumerate() {
-            let OrderKey::Column(ordered) = ordered else { continue };
+            let EmbedSortKey::Column(ordered) = ordered else { continue };
             list.next(sql, true);
             column(sql, &level.alias, ordered);
             sql.raw(" AS ").name_of(format_args!("pgrst_order_{at}"));
@@ -180,33 +181,33 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: Parent<'_>) -> Vec<Group
 }
 
 /// A select list under construction.
-struct List<'a> {
+struct SelectList<'a> {
     written: usize,
-    grouped_by: Vec<Group<'a>>,
+    grouped_by: Vec<GroupingKey<'a>>,
 }
 
-impl List<'_> {
+impl SelectList<'_> {
     fn next(&mut self, sql: &mut Sql, groups: bool) {
         if self.written > 0 {
             sql.raw(", ");
         }
         self.written += 1;
         if groups {
-            self.grouped_by.push(Group::Output(self.written));
+            self.grouped_by.push(GroupingKey::OutputColumn(self.written));
         }
     }
 }
 
-fn is_aggregate(output: &Output) -> bool {
-    matches!(output, Output::CountRows { .. } | Output::Column { aggregate: Some(_), .. })
+fn is_aggregate(output: &OutputColumn) -> bool {
+    matches!(output, OutputColumn::CountRows { .. } | OutputColumn::Column { aggregate: Some(_), .. })
 }
 
-fn output(sql: &mut Sql, alias: &str, output: &Output) {
+fn output(sql: &mut Sql, alias: &str, output: &OutputColumn) {
     match output {
-        Output::Star => {
+        OutputColumn::Star => {
             sql.name(alias).raw(".*");
         }
-        Output::Column { column: field, representation, cast, aggregate, aggregate_cast, key } => {
+        OutputColumn::Column { column: field, representation, cast, aggregate, aggregate_cast, key } => {
             casted(sql, aggregate_cast.as_deref(), |sql| {
                 aggregated(sql, *aggregate, |sql| {
                     casted(sql, cast.as_deref(), |sql| match representation {
@@ -224,7 +225,7 @@ fn output(sql: &mut Sql, alias: &str, output: &Output) {
                 sql.raw(" AS ").name(key);
             }
         }
-        Output::CountRows { cast, key } => {
+        OutputColumn::CountRows { cast, key } => {
             casted(sql, cast.as_deref(), |sql| {
                 sql.raw("count(*)");
             });
@@ -233,21 +234,21 @@ fn output(sql: &mut Sql, alias: &str, output: &Output) {
     }
 }
 
-fn lifted(sql: &mut Sql, list: &mut List<'_>, embed: &Embed, lifted: &Lifted) {
+fn lifted(sql: &mut Sql, list: &mut SelectList<'_>, embed: &Embed, lifted: &SpreadColumn) {
     match lifted {
-        Lifted::Nothing => {}
-        Lifted::Star => {
+        SpreadColumn::Nothing => {}
+        SpreadColumn::Star => {
             list.next(sql, true);
             sql.name(&embed.alias).raw(".*");
         }
-        Lifted::Key { column, key } => {
+        SpreadColumn::Key { column, key } => {
             list.next(sql, true);
             sql.qualified(&embed.alias, column);
             if column != key {
                 sql.raw(" AS ").name(key);
             }
         }
-        Lifted::Aggregated { input, aggregate, cast, key } => {
+        SpreadColumn::Aggregated { input, aggregate, cast, key } => {
             list.next(sql, false);
             casted(sql, cast.as_deref(), |sql| match input {
                 Some(input) => aggregated(sql, Some(*aggregate), |sql| {
@@ -301,23 +302,23 @@ pub(super) fn type_name(sql: &mut Sql, name: &str) {
 }
 
 /// The FROM item of a level.
-fn source(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_>>) {
+fn source(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<FromItem<'_>>) {
     match &level.source {
-        Source::Relation(name) => {
+        LevelSource::Relation(name) => {
             sql.qualified(&name.schema, &name.name);
             if name.name != level.alias {
                 sql.raw(" AS ").name(&level.alias);
             }
         }
-        Source::Written => {
+        LevelSource::Written => {
             sql.raw("pgrst_source AS ").name(&level.alias);
         }
-        Source::Call => {
+        LevelSource::Call => {
             if let Some(call) = call {
                 call(sql);
             }
         }
-        Source::Computed(function) => {
+        LevelSource::Computed(function) => {
             sql.qualified(&function.schema, &function.name).raw("(");
             if let Some((parent, _)) = parent {
                 whole_row(sql, parent);
@@ -336,7 +337,7 @@ fn source(sql: &mut Sql, level: &Level, parent: Parent<'_>, call: Option<From<'_
 /// A level's row as a value of its relation's type. Rows of a CTE or of a subquery have no type of their own and are made anew.
 fn whole_row(sql: &mut Sql, level: &Level) {
     match (&level.source, level.relation.as_deref()) {
-        (Source::Written | Source::Call, Some(Relation { name, columns, .. })) => {
+        (LevelSource::Written | LevelSource::Call, Some(Relation { name, columns, .. })) => {
             sql.raw("ROW(").list(", ", columns.keys(), |sql, name| {
                 sql.qualified(&level.alias, name);
             });
@@ -355,11 +356,11 @@ fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
     }
     sql.raw(if joins_inner(embed) { " JOIN LATERAL (" } else { " LEFT JOIN LATERAL (" });
     match &embed.shape {
-        Shape::SpreadArrays(lifted) => {
-            let mut list = List { written: 0, grouped_by: Vec::new() };
+        EmbedShape::SpreadArrays(lifted) => {
+            let mut list = SelectList { written: 0, grouped_by: Vec::new() };
             sql.raw("SELECT ");
             for each in lifted {
-                if let Lifted::Key { column, .. } = each {
+                if let SpreadColumn::Key { column, .. } = each {
                     list.next(sql, false);
                     sql.raw("coalesce(jsonb_agg(").qualified(&embed.alias, column).raw("), '[]') AS ").name(column);
                 }
@@ -383,17 +384,17 @@ fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
 /// Whether the level above sees the columns of an embed.
 fn is_joined(embed: &Embed) -> bool {
     match &embed.shape {
-        Shape::Hidden => !embed.ordered_by.is_empty(),
-        Shape::Array => false,
-        Shape::Object => joins_inner(embed) || !embed.ordered_by.is_empty() || !is_found_by_key(embed),
-        Shape::Spread(_) | Shape::SpreadArrays(_) => true,
+        EmbedShape::Hidden => !embed.ordered_by.is_empty(),
+        EmbedShape::Array => false,
+        EmbedShape::Object => joins_inner(embed) || !embed.ordered_by.is_empty() || !is_found_by_key(embed),
+        EmbedShape::Spread(_) | EmbedShape::SpreadArrays(_) => true,
     }
 }
 
 /// Whether the join itself drops rows of the parent: it is inner, and leads to at most one row.
 fn joins_inner(embed: &Embed) -> bool {
-    let one_row = matches!(embed.shape, Shape::Object | Shape::Spread(_));
-    embed.join == Join::Inner && (one_row || (embed.shape == Shape::Hidden && !embed.ordered_by.is_empty()))
+    let one_row = matches!(embed.shape, EmbedShape::Object | EmbedShape::Spread(_));
+    embed.join == Join::Inner && (one_row || (embed.shape == EmbedShape::Hidden && !embed.ordered_by.is_empty()))
 }
 
 /// Whether an index finds its row: foreign keys lead to unique keys. Functions look for themselves.
@@ -416,7 +417,7 @@ fn is_computed(embed: &Embed) -> bool {
 }
 
 /// WHERE: how it belongs to its parent, its own conditions, and that there are rows of its inner embeds. `alone`: no embed is joined.
-fn where_of(sql: &mut Sql, level: &Level, parent: Parent<'_>, alone: bool) {
+fn where_of(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, alone: bool) {
     let mut next = {
         let mut written = false;
         move |sql: &mut Sql| {
@@ -496,23 +497,25 @@ fn exists(sql: &mut Sql, above: &Level, embed: &Embed) {
 fn is_one_group(level: &Level) -> bool {
     level.columns.iter().all(is_aggregate)
         && level.embeds.iter().all(|embed| match &embed.shape {
-            Shape::Hidden => true,
-            Shape::Object | Shape::Array => false,
-            Shape::Spread(lifted) | Shape::SpreadArrays(lifted) => {
-                lifted.iter().all(|each| matches!(each, Lifted::Aggregated { .. } | Lifted::Nothing))
+            EmbedShape::Hidden => true,
+            EmbedShape::Object | EmbedShape::Array => false,
+            EmbedShape::Spread(lifted) | EmbedShape::SpreadArrays(lifted) => {
+                lifted.iter().all(|each| matches!(each, SpreadColumn::Aggregated { .. } | SpreadColumn::Nothing))
             }
         })
 }
 
 /// The column of a spread that holds what groups are ordered by: a second one of the same value would be in no group.
 fn grouped_column<'a>(level: &Level, embed: &'a Embed, at: usize) -> Option<&'a str> {
-    let (true, Shape::Spread(lifted)) = (level.aggregated, &embed.shape) else { return None };
-    let OrderKey::Column(wanted) = embed.ordered_by.get(at)? else { return None };
+    let (true, EmbedShape::Spread(lifted)) = (level.aggregated, &embed.shape) else { return None };
+    let EmbedSortKey::Column(wanted) = embed.ordered_by.get(at)? else { return None };
     embed.level.columns.iter().find_map(|output| match output {
-        Output::Column { column, representation: None, cast: None, aggregate: None, key, .. } if column == wanted => {
+        OutputColumn::Column { column, representation: None, cast: None, aggregate: None, key, .. }
+            if column == wanted =>
+        {
             lifted
                 .iter()
-                .any(|each| matches!(each, Lifted::Key { column, .. } if column == key))
+                .any(|each| matches!(each, SpreadColumn::Key { column, .. } if column == key))
                 .then_some(key.as_str())
         }
         _ => None,
@@ -525,11 +528,11 @@ fn order(sql: &mut Sql, level: &Level) {
     }
     sql.raw(" ORDER BY ").list(", ", &level.order, |sql, order| {
         match &order.by {
-            OrderBy::Column(by) => column(sql, &level.alias, by),
-            OrderBy::Embed(embed, at) => {
+            SortExpression::Column(by) => column(sql, &level.alias, by),
+            SortExpression::Embed(embed, at) => {
                 let Some(embed) = level.embeds.get(*embed) else { return };
                 match (embed.ordered_by.get(*at), grouped_column(level, embed, *at)) {
-                    (Some(OrderKey::Output(output)), _) => column(sql, &embed.alias, output),
+                    (Some(EmbedSortKey::Output(output)), _) => column(sql, &embed.alias, output),
                     (_, Some(name)) => drop(sql.qualified(&embed.alias, name)),
                     (_, None) => drop(sql.qualified(&embed.alias, &format!("pgrst_order_{at}"))),
                 }

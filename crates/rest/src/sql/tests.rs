@@ -1,13 +1,13 @@
 //! The SQL of every case in `tests/it/reads.txt`, which the integration tests run on a database.
 
-use super::{Count, plain_read, read, read_statement};
-use crate::plan::{CALL, Context, PlanSettings, Producer, ReadPlan, Root, Rows};
-use crate::query::{Target, parse};
+use super::{RowCount, plain_read, read, read_statement};
+use crate::plan::{BodyFormat, CALL, PlanContext, PlanSettings, ReadPlan, ReadRoot, ResultShape};
+use crate::query::{QueryTarget, parse};
 use crate::schema::testing::cinema;
 
 const READS: &str = include_str!("../../tests/it/reads.txt");
 
-const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
 fn settings() -> PlanSettings {
     PlanSettings { aggregates: true, ..PlanSettings::default() }
@@ -23,8 +23,8 @@ fn plan(settings: &PlanSettings, resource: &str) -> Result<ReadPlan, crate::Rest
     let (name, raw) = resource.split_once('?').unwrap_or((resource, ""));
     let name = name.trim_matches('"');
     let relation = cache.relation("public", name).unwrap_or_else(|| panic!("no relation {name}"));
-    let query = parse(raw, Target::Relation)?;
-    ReadPlan::new(&Context { cache: &cache, schema: "public", settings }, Root::Relation(relation), &query)
+    let query = parse(raw, QueryTarget::Relation)?;
+    ReadPlan::new(&PlanContext { cache: &cache, schema: "public", settings }, ReadRoot::Relation(relation), &query)
 }
 
 fn rows(resource: &str) -> String {
@@ -62,74 +62,74 @@ fn every_read_has_its_sql() {
     }
 }
 
-fn statement(settings: &PlanSettings, resource: &str, count: Count, producer: &Producer) -> String {
-    shown(&read_statement(&plan(settings, resource).unwrap(), count, producer))
+fn statement(settings: &PlanSettings, resource: &str, count: RowCount, body_format: &BodyFormat) -> String {
+    shown(&read_statement(&plan(settings, resource).unwrap(), count, body_format))
 }
 
 #[test]
 fn a_row_by_its_key_needs_no_limit_of_the_operator() {
     let capped = PlanSettings { max_rows: Some(1000), ..settings() };
-    insta::assert_snapshot!(statement(&capped, "films?id=eq.1", Count::None, &JSON));
-    insta::assert_snapshot!(statement(&capped, "films?id=gt.1", Count::None, &JSON));
+    insta::assert_snapshot!(statement(&capped, "films?id=eq.1", RowCount::None, &JSON));
+    insta::assert_snapshot!(statement(&capped, "films?id=gt.1", RowCount::None, &JSON));
     // A view's key is inferred: nothing promises that it is one.
-    insta::assert_snapshot!(statement(&capped, "film_list?id=eq.1", Count::None, &JSON));
+    insta::assert_snapshot!(statement(&capped, "film_list?id=eq.1", RowCount::None, &JSON));
     let none = PlanSettings { max_rows: Some(0), ..settings() };
-    insta::assert_snapshot!(statement(&none, "films?select=id&id=eq.1", Count::None, &JSON));
+    insta::assert_snapshot!(statement(&none, "films?select=id&id=eq.1", RowCount::None, &JSON));
 }
 
 #[test]
 fn the_operators_limit_holds_at_every_level() {
     let capped = PlanSettings { max_rows: Some(10), ..settings() };
     let resource = "directors?select=id,films(id,directors(id))&limit=20&films.limit=5";
-    insta::assert_snapshot!(statement(&capped, resource, Count::Exact, &JSON));
+    insta::assert_snapshot!(statement(&capped, resource, RowCount::Exact, &JSON));
 }
 
 #[test]
 fn totals() {
-    let of = |resource, count| statement(&settings(), resource, count, &Producer::Nothing);
-    insta::assert_snapshot!(of("films?year=gt.2000", Count::Exact));
-    insta::assert_snapshot!(of("films?year=gt.2000&limit=1", Count::Exact));
-    insta::assert_snapshot!(of("films?select=director_id,count()", Count::Exact));
-    insta::assert_snapshot!(of("films?select=*,directors!inner(*)&directors.id=eq.1&limit=1", Count::UpTo(1001)));
+    let of = |resource, count| statement(&settings(), resource, count, &BodyFormat::Nothing);
+    insta::assert_snapshot!(of("films?year=gt.2000", RowCount::Exact));
+    insta::assert_snapshot!(of("films?year=gt.2000&limit=1", RowCount::Exact));
+    insta::assert_snapshot!(of("films?select=director_id,count()", RowCount::Exact));
+    insta::assert_snapshot!(of("films?select=*,directors!inner(*)&directors.id=eq.1&limit=1", RowCount::UpTo(1001)));
     insta::assert_snapshot!(shown(&super::matching(&plan(&settings(), "films?id=gt.1&order=id&limit=1").unwrap())));
 }
 
 #[test]
 fn bodies() {
-    let of = |producer: &Producer| statement(&settings(), "films?select=id", Count::None, producer);
-    let handler = |relation| Producer::Handler {
+    let of = |body_format: &BodyFormat| statement(&settings(), "films?select=id", RowCount::None, body_format);
+    let handler = |relation| BodyFormat::Handler {
         function: crate::schema::testing::qualified("film_html"),
         relation,
-        of: Rows::Set,
+        shape: ResultShape::Set,
     };
     let producers = [
-        Producer::Nothing,
+        BodyFormat::Nothing,
         JSON,
-        Producer::Json { of: Rows::Set, strip_nulls: true },
-        Producer::Object { of: Rows::Set, strip_nulls: false },
-        Producer::Object { of: Rows::Set, strip_nulls: true },
-        Producer::Csv,
-        Producer::GeoJson,
+        BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true },
+        BodyFormat::Object { shape: ResultShape::Set, strip_nulls: false },
+        BodyFormat::Object { shape: ResultShape::Set, strip_nulls: true },
+        BodyFormat::Csv,
+        BodyFormat::GeoJson,
         handler(None),
         handler(Some(crate::schema::testing::qualified("films"))),
     ];
-    let all: Vec<_> = producers.iter().map(|producer| format!("{producer:?}\n{}\n", of(producer))).collect();
+    let all: Vec<_> = producers.iter().map(|body_format| format!("{body_format:?}\n{}\n", of(body_format))).collect();
     insta::assert_snapshot!(all.join("\n"));
 }
 
 #[test]
 fn rows_without_an_envelope() {
     let settings = settings();
-    let plain = |resource: &str, producer: &Producer| {
-        let (sql, yields) = plain_read(&plan(&settings, resource).unwrap(), producer)?;
+    let plain = |resource: &str, body_format: &BodyFormat| {
+        let (sql, yields) = plain_read(&plan(&settings, resource).unwrap(), body_format)?;
         Some(format!("{}\n  {yields:?}", shown(&sql)))
     };
-    let object = Producer::Object { of: Rows::Set, strip_nulls: false };
-    let stripped = |of| Producer::Json { of, strip_nulls: true };
+    let object = BodyFormat::Object { shape: ResultShape::Set, strip_nulls: false };
+    let stripped = |shape| BodyFormat::Json { shape, strip_nulls: true };
     insta::assert_snapshot!(plain("films?select=id,directors(name)&order=id&limit=3", &JSON).unwrap());
     insta::assert_snapshot!(plain("films?id=eq.1", &object).unwrap());
-    insta::assert_snapshot!(plain("films?select=id", &stripped(Rows::Set)).unwrap());
-    for other in [Producer::Csv, Producer::Nothing, Producer::GeoJson, stripped(Rows::ScalarSet)] {
+    insta::assert_snapshot!(plain("films?select=id", &stripped(ResultShape::Set)).unwrap());
+    for other in [BodyFormat::Csv, BodyFormat::Nothing, BodyFormat::GeoJson, stripped(ResultShape::ScalarSet)] {
         assert_eq!(plain("films?select=id", &other), None, "{other:?}");
     }
 }
@@ -139,9 +139,10 @@ fn written_rows_are_read_from_their_cte() {
     let cache = cinema();
     let relation = cache.relation("public", "people").unwrap();
     let settings = settings();
-    let context = Context { cache: &cache, schema: "public", settings: &settings };
+    let context = PlanContext { cache: &cache, schema: "public", settings: &settings };
     let raw = "select=name,children_of(name),manager:manager_id(name)&id=eq.1&limit=1&order=name&children_of.limit=2";
-    let plan = ReadPlan::new(&context, Root::Written(relation), &parse(raw, Target::Relation).unwrap()).unwrap();
+    let plan =
+        ReadPlan::new(&context, ReadRoot::Written(relation), &parse(raw, QueryTarget::Relation).unwrap()).unwrap();
     let mut sql = super::Sql::new();
     read::rows(&mut sql, &plan, None);
     insta::assert_snapshot!(shown(&sql));
@@ -152,10 +153,10 @@ fn a_functions_rows_come_from_its_call() {
     let cache = cinema();
     let routine = &cache.routines_named("public", "films_since")[0];
     let settings = settings();
-    let context = Context { cache: &cache, schema: "public", settings: &settings };
+    let context = PlanContext { cache: &cache, schema: "public", settings: &settings };
     let raw = "select=title,directors(last_name),maker(last_name)&id=gt.1&limit=1&since=2000";
-    let query = parse(raw, Target::Function { read: true }).unwrap();
-    let plan = ReadPlan::new(&context, Root::Call(routine), &query).unwrap();
+    let query = parse(raw, QueryTarget::Function { read: true }).unwrap();
+    let plan = ReadPlan::new(&context, ReadRoot::Call(routine), &query).unwrap();
     let mut sql = super::Sql::new();
     let call = |sql: &mut super::Sql| {
         sql.qualified("public", "films_since").raw("(").value("2000").raw("::integer) AS ").raw(CALL);
@@ -184,7 +185,7 @@ fn types_of_clients_can_be_nothing_but_types() {
 fn values_do_not_change_the_text() {
     let text = |resource: &str| {
         let plan = plan(&settings(), resource).unwrap();
-        read_statement(&plan, Count::Exact, &JSON).text().to_owned()
+        read_statement(&plan, RowCount::Exact, &JSON).text().to_owned()
     };
     let one = "films?select=id,x:meta->a->0,actors!roles(id)&id=in.(1,2)&title=like.a*&limit=1&offset=3&actors.limit=7&order=id";
     let other = "films?select=id,x:meta->b->1,actors!roles(id)&id=in.(7)&title=like.b&limit=99&offset=4&actors.limit=8&order=id";

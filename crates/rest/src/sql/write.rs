@@ -3,30 +3,33 @@
 //! Each is the CTE `pgrst_source`, whose rows are those that were written: their columns, or a mere `1` where nobody reads them,
 //! so that a caller without the right to read can still write (12.7).
 
-use super::{Count, Envelope, Sql, Total, conditions, envelope, payload, read};
-use crate::plan::{Answer, Assigned, Body, Change, Condition, Conflict, KeyValue, Producer, Returned, WritePlan};
+use super::{Envelope, RowCount, Sql, TotalSource, conditions, envelope, payload, read};
+use crate::plan::{
+    AssignedColumn, BodyFormat, Condition, ConflictClause, JsonBody, KeyValue, ReturnedColumns, RowChange, WritePlan,
+    WriteReturn,
+};
 use crate::schema::Relation;
 
-/// The main statement of a write. `producer` makes the body where rows are asked for; without them there is none.
+/// The main statement of a write. `body_format` makes the body where rows are asked for; without them there is none.
 ///
 /// Any count that is asked for is that of the rows that were written, whatever an inner embed takes out of the body.
-pub fn write(plan: &WritePlan, count: Count, producer: &Producer) -> Sql {
+pub fn write(plan: &WritePlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     let mut sql = Sql::new();
     let source = |sql: &mut Sql| source(sql, plan);
     let written = |sql: &mut Sql| {
         sql.raw("SELECT count(*) FROM pgrst_source");
     };
     let rows = |sql: &mut Sql| match &plan.answer {
-        Answer::Rows(read) => read::rows(sql, read, None),
-        Answer::Count | Answer::Location(_) => {
+        WriteReturn::Rows(read) => read::rows(sql, read, None),
+        WriteReturn::Count | WriteReturn::Location(_) => {
             sql.raw("SELECT 1 FROM pgrst_source");
         }
     };
-    let (total, producer) = match (&plan.answer, count) {
-        (Answer::Rows(_), Count::None) => (Total::None, producer),
-        (Answer::Rows(_), _) => (Total::Query(&written), producer),
-        (_, Count::None) => (Total::None, &Producer::Nothing),
-        (..) => (Total::Rows, &Producer::Nothing),
+    let (total, body_format) = match (&plan.answer, count) {
+        (WriteReturn::Rows(_), RowCount::None) => (TotalSource::None, body_format),
+        (WriteReturn::Rows(_), _) => (TotalSource::Query(&written), body_format),
+        (_, RowCount::None) => (TotalSource::None, &BodyFormat::Nothing),
+        (..) => (TotalSource::Rows, &BodyFormat::Nothing),
     };
     let inserted = |sql: &mut Sql| inserted(sql, plan);
     let location = |sql: &mut Sql| location(sql, plan);
@@ -34,7 +37,7 @@ pub fn write(plan: &WritePlan, count: Count, producer: &Producer) -> Sql {
         source: Some(&source),
         total,
         rows: &rows,
-        producer,
+        body_format,
         inserted: plan.counts_inserted().then_some(&inserted),
         location: plan.tells_location().then_some(&location),
     };
@@ -45,7 +48,7 @@ pub fn write(plan: &WritePlan, count: Count, producer: &Producer) -> Sql {
 /// Appends the statement of `pgrst_source`.
 pub(super) fn source(sql: &mut Sql, plan: &WritePlan) {
     change(sql, plan);
-    if !matches!(plan.change, Change::Nothing) {
+    if !matches!(plan.change, RowChange::Nothing) {
         returning(sql, plan);
     }
 }
@@ -54,14 +57,14 @@ pub(super) fn source(sql: &mut Sql, plan: &WritePlan) {
 pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
     let relation = &plan.relation;
     match &plan.change {
-        Change::Insert { body, columns, defaults, conflict, only } => {
+        RowChange::Insert { body, columns, defaults, conflict, only } => {
             sql.raw("INSERT INTO ").qualified(&relation.name.schema, &relation.name.name);
             insert_rows(sql, body, columns, *defaults, only);
             if let Some(conflict) = conflict {
                 on_conflict(sql, conflict, columns);
             }
         }
-        Change::Update { body, columns, defaults, conditions } => {
+        RowChange::Update { body, columns, defaults, conditions } => {
             sql.raw("UPDATE ").qualified(&relation.name.schema, &relation.name.name).raw(" SET ");
             sql.list(", ", columns, |sql, column| {
                 sql.name(&column.name).raw(" = ");
@@ -71,15 +74,15 @@ pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
             payload::from_item(sql, body, columns, *defaults);
             where_clause(sql, relation, conditions);
         }
-        Change::Delete { conditions } => {
+        RowChange::Delete { conditions } => {
             sql.raw("DELETE FROM ").qualified(&relation.name.schema, &relation.name.name);
             where_clause(sql, relation, conditions);
         }
-        Change::Nothing => {
+        RowChange::Nothing => {
             sql.raw("SELECT ");
             returned_columns(sql, plan);
             // Who only counts needs no right to read, so nothing is read.
-            if !matches!(plan.answer, Answer::Count) {
+            if !matches!(plan.answer, WriteReturn::Count) {
                 sql.raw(" FROM ").qualified(&relation.name.schema, &relation.name.name);
             }
             sql.raw(" WHERE false");
@@ -88,7 +91,7 @@ pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
 }
 
 /// Appends `(columns) SELECT …`: the rows of an INSERT.
-fn insert_rows(sql: &mut Sql, body: &Body, columns: &[Assigned], defaults: bool, only: &[KeyValue]) {
+fn insert_rows(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], defaults: bool, only: &[KeyValue]) {
     if !only.is_empty() {
         return put_row(sql, body, columns, only);
     }
@@ -110,7 +113,7 @@ fn insert_rows(sql: &mut Sql, body: &Body, columns: &[Assigned], defaults: bool,
 }
 
 /// Appends the rows of a PUT: those of the body that the URL is about. PostgreSQL itself refuses two.
-fn put_row(sql: &mut Sql, body: &Body, columns: &[Assigned], only: &[KeyValue]) {
+fn put_row(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], only: &[KeyValue]) {
     if !columns.is_empty() {
         sql.raw("(").list(", ", columns, |sql, column| {
             sql.name(&column.name);
@@ -139,7 +142,7 @@ fn put_row(sql: &mut Sql, body: &Body, columns: &[Assigned], only: &[KeyValue]) 
 /// The setting in which an upsert counts the rows that it changed: neither views nor foreign or partitioned tables tell it by `xmax`.
 const UPDATED: &str = "coalesce(nullif(current_setting('pgrst.updated', true), ''), '0')::bigint";
 
-fn on_conflict(sql: &mut Sql, conflict: &Conflict, columns: &[Assigned]) {
+fn on_conflict(sql: &mut Sql, conflict: &ConflictClause, columns: &[AssignedColumn]) {
     sql.raw(" ON CONFLICT (").list(", ", &conflict.columns, |sql, column| {
         sql.name(column);
     });
@@ -158,7 +161,7 @@ fn on_conflict(sql: &mut Sql, conflict: &Conflict, columns: &[Assigned]) {
 /// Appends how many rows of a merge upsert are new: those of the body without those that were changed. Triggers may have kept rows out:
 /// there are never more new ones than came out.
 fn inserted(sql: &mut Sql, plan: &WritePlan) {
-    let Change::Insert { body, columns, only, .. } = &plan.change else { return };
+    let RowChange::Insert { body, columns, only, .. } = &plan.change else { return };
     if columns.is_empty() {
         // There is nothing to change rows to, so all that came out are new.
         sql.raw("(SELECT count(*) FROM pgrst_source)");
@@ -177,7 +180,7 @@ fn inserted(sql: &mut Sql, plan: &WritePlan) {
 /// Appends the primary key of the only row that was written, as a JSON array of names and texts: the
 /// values read like those in bodies, in the order of the columns that are returned.
 fn location(sql: &mut Sql, plan: &WritePlan) {
-    let Answer::Location(returned) = &plan.answer else { return };
+    let WriteReturn::Location(returned) = &plan.answer else { return };
     let key = &plan.relation.primary_key;
     let columns: Vec<_> = if returned.all {
         plan.relation.columns.keys().filter(|column| key.contains(column)).collect()
@@ -209,16 +212,16 @@ fn returning(sql: &mut Sql, plan: &WritePlan) {
 
 fn returned_columns(sql: &mut Sql, plan: &WritePlan) {
     match &plan.answer {
-        Answer::Count => {
+        WriteReturn::Count => {
             sql.raw("1");
         }
-        Answer::Location(returned) => columns_of(sql, &plan.relation, returned),
-        Answer::Rows(read) => columns_of(sql, &plan.relation, &read.returned_columns()),
+        WriteReturn::Location(returned) => columns_of(sql, &plan.relation, returned),
+        WriteReturn::Rows(read) => columns_of(sql, &plan.relation, &read.returned_columns()),
     }
 }
 
 /// Qualified, since an UPDATE would return the body's columns too.
-fn columns_of(sql: &mut Sql, relation: &Relation, returned: &Returned) {
+fn columns_of(sql: &mut Sql, relation: &Relation, returned: &ReturnedColumns) {
     if returned.all {
         sql.name(&relation.name.name).raw(".*");
     }

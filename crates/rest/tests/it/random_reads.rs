@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use portico_rest::plan::Producer;
-use portico_rest::sql::Count;
+use portico_rest::plan::BodyFormat;
+use portico_rest::sql::RowCount;
 use serde_json::{Map, Value};
 
 use crate::reads::{JSON, Reader, Refusal};
@@ -397,7 +397,7 @@ async fn any_read_gives_what_an_evaluator_gives() {
         pairs(&level, "", &mut resource);
         let (rows, total) = evaluate(&data, &level, &|_| true);
         not_empty += usize::from(!rows.is_empty());
-        let answer = reader.ask("service_role", &resource, Count::Exact, &JSON).await;
+        let answer = reader.ask("service_role", &resource, RowCount::Exact, &JSON).await;
         let answer = answer.unwrap_or_else(|refusal| panic!("{resource}: {refusal:?}"));
         let body: Value = serde_json::from_str(answer.body.as_deref().unwrap()).unwrap();
         assert_eq!(body, Value::Array(rows), "{resource}");
@@ -494,9 +494,12 @@ async fn no_hidden_row_comes_back_and_no_question_breaks_the_sql() {
         for _ in 0..dice.below(3) {
             write!(resource, "&{}", dice.of(&PAIRS)).unwrap();
         }
-        let producer =
-            dice.of(&[&JSON, &Producer::Csv, &Producer::Json { of: portico_rest::plan::Rows::Set, strip_nulls: true }]);
-        match reader.ask("anon", &resource, Count::Exact, producer).await {
+        let body_format = dice.of(&[
+            &JSON,
+            &BodyFormat::Csv,
+            &BodyFormat::Json { shape: portico_rest::plan::ResultShape::Set, strip_nulls: true },
+        ]);
+        match reader.ask("anon", &resource, RowCount::Exact, body_format).await {
             Ok(answer) => {
                 answered += 1;
                 let body = answer.body.unwrap();

@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 
 use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
 use portico_rest::RestError;
-use portico_rest::plan::{Context, PlanSettings, Producer, ReadPlan, Root, Rows};
-use portico_rest::query::{Target, parse};
+use portico_rest::plan::{BodyFormat, PlanContext, PlanSettings, ReadPlan, ReadRoot, ResultShape};
+use portico_rest::query::{QueryTarget, parse};
 use portico_rest::schema::{LoadSettings, SchemaCache, load};
-use portico_rest::sql::{Count, Sql, matching, read_statement};
+use portico_rest::sql::{RowCount, Sql, matching, read_statement};
 
 use crate::database::Cinema;
 
 /// One case a line; see there.
 const READS: &str = include_str!("reads.txt");
 
-pub const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+pub const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
 /// A cinema, and what it takes to ask it.
 pub struct Reader {
@@ -53,8 +53,8 @@ impl Reader {
     pub fn plan(&self, resource: &str) -> Result<ReadPlan, RestError> {
         let (name, raw) = resource.split_once('?').unwrap_or((resource, ""));
         let relation = self.cache.relation("public", name.trim_matches('"')).expect(name);
-        let context = Context { cache: &self.cache, schema: "public", settings: &self.settings };
-        ReadPlan::new(&context, Root::Relation(relation), &parse(raw, Target::Relation)?)
+        let context = PlanContext { cache: &self.cache, schema: "public", settings: &self.settings };
+        ReadPlan::new(&context, ReadRoot::Relation(relation), &parse(raw, QueryTarget::Relation)?)
     }
 
     pub async fn run(&self, role: &str, sql: &Sql) -> Result<Vec<Option<String>>, Refusal> {
@@ -74,24 +74,30 @@ impl Reader {
         Ok((0..row.len()).map(|column| row.text(column).map(str::to_owned)).collect())
     }
 
-    pub async fn ask(&self, role: &str, resource: &str, count: Count, producer: &Producer) -> Result<Answer, Refusal> {
+    pub async fn ask(
+        &self,
+        role: &str,
+        resource: &str,
+        count: RowCount,
+        body_format: &BodyFormat,
+    ) -> Result<Answer, Refusal> {
         let plan = self.plan(resource).map_err(Refusal::Ours)?;
-        let row = self.run(role, &read_statement(&plan, count, producer)).await?;
+        let row = self.run(role, &read_statement(&plan, count, body_format)).await?;
         let number = |column: usize| row[column].as_ref().map(|text| text.parse().unwrap());
         Ok(Answer { total: number(0), rows: number(1).unwrap(), body: row[2].clone() })
     }
 
     /// The body, or the refusal in a line.
     async fn shown(&self, resource: &str) -> String {
-        match self.ask("service_role", resource, Count::None, &JSON).await {
+        match self.ask("service_role", resource, RowCount::None, &JSON).await {
             Ok(answer) => answer.body.unwrap(),
             Err(Refusal::Ours(error)) => error.body().to_string(),
             Err(Refusal::Postgres(code, message)) => format!("{code} {message}"),
         }
     }
 
-    async fn body(&self, resource: &str, producer: &Producer) -> String {
-        self.ask("service_role", resource, Count::None, producer).await.unwrap().body.unwrap()
+    async fn body(&self, resource: &str, body_format: &BodyFormat) -> String {
+        self.ask("service_role", resource, RowCount::None, body_format).await.unwrap().body.unwrap()
     }
 }
 
@@ -116,20 +122,20 @@ async fn every_case_has_its_answer() {
 async fn totals_count_what_matches_and_not_what_is_shown() {
     let reader = Reader::open().await;
     let total = async |resource, count| {
-        let answer = reader.ask("service_role", resource, count, &Producer::Nothing).await.unwrap();
+        let answer = reader.ask("service_role", resource, count, &BodyFormat::Nothing).await.unwrap();
         (answer.total, answer.rows, answer.body)
     };
-    assert_eq!(total("films?year=gt.2000", Count::None).await, (None, 4, None));
-    assert_eq!(total("films?year=gt.2000", Count::Exact).await, (Some(4), 4, None));
-    assert_eq!(total("films?year=gt.2000&limit=1", Count::Exact).await, (Some(4), 1, None));
-    assert_eq!(total("films?offset=10", Count::Exact).await, (Some(5), 0, None));
-    assert_eq!(total("films?limit=1", Count::UpTo(3)).await, (Some(3), 1, None));
-    assert_eq!(total("films?select=director_id,count()", Count::Exact).await, (Some(5), 4, None));
-    assert_eq!(total("films?select=count", Count::Exact).await, (Some(5), 1, None));
+    assert_eq!(total("films?year=gt.2000", RowCount::None).await, (None, 4, None));
+    assert_eq!(total("films?year=gt.2000", RowCount::Exact).await, (Some(4), 4, None));
+    assert_eq!(total("films?year=gt.2000&limit=1", RowCount::Exact).await, (Some(4), 1, None));
+    assert_eq!(total("films?offset=10", RowCount::Exact).await, (Some(5), 0, None));
+    assert_eq!(total("films?limit=1", RowCount::UpTo(3)).await, (Some(3), 1, None));
+    assert_eq!(total("films?select=director_id,count()", RowCount::Exact).await, (Some(5), 4, None));
+    assert_eq!(total("films?select=count", RowCount::Exact).await, (Some(5), 1, None));
     let inner = "films?select=id,directors!inner(id),actors!roles()&directors.id=lt.3&actors=is.null&limit=0";
-    assert_eq!(total(inner, Count::Exact).await, (Some(0), 0, None));
+    assert_eq!(total(inner, RowCount::Exact).await, (Some(0), 0, None));
     let inner = "films?select=id,directors!inner(id),actors!roles()&directors.id=lt.3&actors=not.is.null&limit=0";
-    assert_eq!(total(inner, Count::Exact).await, (Some(3), 0, None));
+    assert_eq!(total(inner, RowCount::Exact).await, (Some(3), 0, None));
     let plan = reader.plan("films?id=gt.1&select=id,directors!inner()").unwrap();
     assert_eq!(reader.run("service_role", &matching(&plan)).await.unwrap(), [Some("1".to_owned())]);
 }
@@ -137,13 +143,13 @@ async fn totals_count_what_matches_and_not_what_is_shown() {
 #[tokio::test]
 async fn bodies_of_every_kind() {
     let reader = Reader::open().await;
-    let stripped = Producer::Json { of: Rows::Set, strip_nulls: true };
+    let stripped = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true };
     let resource = "films?select=id,rating,meta,directors(born)&id=in.(3,4)&order=id";
     assert_eq!(
         reader.body(resource, &stripped).await,
         r#"[{"id":3,"rating":6.0,"directors":{"born":"1961-07-08"}},{"id":4,"meta":{}}]"#
     );
-    let object = |strip_nulls| Producer::Object { of: Rows::Set, strip_nulls };
+    let object = |strip_nulls| BodyFormat::Object { shape: ResultShape::Set, strip_nulls };
     let one = "films?select=id,rating,tags&id=eq.4";
     assert_eq!(reader.body(one, &object(false)).await, r#"{"id":4,"rating":null,"tags":["drama","comedy"]}"#);
     assert_eq!(reader.body(one, &object(true)).await, r#"{"id":4,"tags":["drama","comedy"]}"#);
@@ -156,8 +162,8 @@ async fn bodies_of_every_kind() {
 async fn csv_is_postgresqls_text_of_rows() {
     let reader = Reader::open().await;
     let resource = "films?select=id,Title:title,rating,tags,always_true,directors(last_name)&id=in.(1,3,4)&order=id";
-    insta::assert_snapshot!(reader.body(resource, &Producer::Csv).await);
-    assert_eq!(reader.body("films?id=eq.99", &Producer::Csv).await, "\n");
+    insta::assert_snapshot!(reader.body(resource, &BodyFormat::Csv).await);
+    assert_eq!(reader.body("films?id=eq.99", &BodyFormat::Csv).await, "\n");
 }
 
 #[tokio::test]
@@ -202,7 +208,7 @@ async fn nothing_is_computed_of_rows_that_an_offset_passes_over() {
         .unwrap();
     let looks = async |resource| {
         admin.batch_execute("alter sequence looks restart").await.unwrap();
-        reader.ask("service_role", resource, Count::Exact, &JSON).await.unwrap();
+        reader.ask("service_role", resource, RowCount::Exact, &JSON).await.unwrap();
         let next: i64 = admin.query_one("select nextval('looks')", &[]).await.unwrap().get(0);
         next - 1
     };
@@ -229,7 +235,7 @@ async fn a_page_needs_the_privileges_of_its_columns_only() {
         .await
         .unwrap();
     let resource = "films?select=id,directors(id)&order=id&limit=1&offset=1";
-    let answer = reader.ask("clerk", resource, Count::Exact, &JSON).await.unwrap();
+    let answer = reader.ask("clerk", resource, RowCount::Exact, &JSON).await.unwrap();
     assert_eq!((answer.total, answer.rows), (Some(5), 1));
 }
 
@@ -251,7 +257,7 @@ async fn odd_shapes_are_valid_sql() {
         "films?select=roles(actors(roles(films(actors!roles(roles(films(id)))))))",
         "films?select=actors!roles(films!roles(actors!roles(films!roles(id))))",
     ] {
-        let answer = reader.ask("service_role", resource, Count::Exact, &JSON).await;
+        let answer = reader.ask("service_role", resource, RowCount::Exact, &JSON).await;
         assert!(answer.is_ok(), "{resource}: {answer:?}");
     }
 }

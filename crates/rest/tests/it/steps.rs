@@ -7,14 +7,14 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
 use portico_rest::RestError;
 use portico_rest::plan::{
-    Body, BodyKind, Context, Given, PlanSettings, Subject, WriteAction, WriteOptions, WritePlan, find, is_read_only,
-    negotiate,
+    ArgumentSource, CallInput, JsonBody, PlanContext, PlanSettings, ResultSource, WriteAction, WriteOptions, WritePlan,
+    find, is_read_only, negotiate,
 };
-use portico_rest::query::{Query, SelectItem, Target, parse};
-use portico_rest::request::body::{self, Payload, Purpose};
+use portico_rest::query::{Query, QueryTarget, SelectItem, parse};
+use portico_rest::request::body::{self, BodyPurpose, Payload};
 use portico_rest::request::media::{self, MediaType};
-use portico_rest::request::preferences::{Count, Preferences};
-use portico_rest::request::row_window::Window;
+use portico_rest::request::preferences::{CountMode, Preferences};
+use portico_rest::request::row_window::RowWindow;
 use portico_rest::schema::{LoadSettings, SchemaCache, load};
 use portico_rest::sql::{self, Sql};
 
@@ -150,19 +150,19 @@ impl Steps {
         media_type: &MediaType,
     ) -> Result<Planned, RestError> {
         let context = self.context();
-        let query = parse(raw, Target::Relation)?;
+        let query = parse(raw, QueryTarget::Relation)?;
         let action = match method {
             "POST" => WriteAction::Insert,
             "PATCH" => WriteAction::Update,
             "PUT" => WriteAction::Put,
             _ => WriteAction::Delete,
         };
-        Window::of(&query, &Method::from_bytes(method.as_bytes()).unwrap(), &HeaderMap::new())?;
+        RowWindow::of(&query, &Method::from_bytes(method.as_bytes()).unwrap(), &HeaderMap::new())?;
         let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
         let bytes = Bytes::copy_from_slice(request.body);
         let payload = match action {
             WriteAction::Delete => None,
-            _ => Some(body::parse(Purpose::Rows, media_type, listed.is_some(), bytes)?),
+            _ => Some(body::parse(BodyPurpose::Rows, media_type, listed.is_some(), bytes)?),
         };
         let payload = payload.as_ref().map(|payload| match payload {
             Payload::Json(json) => json,
@@ -170,10 +170,10 @@ impl Steps {
         });
         let relation = self.cache.relation("public", name).expect(name);
         let plan = WritePlan::new(&context, relation, action, &query, WriteOptions::from(preferences), payload)?;
-        let subject = Subject { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&query) };
-        let agreement = negotiate(&self.cache, accepted, subject, false)?;
+        let subject = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&query) };
+        let negotiated = negotiate(&self.cache, accepted, subject, false)?;
         plan.check_safe_update(&context)?;
-        Ok(Planned { sql: sql::write(&plan, count(preferences), &agreement.producer), read_only: false })
+        Ok(Planned { sql: sql::write(&plan, count(preferences), &negotiated.body_format), read_only: false })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -187,43 +187,43 @@ impl Steps {
         accepted: &[MediaType],
         media_type: &MediaType,
     ) -> Result<Planned, RestError> {
-        let query = parse(raw, Target::Function { read: !posted })?;
+        let query = parse(raw, QueryTarget::Function { read: !posted })?;
         let bytes = Bytes::copy_from_slice(request.body);
         let payload = match posted {
-            true => Some(body::parse(Purpose::Arguments, media_type, query.columns.is_some(), bytes)?),
+            true => Some(body::parse(BodyPurpose::Arguments, media_type, query.columns.is_some(), bytes)?),
             false => None,
         };
         let given = match &payload {
-            None => Given::Pairs(&query.arguments),
-            Some(Payload::Form(pairs)) => Given::Pairs(pairs),
-            Some(Payload::Json(json)) => Given::Object {
-                body: Body { json: json.text.clone(), is_object: json.is_object },
+            None => CallInput::Pairs(&query.arguments),
+            Some(Payload::Form(pairs)) => CallInput::Pairs(pairs),
+            Some(Payload::Json(json)) => CallInput::Object {
+                body: JsonBody { json: json.text.clone(), is_object: json.is_object },
                 keys: json.columns(query.columns.as_deref()),
                 is_json: *media_type == MediaType::Json,
             },
             Some(Payload::Raw { media_type, bytes }) => {
                 let kind = match media_type {
-                    MediaType::Text => BodyKind::Text,
-                    MediaType::Xml => BodyKind::Xml,
-                    _ => BodyKind::Binary,
+                    MediaType::Text => ArgumentSource::Text,
+                    MediaType::Xml => ArgumentSource::Xml,
+                    _ => ArgumentSource::Binary,
                 };
-                Given::Whole { kind, body: bytes.clone() }
+                CallInput::Whole { kind, body: bytes.clone() }
             }
         };
         let plan = find(&self.cache, "public", name, given)?.plan(&self.context(), &query)?;
-        let subject = Subject {
+        let subject = ResultSource {
             relation: plan.routine.returns.relation.as_ref(),
             routine: Some(&plan.routine),
             whole_rows: is_whole(&query),
         };
-        let agreement = negotiate(&self.cache, accepted, subject, false)?;
-        let agreement = if plan.routine.returns.void { agreement.without_body() } else { agreement };
+        let negotiated = negotiate(&self.cache, accepted, subject, false)?;
+        let negotiated = if plan.routine.returns.void { negotiated.without_body() } else { negotiated };
         let read_only = is_read_only(&plan.routine, posted);
-        Ok(Planned { sql: sql::call(&plan, count(preferences), &agreement.producer), read_only })
+        Ok(Planned { sql: sql::call(&plan, count(preferences), &negotiated.body_format), read_only })
     }
 
-    fn context(&self) -> Context<'_> {
-        Context { cache: &self.cache, schema: "public", settings: &self.settings }
+    fn context(&self) -> PlanContext<'_> {
+        PlanContext { cache: &self.cache, schema: "public", settings: &self.settings }
     }
 
     async fn run(&self, role: &str, planned: &Planned) -> String {
@@ -253,34 +253,35 @@ impl Steps {
             Err(error) => panic!("{error}"),
         };
         let row = answers.row(2).unwrap();
-        let number =
-            |column: sql::Column| row.bytes(column as usize).map(|bytes| i64::from_be_bytes(bytes.try_into().unwrap()));
-        let mut answer = format!("rows {}", number(sql::Column::Rows).unwrap());
-        for (name, column) in [("total", sql::Column::Total), ("inserted", sql::Column::Inserted)] {
+        let number = |column: sql::EnvelopeColumn| {
+            row.bytes(column as usize).map(|bytes| i64::from_be_bytes(bytes.try_into().unwrap()))
+        };
+        let mut answer = format!("rows {}", number(sql::EnvelopeColumn::Rows).unwrap());
+        for (name, column) in [("total", sql::EnvelopeColumn::Total), ("inserted", sql::EnvelopeColumn::Inserted)] {
             if let Some(value) = number(column) {
                 let _ = write!(answer, ", {name} {value}");
             }
         }
-        if let Some(location) = row.text(sql::Column::Location as usize) {
+        if let Some(location) = row.text(sql::EnvelopeColumn::Location as usize) {
             let _ = write!(answer, ", location {location}");
         }
-        match row.bytes(sql::Column::Body as usize).map(std::str::from_utf8) {
+        match row.bytes(sql::EnvelopeColumn::Body as usize).map(std::str::from_utf8) {
             None => {}
             Some(Ok(body)) => {
                 let _ = write!(answer, "\n{body}");
             }
             Some(Err(_)) => {
-                let _ = write!(answer, "\n{}", row.bytes(sql::Column::Body as usize).unwrap().escape_ascii());
+                let _ = write!(answer, "\n{}", row.bytes(sql::EnvelopeColumn::Body as usize).unwrap().escape_ascii());
             }
         }
         answer
     }
 }
 
-fn count(preferences: &Preferences) -> sql::Count {
+fn count(preferences: &Preferences) -> sql::RowCount {
     match preferences.count {
-        Some(Count::Exact | Count::Estimated) => sql::Count::Exact,
-        Some(Count::Planned) | None => sql::Count::None,
+        Some(CountMode::Exact | CountMode::Estimated) => sql::RowCount::Exact,
+        Some(CountMode::Planned) | None => sql::RowCount::None,
     }
 }
 

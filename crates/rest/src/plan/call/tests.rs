@@ -13,14 +13,14 @@ pub(crate) enum Sent {
     /// JSON
     Json(&'static str),
     /// A raw body
-    Raw(BodyKind, &'static str),
+    Raw(ArgumentSource, &'static str),
 }
 
 /// Plans `function?query`.
 pub(crate) fn plan(cache: &SchemaCache, url: &str, sent: Sent, settings: &PlanSettings) -> Result<CallPlan, RestError> {
-    let context = Context { cache, schema: "public", settings };
+    let context = PlanContext { cache, schema: "public", settings };
     let (name, text) = url.split_once('?').unwrap_or((url, ""));
-    let query = parse(text, query::Target::Function { read: matches!(sent, Sent::Get) })?;
+    let query = parse(text, query::QueryTarget::Function { read: matches!(sent, Sent::Get) })?;
     let json: serde_json::Value = match sent {
         Sent::Json(text) => serde_json::from_str(text).unwrap(),
         _ => serde_json::Value::Null,
@@ -29,16 +29,16 @@ pub(crate) fn plan(cache: &SchemaCache, url: &str, sent: Sent, settings: &PlanSe
     let keys: Vec<String> = object.into_iter().flat_map(|object| object.keys().cloned()).collect();
     let form: Vec<(String, String)>;
     let given = match sent {
-        Sent::Get => Given::Pairs(&query.arguments),
+        Sent::Get => CallInput::Pairs(&query.arguments),
         Sent::Form(pairs) => {
             form = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            Given::Pairs(&form)
+            CallInput::Pairs(&form)
         }
         Sent::Json(text) => {
-            let body = Body { json: Bytes::from_static(text.as_bytes()), is_object: json.is_object() };
-            Given::Object { body, keys: query.columns.as_deref().unwrap_or(&keys), is_json: true }
+            let body = JsonBody { json: Bytes::from_static(text.as_bytes()), is_object: json.is_object() };
+            CallInput::Object { body, keys: query.columns.as_deref().unwrap_or(&keys), is_json: true }
         }
-        Sent::Raw(kind, text) => Given::Whole { kind, body: Bytes::from_static(text.as_bytes()) },
+        Sent::Raw(kind, text) => CallInput::Whole { kind, body: Bytes::from_static(text.as_bytes()) },
     };
     find(cache, "public", name, given)?.plan(&context, &query)
 }
@@ -49,7 +49,7 @@ fn planned(url: &str, sent: Sent) -> CallPlan {
 
 fn values(plan: CallPlan) -> Vec<(String, String)> {
     match plan.arguments {
-        Arguments::Values(values) => {
+        CallArguments::Values(values) => {
             values.into_iter().map(|argument| (argument.parameter.name, argument.value)).collect()
         }
         arguments => panic!("{arguments:?}"),
@@ -70,7 +70,7 @@ fn arguments_of_a_variadic_parameter_are_collected() {
     assert_eq!(values(planned("sum_of?numbers=1&numbers=2", Sent::Get)), [pair("numbers", r#"{"1","2"}"#)]);
     let odd = Sent::Form(&[("numbers", "a\"b\\c,{}")]);
     assert_eq!(values(planned("sum_of", odd)), [pair("numbers", r#"{"a\"b\\c,{}"}"#)]);
-    assert!(matches!(planned("sum_of", Sent::Get).arguments, Arguments::None));
+    assert!(matches!(planned("sum_of", Sent::Get).arguments, CallArguments::None));
 }
 
 #[test]
@@ -82,15 +82,16 @@ fn what_reads_like_a_filter_is_none_of_the_arguments() {
 
 #[test]
 fn only_parameters_in_the_object_are_given() {
-    let Arguments::Object { parameters, body } = planned("greet", Sent::Json(r#"{"greeting":"Hi"}"#)).arguments else {
+    let CallArguments::Object { parameters, body } = planned("greet", Sent::Json(r#"{"greeting":"Hi"}"#)).arguments
+    else {
         panic!("no object")
     };
     assert_eq!(parameters.iter().map(|parameter| parameter.name.as_str()).collect::<Vec<_>>(), ["greeting"]);
     assert!(body.is_object);
-    assert!(matches!(planned("greet", Sent::Json("{}")).arguments, Arguments::None));
-    assert!(matches!(planned("greet", Sent::Json("[]")).arguments, Arguments::None));
+    assert!(matches!(planned("greet", Sent::Json("{}")).arguments, CallArguments::None));
+    assert!(matches!(planned("greet", Sent::Json("[]")).arguments, CallArguments::None));
     let listed = planned("greet?columns=name", Sent::Json(r#"{"greeting":"Hi"}"#)).arguments;
-    let Arguments::Object { parameters, .. } = listed else { panic!("no object") };
+    let CallArguments::Object { parameters, .. } = listed else { panic!("no object") };
     assert_eq!(parameters[0].name, "name");
 }
 
@@ -99,11 +100,11 @@ fn a_whole_body_is_the_unnamed_argument() {
     for (name, sent, value, sql_type) in [
         ("whole_json", Sent::Json(r#"{"a": 1}"#), r#"{"a": 1}"#, "json"),
         ("whole_jsonb", Sent::Json("[1, 2]"), "[1, 2]", "jsonb"),
-        ("whole_text", Sent::Raw(BodyKind::Text, "x"), "x", "text"),
-        ("whole_xml", Sent::Raw(BodyKind::Xml, "<a/>"), "<a/>", "xml"),
-        ("whole_bytes", Sent::Raw(BodyKind::Binary, "\0a~"), "\\x00617e", "bytea"),
+        ("whole_text", Sent::Raw(ArgumentSource::Text, "x"), "x", "text"),
+        ("whole_xml", Sent::Raw(ArgumentSource::Xml, "<a/>"), "<a/>", "xml"),
+        ("whole_bytes", Sent::Raw(ArgumentSource::Binary, "\0a~"), "\\x00617e", "bytea"),
     ] {
-        let Arguments::Whole { value: found, sql_type: found_type } = planned(name, sent).arguments else {
+        let CallArguments::Whole { value: found, sql_type: found_type } = planned(name, sent).arguments else {
             panic!("not whole")
         };
         assert_eq!((found.as_bytes(), found_type.as_str()), (value.as_bytes(), sql_type));
@@ -112,7 +113,7 @@ fn a_whole_body_is_the_unnamed_argument() {
 
 #[test]
 fn a_raw_body_calls_a_function_that_needs_no_argument() {
-    assert!(matches!(planned("greet", Sent::Raw(BodyKind::Text, "x")).arguments, Arguments::None));
+    assert!(matches!(planned("greet", Sent::Raw(ArgumentSource::Text, "x")).arguments, CallArguments::None));
 }
 
 #[test]
@@ -142,16 +143,16 @@ fn settings_are_hoisted_when_they_match() {
 #[test]
 fn results_are_rows_or_values() {
     for (url, rows) in [
-        ("hello", Rows::Scalar),
-        ("nothing", Rows::Scalar),
-        ("any_record", Rows::Scalar),
-        ("with_out?a=1", Rows::One),
-        ("film_by_id?id=1", Rows::One),
-        ("films_since?since=1", Rows::Set),
-        ("numbers_as_table?up_to=1", Rows::Set),
-        ("numbers_as_set?up_to=1", Rows::ScalarSet),
+        ("hello", ResultShape::Scalar),
+        ("nothing", ResultShape::Scalar),
+        ("any_record", ResultShape::Scalar),
+        ("with_out?a=1", ResultShape::One),
+        ("film_by_id?id=1", ResultShape::One),
+        ("films_since?since=1", ResultShape::Set),
+        ("numbers_as_table?up_to=1", ResultShape::Set),
+        ("numbers_as_set?up_to=1", ResultShape::ScalarSet),
     ] {
-        assert_eq!(planned(url, Sent::Get).rows(), rows, "{url}");
+        assert_eq!(planned(url, Sent::Get).shape(), rows, "{url}");
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::plan::PlanSettings;
-use crate::query::{Target, parse};
-use crate::request::body::Known;
+use crate::query::{QueryTarget, parse};
+use crate::request::body::ObjectKeys;
 use crate::schema::SchemaCache;
 use crate::schema::testing::cinema;
 
@@ -20,7 +20,7 @@ pub(crate) fn request<'a>(action: WriteAction, url: &'a str, body: &'static str)
 }
 
 impl Request<'_> {
-    pub(crate) fn returning(mut self, returns: Return) -> Self {
+    pub(crate) fn returning(mut self, returns: ReturnPreference) -> Self {
         self.options.returns = returns;
         self
     }
@@ -37,36 +37,36 @@ impl Request<'_> {
 
     pub(crate) fn plan(self, cache: &SchemaCache) -> Result<WritePlan, RestError> {
         let settings = PlanSettings::default();
-        let context = Context { cache, schema: "public", settings: &settings };
+        let context = PlanContext { cache, schema: "public", settings: &settings };
         let (table, query) = self.url.split_once('?').unwrap_or((self.url, ""));
-        let query = parse(query, Target::Relation)?;
+        let query = parse(query, QueryTarget::Relation)?;
         let json: serde_json::Value = serde_json::from_str(self.body).unwrap_or_default();
         let object = json.as_object().or_else(|| json.as_array()?.first()?.as_object());
         let keys: Vec<String> = object.into_iter().flat_map(|object| object.keys().cloned()).collect();
         let payload = JsonPayload {
             text: Bytes::from_static(self.body.as_bytes()),
             is_object: json.is_object(),
-            known: Some(Known { keys, objects: 1 }),
+            known: Some(ObjectKeys { keys, objects: 1 }),
         };
         let payload = Some(&payload).filter(|_| self.action != Delete);
         let relation = cache.relation("public", table).unwrap();
         WritePlan::new(&context, relation, self.action, &query, self.options, payload)
     }
 
-    fn change(self) -> Change {
+    fn change(self) -> RowChange {
         self.plan(&cinema()).unwrap().change
     }
 }
 
 use WriteAction::{Delete, Insert, Put, Update};
 
-fn names(columns: &[Assigned]) -> Vec<&str> {
+fn names(columns: &[AssignedColumn]) -> Vec<&str> {
     columns.iter().map(|column| column.name.as_str()).collect()
 }
 
 #[test]
 fn columns_are_the_bodys_in_the_order_of_their_names() {
-    let Change::Insert { columns, .. } = request(Insert, "films", r#"{"year":1,"title":"x"}"#).change() else {
+    let RowChange::Insert { columns, .. } = request(Insert, "films", r#"{"year":1,"title":"x"}"#).change() else {
         panic!("no insert")
     };
     assert_eq!(names(&columns), ["title", "year"]);
@@ -75,11 +75,11 @@ fn columns_are_the_bodys_in_the_order_of_their_names() {
 #[test]
 fn listed_columns_stand_for_the_bodys() {
     let url = r#"films?columns=year,"title",year"#;
-    let Change::Insert { columns, .. } = request(Insert, url, r#"[{"unknown":1}]"#).change() else {
+    let RowChange::Insert { columns, .. } = request(Insert, url, r#"[{"unknown":1}]"#).change() else {
         panic!("no insert")
     };
     assert_eq!(names(&columns), ["title", "year"]);
-    let Change::Update { columns, .. } = request(Update, "films?id=eq.1&columns=year", "{}").change() else {
+    let RowChange::Update { columns, .. } = request(Update, "films?id=eq.1&columns=year", "{}").change() else {
         panic!("no update")
     };
     assert_eq!(names(&columns), ["year"]);
@@ -105,9 +105,9 @@ fn an_unknown_embed_is_told_before_an_unknown_column() {
 fn an_update_without_columns_changes_nothing() {
     for body in ["{}", "[]", "[{}]"] {
         let plan = request(Update, "films", body).plan(&cinema()).unwrap();
-        assert_eq!(plan.change, Change::Nothing);
+        assert_eq!(plan.change, RowChange::Nothing);
         let cache = cinema();
-        let context = Context { cache: &cache, schema: "public", settings: &PlanSettings::default() };
+        let context = PlanContext { cache: &cache, schema: "public", settings: &PlanSettings::default() };
         plan.check_safe_update(&context).unwrap();
     }
 }
@@ -129,13 +129,14 @@ fn writes_of_every_row_are_refused() {
     ] {
         let plan = request(action, url, r#"{"year":1}"#).plan(&cache).unwrap();
         settings.safe_update = true;
-        let refusal = plan.check_safe_update(&Context { cache: &cache, schema: "public", settings: &settings }).err();
+        let refusal =
+            plan.check_safe_update(&PlanContext { cache: &cache, schema: "public", settings: &settings }).err();
         assert_eq!(refusal.as_ref().map(RestError::message).as_deref(), message, "{url}");
         if let Some(refusal) = refusal {
             assert_eq!((refusal.code(), refusal.status()), ("21000", StatusCode::BAD_REQUEST));
         }
         settings.safe_update = false;
-        plan.check_safe_update(&Context { cache: &cache, schema: "public", settings: &settings }).unwrap();
+        plan.check_safe_update(&PlanContext { cache: &cache, schema: "public", settings: &settings }).unwrap();
     }
 }
 
@@ -146,7 +147,7 @@ fn upserts_compare_what_is_asked_or_the_primary_key_or_nothing() {
         let plan = request(Insert, url, body).resolving(Resolution::MergeDuplicates).plan(&cache).unwrap();
         let resolution = plan.resolution();
         let counts = plan.counts_inserted();
-        let Change::Insert { conflict, .. } = plan.change else { panic!("no insert") };
+        let RowChange::Insert { conflict, .. } = plan.change else { panic!("no insert") };
         assert_eq!(resolution.is_some(), conflict.is_some());
         assert_eq!(counts, conflict.is_some());
         conflict.map(|conflict| conflict.columns)
@@ -181,7 +182,7 @@ fn a_put_needs_exactly_its_primary_key() {
     let plan = request(Put, url, body).with_defaults().plan(&cache).unwrap();
     assert!(plan.counts_inserted());
     assert_eq!(plan.resolution(), None);
-    let Change::Insert { columns, defaults, only, .. } = plan.change else { panic!("no insert") };
+    let RowChange::Insert { columns, defaults, only, .. } = plan.change else { panic!("no insert") };
     assert_eq!(names(&columns), ["actor_id", "character", "film_id"]);
     assert!(!defaults);
     let only: Vec<_> = only.iter().map(|key| (key.column.name.as_str(), key.value.as_str())).collect();
@@ -192,18 +193,20 @@ fn a_put_needs_exactly_its_primary_key() {
 fn what_is_returned_depends_on_the_preference() {
     let cache = cinema();
     let plan = |url, returns| request(Insert, url, r#"{"id":1}"#).returning(returns).plan(&cache).unwrap();
-    assert!(matches!(plan("films", Return::Minimal).answer, Answer::Count));
-    let plan_with_location = plan("films?select=title", Return::HeadersOnly);
+    assert!(matches!(plan("films", ReturnPreference::Minimal).answer, WriteReturn::Count));
+    let plan_with_location = plan("films?select=title", ReturnPreference::HeadersOnly);
     assert!(plan_with_location.tells_location());
-    let Answer::Location(returned) = plan_with_location.answer else { panic!("no location") };
+    let WriteReturn::Location(returned) = plan_with_location.answer else { panic!("no location") };
     assert!(!returned.all);
     let mut columns = returned.columns;
     columns.sort();
     assert_eq!(columns, ["id", "title"]);
-    let Answer::Location(returned) = plan("films", Return::HeadersOnly).answer else { panic!("no location") };
+    let WriteReturn::Location(returned) = plan("films", ReturnPreference::HeadersOnly).answer else {
+        panic!("no location")
+    };
     assert!(returned.all);
-    assert!(matches!(plan("films", Return::Representation).answer, Answer::Rows(_)));
-    let update = request(Update, "films?id=eq.1", r#"{"id":1}"#).returning(Return::HeadersOnly);
+    assert!(matches!(plan("films", ReturnPreference::Representation).answer, WriteReturn::Rows(_)));
+    let update = request(Update, "films?id=eq.1", r#"{"id":1}"#).returning(ReturnPreference::HeadersOnly);
     assert!(!update.plan(&cache).unwrap().tells_location());
 }
 

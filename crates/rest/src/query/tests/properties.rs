@@ -13,7 +13,7 @@ proptest! {
 
     #[test]
     fn any_text_is_read_or_refused(raw in ".{0,200}") {
-        for target in [Target::Relation, Target::Function { read: true }, Target::Function { read: false }] {
+        for target in [QueryTarget::Relation, QueryTarget::Function { read: true }, QueryTarget::Function { read: false }] {
             let _ = parse(&raw, target);
         }
         canonical(&raw);
@@ -21,21 +21,21 @@ proptest! {
 
     #[test]
     fn any_text_of_the_grammar_s_words_is_read_or_refused(raw in words()) {
-        if let Ok(query) = parse(&raw, Target::Relation) {
-            prop_assert_eq!(parse(&print(&query), Target::Relation).unwrap(), query);
+        if let Ok(query) = parse(&raw, QueryTarget::Relation) {
+            prop_assert_eq!(parse(&print(&query), QueryTarget::Relation).unwrap(), query);
         }
     }
 
     #[test]
     fn what_is_printed_reads_as_the_same_query(query in query()) {
         let raw = print(&query);
-        prop_assert_eq!(parse(&raw, Target::Relation).unwrap(), query.clone(), "{}", raw);
+        prop_assert_eq!(parse(&raw, QueryTarget::Relation).unwrap(), query.clone(), "{}", raw);
         // Sorting and encoding anew changes nothing but the order of parameters; merged ones would.
         let mut keys: Vec<_> = raw.split('&').map(|pair| pair.split('=').next()).collect();
         keys.sort_unstable();
         keys.dedup();
         if keys.len() == raw.split('&').count() {
-            prop_assert_eq!(sorted(parse(&canonical(&raw), Target::Relation).unwrap()), sorted(query));
+            prop_assert_eq!(sorted(parse(&canonical(&raw), QueryTarget::Relation).unwrap()), sorted(query));
         }
     }
 
@@ -54,7 +54,7 @@ proptest! {
                 }
             }
         }
-        if let Ok(query) = parse(&raw, Target::Relation) {
+        if let Ok(query) = parse(&raw, QueryTarget::Relation) {
             check(&query.select);
         }
     }
@@ -227,12 +227,12 @@ fn order() -> impl Strategy<Value = Vec<OrderTerm>> {
 }
 
 /// Values at levels.
-fn at<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<At<T>>> {
-    vec((vec(name(), 0..3), value).prop_map(|(path, value)| At { path, value }), 0..3)
+fn at<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<AtLevel<T>>> {
+    vec((vec(name(), 0..3), value).prop_map(|(path, value)| AtLevel { path, value }), 0..3)
 }
 
-/// At most one at each level.
-fn unique<T>(list: Vec<At<T>>) -> Vec<At<T>> {
+/// AtLevel most one at each level.
+fn unique<T>(list: Vec<AtLevel<T>>) -> Vec<AtLevel<T>> {
     let mut paths = Vec::new();
     list.into_iter()
         .filter(|at| {
@@ -250,7 +250,7 @@ fn query() -> impl Strategy<Value = Query> {
     };
     let range = (option::of(any::<i64>()), option::of(any::<i64>()))
         .prop_filter("nothing to print", |(limit, offset)| limit.is_some() || offset.is_some())
-        .prop_map(|(limit, offset)| Range { limit, offset });
+        .prop_map(|(limit, offset)| RowRange { limit, offset });
     let (filters, logic) = (at(filter()), at(logic()));
     (vec(item(), 0..4), names(), names(), filters, logic, at(order()), at(range)).prop_map(
         |(select, columns, on_conflict, filters, logic, orders, ranges)| Query {

@@ -2,7 +2,7 @@
 
 use indexmap::IndexSet;
 
-use super::{JsonPayload, Known};
+use super::{JsonPayload, ObjectKeys};
 use crate::RestError;
 
 /// Reads CSV as an array of objects of texts. `NULL` is null; an empty field is an empty text.
@@ -11,7 +11,7 @@ use crate::RestError;
 ///
 /// PGRST102: there is no header, a row has more or fewer fields than the header, or a quote is not closed.
 pub(super) fn read(text: &str) -> Result<JsonPayload, RestError> {
-    let mut reader = Reader { rest: text, line: 1 };
+    let mut reader = CsvReader { rest: text, line: 1 };
     let mut header = Vec::new();
     if !reader.record(&mut header)? {
         return Err(RestError::Body("CSV without a header line".to_owned()));
@@ -42,15 +42,15 @@ pub(super) fn read(text: &str) -> Result<JsonPayload, RestError> {
     json.push(']');
     let mut keys: Vec<String> = header.into_iter().collect::<IndexSet<_>>().into_iter().collect();
     keys.sort_unstable();
-    Ok(JsonPayload { text: json.into(), is_object: false, known: Some(Known { keys, objects }) })
+    Ok(JsonPayload { text: json.into(), is_object: false, known: Some(ObjectKeys { keys, objects }) })
 }
 
-struct Reader<'a> {
+struct CsvReader<'a> {
     rest: &'a str,
     line: usize,
 }
 
-impl Reader<'_> {
+impl CsvReader<'_> {
     /// Reads the next record into `fields`; `false` at the end. Blank lines are passed over.
     fn record(&mut self, fields: &mut Vec<String>) -> Result<bool, RestError> {
         fields.clear();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{JsonPayload, Known, is_object};
+use super::{JsonPayload, ObjectKeys, is_object};
 use crate::RestError;
 
 /// Reads the top level, and sees that the whole is JSON.
@@ -17,13 +17,13 @@ use crate::RestError;
 pub(super) fn read(bytes: Bytes) -> Result<JsonPayload, RestError> {
     let invalid = |_| RestError::Body("Empty or invalid json".to_owned());
     let text = std::str::from_utf8(&bytes).map_err(|_| RestError::Body("Empty or invalid json".to_owned()))?;
-    let mut scan = Scan::default();
+    let mut scan = KeyScan::default();
     let mut json = serde_json::Deserializer::from_str(text);
     let is_object = is_object(&bytes);
     let first = text.trim_start_matches([' ', '\t', '\r', '\n']).bytes().next();
     match first {
         Some(b'{') => DeserializeSeed::deserialize(&mut scan, &mut json).map_err(invalid)?,
-        Some(b'[') => json.deserialize_seq(Elements(&mut scan)).map_err(invalid)?,
+        Some(b'[') => json.deserialize_seq(ArrayElements(&mut scan)).map_err(invalid)?,
         _ => _ = IgnoredAny::deserialize(&mut json).map_err(invalid)?,
     }
     json.end().map_err(invalid)?;
@@ -34,12 +34,12 @@ pub(super) fn read(bytes: Bytes) -> Result<JsonPayload, RestError> {
     let text = if matches!(first, Some(b'{' | b'[')) { bytes } else { Bytes::from_static(b"[]") };
     let mut keys: Vec<String> = scan.keys.into_keys().collect();
     keys.sort_unstable();
-    Ok(JsonPayload { text, is_object, known: Some(Known { keys, objects: scan.objects }) })
+    Ok(JsonPayload { text, is_object, known: Some(ObjectKeys { keys, objects: scan.objects }) })
 }
 
 /// What was seen of the objects so far.
 #[derive(Default)]
-struct Scan {
+struct KeyScan {
     /// The keys of the first object; for each, the last object that has it.
     keys: IndexMap<String, usize>,
     objects: usize,
@@ -47,7 +47,7 @@ struct Scan {
     differs: bool,
 }
 
-impl Scan {
+impl KeyScan {
     /// Notes a key of the object that is read, the `place`th; tells whether it is new in this object.
     fn note(&mut self, key: &str, place: usize) -> bool {
         // Most objects list their keys in the same order.
@@ -67,7 +67,7 @@ impl Scan {
 }
 
 /// An object, or an element of an array.
-impl<'de> DeserializeSeed<'de> for &mut Scan {
+impl<'de> DeserializeSeed<'de> for &mut KeyScan {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -75,7 +75,7 @@ impl<'de> DeserializeSeed<'de> for &mut Scan {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Scan {
+impl<'de> Visitor<'de> for &mut KeyScan {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for &mut Scan {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.objects += 1;
         let (mut place, mut distinct) = (0, 0);
-        while let Some(is_new) = map.next_key_seed(Key { scan: self, place })? {
+        while let Some(is_new) = map.next_key_seed(KeySeed { scan: self, place })? {
             map.next_value::<IgnoredAny>()?;
             place += 1;
             distinct += usize::from(is_new);
@@ -132,9 +132,9 @@ impl<'de> Visitor<'de> for &mut Scan {
 }
 
 /// The elements of an array.
-struct Elements<'a>(&'a mut Scan);
+struct ArrayElements<'a>(&'a mut KeyScan);
 
-impl<'de> Visitor<'de> for Elements<'_> {
+impl<'de> Visitor<'de> for ArrayElements<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,12 +148,12 @@ impl<'de> Visitor<'de> for Elements<'_> {
 }
 
 /// A key of an object.
-struct Key<'a> {
-    scan: &'a mut Scan,
+struct KeySeed<'a> {
+    scan: &'a mut KeyScan,
     place: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
+impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
@@ -161,7 +161,7 @@ impl<'de> DeserializeSeed<'de> for Key<'_> {
     }
 }
 
-impl Visitor<'_> for Key<'_> {
+impl Visitor<'_> for KeySeed<'_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

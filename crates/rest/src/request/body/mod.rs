@@ -16,7 +16,7 @@ use crate::request::media::MediaType;
 
 /// What a body is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum BodyPurpose {
     /// Rows of a relation.
     Rows,
     /// Arguments of a function.
@@ -47,12 +47,12 @@ pub struct JsonPayload {
     /// One object, and not an array.
     pub is_object: bool,
     /// What was learned of it; `None` if it was not read, because `columns` says which columns are meant.
-    pub known: Option<Known>,
+    pub known: Option<ObjectKeys>,
 }
 
 /// What is known of objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct ObjectKeys {
     /// The keys that all of them have, in alphabetical order.
     pub keys: Vec<String>,
     /// How many there are.
@@ -71,12 +71,17 @@ impl JsonPayload {
 /// # Errors
 ///
 /// PGRST102 if the type does not fit the purpose, or the body does not fit the type.
-pub fn parse(purpose: Purpose, media_type: &MediaType, has_columns: bool, bytes: Bytes) -> Result<Payload, RestError> {
+pub fn parse(
+    purpose: BodyPurpose,
+    media_type: &MediaType,
+    has_columns: bool,
+    bytes: Bytes,
+) -> Result<Payload, RestError> {
     match media_type {
         MediaType::Json => {
             // Contract 10.2: a function may be called without a body.
             let bytes = match purpose {
-                Purpose::Arguments if bytes.is_empty() => Bytes::from_static(b"{}"),
+                BodyPurpose::Arguments if bytes.is_empty() => Bytes::from_static(b"{}"),
                 _ => bytes,
             };
             if has_columns {
@@ -89,11 +94,11 @@ pub fn parse(purpose: Purpose, media_type: &MediaType, has_columns: bool, bytes:
         MediaType::Form => {
             let pairs = form(text(&bytes)?)?;
             match purpose {
-                Purpose::Rows => Ok(Payload::Json(one_row(pairs))),
-                Purpose::Arguments => Ok(Payload::Form(pairs)),
+                BodyPurpose::Rows => Ok(Payload::Json(one_row(pairs))),
+                BodyPurpose::Arguments => Ok(Payload::Form(pairs)),
             }
         }
-        MediaType::Text | MediaType::Xml | MediaType::Binary if purpose == Purpose::Arguments => {
+        MediaType::Text | MediaType::Xml | MediaType::Binary if purpose == BodyPurpose::Arguments => {
             Ok(Payload::Raw { media_type: media_type.clone(), bytes })
         }
         other => Err(RestError::Body(format!("Content-Type not acceptable: {}", other.text()))),
@@ -123,7 +128,7 @@ fn one_row(pairs: Vec<(String, String)>) -> JsonPayload {
     JsonPayload {
         text: serde_json::Value::Object(members).to_string().into(),
         is_object: true,
-        known: Some(Known { keys: row.into_keys().collect(), objects: 1 }),
+        known: Some(ObjectKeys { keys: row.into_keys().collect(), objects: 1 }),
     }
 }
 

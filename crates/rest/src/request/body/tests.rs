@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn rows(media_type: MediaType, body: &str) -> Result<JsonPayload, String> {
-    match parse(Purpose::Rows, &media_type, false, body.to_owned().into()) {
+    match parse(BodyPurpose::Rows, &media_type, false, body.to_owned().into()) {
         Ok(Payload::Json(payload)) => Ok(payload),
         Ok(other) => panic!("{other:?}"),
         Err(error) => Err(error.message()),
@@ -78,7 +78,7 @@ fn what_is_no_json_is_refused() {
     ] {
         assert_eq!(known(body), Err(INVALID.into()), "{body}");
     }
-    let refused = parse(Purpose::Rows, &MediaType::Json, false, Bytes::from_static(b"{\"a\":\"\xff\"}"));
+    let refused = parse(BodyPurpose::Rows, &MediaType::Json, false, Bytes::from_static(b"{\"a\":\"\xff\"}"));
     assert_eq!(refused.unwrap_err().message(), INVALID);
 }
 
@@ -87,14 +87,14 @@ fn a_scalar_counts_as_no_rows() {
     for body in ["1", "\"x\"", "null", " true ", "-1.5e3", "1e999"] {
         let payload = rows(MediaType::Json, body).unwrap();
         assert_eq!((payload.text, payload.is_object), (Bytes::from_static(b"[]"), false), "{body}");
-        assert_eq!(payload.known, Some(Known::default()));
+        assert_eq!(payload.known, Some(ObjectKeys::default()));
     }
 }
 
 #[test]
 fn with_columns_json_is_not_read() {
     for (body, is_object) in [("[{\"a\":1},{\"b\":1}]", false), (" \n{", true), ("", false), ("x", false)] {
-        let payload = parse(Purpose::Rows, &MediaType::Json, true, Bytes::from_static(body.as_bytes())).unwrap();
+        let payload = parse(BodyPurpose::Rows, &MediaType::Json, true, Bytes::from_static(body.as_bytes())).unwrap();
         assert_eq!(payload, Payload::Json(JsonPayload { text: body.into(), is_object, known: None }));
         let Payload::Json(payload) = payload else { panic!() };
         assert_eq!(payload.columns(Some(&["c".to_owned()])), ["c"]);
@@ -109,8 +109,8 @@ fn deep_json_is_read_in_constant_stack() {
 
 #[test]
 fn a_function_may_be_called_without_a_body() {
-    let payload = parse(Purpose::Arguments, &MediaType::Json, false, Bytes::new()).unwrap();
-    let known = Some(Known { keys: Vec::new(), objects: 1 });
+    let payload = parse(BodyPurpose::Arguments, &MediaType::Json, false, Bytes::new()).unwrap();
+    let known = Some(ObjectKeys { keys: Vec::new(), objects: 1 });
     assert_eq!(payload, Payload::Json(JsonPayload { text: Bytes::from_static(b"{}"), is_object: true, known }));
 }
 
@@ -143,17 +143,17 @@ fn forms_are_one_row_or_arguments() {
     let row: Value = serde_json::from_slice(&payload.text).unwrap();
     assert_eq!(row, json!({"a": "x yé", "b": "2", "c": ""}));
     assert_eq!(payload.columns(None), ["a", "b", "c"]);
-    let arguments = parse(Purpose::Arguments, &MediaType::Form, false, body.into()).unwrap();
+    let arguments = parse(BodyPurpose::Arguments, &MediaType::Form, false, body.into()).unwrap();
     let expected = [("b", "1"), ("a", "x yé"), ("b", "2"), ("c", "")];
     assert_eq!(arguments, Payload::Form(expected.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec()));
-    assert!(parse(Purpose::Rows, &MediaType::Form, false, "a=%ff".into()).is_err());
+    assert!(parse(BodyPurpose::Rows, &MediaType::Form, false, "a=%ff".into()).is_err());
 }
 
 #[test]
 fn raw_bodies_are_for_functions_only() {
     for media_type in [MediaType::Text, MediaType::Xml, MediaType::Binary] {
         let bytes = Bytes::from_static(b"\xff\0");
-        let payload = parse(Purpose::Arguments, &media_type, false, bytes.clone()).unwrap();
+        let payload = parse(BodyPurpose::Arguments, &media_type, false, bytes.clone()).unwrap();
         assert_eq!(payload, Payload::Raw { media_type: media_type.clone(), bytes });
         let expected = format!("Content-Type not acceptable: {}", media_type.text());
         assert_eq!(rows(media_type, "x"), Err(expected));
@@ -214,7 +214,7 @@ proptest! {
     #[test]
     fn any_body_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         for media_type in [MediaType::Json, MediaType::Csv, MediaType::Form, MediaType::Text] {
-            for purpose in [Purpose::Rows, Purpose::Arguments] {
+            for purpose in [BodyPurpose::Rows, BodyPurpose::Arguments] {
                 let _ = parse(purpose, &media_type, false, bytes.clone().into());
             }
         }

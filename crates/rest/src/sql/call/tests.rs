@@ -2,14 +2,15 @@ use std::fmt::Write as _;
 
 use super::*;
 use crate::plan::call_tests::{Sent, plan};
-use crate::plan::{BodyKind, PlanSettings};
+use crate::plan::{ArgumentSource, PlanSettings};
 use crate::schema::testing::cinema;
 
-fn shown(url: &str, sent: Sent, count: Count, body: bool) -> String {
+fn shown(url: &str, sent: Sent, count: RowCount, body: bool) -> String {
     let settings = PlanSettings { max_rows: None, ..PlanSettings::default() };
     let plan = plan(&cinema(), url, sent, &settings).unwrap();
-    let producer = if body { Producer::Json { of: plan.rows(), strip_nulls: false } } else { Producer::Nothing };
-    let sql = call(&plan, count, &producer);
+    let body_format =
+        if body { BodyFormat::Json { shape: plan.shape(), strip_nulls: false } } else { BodyFormat::Nothing };
+    let sql = call(&plan, count, &body_format);
     let mut text = format!("{url} {sent:?}\n{}\n", sql.text());
     for (at, param) in sql.params().iter().enumerate() {
         let _ = writeln!(text, "  ${} = {}", at + 1, String::from_utf8_lossy(param.as_bytes()));
@@ -18,7 +19,7 @@ fn shown(url: &str, sent: Sent, count: Count, body: bool) -> String {
 }
 
 fn all(calls: &[(&str, Sent)]) -> String {
-    calls.iter().map(|(url, sent)| shown(url, *sent, Count::None, true)).collect::<Vec<_>>().join("\n")
+    calls.iter().map(|(url, sent)| shown(url, *sent, RowCount::None, true)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -33,7 +34,7 @@ fn values() {
         ("sum_of?numbers=1&numbers=2", Sent::Get),
         ("sum_of", Sent::Json(r#"{"numbers":[1,2]}"#)),
         ("whole_json", Sent::Json("[1]")),
-        ("whole_bytes", Sent::Raw(BodyKind::Binary, "ab")),
+        ("whole_bytes", Sent::Raw(ArgumentSource::Binary, "ab")),
         ("numbers_as_set?up_to=3", Sent::Get),
         ("any_record", Sent::Get),
         ("short_arguments", Sent::Json(r#"{"c":"long","v":"long","b":"1111"}"#)),
@@ -54,9 +55,9 @@ fn rows() {
 fn counts_call_once() {
     insta::assert_snapshot!(
         [
-            shown("films_since?since=2000&limit=1&year=gt.1", Sent::Get, Count::Exact, true),
-            shown("films_since?limit=1", Sent::Json(r#"{"since":2000}"#), Count::UpTo(10), true),
-            shown("films_since?since=2000", Sent::Get, Count::Exact, true),
+            shown("films_since?since=2000&limit=1&year=gt.1", Sent::Get, RowCount::Exact, true),
+            shown("films_since?limit=1", Sent::Json(r#"{"since":2000}"#), RowCount::UpTo(10), true),
+            shown("films_since?since=2000", Sent::Get, RowCount::Exact, true),
         ]
         .join("\n")
     );
@@ -66,9 +67,9 @@ fn counts_call_once() {
 fn a_call_without_a_body_happens() {
     insta::assert_snapshot!(
         [
-            shown("hello", Sent::Get, Count::None, false),
-            shown("nothing", Sent::Json("{}"), Count::None, false),
-            shown("films_since?since=2000", Sent::Get, Count::None, false),
+            shown("hello", Sent::Get, RowCount::None, false),
+            shown("nothing", Sent::Json("{}"), RowCount::None, false),
+            shown("films_since?since=2000", Sent::Get, RowCount::None, false),
         ]
         .join("\n")
     );

@@ -4,16 +4,16 @@ use proptest::prelude::{prop_assert_eq, proptest};
 use regex::Regex;
 
 use super::*;
-use crate::plan::Rows;
+use crate::plan::ResultShape;
 use crate::plan::WriteAction::{Delete, Insert, Put, Update};
 use crate::plan::write_tests::{Request, request};
-use crate::request::preferences::{Resolution, Return};
+use crate::request::preferences::{Resolution, ReturnPreference};
 use crate::schema::testing::cinema;
 
-const JSON: Producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
 /// The statement of a request, and its parameters.
-fn shown(request: Request<'_>, count: Count) -> String {
+fn shown(request: Request<'_>, count: RowCount) -> String {
     let cache = cinema();
     let plan = request.plan(&cache).unwrap();
     let sql = write(&plan, count, &JSON);
@@ -25,7 +25,7 @@ fn shown(request: Request<'_>, count: Count) -> String {
 }
 
 fn all(requests: &[Request<'_>]) -> String {
-    requests.iter().map(|request| shown(*request, Count::None)).collect::<Vec<_>>().join("\n")
+    requests.iter().map(|request| shown(*request, RowCount::None)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -38,10 +38,10 @@ fn inserts() {
         request(Insert, "films", "[]"),
         request(Insert, "films?columns=title,year", "[]"),
         request(Insert, "films?select=title,directors(last_name)&order=year", r#"{"year":1}"#)
-            .returning(Return::Representation),
-        request(Insert, "films?select=title", r#"{"year":1}"#).returning(Return::HeadersOnly),
-        request(Insert, "roles", r#"{"film_id":1}"#).returning(Return::HeadersOnly),
-        request(Insert, "guest_book", r#"{"guest":1}"#).returning(Return::HeadersOnly),
+            .returning(ReturnPreference::Representation),
+        request(Insert, "films?select=title", r#"{"year":1}"#).returning(ReturnPreference::HeadersOnly),
+        request(Insert, "roles", r#"{"film_id":1}"#).returning(ReturnPreference::HeadersOnly),
+        request(Insert, "guest_book", r#"{"guest":1}"#).returning(ReturnPreference::HeadersOnly),
     ]));
 }
 
@@ -62,12 +62,14 @@ fn upserts() {
     let ignore = Resolution::IgnoreDuplicates;
     insta::assert_snapshot!(all(&[
         request(Insert, "films", r#"{"id":1,"title":"x"}"#).resolving(merge),
-        request(Insert, "films", r#"[{"id":1,"title":"x"}]"#).resolving(merge).returning(Return::Representation),
+        request(Insert, "films", r#"[{"id":1,"title":"x"}]"#)
+            .resolving(merge)
+            .returning(ReturnPreference::Representation),
         request(Insert, "films?on_conflict=title", r#"[{"id":1,"title":"x"}]"#).resolving(ignore),
         request(Insert, "films", "{}").resolving(merge),
         request(Insert, "guest_book", r#"{"guest":"x"}"#).resolving(merge),
         request(Put, "roles?film_id=eq.1&actor_id=eq.2", r#"{"film_id":1,"actor_id":2,"character":"x"}"#),
-        request(Put, "films?id=eq.1", r#"[{"title":"x"}]"#).returning(Return::Representation),
+        request(Put, "films?id=eq.1", r#"[{"title":"x"}]"#).returning(ReturnPreference::Representation),
         request(Put, "films?id=eq.1", "{}"),
     ]));
 }
@@ -77,13 +79,14 @@ fn updates() {
     insta::assert_snapshot!(all(&[
         request(Update, "films?id=eq.1", r#"{"title":"x","year":null}"#),
         request(Update, "films?or=(id.eq.1,title.like.a*)&order=title", r#"{"title":"x"}"#)
-            .returning(Return::Representation),
+            .returning(ReturnPreference::Representation),
         request(Update, "films?id=in.(1,2)&limit=1&select=title,roles(character)&roles.limit=1", r#"{"year":1}"#)
-            .returning(Return::Representation),
+            .returning(ReturnPreference::Representation),
         request(Update, "films?id=eq.1", r#"[{"year":1}]"#),
         request(Update, "films", "{}"),
-        request(Update, "films?select=id", "{}").returning(Return::Representation),
-        request(Update, "people?id=eq.1&select=children_of(name)", r#"{"name":"x"}"#).returning(Return::Representation),
+        request(Update, "films?select=id", "{}").returning(ReturnPreference::Representation),
+        request(Update, "people?id=eq.1&select=children_of(name)", r#"{"name":"x"}"#)
+            .returning(ReturnPreference::Representation),
     ]));
 }
 
@@ -92,15 +95,15 @@ fn deletes() {
     insta::assert_snapshot!(all(&[
         request(Delete, "films?id=eq.1", ""),
         request(Delete, "films", ""),
-        request(Delete, "films?meta->budget=gt.1&select=title", "").returning(Return::Representation),
-        request(Delete, "films?id=eq.1&select=title", "").returning(Return::HeadersOnly),
+        request(Delete, "films?meta->budget=gt.1&select=title", "").returning(ReturnPreference::Representation),
+        request(Delete, "films?id=eq.1&select=title", "").returning(ReturnPreference::HeadersOnly),
     ]));
 }
 
 #[test]
 fn representations_and_names_that_need_quotes() {
     insta::assert_snapshot!(all(&[
-        request(Insert, "paints", r##"[{"id":1,"color":"#ffffff"}]"##).returning(Return::Representation),
+        request(Insert, "paints", r##"[{"id":1,"color":"#ffffff"}]"##).returning(ReturnPreference::Representation),
         request(Update, "paints?color=eq.%23ffffff", r##"{"color":"#ffffff"}"##),
         request(Insert, "Odd Table?columns=\"dot.ted\",\"quo\\\"ted\"", "[]"),
         request(Update, "Odd Table?\"quo\\\"ted\"=eq.\"", r#"{"quo\"ted":1}"#),
@@ -117,29 +120,29 @@ fn writes_without_an_envelope() {
     let requests = [
         request(Insert, "films", r#"{"year":1}"#),
         request(Insert, "films?select=title,directors(last_name)&order=year", r#"{"year":1}"#)
-            .returning(Return::Representation),
+            .returning(ReturnPreference::Representation),
         request(Insert, "films", "[]"),
         request(Update, "films?id=eq.1", r#"{"year":1}"#),
-        request(Delete, "films?id=eq.1", "").returning(Return::Representation),
+        request(Delete, "films?id=eq.1", "").returning(ReturnPreference::Representation),
     ];
     insta::assert_snapshot!(requests.map(|request| plain(request).unwrap()).join("\n"));
     let counting = request(Insert, "films", r#"{"id":1,"year":1}"#).resolving(Resolution::MergeDuplicates);
-    let located = request(Insert, "films", r#"{"year":1}"#).returning(Return::HeadersOnly);
+    let located = request(Insert, "films", r#"{"year":1}"#).returning(ReturnPreference::HeadersOnly);
     assert_eq!([plain(counting), plain(located)], [None, None]);
 }
 
 #[test]
 fn counts() {
     let minimal = request(Delete, "films?id=eq.1", "");
-    let full = minimal.returning(Return::Representation);
-    let texts = [minimal, full].map(|request| shown(request, Count::Exact));
+    let full = minimal.returning(ReturnPreference::Representation);
+    let texts = [minimal, full].map(|request| shown(request, RowCount::Exact));
     insta::assert_snapshot!(texts.join("\n"));
 }
 
 #[test]
 fn more_defaults_than_a_function_takes_arguments() {
     let columns: Vec<_> = (0..120)
-        .map(|at| Assigned {
+        .map(|at| AssignedColumn {
             name: format!("c{at}"),
             sql_type: "integer".into(),
             from_json: None,
@@ -147,7 +150,7 @@ fn more_defaults_than_a_function_takes_arguments() {
         })
         .collect();
     let mut sql = Sql::new();
-    payload::from_item(&mut sql, &Body { json: "{}".into(), is_object: true }, &columns, true);
+    payload::from_item(&mut sql, &JsonBody { json: "{}".into(), is_object: true }, &columns, true);
     assert_eq!(sql.text().matches("jsonb_build_object(").count(), 3);
     assert_eq!(sql.params().len(), 121);
 }
@@ -167,14 +170,14 @@ proptest! {
             let value = percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC).to_string();
             let insert = format!("films?on_conflict={}", quoted(name));
             let update = format!("films?{}=eq.{value}", quoted(name));
-            let producer = Producer::Json { of: Rows::Set, strip_nulls: false };
+            let body_format = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
             [
                 request(Insert, &insert, r#"{"year":1}"#).resolving(Resolution::MergeDuplicates),
-                request(Update, &update, r#"{"year":1}"#).returning(Return::Representation),
-                request(Delete, &update, "").returning(Return::HeadersOnly),
+                request(Update, &update, r#"{"year":1}"#).returning(ReturnPreference::Representation),
+                request(Delete, &update, "").returning(ReturnPreference::HeadersOnly),
             ]
             .map(|request| {
-                let sql = write(&request.plan(&cache).unwrap(), Count::Exact, &producer);
+                let sql = write(&request.plan(&cache).unwrap(), RowCount::Exact, &body_format);
                 identifiers.replace_all(sql.text(), "NAME").into_owned()
             })
         };

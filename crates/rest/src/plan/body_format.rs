@@ -4,20 +4,20 @@ use crate::schema::{QualifiedName, ReturnType};
 
 /// What makes the body, inside PostgreSQL, of the rows of `pgrst_source` (contract 10).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Producer {
+pub enum BodyFormat {
     /// No body is wanted (HEAD, writes that return nothing): the column is NULL.
     Nothing,
     /// JSON (19.1).
     Json {
         /// What it is made of.
-        of: Rows,
+        shape: ResultShape,
         /// Keys with null are left out, recursively.
         strip_nulls: bool,
     },
     /// The one row as a JSON object; that there is exactly one is checked before the commit (9.4).
     Object {
         /// What it is made of.
-        of: Rows,
+        shape: ResultShape,
         /// Keys with null are left out, recursively.
         strip_nulls: bool,
     },
@@ -32,15 +32,15 @@ pub enum Producer {
         /// Its argument is this relation's row type: rows are cast to it. `None`: `anyelement`, which takes them as they are.
         relation: Option<QualifiedName>,
         /// What it gets.
-        of: Rows,
+        shape: ResultShape,
     },
     /// The one value of a function that is itself a handler (10.5), without any JSON around it.
     Value,
 }
 
-/// What the rows of `pgrst_source` are. Those of relations are [`Rows::Set`].
+/// What the rows of `pgrst_source` are. Those of relations are [`ResultShape::Set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rows {
+pub enum ResultShape {
     /// Any number of rows: an array.
     Set,
     /// One row of a function that yields no set: an object.
@@ -51,7 +51,7 @@ pub enum Rows {
     Scalar,
 }
 
-impl Rows {
+impl ResultShape {
     /// What a function's result is (13.4). A `record` without known columns can not stand in FROM: it is a value like others,
     /// of which PostgreSQL makes an object.
     pub fn of_function(returns: &ReturnType) -> Self {
