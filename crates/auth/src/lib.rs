@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub(crate) mod account;
+mod error;
 pub mod http;
 pub(crate) mod messages;
 pub mod model;
@@ -30,7 +31,7 @@ use portico_mail::Transport;
 use portico_tokens::KeyRing;
 use time::OffsetDateTime;
 
-pub use http::error::{AuthError, ErrorCode};
+pub use error::{AuthError, ErrorCode};
 pub use oauth::provider::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
 

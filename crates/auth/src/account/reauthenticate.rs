@@ -2,11 +2,10 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
 use serde_json::json;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{RequestInfo, SignedIn};
 use crate::messages::mailer;
 use crate::messages::one_time_mail;
@@ -20,26 +19,25 @@ pub async fn reauthenticate(
     request: RequestInfo,
     signed_in: SignedIn,
 ) -> Result<Response, AuthError> {
-    let unconfirmed = |code, text: &'static str| AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, code, text);
     if signed_in.user.is_email_confirmed()
         && let Ok(email) = EmailAddress::parse(&signed_in.user.email)
     {
         mailer::check_domain(&auth, &email).await?;
     }
     let tx = Tx::begin(auth.database()).await?;
-    let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or_else(AuthError::user_gone)?;
+    let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::SubjectGone)?;
     if user.email.is_empty() && user.phone.is_empty() {
-        return Err(AuthError::validation("Reauthentication requires the user to have an email or a phone number"));
+        return Err(ContractError::ReauthenticationNeedsContact.into());
     }
     let reserved = if !user.email.is_empty() {
         if !user.is_email_confirmed() {
-            return Err(unconfirmed(ErrorCode::EmailNotConfirmed, "Please verify your email first."));
+            return Err(ContractError::ReauthenticationNeedsConfirmedEmail.into());
         }
         one_time_mail::send_reauthentication(&auth, &tx, &user, &request).await?;
         None
     } else {
         if !user.is_phone_confirmed() {
-            return Err(unconfirmed(ErrorCode::PhoneNotConfirmed, "Please verify your phone first."));
+            return Err(ContractError::ReauthenticationNeedsConfirmedPhone.into());
         }
         Some(sms::send_reauthentication(&auth, &tx, &user, &request).await?)
     };

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::messages::one_time_mail::{self, Recovery};
@@ -37,10 +37,10 @@ pub async fn recover(
     captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::Recover, &request)?;
     if !auth.settings().email.enabled {
-        return Err(AuthError::refuse(ErrorCode::EmailProviderDisabled, "Email logins are disabled"));
+        return Err(ContractError::EmailLoginsDisabled.into());
     }
     if body.email.is_empty() {
-        return Err(AuthError::validation("Password recovery requires an email"));
+        return Err(ContractError::RecoveryNeedsEmail.into());
     }
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let email = EmailAddress::parse(&body.email)?;

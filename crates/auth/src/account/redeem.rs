@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use crate::Auth;
 use crate::account::unconfirmed_email;
 use crate::account::verify::{Found, VerifyType};
-use crate::http::error::{AuthError, SqlResultExt as _};
+use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
 use crate::messages::sms;
@@ -56,12 +56,12 @@ pub(crate) async fn redeem(
         }
         Kind::PhoneChange => change_phone(auth, tx, &user, request).await?,
         // No type verifies a nonce
-        Kind::Reauthentication => return Err(AuthError::code_expired()),
+        Kind::Reauthentication => return Err(ContractError::CodeExpired.into()),
     }
     verified(tx, user.id, request).await
 }
 
-const FAILED: &str = "Database error updating user";
+const FAILED: ContractError = ContractError::UpdatingUserFailed;
 
 /// The end of every verification.
 async fn verified(tx: &Tx, user: UserId, request: &RequestInfo) -> Result<Outcome, AuthError> {
@@ -151,7 +151,7 @@ async fn change_email(auth: &Auth, tx: &Tx, user: &User, kind: Kind, request: &R
             users::confirm_email_change_half(tx, user.id, hash, now),
             one_time_tokens::delete_hash(tx, user.id, hash),
         );
-        half.context("Database error updating user")?;
+        half.context(FAILED)?;
         gone?;
         return Ok(false);
     }
@@ -180,7 +180,7 @@ async fn take_address(
     unconfirmed_email::withdraw_from_others(tx, new.as_str(), &user.aud, Some(user.id), now).await?;
     let others = auth.providers_of_other_domains();
     match users::lock_owner_of_email(tx, new, &user.aud, &others, Some(user.id)).await? {
-        Some(_) => Err(AuthError::email_exists()),
+        Some(_) => Err(ContractError::EmailTaken.into()),
         None => Ok(()),
     }
 }
@@ -207,9 +207,7 @@ pub(crate) async fn apply_email_change(
         identities::upsert_contact(tx, user.id, "email", &data, now),
     );
     audit?;
-    applied
-        .on_constraint("users_email_partial_key", AuthError::email_exists)
-        .context("Database error updating user")?;
+    applied.on_constraint("users_email_partial_key", ContractError::EmailTaken).context(FAILED)?;
     identity?;
     if !user.email.is_empty() {
         let variables =
@@ -232,7 +230,7 @@ async fn confirm_claim(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
         identities::verify_email(tx, user.id, new.as_str(), now),
     );
     audit?;
-    applied.on_constraint("users_email_partial_key", AuthError::email_exists).context(FAILED)?;
+    applied.on_constraint("users_email_partial_key", ContractError::EmailTaken).context(FAILED)?;
     Ok(verified?)
 }
 
@@ -242,7 +240,7 @@ async fn confirm_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
         users::confirm_phone(tx, user.id, request.now),
     );
     audit?;
-    confirmed.context("Database error updating user")
+    confirmed.context(FAILED)
 }
 
 async fn change_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {

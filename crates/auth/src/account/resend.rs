@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::messages::one_time_mail;
@@ -55,20 +55,20 @@ pub async fn resend(
         "sms" => Message::Sms,
         "phone_change" => Message::PhoneChange,
         _ => {
-            return Err(AuthError::validation("Missing one of these types: signup, email_change, sms, phone_change"));
+            return Err(ContractError::ResendTypeUnknown.into());
         }
     };
     if message == Message::SignUp && body.email.is_empty() {
-        return Err(AuthError::validation("Type provided requires an email address"));
+        return Err(ContractError::ResendTypeNeedsEmail.into());
     }
     if message == Message::Sms && body.phone.is_empty() {
-        return Err(AuthError::validation("Type provided requires a phone number"));
+        return Err(ContractError::ResendTypeNeedsPhone.into());
     }
     if !body.email.is_empty() && !body.phone.is_empty() {
-        return Err(AuthError::validation("Only an email address or phone number should be provided."));
+        return Err(ContractError::ResendNeedsOneContact.into());
     }
     if body.email.is_empty() && body.phone.is_empty() {
-        return Err(AuthError::validation("Missing email address or phone number"));
+        return Err(ContractError::ResendNeedsContact.into());
     }
     // A change is confirmed at this address too, where both are asked. The new one's domain was checked when it was named; who
     // has no account is told the same
@@ -98,7 +98,7 @@ async fn send(
     let tx = Tx::begin(auth.database()).await?;
     let user = if body.phone.is_empty() {
         if !auth.settings().email.enabled {
-            return Err(AuthError::refuse(ErrorCode::EmailProviderDisabled, "Email logins are disabled"));
+            return Err(ContractError::EmailLoginsDisabled.into());
         }
         let email = EmailAddress::parse(&body.email)?;
         let user = users::lock_by_email(&tx, &email, &request.aud).await?;
@@ -114,7 +114,7 @@ async fn send(
         user
     } else {
         if !auth.settings().sms.enabled {
-            return Err(AuthError::refuse(ErrorCode::PhoneProviderDisabled, "Phone logins are disabled"));
+            return Err(ContractError::PhoneLoginsDisabled.into());
         }
         let phone = PhoneNumber::parse(&body.phone)?;
         users::lock_by_phone(&tx, &phone, &request.aud).await?

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::Auth;
 use crate::account::unconfirmed_email;
-use crate::http::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::error::{AuthError, ContractError, ErrorCode, SqlResultExt as _};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::messages::one_time_mail::{self, Recovery};
@@ -52,14 +52,14 @@ pub async fn sign_up(
     auth.limits().check(Limiter::SignUp, &request)?;
     let settings = auth.settings();
     if settings.disable_signup {
-        return Err(AuthError::signup_disabled());
+        return Err(ContractError::SignUpsDisabled.into());
     }
     if body.password.is_empty() {
-        return Err(AuthError::validation("Signup requires a valid password"));
+        return Err(ContractError::SignUpNeedsPassword.into());
     }
     auth.passwords().check_strength(&body.password).await?;
     if !body.email.is_empty() && !body.phone.is_empty() {
-        return Err(AuthError::validation("Only an email address or phone number should be provided on signup."));
+        return Err(ContractError::SignUpNeedsOneContact.into());
     }
     if !body.phone.is_empty() {
         sms::check_channel(&auth, &body.channel)?;
@@ -70,7 +70,7 @@ pub async fn sign_up(
         return sms::sign_up(&auth, &request, &body.phone, &body.password, body.data, &body.channel, challenge).await;
     }
     if !settings.email.enabled {
-        return Err(AuthError::refuse(ErrorCode::EmailProviderDisabled, "Email signups are disabled"));
+        return Err(ContractError::EmailSignUpsDisabled.into());
     }
     let email = EmailAddress::parse(&body.email)?;
     if !settings.email.autoconfirm {
@@ -136,7 +136,7 @@ pub(crate) async fn register_for_link(
                         identities::verify_email(&tx, user.id, &user.email, request.now),
                     );
                     audit?;
-                    confirmed.context("Database error updating user")?;
+                    confirmed.context(ContractError::UpdatingUserFailed)?;
                     verified?;
                     user
                 }
@@ -148,7 +148,7 @@ pub(crate) async fn register_for_link(
         one_time_mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge, request).await?;
         return tx.commit().await;
     }
-    Err(AuthError::refuse(ErrorCode::Conflict, "Too many sign-ups for one address at the same time"))
+    Err(ContractError::ConcurrentSignUps.into())
 }
 
 enum Attempt {
@@ -175,7 +175,7 @@ pub(crate) async fn register(
     if !auth.settings().email.autoconfirm {
         return Ok(Registration::Waiting(Box::new(stranger(request, applicant))));
     }
-    Err(AuthError::user_already_exists())
+    Err(ContractError::UserExists.into())
 }
 
 async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<'_>) -> Result<Attempt, AuthError> {
@@ -206,7 +206,7 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
         // The reference tells as soon as either channel confirms by itself (auth-core 4.3). Who has this address is
         // hidden by the confirmation of this channel alone, so that decides here.
         if settings.email.autoconfirm {
-            return Err(AuthError::user_already_exists());
+            return Err(ContractError::UserExists.into());
         }
         let action = Action::UserRepeatedSignUp;
         audit::record(auth, &tx, &existing, action, provider_trait("email"), None, request.now).await?;
@@ -220,7 +220,7 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
 
 /// The rows of a new account. 422 `user_already_exists` when somebody else was faster.
 async fn insert(auth: &Auth, tx: &Tx, request: &RequestInfo, applicant: &Applicant<'_>) -> Result<User, AuthError> {
-    const FAILED: &str = "Database error saving new user";
+    const FAILED: ContractError = ContractError::SavingUserFailed;
     let id = UserId::random();
     let email = applicant.email.as_str();
     let now = request.now;
@@ -246,7 +246,7 @@ async fn insert(auth: &Auth, tx: &Tx, request: &RequestInfo, applicant: &Applica
         users::set_user_metadata(tx, id, &data, now),
         users::complete(tx, id),
     );
-    inserted.on_constraint("users_email_partial_key", AuthError::user_already_exists).context(FAILED)?;
+    inserted.on_constraint("users_email_partial_key", ContractError::UserExists).context(FAILED)?;
     role.context(FAILED)?;
     identity.context(FAILED)?;
     metadata.context(FAILED)?;
@@ -281,7 +281,7 @@ async fn sign_in_confirmed(auth: &Auth, tx: Tx, request: &RequestInfo, user: Use
         users::complete(&tx, user.id),
     );
     audit?;
-    confirmed.context("Database error updating user")?;
+    confirmed.context(ContractError::UpdatingUserFailed)?;
     verified?;
     let mut user = reread?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
     // Wire contract (4.2): this answer does not have it
@@ -330,7 +330,7 @@ async fn continue_unconfirmed(
         identities::upsert_contact(&tx, existing.id, "email", &data, now),
         users::refresh_providers(&tx, existing.id, now),
     );
-    replaced.context("Database error updating user")?;
+    replaced.context(ContractError::UpdatingUserFailed)?;
     identity?;
     providers?;
     let registration = await_confirmation(auth, tx, request, applicant, &existing).await?;
@@ -358,7 +358,7 @@ async fn claim_unconfirmed(
         None => false,
     };
     if !is_owner {
-        return Err(AuthError::user_already_exists());
+        return Err(ContractError::UserExists.into());
     }
     users::load_relations(&tx, &mut existing).await?;
     sign_in_confirmed(auth, tx, request, existing).await
@@ -420,14 +420,14 @@ pub(crate) fn blank(request: &RequestInfo) -> User {
 async fn sign_up_anonymously(auth: &Auth, request: &RequestInfo, data: JsonObject) -> Result<Response, AuthError> {
     let settings = auth.settings();
     if !settings.anonymous_users {
-        return Err(AuthError::refuse(ErrorCode::AnonymousProviderDisabled, "Anonymous sign-ins are disabled"));
+        return Err(ContractError::AnonymousSignInsDisabled.into());
     }
     auth.limits().check(Limiter::Anonymous, request)?;
     if settings.disable_signup {
-        return Err(AuthError::signup_disabled());
+        return Err(ContractError::SignUpsDisabled.into());
     }
     metadata::check_size(&data)?;
-    const FAILED: &str = "Database error creating anonymous user";
+    const FAILED: ContractError = ContractError::CreatingAnonymousUserFailed;
     let id = UserId::random();
     let new = NewUser {
         id,

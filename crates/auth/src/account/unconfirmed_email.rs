@@ -8,7 +8,7 @@
 use time::OffsetDateTime;
 
 use crate::Auth;
-use crate::http::error::AuthError;
+use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::messages::one_time_mail;
 use crate::model::ids::{EmailAddress, UserId};

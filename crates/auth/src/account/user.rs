@@ -2,14 +2,13 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
 use portico_mail::MailKind;
 use serde::Deserialize;
 use time::Duration;
 
 use crate::Auth;
 use crate::account::redeem;
-use crate::http::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::messages::mailer;
 use crate::messages::one_time_mail;
@@ -24,13 +23,13 @@ use crate::protection::audit::{self, Action};
 use crate::protection::limits::Limiter;
 use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
 
-const FAILED: &str = "Database error updating user";
+const FAILED: ContractError = ContractError::UpdatingUserFailed;
 
 /// `GET /user`
 pub async fn get(request: RequestInfo, signed_in: SignedIn) -> Result<Response, AuthError> {
     // Without a word from the request, its audience is that of the token (auth-core 1.2)
     if request.names_aud && signed_in.claims.audience().is_some_and(|aud| aud != request.aud) {
-        return Err(AuthError::validation("Token audience doesn't match request audience"));
+        return Err(ContractError::AudienceMismatch.into());
     }
     Ok(axum::Json(signed_in.user).into_response())
 }
@@ -72,7 +71,7 @@ pub async fn put(
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let user = &signed_in.user;
     if body.app_metadata.is_some() && user.role != auth.settings().jwt.admin_group {
-        return Err(AuthError::refuse(ErrorCode::NotAdmin, "Updating app_metadata requires admin privileges"));
+        return Err(ContractError::AppMetadataNeedsAdministrator.into());
     }
     let new_email = email.filter(|email| email.as_str() != user.email);
     let new_phone = phone.filter(|phone| phone.as_str() != user.phone);
@@ -97,11 +96,11 @@ pub async fn put(
     };
 
     let tx = Tx::begin(auth.database()).await?;
-    let user = users::lock_complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
+    let user = users::lock_complete(&tx, user.id).await?.ok_or(ContractError::SubjectGone)?;
     check_contacts(&auth, &tx, &user, new_email.as_ref(), new_phone.as_ref()).await?;
     if let Some(hash) = &new_password {
         if user.encrypted_password != signed_in.user.encrypted_password {
-            return Err(AuthError::refuse(ErrorCode::Conflict, "The password was changed by another request"));
+            return Err(ContractError::PasswordChangedMeanwhile.into());
         }
         // The nonce that was checked must not have been used meanwhile
         if needs_nonce(&auth, &signed_in, &body)?
@@ -133,7 +132,7 @@ pub async fn put(
         users::complete(&tx, user.id),
     );
     audit?;
-    let updated = updated?.ok_or_else(AuthError::user_gone)?;
+    let updated = updated?.ok_or(ContractError::SubjectGone)?;
     tx.commit().await?;
     if let Some(text) = text {
         text.deliver(&auth).await?;
@@ -155,13 +154,13 @@ async fn check_contacts(
     if let Some(email) = email {
         let others = auth.providers_of_other_domains();
         if users::lock_owner_of_email(tx, email, &user.aud, &others, Some(user.id)).await?.is_some() {
-            return Err(AuthError::email_exists());
+            return Err(ContractError::EmailTaken.into());
         }
     }
     if let Some(phone) = phone
         && users::by_phone(tx, phone, &user.aud).await?.is_some_and(|other| other.id != user.id)
     {
-        return Err(AuthError::phone_exists());
+        return Err(ContractError::PhoneTaken.into());
     }
     Ok(())
 }
@@ -171,23 +170,13 @@ fn check_who(signed_in: &SignedIn, body: &Update, changes_contact: bool) -> Resu
     let user = &signed_in.user;
     let aal = signed_in.session.as_ref().map_or("aal1", |session| session.aal.as_str());
     if user.has_verified_factor() && aal != "aal2" && (body.password.is_some() || changes_contact) {
-        return Err(AuthError::refuse(
-            ErrorCode::InsufficientAal,
-            "AAL2 session is required to update email or password when MFA is enabled.",
-        ));
+        return Err(ContractError::InsufficientAssurance.into());
     }
     if user.is_anonymous && body.password.is_some() && body.email.is_empty() && body.phone.is_empty() {
-        return Err(AuthError::refuse_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorCode::ValidationFailed,
-            "Updating password of an anonymous user without an email or phone is not allowed",
-        ));
+        return Err(ContractError::AnonymousPasswordNeedsContact.into());
     }
     if user.is_sso_user && (body.password.is_some() || changes_contact || !body.nonce.is_empty()) {
-        return Err(AuthError::refuse(
-            ErrorCode::UserSsoManaged,
-            "Updating email, phone, password of a SSO account only possible via SSO",
-        ));
+        return Err(ContractError::ManagedBySso.into());
     }
     Ok(())
 }
@@ -205,13 +194,13 @@ fn needs_nonce(auth: &Auth, signed_in: &SignedIn, body: &Update) -> Result<bool,
         return Ok(false);
     }
     if body.nonce.is_empty() {
-        return Err(AuthError::refuse(ErrorCode::ReauthenticationNeeded, "Password update requires reauthentication"));
+        return Err(ContractError::NonceRequired.into());
     }
     Ok(true)
 }
 
 fn invalid_nonce() -> AuthError {
-    AuthError::refuse(ErrorCode::ReauthenticationNotValid, "Nonce has expired or is invalid")
+    AuthError::from(ContractError::NonceInvalid)
 }
 
 async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInfo) -> Result<(), AuthError> {
@@ -240,21 +229,16 @@ async fn prepare_password(
 ) -> Result<String, AuthError> {
     let user = &signed_in.user;
     if auth.settings().password_change_needs_current && user.has_password() && !came_by_mail(signed_in) {
-        let refuse = |code| AuthError::refuse(code, "Current password required when setting new password.");
-        let current =
-            current.filter(|text| !text.is_empty()).ok_or_else(|| refuse(ErrorCode::CurrentPasswordRequired))?;
+        let current = current.filter(|text| !text.is_empty()).ok_or(ContractError::CurrentPasswordMissing)?;
         let compared = async {
             let matches = auth.is_password_of(user, current).await?;
-            if matches { Ok(()) } else { Err(refuse(ErrorCode::CurrentPasswordInvalid)) }
+            if matches { Ok(()) } else { Err(ContractError::CurrentPasswordWrong.into()) }
         };
         let session = signed_in.session.as_ref().map_or_else(|| user.id.to_string(), |session| session.id.to_string());
         attempts::current_password(auth, &session, compared).await?;
     }
     if user.has_password() && auth.is_password_of(user, password).await? {
-        return Err(AuthError::refuse(
-            ErrorCode::SamePassword,
-            "New password should be different from the old password.",
-        ));
+        return Err(ContractError::PasswordUnchanged.into());
     }
     let hash = auth.passwords().hash(password).await?;
     Ok(auth.columns().seal(user.id.0, &hash))

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::Auth;
 use crate::account::redeem::{Outcome, redeem};
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, Query, RequestInfo};
 use crate::http::landing::{self, Fields, error_fields};
 use crate::messages::sms;
@@ -117,21 +117,20 @@ pub async fn post(
 ) -> Result<Response, AuthError> {
     auth.limits().check(Limiter::Verify, &request)?;
     if body.r#type.is_empty() {
-        return Err(AuthError::validation("Verify requires a verification type"));
+        return Err(ContractError::VerifyTypeMissing.into());
     }
     if body.token.is_empty() == body.token_hash.is_empty() {
-        return Err(AuthError::validation("Verify requires either a token or a token hash"));
+        return Err(ContractError::VerifyNeedsOneToken.into());
     }
     let verify_type = VerifyType::parse(&body.r#type);
     if !body.token.is_empty() {
         return verify_typed(&auth, verify_type, &body, &request).await;
     }
     if !(body.email.is_empty() && body.phone.is_empty() && body.redirect_to.is_empty()) {
-        return Err(AuthError::validation("Only the token_hash and type should be provided"));
+        return Err(ContractError::VerifyHashStandsAlone.into());
     }
-    let verify_type = verify_type
-        .filter(|verify_type| !verify_type.is_by_phone())
-        .ok_or_else(|| AuthError::validation("Invalid email verification type"))?;
+    let verify_type =
+        verify_type.filter(|verify_type| !verify_type.is_by_phone()).ok_or(ContractError::VerifyTypeInvalid)?;
     let tx = Tx::begin(auth.database()).await?;
     let found = find_by_hash(&auth, &tx, verify_type, &body.token_hash, &request).await?;
     complete(&auth, tx, found, verify_type, &request).await
@@ -166,18 +165,13 @@ async fn verify_typed(
     request: &RequestInfo,
 ) -> Result<Response, AuthError> {
     if body.email.is_empty() == body.phone.is_empty() {
-        return Err(AuthError::validation("Only an email address or phone number should be provided on verify"));
+        return Err(ContractError::VerifyNeedsOneContact.into());
     }
     // Wire contract: an unknown type with an address is an expired code (auth-core 27, 25)
     if body.phone.is_empty() {
-        let email = EmailAddress::parse(&body.email).map_err(|_| {
-            AuthError::refuse_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                ErrorCode::ValidationFailed,
-                "Invalid email format",
-            )
-        })?;
-        let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+        let email =
+            EmailAddress::parse(&body.email).map_err(|_| AuthError::from(ContractError::VerifyEmailMalformed))?;
+        let verify_type = verify_type.filter(|kind| !kind.is_by_phone()).ok_or(ContractError::CodeExpired)?;
         let attempt = async {
             let tx = Tx::begin(auth.database()).await?;
             let found = find_by_code(auth, &tx, verify_type, &email, &body.token, request).await?;
@@ -190,7 +184,7 @@ async fn verify_typed(
         verified
     } else {
         let phone = PhoneNumber::parse(&body.phone)?;
-        let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or_else(AuthError::code_expired)?;
+        let verify_type = verify_type.filter(|kind| kind.is_by_phone()).ok_or(ContractError::CodeExpired)?;
         let attempt = async {
             // Before the transaction that redeems the code: the gateway may be slow
             let verdict = ask_gateway(auth, verify_type, &phone, &body.token, request).await?;
@@ -199,7 +193,7 @@ async fn verify_typed(
             // Read now: the gateway may have taken long
             let (code, now) = (&body.token, auth.now());
             if !sms::code::is_right_code(auth, &user, kind, &phone, code, verdict.as_ref(), now) {
-                return Err(AuthError::code_expired());
+                return Err(ContractError::CodeExpired.into());
             }
             not_banned(&user, request)?;
             complete(auth, tx, Found { user, kind }, verify_type, request).await
@@ -220,9 +214,8 @@ enum Contact<'a> {
 
 /// Writes down that a code was refused. The account is looked up again: the transaction that refused the code is gone.
 async fn record_failure(auth: &Auth, contact: Contact<'_>, error: &AuthError, request: &RequestInfo) {
-    let contract = error.contract();
     // Where a limit refused it, nothing was compared
-    if !contract.status.is_client_error() || contract.status == StatusCode::TOO_MANY_REQUESTS {
+    if !error.status().is_client_error() || error.status() == StatusCode::TOO_MANY_REQUESTS {
         return;
     }
     let provider = if matches!(contact, Contact::Email(_)) { "email" } else { "phone" };
@@ -242,11 +235,8 @@ async fn record_failure(auth: &Auth, contact: Contact<'_>, error: &AuthError, re
 /// `GET /verify`: the link of a mail. Everything but a missing parameter ends in a redirect.
 pub async fn get(State(auth): State<Auth>, request: RequestInfo, query: Query) -> Result<Response, AuthError> {
     auth.limits().check(Limiter::Verify, &request)?;
-    let type_text = query.get("type").ok_or_else(|| AuthError::validation("Verify requires a verification type"))?;
-    let hash = query
-        .get("token")
-        .or_else(|| query.get("token_hash"))
-        .ok_or_else(|| AuthError::validation("Verify requires a token or a token hash"))?;
+    let type_text = query.get("type").ok_or(ContractError::VerifyTypeMissing)?;
+    let hash = query.get("token").or_else(|| query.get("token_hash")).ok_or(ContractError::VerifyLinkNeedsToken)?;
     let is_pkce = token::is_pkce(hash);
     let target = &request.redirect_to;
     let location = match follow_link(&auth, &request, type_text, hash, is_pkce).await {
@@ -262,7 +252,7 @@ pub async fn get(State(auth): State<Auth>, request: RequestInfo, query: Query) -
             landing::with_fragment(&base, vec![message(), ("sb", String::new())])
         }
         Err(error) => {
-            if error.contract().status.is_server_error() {
+            if error.status().is_server_error() {
                 tracing::error!(error = format!("{:#}", anyhow::Error::new(error)), "A link could not be followed");
                 let general = AuthError::internal(anyhow::anyhow!("logged above"));
                 return Ok(landing::redirect(StatusCode::SEE_OTHER, &error_location(target, is_pkce, &general)));
@@ -296,9 +286,8 @@ async fn follow_link(
     hash: &str,
     is_pkce: bool,
 ) -> Result<Landing, AuthError> {
-    let verify_type = VerifyType::parse(type_text)
-        .filter(|kind| !kind.is_by_phone())
-        .ok_or_else(|| AuthError::validation("Invalid email verification type"))?;
+    let verify_type =
+        VerifyType::parse(type_text).filter(|kind| !kind.is_by_phone()).ok_or(ContractError::VerifyTypeInvalid)?;
     let tx = Tx::begin(auth.database()).await?;
     let found = find_by_hash(auth, &tx, verify_type, hash, request).await?;
     let kind = found.kind;
@@ -348,11 +337,7 @@ async fn issue_code(
             return Ok(code);
         }
     }
-    Err(AuthError::refuse_with(
-        StatusCode::BAD_REQUEST,
-        ErrorCode::FlowStateNotFound,
-        "No associated flow state found. The sign-in must be finished in the browser in which it began, and in time.",
-    ))
+    Err(ContractError::FlowOfLinkNotFound.into())
 }
 
 async fn find_by_hash(
@@ -364,14 +349,14 @@ async fn find_by_hash(
 ) -> Result<Found, AuthError> {
     let kinds = verify_type.kinds();
     let labels: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-    let user = users::lock_by_token(tx, hash, &labels).await?.ok_or_else(AuthError::link_expired)?;
+    let user = users::lock_by_token(tx, hash, &labels).await?.ok_or(ContractError::LinkExpired)?;
     let kind = kinds
         .iter()
         .copied()
         .find(|kind| token::hash_matches(kind.stored(&user), hash))
         .filter(|kind| verify_type.admits(*kind, &user))
         .filter(|kind| kind.is_fresh(&user, auth.settings().email.otp_expiry, auth.now()))
-        .ok_or_else(AuthError::link_expired)?;
+        .ok_or(ContractError::LinkExpired)?;
     not_banned(&user, request)?;
     Ok(Found { user, kind })
 }
@@ -400,7 +385,7 @@ async fn find_by_code(
         found = wanting.map(|user| (fitting(&user), user));
     }
     let Some((Some(kind), user)) = found else {
-        return Err(AuthError::code_expired());
+        return Err(ContractError::CodeExpired.into());
     };
     not_banned(&user, request)?;
     Ok(Found { user, kind })
@@ -454,9 +439,9 @@ async fn lock_by_phone(
         }
         _ => (users::lock_by_phone(tx, phone, &request.aud).await?, Kind::Confirmation),
     };
-    Ok((user.ok_or_else(AuthError::code_expired)?, kind))
+    Ok((user.ok_or(ContractError::CodeExpired)?, kind))
 }
 
 fn not_banned(user: &User, request: &RequestInfo) -> Result<(), AuthError> {
-    if user.is_banned(request.now) { Err(AuthError::user_banned()) } else { Ok(()) }
+    if user.is_banned(request.now) { Err(ContractError::Banned.into()) } else { Ok(()) }
 }

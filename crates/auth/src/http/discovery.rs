@@ -6,7 +6,7 @@ use http::header::CACHE_CONTROL;
 use serde_json::{Value, json};
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 
 /// Clients may keep both for ten minutes; a new key is published at least that long before it signs.
 const CACHED: &str = "public, max-age=600";
@@ -51,5 +51,5 @@ pub(crate) async fn openid_configuration(State(auth): State<Auth>) -> Response {
 
 /// `GET /.well-known/oauth-authorization-server`: there is none.
 pub(crate) async fn oauth_authorization_server() -> AuthError {
-    AuthError::refuse(ErrorCode::FeatureDisabled, "OAuth server is disabled")
+    AuthError::from(ContractError::OauthServerOff)
 }

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::HeaderMap;
 use http::header::{AUTHORIZATION, REFERER, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use portico_base::ClientAddress;
 use portico_tokens::{Caller, Claims, TokenError, bearer};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use crate::Auth;
-use crate::http::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode};
+use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError};
 use crate::model::User;
 use crate::model::ids::{SessionId, UserId};
 use crate::sql::users::{self, SessionSummary};
@@ -54,7 +54,7 @@ pub async fn read_body(request: Request) -> Result<bytes::Bytes, AuthError> {
     match Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() || is_too_large(error.as_ref()) => {
-            Err(AuthError::refuse(ErrorCode::RequestEntityTooLarge, "Request body too large (max 1048576 bytes)"))
+            Err(ContractError::BodyTooLarge.into())
         }
         Err(_) => Err(bad_json("the body could not be read")),
     }
@@ -139,7 +139,7 @@ impl TokenBody {
 }
 
 fn bad_json(detail: impl std::fmt::Display) -> AuthError {
-    AuthError::refuse(ErrorCode::BadJson, format!("Could not parse request body as JSON: {detail}"))
+    ContractError::UnreadableBody { detail: detail.to_string() }.into()
 }
 
 const NUL_IN_TEXT: &str = "a text contains the character U+0000";
@@ -260,7 +260,7 @@ impl FromRequestParts<Auth> for RequestInfo {
         let network = ip.map(|ip| if ip.is_loopback() { "loopback".to_owned() } else { limit_address(ip).to_string() });
         let aud = header(headers, "x-jwt-aud");
         if aud.is_some_and(|aud| aud.len() > MAX_AUDIENCE_BYTES) {
-            return Err(AuthError::validation("The audience is too long"));
+            return Err(ContractError::AudienceTooLong.into());
         }
         let limit_key = limit_key(headers, auth, ip);
         Ok(Self {
@@ -370,9 +370,7 @@ impl FromRequestParts<Auth> for Bearer {
                 return Ok(Self(claims.clone()));
             }
         }
-        let token = bearer_token(&parts.headers).ok_or_else(|| {
-            AuthError::refuse(ErrorCode::NoAuthorization, "This endpoint requires a valid Bearer token")
-        })?;
+        let token = bearer_token(&parts.headers).ok_or(ContractError::BearerMissing)?;
         auth.keys().verify(token, auth.now()).map(Self).map_err(|error| bad_token(&error))
     }
 }
@@ -383,7 +381,7 @@ pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn bad_token(error: &TokenError) -> AuthError {
-    AuthError::refuse(ErrorCode::BadJwt, format!("invalid JWT: unable to parse or verify signature, {error}"))
+    ContractError::InvalidJwt { detail: error.to_string() }.into()
 }
 
 /// The person who is signed in: token, account and session were checked.
@@ -403,16 +401,8 @@ impl SignedIn {
     /// # Errors
     /// As auth-core 1.2 lists them, in that order.
     pub async fn check(auth: &Auth, claims: Arc<Claims>) -> Result<Self, AuthError> {
-        let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadJwt, text);
-        let subject =
-            claims.subject().filter(|sub| !sub.is_empty()).ok_or_else(|| bad("invalid claim: missing sub claim"))?;
-        let user_id = UserId::parse(subject).ok_or_else(|| {
-            AuthError::refuse_with(
-                StatusCode::BAD_REQUEST,
-                ErrorCode::BadJwt,
-                "invalid claim: sub claim must be a UUID",
-            )
-        })?;
+        let subject = claims.subject().filter(|sub| !sub.is_empty()).ok_or(ContractError::SubjectMissing)?;
+        let user_id = UserId::parse(subject).ok_or(ContractError::SubjectNotUuid)?;
         let session_claim = claims.session_id().filter(|id| !id.is_empty());
         let session_id = session_claim.map(SessionId::parse);
         let client = auth.database().auth().await?;
@@ -420,19 +410,16 @@ impl SignedIn {
         let found = users::signed_in(&client, user_id, lookup).await?;
         drop(client);
         let Some((user, session)) = found else {
-            return Err(AuthError::user_gone());
+            return Err(ContractError::SubjectGone.into());
         };
         if session_id == Some(None) {
-            return Err(bad("invalid claim: session_id claim must be a UUID"));
+            return Err(ContractError::SessionClaimNotUuid.into());
         }
         if lookup.is_some() && session.is_none() {
-            return Err(AuthError::refuse(
-                ErrorCode::SessionNotFound,
-                "Session from session_id claim in JWT does not exist",
-            ));
+            return Err(ContractError::SessionOfTokenGone.into());
         }
         if user.is_banned(auth.now()) {
-            return Err(AuthError::user_banned());
+            return Err(ContractError::Banned.into());
         }
         Ok(Self { user, session, claims })
     }
@@ -453,6 +440,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::error::ErrorCode;
 
     #[derive(Debug, Deserialize, PartialEq, Default)]
     #[serde(default)]

@@ -5,7 +5,7 @@ use http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY};
 use http::{HeaderValue, StatusCode};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
 
-use crate::http::error::AuthError;
+use crate::error::AuthError;
 
 /// Names and values of an outcome, in any order.
 pub(crate) type Fields = Vec<(&'static str, String)>;
@@ -42,8 +42,7 @@ fn encode(fields: &Fields) -> String {
 
 /// The fields of an error. `error` is there for the statuses that OAuth has a word for.
 pub(crate) fn error_fields(error: &AuthError) -> Fields {
-    let contract = error.contract();
-    let word = match contract.status {
+    let word = match error.status() {
         StatusCode::BAD_REQUEST => Some("invalid_request"),
         StatusCode::UNAUTHORIZED => Some("unauthorized_client"),
         StatusCode::FORBIDDEN => Some("access_denied"),
@@ -52,8 +51,8 @@ pub(crate) fn error_fields(error: &AuthError) -> Fields {
         _ => None,
     };
     let mut fields: Fields = word.map(|word| ("error", word.to_owned())).into_iter().collect();
-    fields.push(("error_code", contract.code.as_str().to_owned()));
-    fields.push(("error_description", contract.message));
+    fields.push(("error_code", error.code().as_str().to_owned()));
+    fields.push(("error_description", error.to_string()));
     fields
 }
 
@@ -81,6 +80,7 @@ pub(crate) fn in_ascii(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ContractError;
 
     #[test]
     fn any_alphabet_fits_into_a_header() {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn errors_in_the_fragment() {
-        let mut fields = error_fields(&AuthError::link_expired());
+        let mut fields = error_fields(&AuthError::from(ContractError::LinkExpired));
         fields.push(("sb", String::new()));
         assert_eq!(
             with_fragment("https://a.example", fields),

@@ -1,8 +1,6 @@
 //! The HTTP face: routes, extraction of requests, errors and answers.
 
 pub(crate) mod discovery;
-pub mod error;
-pub(crate) mod error_code;
 pub mod extract;
 pub(crate) mod info;
 pub(crate) mod landing;

@@ -19,8 +19,8 @@ use crate::account::resend;
 use crate::account::signup;
 use crate::account::user;
 use crate::account::verify;
+use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError, Failed, render};
 use crate::http::discovery;
-use crate::http::error::{API_VERSION_HEADER, ApiVersion, AuthError, ErrorCode, Failed, render};
 use crate::http::extract::{MAX_BODY_BYTES, header};
 use crate::http::info;
 use crate::http::switched_off;
@@ -126,11 +126,7 @@ async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Respo
     } else {
         match tokio::time::timeout(limit, next.run(request)).await {
             Ok(response) => response,
-            Err(_) => AuthError::refuse(
-                ErrorCode::RequestTimeout,
-                "Processing this request timed out, please retry after a moment.",
-            )
-            .into_response(),
+            Err(_) => AuthError::from(ContractError::RequestTimedOut).into_response(),
         }
     };
     let mut response = match response.extensions().get::<Failed>() {

@@ -7,13 +7,12 @@
 use axum::Router;
 use axum::extract::{FromRequestParts, Path};
 use axum::routing::{any, delete, get, patch, post};
-use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Bearer, Json, RequestInfo, SignedIn};
 
 /// All paths of such features.
@@ -30,7 +29,7 @@ fn factors() -> Router<Auth> {
 }
 
 fn passkeys() -> Router<Auth> {
-    let off = async || refuse(ErrorCode::PasskeyDisabled, "Passkeys are disabled");
+    let off = async || AuthError::from(ContractError::PasskeysOff);
     Router::new()
         .route("/passkeys", get(off))
         .route("/passkeys/{id}", patch(off).delete(off))
@@ -45,7 +44,7 @@ fn sso() -> Router<Auth> {
         .route("/sso", post(saml))
         .route("/sso/saml/metadata", get(saml))
         .route("/sso/saml/acs", post(saml))
-        .route("/scim/v2/{*path}", any(async || disabled("SCIM server is disabled")))
+        .route("/scim/v2/{*path}", any(async || AuthError::from(ContractError::ScimOff)))
 }
 
 fn oauth_server() -> Router<Auth> {
@@ -62,10 +61,10 @@ fn oauth_server() -> Router<Auth> {
 /// Everything below `/admin`, and invitations. Callers are checked although nothing is there yet, so
 /// that the answer to others stays the same when it is.
 fn administration() -> Router<Auth> {
-    let missing = async |_: Operator| disabled("The admin API is disabled");
+    let missing = async |_: Operator| AuthError::from(ContractError::AdminApiOff);
     let oauth = async |_: Operator| oauth().await;
     let saml = async |_: Operator| saml().await;
-    let providers = async |_: Operator| disabled("Custom OAuth providers are disabled");
+    let providers = async |_: Operator| AuthError::from(ContractError::CustomProvidersAdminOff);
     Router::new()
         .route("/invite", post(missing))
         .route("/admin/{*path}", any(missing))
@@ -78,25 +77,17 @@ fn administration() -> Router<Auth> {
         .route("/admin/custom-providers/{id}", get(providers).put(providers).delete(providers))
 }
 
-fn refuse(code: ErrorCode, message: &'static str) -> AuthError {
-    AuthError::refuse(code, message)
-}
-
-fn disabled(message: &'static str) -> AuthError {
-    refuse(ErrorCode::FeatureDisabled, message)
-}
-
 async fn saml() -> AuthError {
-    refuse(ErrorCode::SamlProviderDisabled, "SAML 2.0 is disabled")
+    ContractError::SamlOff.into()
 }
 
 async fn oauth() -> AuthError {
-    disabled("OAuth server is disabled")
+    ContractError::OauthServerOff.into()
 }
 
 /// `POST /token?grant_type=web3`
 pub(crate) fn web3() -> AuthError {
-    refuse(ErrorCode::Web3ProviderDisabled, "Web3 provider is disabled")
+    ContractError::Web3Off.into()
 }
 
 /// Checks that the caller may use the routes of administrators (auth-advanced 11.1).
@@ -110,7 +101,7 @@ impl FromRequestParts<Auth> for Operator {
             return Ok(Self);
         }
         Bearer::from_request_parts(parts, auth).await?;
-        Err(refuse(ErrorCode::NotAdmin, "User not allowed"))
+        Err(ContractError::AdministratorRequired.into())
     }
 }
 
@@ -122,11 +113,7 @@ impl FromRequestParts<Auth> for FactorOwner {
 
     async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
         if SignedIn::from_request_parts(parts, auth).await?.user.is_anonymous {
-            return Err(AuthError::refuse_with(
-                StatusCode::FORBIDDEN,
-                ErrorCode::NoAuthorization,
-                "Anonymous user not allowed to perform these actions",
-            ));
+            return Err(ContractError::AnonymousNotAllowed.into());
         }
         Ok(Self)
     }
@@ -140,19 +127,19 @@ struct Enrollment {
 
 /// `POST /factors`: refuses every type of factor.
 async fn enroll(_: FactorOwner, Json(body): Json<Enrollment>) -> AuthError {
-    match body.factor_type.as_str() {
-        "totp" => refuse(ErrorCode::MfaTotpEnrollNotEnabled, "MFA enroll is disabled for TOTP"),
-        "phone" => refuse(ErrorCode::MfaPhoneEnrollNotEnabled, "MFA enroll is disabled for Phone"),
-        "webauthn" => refuse(ErrorCode::MfaWebauthnEnrollNotEnabled, "MFA enroll is disabled for WebAuthn"),
-        _ => AuthError::validation("factor_type needs to be totp, phone, or webauthn"),
-    }
+    let error = match body.factor_type.as_str() {
+        "totp" => ContractError::TotpEnrollOff,
+        "phone" => ContractError::PhoneEnrollOff,
+        "webauthn" => ContractError::WebauthnEnrollOff,
+        _ => ContractError::FactorTypeUnknown,
+    };
+    error.into()
 }
 
 /// The routes of one factor: refuses, since there is none.
 async fn factor(_: FactorOwner, Path(id): Path<String>) -> AuthError {
     if Uuid::try_parse(&id).is_err() {
-        let text = "factor_id must be an UUID";
-        return AuthError::refuse_with(StatusCode::NOT_FOUND, ErrorCode::ValidationFailed, text);
+        return ContractError::FactorIdNotUuid.into();
     }
-    refuse(ErrorCode::MfaFactorNotFound, "Factor not found")
+    ContractError::FactorUnknown.into()
 }

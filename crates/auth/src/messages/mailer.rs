@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use url::Url;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::messages::template_source::FetchedBodies;
 use crate::model::User;
@@ -220,7 +220,7 @@ pub(crate) fn check_count(auth: &Auth) -> Result<(), AuthError> {
 pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), AuthError> {
     let settings = &auth.settings().email;
     if Address::parse(to.as_str()).is_err() {
-        return Err(AuthError::validation("Unable to validate email address: invalid format"));
+        return Err(ContractError::EmailMalformed.into());
     }
     if settings.extended_validation && (is_invented(to) || auth.mail_domains().is_known_to_take_none(to.domain())) {
         return Err(invalid_address(to));
@@ -229,10 +229,7 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
     if !authorized.is_empty() {
         let plain = without_label(to.as_str());
         if !authorized.iter().any(|known| without_label(&known.trim().to_lowercase()) == plain) {
-            return Err(AuthError::refuse(
-                ErrorCode::EmailAddressNotAuthorized,
-                format!("Email address \"{to}\" cannot be used as it is not authorized"),
-            ));
+            return Err(ContractError::EmailNotAuthorized { address: to.to_string() }.into());
         }
     }
     Ok(())
@@ -260,7 +257,7 @@ pub(crate) async fn look_up_domain(auth: &Auth, to: &EmailAddress) {
 }
 
 fn invalid_address(to: &EmailAddress) -> AuthError {
-    AuthError::refuse(ErrorCode::EmailAddressInvalid, format!("Email address \"{to}\" is invalid"))
+    ContractError::EmailInvalid { address: to.to_string() }.into()
 }
 
 /// `ada+list@example.com` is `ada@example.com`.
@@ -299,7 +296,7 @@ pub(crate) async fn promise(
     let rendered = mailer
         .templates
         .render(kind, variables)
-        .map_err(|error| AuthError::internal_with(failure(kind), anyhow::anyhow!("{error}")))?;
+        .map_err(|error| AuthError::failed(failure(kind), anyhow::anyhow!("{error}")))?;
     let headers: Vec<Value> =
         auth.settings().email.headers.iter().map(|(name, value)| json!([name, kind.in_header(value)])).collect();
     outbox::insert(tx, kind.key(), to, rendered.subject.as_str(), &rendered.html, &Value::Array(headers)).await?;
@@ -316,7 +313,7 @@ pub(crate) async fn pretend(auth: &Auth, tx: &Tx, kind: MailKind, variables: &Va
         .mailer()
         .templates
         .render(kind, variables)
-        .map_err(|error| AuthError::internal_with(failure(kind), anyhow::anyhow!("{error}")))?;
+        .map_err(|error| AuthError::failed(failure(kind), anyhow::anyhow!("{error}")))?;
     Ok(outbox::pretend(tx, kind.key(), rendered.subject.as_str(), &rendered.html).await?)
 }
 
@@ -343,14 +340,14 @@ pub(crate) async fn notify(
     }
 }
 
-fn failure(kind: MailKind) -> &'static str {
+fn failure(kind: MailKind) -> ContractError {
     match kind {
-        MailKind::Recovery => "Error sending recovery email",
-        MailKind::MagicLink => "Error sending magic link email",
-        MailKind::EmailChange => "Error sending email change email",
-        MailKind::Reauthentication => "Error sending reauthentication email",
-        MailKind::Invite => "Error sending invite email",
-        _ => "Error sending confirmation email",
+        MailKind::Recovery => ContractError::RecoveryEmailFailed,
+        MailKind::MagicLink => ContractError::MagicLinkEmailFailed,
+        MailKind::EmailChange => ContractError::EmailChangeEmailFailed,
+        MailKind::Reauthentication => ContractError::ReauthenticationEmailFailed,
+        MailKind::Invite => ContractError::InviteEmailFailed,
+        _ => ContractError::ConfirmationEmailFailed,
     }
 }
 

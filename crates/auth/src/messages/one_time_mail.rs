@@ -4,7 +4,7 @@
 use portico_mail::{MailKind, Variables};
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
 use crate::model::User;
@@ -18,7 +18,7 @@ use crate::sql::{Tx, one_time_tokens, users};
 /// Too early for another mail of this kind?
 fn check_interval(auth: &Auth, user: &User, kind: Kind) -> Result<(), AuthError> {
     match kind.wait(user, auth.settings().email.max_frequency, auth.now()) {
-        Some(wait) => Err(AuthError::too_early(ErrorCode::OverEmailSendRateLimit, wait)),
+        Some(wait) => Err(AuthError::too_soon(wait, |seconds| ContractError::EmailTooSoon { seconds })),
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use postgres_types::{FromSql, ToSql};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -77,15 +77,15 @@ impl EmailAddress {
     pub fn parse(text: &str) -> Result<Self, AuthError> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
-            return Err(AuthError::validation("An email address is required"));
+            return Err(ContractError::EmailRequired.into());
         }
         if trimmed.len() > EMAIL_MAX_BYTES {
-            return Err(AuthError::validation("An email address is too long"));
+            return Err(ContractError::EmailTooLong.into());
         }
         let lowered = trimmed.to_lowercase();
         // Lower-casing can lengthen a text
         if lowered.len() > EMAIL_MAX_BYTES || !is_address(&lowered) {
-            return Err(AuthError::validation("Unable to validate email address: invalid format"));
+            return Err(ContractError::EmailMalformed.into());
         }
         Ok(Self(lowered))
     }
@@ -220,7 +220,7 @@ impl PhoneNumber {
             && !digits.starts_with('0')
             && digits.bytes().all(|byte| byte.is_ascii_digit());
         if !well_formed {
-            return Err(AuthError::refuse(ErrorCode::ValidationFailed, "Invalid phone number format (E.164 required)"));
+            return Err(ContractError::PhoneMalformed.into());
         }
         Ok(Self(digits))
     }

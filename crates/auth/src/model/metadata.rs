@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::model::JsonObject;
 use crate::model::ids::UserId;
 
@@ -42,11 +42,7 @@ pub(crate) fn check_size(data: &JsonObject) -> Result<(), AuthError> {
     if size <= MAX_BYTES {
         return Ok(());
     }
-    Err(AuthError::refuse_with(
-        http::StatusCode::UNPROCESSABLE_ENTITY,
-        ErrorCode::ValidationFailed,
-        format!("User metadata is too large (max {MAX_BYTES} bytes)"),
-    ))
+    Err(ContractError::MetadataTooLarge { max_bytes: MAX_BYTES }.into())
 }
 
 #[cfg(test)]

@@ -3,27 +3,11 @@
 //! The app sends a challenge when a flow starts and the matching verifier when it exchanges the code, so a code that
 //! somebody else read from a redirect is worth nothing.
 
+use crate::error::ContractError;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
-
-/// Why the parameters of a request are not a challenge. The text is the contract's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ChallengeError {
-    /// Only one of the two parameters was given.
-    #[error("PKCE flow requires code_challenge_method and code_challenge")]
-    Incomplete,
-    /// RFC 7636, 4.2.
-    #[error("code challenge has to be between 43 and 128 characters")]
-    Length,
-    /// RFC 7636, 4.2.
-    #[error("code challenge can only contain alphanumeric characters, hyphens, periods, underscores and tildes")]
-    Characters,
-    /// Neither `s256` nor `plain`.
-    #[error("Invalid code_challenge_method")]
-    Method,
-}
 
 /// How the challenge was made from the verifier. The text is the label of `auth.code_challenge_method`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,21 +52,21 @@ impl Challenge {
     /// Reads the two request parameters. Empty and absent are the same; `Ok(None)` is an implicit flow.
     ///
     /// # Errors
-    /// [`ChallengeError`] as auth-core 12 lists them.
-    pub fn from_request(challenge: Option<&str>, method: Option<&str>) -> Result<Option<Self>, ChallengeError> {
+    /// 400 `validation_failed` for an incomplete or malformed challenge.
+    pub fn from_request(challenge: Option<&str>, method: Option<&str>) -> Result<Option<Self>, ContractError> {
         let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         let (value, method) = match (given(challenge), given(method)) {
             (None, None) => return Ok(None),
             (Some(value), Some(method)) => (value, method),
-            _ => return Err(ChallengeError::Incomplete),
+            _ => return Err(ContractError::ChallengeIncomplete),
         };
         if !(43..=128).contains(&value.len()) {
-            return Err(ChallengeError::Length);
+            return Err(ContractError::ChallengeLength);
         }
         if !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
-            return Err(ChallengeError::Characters);
+            return Err(ContractError::ChallengeCharacters);
         }
-        let method = ChallengeMethod::parse(&method).ok_or(ChallengeError::Method)?;
+        let method = ChallengeMethod::parse(&method).ok_or(ContractError::ChallengeMethodUnknown)?;
         Ok(Some(Self { method, value }))
     }
 
@@ -148,15 +132,19 @@ mod tests {
     fn parameters_are_checked_in_the_order_of_the_contract() {
         let long = "a".repeat(129);
         type Given<'a> = Option<&'a str>;
-        let cases: [(Given<'_>, Given<'_>, Result<(), ChallengeError>); 9] = [
+        let cases: [(Given<'_>, Given<'_>, Result<(), ContractError>); 9] = [
             (None, None, Ok(())),
             (Some(""), Some(""), Ok(())),
-            (Some(CHALLENGE), None, Err(ChallengeError::Incomplete)),
-            (None, Some("s256"), Err(ChallengeError::Incomplete)),
-            (Some("short"), Some("s256"), Err(ChallengeError::Length)),
-            (Some(&long), Some("nonsense"), Err(ChallengeError::Length)),
-            (Some("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw+cM"), Some("s256"), Err(ChallengeError::Characters)),
-            (Some(CHALLENGE), Some("s512"), Err(ChallengeError::Method)),
+            (Some(CHALLENGE), None, Err(ContractError::ChallengeIncomplete)),
+            (None, Some("s256"), Err(ContractError::ChallengeIncomplete)),
+            (Some("short"), Some("s256"), Err(ContractError::ChallengeLength)),
+            (Some(&long), Some("nonsense"), Err(ContractError::ChallengeLength)),
+            (
+                Some("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw+cM"),
+                Some("s256"),
+                Err(ContractError::ChallengeCharacters),
+            ),
+            (Some(CHALLENGE), Some("s512"), Err(ContractError::ChallengeMethodUnknown)),
             (Some(CHALLENGE), Some("S256"), Ok(())),
         ];
         for (challenge, method, expected) in cases {

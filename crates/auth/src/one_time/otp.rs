@@ -2,13 +2,12 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::Auth;
 use crate::account::signup::{self, Applicant};
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::messages::one_time_mail::{self, Recovery};
@@ -41,10 +40,10 @@ pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Jso
     captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::Otp, &request)?;
     if !body.email.is_empty() && !body.phone.is_empty() {
-        return Err(AuthError::validation("Only an email address or phone number should be provided"));
+        return Err(ContractError::OtpNeedsOneContact.into());
     }
     if !body.email.is_empty() && !body.channel.is_empty() {
-        return Err(AuthError::validation("Channel should only be specified with Phone OTP"));
+        return Err(ContractError::ChannelNeedsPhone.into());
     }
     Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     if body.create_user == Some(false) && !is_known(&auth, &request, &body).await? {
@@ -72,7 +71,7 @@ async fn is_known(auth: &Auth, request: &RequestInfo, body: &Otp) -> Result<bool
 }
 
 fn nobody_new() -> AuthError {
-    AuthError::refuse(ErrorCode::OtpDisabled, "Signups not allowed for otp")
+    AuthError::from(ContractError::OtpSignUpsDisabled)
 }
 
 /// `POST /magiclink`: anybody may be new; the field that says otherwise belongs to `/otp` (auth-core 6.2).
@@ -85,11 +84,7 @@ pub async fn magic_link(
     captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::MagicLink, &request)?;
     if body.email.is_empty() {
-        return Err(AuthError::refuse_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorCode::ValidationFailed,
-            "Password recovery requires an email",
-        ));
+        return Err(ContractError::MagicLinkNeedsEmail.into());
     }
     send_link(&auth, &request, body).await
 }
@@ -99,16 +94,13 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let may_create = body.create_user.unwrap_or(true);
     if body.email.is_empty() {
-        return Err(AuthError::validation("One of email or phone must be set"));
+        return Err(ContractError::OtpNeedsContact.into());
     }
-    let disabled = |text: &'static str| {
-        AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::EmailProviderDisabled, text)
-    };
     if !settings.email.enabled {
-        return Err(disabled("Email logins are disabled"));
+        return Err(ContractError::MagicLinkEmailLoginsDisabled.into());
     }
     if !settings.email.magic_link_enabled {
-        return Err(disabled("Login with magic link is disabled"));
+        return Err(ContractError::MagicLinksDisabled.into());
     }
     let email = EmailAddress::parse(&body.email)?;
     metadata::check_size(&body.data)?;
@@ -134,7 +126,7 @@ async fn send_link_to(
             tx.commit().await
         }
         None if !may_create => Err(nobody_new()),
-        _ if auth.settings().disable_signup => Err(AuthError::signup_disabled()),
+        _ if auth.settings().disable_signup => Err(ContractError::SignUpsDisabled.into()),
         _ => {
             drop(tx);
             signup::register_for_link(auth, request, applicant).await

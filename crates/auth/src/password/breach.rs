@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::http::error::AuthError;
+use crate::error::{AuthError, ContractError};
 use crate::settings::BreachCheckSettings;
 
 /// Ranges kept at most.
@@ -37,10 +37,7 @@ impl BreachCheck {
                 .lines()
                 .filter_map(|line| line.trim().split_once(':'))
                 .any(|(known, count)| known.eq_ignore_ascii_case(suffix) && count != "0")),
-            Err(error) if self.settings.fail_closed => Err(AuthError::internal_with(
-                "Unable to perform password strength check with HaveIBeenPwned.org.",
-                error,
-            )),
+            Err(error) if self.settings.fail_closed => Err(AuthError::failed(ContractError::BreachCheckFailed, error)),
             Err(error) => {
                 tracing::warn!(
                     error = format!("{error:#}"),

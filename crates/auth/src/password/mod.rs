@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 pub use hash::MAX_BYTES;
 pub use rules::parse_required_characters;
 
-use crate::http::error::{AuthError, ErrorCode, WeakPassword, WeakPasswordReason};
+use crate::error::{AuthError, ContractError, WeakPassword, WeakPasswordReason};
 use crate::settings::PasswordSettings;
 use breach::BreachCheck;
 
@@ -63,7 +63,7 @@ impl Passwords {
     /// and is to fail closed.
     pub async fn check_strength(&self, password: &str) -> Result<(), AuthError> {
         if password.len() > MAX_BYTES {
-            return Err(AuthError::validation("Password cannot be longer than 72 characters"));
+            return Err(ContractError::PasswordTooLong.into());
         }
         match self.weakness(password).await? {
             Some(weak) => Err(AuthError::WeakPassword(weak)),
@@ -143,8 +143,7 @@ impl<'a> Place<'a> {
         let place = Self(waiting);
         if waiting.fetch_add(1, Ordering::AcqRel) >= most.max(1) {
             return Err(AuthError::TooMany {
-                code: ErrorCode::OverRequestRateLimit,
-                message: "Too many sign-ins at the moment, please retry after a moment.".into(),
+                error: ContractError::TooManySignIns,
                 retry_after: Duration::from_secs(2),
                 limit: "password-hashing",
             });
@@ -162,6 +161,7 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     fn passwords(change: impl FnOnce(&mut PasswordSettings)) -> Passwords {
         let mut settings = PasswordSettings { bcrypt_cost: 4, ..PasswordSettings::default() };

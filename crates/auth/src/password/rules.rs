@@ -1,6 +1,6 @@
 //! What may be a password.
 
-use crate::http::error::WeakPasswordReason;
+use crate::error::WeakPasswordReason;
 use crate::settings::PasswordSettings;
 
 pub(super) struct Rules {

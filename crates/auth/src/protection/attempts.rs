@@ -16,7 +16,7 @@ use std::time::Duration;
 use portico_base::hash;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ErrorCode};
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::protection::limits::{DAY, HOUR, too_many_requests};
@@ -165,10 +165,9 @@ async fn counted<T>(
 
 /// Returns true if an error does not tell that the secret was wrong: it was right, or was not compared.
 fn says_nothing(error: &AuthError) -> bool {
-    let contract = error.contract();
-    !contract.status.is_client_error()
-        || contract.status == http::StatusCode::TOO_MANY_REQUESTS
-        || matches!(contract.code, ErrorCode::EmailNotConfirmed | ErrorCode::PhoneNotConfirmed)
+    !error.status().is_client_error()
+        || error.status() == http::StatusCode::TOO_MANY_REQUESTS
+        || matches!(error.code(), ErrorCode::EmailNotConfirmed | ErrorCode::PhoneNotConfirmed)
 }
 
 async fn give_back(auth: &Auth, charges: &[Charge]) {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::Auth;
 use crate::account::signup::blank;
-use crate::http::error::AuthError;
+use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
 use crate::model::{JsonObject, User};
@@ -128,7 +128,7 @@ pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, re
     let Some(omitted) = auth.limits().take_failure(request) else { return };
     let unknown = User { id: UserId(Uuid::nil()), ..blank(request) };
     let actor = login.user.unwrap_or(&unknown);
-    let (action, code) = (Action::LoginFailed, login.error.contract().code.as_str());
+    let (action, code) = (Action::LoginFailed, login.error.code().as_str());
     tracing::info!(
         target: "auth_audit_event",
         { user.id = %actor.id, action = action.name(), error.code = code },

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::oauth::protocol::http_client::{ProviderClient, Trust};
 use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
@@ -31,9 +31,7 @@ impl Captcha {
     }
 
     async fn verify(&self, token: Option<&str>, request: &RequestInfo) -> Result<(), AuthError> {
-        let refuse = |reason: &str| {
-            AuthError::refuse(ErrorCode::CaptchaFailed, format!("captcha protection: request disallowed ({reason})"))
-        };
+        let refuse = |reason: &str| ContractError::CaptchaRejected { reason: reason.to_owned() };
         let token = token.map(str::trim).filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| refuse("no captcha_token found"))?;
         let url = self.settings.verify_url.as_deref().unwrap_or(match self.settings.provider {
@@ -45,7 +43,7 @@ impl Captcha {
         if !ip.is_empty() {
             form.push(("remoteip", &ip));
         }
-        let failed = |error| AuthError::internal_with("captcha verification process failed", anyhow::Error::new(error));
+        let failed = |error| AuthError::failed(ContractError::CaptchaUnavailable, anyhow::Error::new(error));
         let answer = self.client.post_form(Trust::Configured, url, HeaderMap::new(), &form).await.map_err(failed)?;
         let answer = answer.json().map_err(failed)?;
         if answer["success"] == Value::Bool(true) {
@@ -53,7 +51,7 @@ impl Captcha {
         }
         let codes: Vec<&str> =
             answer["error-codes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        Err(refuse(&codes.join(", ")))
+        Err(refuse(&codes.join(", ")).into())
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use portico_base::Clock;
 use portico_base::token_bucket::{Quota, TokenBucket, TokenBuckets, whole_seconds};
 
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::one_time::token::Kind;
 use crate::settings::{RateLimitSettings, SendLimit};
@@ -158,7 +158,7 @@ impl Limits {
         let now = self.clock.monotonic();
         let key = (kind, address.to_owned());
         if let Some(next) = pretended.get(&key).map(|at| *at + interval).filter(|next| now < *next) {
-            return Err(AuthError::too_early(ErrorCode::OverEmailSendRateLimit, next - now));
+            return Err(AuthError::too_soon(next - now, |seconds| ContractError::EmailTooSoon { seconds }));
         }
         if pretended.len() >= MAX_BUCKETS {
             pretended.retain(|_, at| now < *at + interval);
@@ -177,8 +177,7 @@ impl Limits {
     pub fn take_text(&self) -> Result<(), AuthError> {
         let Some(texts) = &self.texts else { return Ok(()) };
         lock(texts).take(&self.clock).map_err(|wait| AuthError::TooMany {
-            code: ErrorCode::OverSmsSendRateLimit,
-            message: "SMS rate limit exceeded".into(),
+            error: ContractError::TooManyTexts,
             retry_after: whole_seconds(wait, DAY),
             limit: "texts-sent",
         })
@@ -205,18 +204,12 @@ impl Limits {
 
 /// The refusal of a request beyond a limit (auth-core 18.1).
 pub(crate) fn too_many_requests(limit: &'static str, wait: Duration) -> AuthError {
-    AuthError::TooMany {
-        code: ErrorCode::OverRequestRateLimit,
-        message: "Request rate limit reached".into(),
-        retry_after: whole_seconds(wait, HOUR),
-        limit,
-    }
+    AuthError::TooMany { error: ContractError::TooManyRequests, retry_after: whole_seconds(wait, HOUR), limit }
 }
 
 fn too_many_emails(wait: Duration) -> AuthError {
     AuthError::TooMany {
-        code: ErrorCode::OverEmailSendRateLimit,
-        message: "email rate limit exceeded".into(),
+        error: ContractError::TooManyEmails,
         retry_after: whole_seconds(wait, DAY),
         limit: "emails-sent",
     }

@@ -8,7 +8,7 @@ use time::{Duration, OffsetDateTime};
 use tokio_postgres::Error;
 
 use crate::Auth;
-use crate::http::error::AuthError;
+use crate::error::AuthError;
 use crate::sql::{Tx, accounts, attempts, clean_up, flow_state, refresh_tokens, sessions};
 
 /// How long replaced refresh tokens and abandoned attempts stay, so that their reuse is told apart from an invented one.

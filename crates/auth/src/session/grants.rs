@@ -2,11 +2,11 @@
 
 use axum::extract::{FromRequest as _, Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde::Deserialize;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo, TokenBody};
 use crate::http::switched_off;
 use crate::model::User;
@@ -38,7 +38,7 @@ pub(crate) async fn token(
             .await
             .map(IntoResponse::into_response),
         "web3" => Err(switched_off::web3()),
-        _ => Err(AuthError::refuse(ErrorCode::InvalidCredentials, "unsupported_grant_type")),
+        _ => Err(ContractError::UnsupportedGrantType.into()),
     }
 }
 
@@ -56,18 +56,17 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
     let settings = auth.settings();
     let by_email = match (body.email.trim().is_empty(), body.phone.trim().is_empty()) {
         (false, false) => {
-            return Err(AuthError::validation("Only an email address or phone number should be provided on login."));
+            return Err(ContractError::LoginNeedsOneContact.into());
         }
-        (true, true) => return Err(AuthError::validation("missing email or phone")),
+        (true, true) => return Err(ContractError::LoginNeedsContact.into()),
         (false, true) => true,
         (true, false) => false,
     };
-    let disabled = |code, text: &'static str| AuthError::refuse_with(StatusCode::UNPROCESSABLE_ENTITY, code, text);
     if by_email && !settings.email.enabled {
-        return Err(disabled(ErrorCode::EmailProviderDisabled, "Email logins are disabled"));
+        return Err(ContractError::EmailPasswordLoginsDisabled.into());
     }
     if !by_email && !settings.sms.enabled {
-        return Err(disabled(ErrorCode::PhoneProviderDisabled, "Phone logins are disabled"));
+        return Err(ContractError::PhonePasswordLoginsDisabled.into());
     }
     let account = if by_email {
         body.email.trim().to_lowercase()
@@ -91,7 +90,7 @@ async fn sign_in(
         error
     };
     if user.as_ref().is_some_and(|user| user.is_banned(auth.now())) {
-        let banned = AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "User is banned");
+        let banned = AuthError::from(ContractError::BannedAtLogin);
         return Err(refuse(user.as_ref(), banned).await);
     }
     // Also computed for nobody, so that the time of an answer does not tell who has an account
@@ -100,7 +99,7 @@ async fn sign_in(
     let comparison = auth.passwords().compare(&body.password, hash).await?;
     let known = match user {
         Some(user) if comparison.matches => user,
-        user => return Err(refuse(user.as_ref(), AuthError::invalid_credentials()).await),
+        user => return Err(refuse(user.as_ref(), AuthError::from(ContractError::InvalidLogin)).await),
     };
     // Only a hint: when it can not be had, nobody is kept out
     let weak = auth.passwords().weakness(&body.password).await.unwrap_or_else(|error| {
@@ -117,12 +116,12 @@ async fn sign_in(
     let user = users::lock_complete(&tx, known.id)
         .await?
         .filter(|user| user.encrypted_password == known.encrypted_password && !user.is_banned(request.now))
-        .ok_or_else(AuthError::invalid_credentials)?;
+        .ok_or(ContractError::InvalidLogin)?;
     if by_email && !user.is_email_confirmed() {
-        return Err(AuthError::refuse(ErrorCode::EmailNotConfirmed, "Email not confirmed"));
+        return Err(ContractError::UnconfirmedEmail.into());
     }
     if !by_email && !user.is_phone_confirmed() {
-        return Err(AuthError::refuse(ErrorCode::PhoneNotConfirmed, "Phone not confirmed"));
+        return Err(ContractError::UnconfirmedPhone.into());
     }
     if let Some(hash) = rehashed {
         let sealed = auth.columns().seal(user.id.0, &hash);
@@ -164,7 +163,7 @@ struct PkceBody {
 /// The app exchanges the code that a redirect brought.
 async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<TokenResponse, AuthError> {
     if body.auth_code.is_empty() || body.code_verifier.is_empty() {
-        return Err(AuthError::validation("invalid request: both auth code and code verifier should be non-empty"));
+        return Err(ContractError::ExchangeIncomplete.into());
     }
     oauth::flow::manual_linking::look_up_waiting_domain(auth, &body.auth_code).await?;
     let mut exchanged = exchange(auth, request, &body).await;
@@ -178,7 +177,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
 }
 
 async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result<TokenResponse, AuthError> {
-    let not_found = || AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found");
+    let not_found = || AuthError::from(ContractError::FlowNotFound);
     let tx = Tx::begin(auth.database()).await?;
     let flow = flow_state::lock_by_code(&tx, &body.auth_code)
         .await?
@@ -189,17 +188,14 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
         return Err(not_found());
     };
     if flow.is_expired(auth.now(), auth.settings().flow_state_expiry) {
-        return Err(AuthError::refuse(ErrorCode::FlowStateExpired, "invalid flow state, flow state has expired"));
+        return Err(ContractError::FlowExpired.into());
     }
     if !challenge.is_met_by(&body.code_verifier) {
-        return Err(AuthError::refuse(
-            ErrorCode::BadCodeVerifier,
-            "code challenge does not match previously saved code verifier",
-        ));
+        return Err(ContractError::CodeVerifierMismatch.into());
     }
     let mut user = users::lock_complete(&tx, user_id).await?.ok_or_else(not_found)?;
     if user.is_banned(request.now) {
-        return Err(AuthError::user_banned());
+        return Err(ContractError::Banned.into());
     }
     if flow.linking_target_id == Some(user_id) {
         match oauth::flow::manual_linking::finish_link(auth, &tx, request, user, &flow).await? {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::Timestamp;
 use crate::model::ids::SessionId;
@@ -27,7 +27,7 @@ pub(crate) async fn logout(
     let session = signed_in.session.as_ref().map(|session| session.id);
     let scope = query.get("scope").unwrap_or("global");
     if !matches!(scope, "global" | "local" | "others") {
-        return Err(AuthError::validation(format!("Unsupported logout scope \"{}\"", shortened(scope))));
+        return Err(ContractError::LogoutScopeUnsupported { scope: shortened(scope) }.into());
     }
     let tx = Tx::begin(auth.database()).await?;
     audit::record(&auth, &tx, user, Action::Logout, Traits::new(), None, request.now).await?;
@@ -106,8 +106,7 @@ pub(crate) async fn revoke(
     signed_in: SignedIn,
     Path(id): Path<String>,
 ) -> Result<StatusCode, AuthError> {
-    let not_found =
-        || AuthError::refuse_with(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, "Session does not exist");
+    let not_found = || AuthError::from(ContractError::SessionUnknown);
     let id = SessionId::parse(&id).ok_or_else(not_found)?;
     let tx = Tx::begin(auth.database()).await?;
     if !sessions::delete_of_user(&tx, id, signed_in.user.id).await? {

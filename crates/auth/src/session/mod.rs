@@ -15,7 +15,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode, WeakPassword};
+use crate::error::{AuthError, ContractError, WeakPassword};
 use crate::http::extract::RequestInfo;
 use crate::model::ids::SessionId;
 use crate::model::{JsonObject, User};
@@ -354,16 +354,15 @@ pub(crate) fn check_alive(
     user: &User,
     now: OffsetDateTime,
 ) -> Result<(), AuthError> {
-    let expired = |why: &'static str| Err(AuthError::refuse(ErrorCode::SessionExpired, why));
     let timeboxed = settings.timebox.is_some_and(|timebox| now > session.created_at + timebox);
     if timeboxed || session.not_after.is_some_and(|end| now > end) {
-        return expired("Invalid Refresh Token: Session Expired");
+        return Err(ContractError::SessionEnded.into());
     }
     if settings.inactivity_timeout.is_some_and(|timeout| now > session.last_used() + timeout) {
-        return expired("Invalid Refresh Token: Session Expired (Inactivity)");
+        return Err(ContractError::SessionInactive.into());
     }
     if end_of_low_aal(settings, session, user).is_some_and(|end| now > end) {
-        return expired("Invalid Refresh Token: Session Expired (Low AAL: User Needs MFA Verification)");
+        return Err(ContractError::SessionLowAal.into());
     }
     Ok(())
 }
@@ -393,10 +392,7 @@ pub(crate) async fn check_newest(
             && check_alive(settings, other, user, now).is_ok()
     });
     if newer {
-        return Err(AuthError::refuse(
-            ErrorCode::SessionExpired,
-            "Invalid Refresh Token: Session Expired (Revoked by Newer Login)",
-        ));
+        return Err(ContractError::SessionReplaced.into());
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 use portico_base::{hash, random};
 use portico_database::sqlstate;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError, OAuthError};
 use crate::http::extract::RequestInfo;
 use crate::protection::audit::{self, Action, Traits};
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
@@ -49,7 +49,7 @@ pub(crate) struct RefreshBody {
 /// # Errors
 /// As the tables of auth-core 5.3 list them.
 pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody) -> Result<Response, AuthError> {
-    let token = RefreshToken::parse(&body.refresh_token).map_err(|error| AuthError::validation(error.to_string()))?;
+    let token = RefreshToken::parse(&body.refresh_token).map_err(|_| ContractError::RefreshTokenMalformed)?;
     let name = match &token {
         RefreshToken::Stored(token) => hash::sha256(token.as_bytes()),
         RefreshToken::Counted(token) => hash::sha256(token.session().as_bytes()),
@@ -78,10 +78,7 @@ fn pause() -> Duration {
 }
 
 fn busy() -> AuthError {
-    AuthError::refuse(
-        ErrorCode::Conflict,
-        "Too many concurrent token refresh requests on the same session or refresh token",
-    )
+    AuthError::from(ContractError::RefreshConflict)
 }
 
 fn is_lock_timeout(error: &AuthError) -> bool {
@@ -89,15 +86,15 @@ fn is_lock_timeout(error: &AuthError) -> bool {
 }
 
 fn not_found() -> AuthError {
-    AuthError::refuse(ErrorCode::RefreshTokenNotFound, "Invalid Refresh Token: Refresh Token Not Found")
+    AuthError::from(ContractError::RefreshTokenUnknown)
 }
 
 fn banned() -> AuthError {
-    AuthError::refuse_with(StatusCode::BAD_REQUEST, ErrorCode::UserBanned, "Invalid Refresh Token: User Banned")
+    AuthError::from(ContractError::RefreshBanned)
 }
 
 fn already_used() -> AuthError {
-    AuthError::refuse(ErrorCode::RefreshTokenAlreadyUsed, "Invalid Refresh Token: Already Used")
+    AuthError::from(ContractError::RefreshTokenUsed)
 }
 
 /// What both forms check before they look at the token itself.
@@ -109,10 +106,7 @@ async fn check_family(auth: &Auth, tx: &Tx, family: &Family, now: OffsetDateTime
     session::check_alive(&auth.settings().sessions, session, user, now)?;
     session::check_newest(auth, tx, session, user, now).await?;
     if session.oauth_client_id.is_some() {
-        return Err(AuthError::OAuth {
-            error: "invalid_client",
-            description: "Client authentication required for OAuth session".into(),
-        });
+        return Err(OAuthError::OAuthSessionNeedsClient.into());
     }
     Ok(())
 }
@@ -189,11 +183,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         }
         refresh_tokens::delete(&tx, token.id).await?;
         tx.commit().await?;
-        return Err(AuthError::refuse_with(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::SessionNotFound,
-            "Invalid Refresh Token: No Valid Session Found",
-        ));
+        return Err(ContractError::RefreshSessionGone.into());
     };
     check_family(auth, &tx, &family, now).await?;
     let Family { session, user } = &family;
@@ -306,7 +296,7 @@ async fn counted(
     let recent = session.refreshed_at.is_some_and(|at| is_recent(auth, at, now));
     let causes: Vec<&str> = match behind {
         ..0 => {
-            return Err(AuthError::validation("Invalid Refresh Token: Not Issued By This Server"));
+            return Err(ContractError::RefreshTokenForeign.into());
         }
         0 => Vec::new(),
         1 => vec!["fail-to-save"],

@@ -26,7 +26,7 @@ use postgres_types::ToSql;
 use tokio::sync::Notify;
 use tokio_postgres::{Error, Row, Statement};
 
-use crate::http::error::AuthError;
+use crate::error::AuthError;
 
 /// Parameters of a statement.
 pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];

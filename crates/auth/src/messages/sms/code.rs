@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq as _;
 use time::OffsetDateTime;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::model::User;
 use crate::model::ids::PhoneNumber;
 use crate::one_time::token::{self, Kind};
@@ -44,9 +44,9 @@ pub(crate) async fn ask_gateway(
     let Some(verdict) = auth.texts().and_then(|texts| texts.check(phone.as_str(), code)) else {
         return Ok(None);
     };
-    let is_right = in_time(auth.settings().http_timeout, verdict).await.map_err(|detail| {
-        AuthError::refuse(ErrorCode::SmsSendFailed, format!("Error checking OTP with provider: {detail}"))
-    })?;
+    let is_right = in_time(auth.settings().http_timeout, verdict)
+        .await
+        .map_err(|detail| AuthError::from(ContractError::TextCodeNotChecked { detail }))?;
     Ok(Some(Verdict { waiting: waiting.to_owned(), is_right }))
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::code::{in_time, test_otp};
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::{PhoneNumber, UserId};
@@ -53,9 +53,6 @@ pub trait TextTransport: Send + Sync {
     }
 }
 
-const BAD_CHANNEL: &str = "Invalid channel, supported values are 'sms' or 'whatsapp'. 'whatsapp' is only supported if \
-     Twilio or Twilio Verify is used as the provider.";
-
 /// Whether messages can travel this way. Empty is `sms`.
 ///
 /// # Errors
@@ -66,7 +63,7 @@ pub(crate) fn check_channel(auth: &Auth, channel: &str) -> Result<(), AuthError>
         "whatsapp" => auth.texts().is_some_and(|texts| texts.speaks_whatsapp()),
         _ => false,
     };
-    if works { Ok(()) } else { Err(AuthError::validation(BAD_CHANNEL)) }
+    if works { Ok(()) } else { Err(ContractError::InvalidChannel.into()) }
 }
 
 /// A message whose code is stored. It must be delivered when the transaction is committed.
@@ -98,13 +95,13 @@ pub(crate) async fn reserve(
 ) -> Result<Reserved, AuthError> {
     let settings = &auth.settings().sms;
     if let Some(wait) = kind.wait(user, settings.max_frequency, auth.now()) {
-        return Err(AuthError::too_early(ErrorCode::OverSmsSendRateLimit, wait));
+        return Err(AuthError::too_soon(wait, |seconds| ContractError::TextTooSoon { seconds }));
     }
     check_channel(auth, channel)?;
     let token = OneTimeToken::generate(phone.as_str(), settings.otp_length, false);
     let is_test = test_otp(auth, phone, request.now).is_some();
     if !is_test && auth.texts().is_none() {
-        return Err(AuthError::internal_with("Unable to get SMS provider", anyhow::anyhow!("no SMS provider")));
+        return Err(AuthError::failed(ContractError::TextProviderMissing, anyhow::anyhow!("no SMS provider")));
     }
     if !is_test && !settings.autoconfirm {
         auth.limits().take_text()?;
@@ -114,7 +111,7 @@ pub(crate) async fn reserve(
         Kind::Reauthentication => users::set_reauthentication(tx, user.id, &token.hash, request.now).await,
         _ => users::set_confirmation(tx, user.id, &token.hash, request.now).await,
     }
-    .context("Database error updating user")?;
+    .context(ContractError::UpdatingUserFailed)?;
     one_time_tokens::put(tx, user.id, kind.as_str(), &token.hash, phone.as_str(), request.now).await?;
     let message = (!is_test).then(|| {
         let body = Template::parse(&settings.template)
@@ -159,13 +156,12 @@ impl Reserved {
                     // The code lives on, and nobody knows it
                     error.log();
                 }
-                let what = match self.kind {
+                let purpose = match self.kind {
                     Kind::PhoneChange => "phone_change",
                     Kind::Reauthentication => "reauthentication",
                     _ => "confirmation",
                 };
-                let text = format!("Error sending {what} OTP to provider: {detail}");
-                Err(AuthError::refuse(ErrorCode::SmsSendFailed, text))
+                Err(ContractError::TextNotSent { purpose, detail }.into())
             }
         }
     }

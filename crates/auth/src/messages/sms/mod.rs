@@ -18,7 +18,7 @@ pub use message::{TextMessage, TextTransport};
 
 use crate::Auth;
 use crate::account::signup::{blank, provider_metadata};
-use crate::http::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::error::{AuthError, ContractError, ErrorCode, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
 use crate::model::ids::{PhoneNumber, UserId};
@@ -81,10 +81,10 @@ pub(crate) async fn sign_up(
     let settings = &auth.settings().sms;
     check_channel(auth, channel)?;
     if challenge.is_some() {
-        return Err(AuthError::validation("PKCE not supported for phone signups"));
+        return Err(ContractError::PhoneSignUpWithPkce.into());
     }
     if !settings.enabled {
-        return Err(AuthError::refuse(ErrorCode::PhoneProviderDisabled, "Phone signups are disabled"));
+        return Err(ContractError::PhoneSignUpsDisabled.into());
     }
     let phone = PhoneNumber::parse(phone)?;
     let hash = auth.passwords().hash(password).await?;
@@ -106,7 +106,7 @@ async fn register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<'_>)
     }
     // Usually the number is taken in another audience, which is for nobody to know
     if auth.settings().sms.autoconfirm {
-        return Err(AuthError::user_already_exists());
+        return Err(ContractError::UserExists.into());
     }
     Ok(axum::Json(stranger(request, applicant.phone, applicant.data.clone())).into_response())
 }
@@ -140,7 +140,7 @@ async fn try_sign_up(
         },
         Some(user) if user.is_phone_confirmed() => {
             if autoconfirm {
-                return Err(AuthError::user_already_exists());
+                return Err(ContractError::UserExists.into());
             }
             let traits = provider_trait("phone");
             audit::record(auth, &tx, &user, Action::UserRepeatedSignUp, traits, None, request.now).await?;
@@ -150,7 +150,7 @@ async fn try_sign_up(
         Some(user) => {
             if autoconfirm {
                 if !auth.is_password_of(&user, password).await? {
-                    return Err(AuthError::user_already_exists());
+                    return Err(ContractError::UserExists.into());
                 }
             } else {
                 // What is chosen now belongs to the code that is sent now
@@ -165,8 +165,8 @@ async fn try_sign_up(
         let mut traits = provider_trait("phone");
         traits.insert("channel".into(), if channel.is_empty() { "sms" } else { channel }.into());
         audit::record(auth, &tx, &user, Action::UserSignedUp, traits, None, request.now).await?;
-        users::confirm_phone(&tx, user.id, request.now).await.context("Database error updating user")?;
-        let mut user = users::complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
+        users::confirm_phone(&tx, user.id, request.now).await.context(ContractError::UpdatingUserFailed)?;
+        let mut user = users::complete(&tx, user.id).await?.ok_or(ContractError::SubjectGone)?;
         // Wire contract (4.2): this answer does not have it
         user.confirmed_at = None;
         let tokens = session::issue(auth, &tx, &user, Method::Password, request).await?;
@@ -176,7 +176,7 @@ async fn try_sign_up(
     let action = Action::UserConfirmationRequested;
     audit::record(auth, &tx, &user, action, provider_trait("phone"), None, request.now).await?;
     let reserved = send_confirmation(auth, &tx, &user, channel, request).await?;
-    let user = users::complete(&tx, user.id).await?.ok_or_else(AuthError::user_gone)?;
+    let user = users::complete(&tx, user.id).await?.ok_or(ContractError::SubjectGone)?;
     tx.commit().await?;
     if is_new { reserved.of_new_account() } else { reserved }.deliver(auth).await?;
     Ok(Some(axum::Json(user).into_response()))
@@ -201,7 +201,7 @@ async fn insert(
     hash: &str,
     data: JsonObject,
 ) -> Result<User, AuthError> {
-    const FAILED: &str = "Database error saving new user";
+    const FAILED: ContractError = ContractError::SavingUserFailed;
     let (id, now) = (UserId::random(), request.now);
     let password = auth.columns().seal(id.0, hash);
     let full = metadata::of_contact(data.clone(), id, None);
@@ -228,7 +228,7 @@ async fn insert(
         users::set_user_metadata(tx, id, &full, now),
         users::complete(tx, id),
     );
-    inserted.on_constraint("users_phone_key", AuthError::phone_exists).context(FAILED)?;
+    inserted.on_constraint("users_phone_key", ContractError::PhoneTaken).context(FAILED)?;
     role.context(FAILED)?;
     identity.context(FAILED)?;
     metadata.context(FAILED)?;
@@ -236,7 +236,7 @@ async fn insert(
 }
 
 fn unknown_number() -> AuthError {
-    AuthError::refuse(ErrorCode::OtpDisabled, "Signups not allowed for otp")
+    AuthError::from(ContractError::OtpSignUpsDisabled)
 }
 
 /// `POST /otp` with a phone number.
@@ -249,7 +249,7 @@ pub(crate) async fn sign_in(
     may_create: bool,
 ) -> Result<Response, AuthError> {
     if !auth.settings().sms.enabled {
-        return Err(AuthError::refuse(ErrorCode::PhoneProviderDisabled, "Unsupported phone provider"));
+        return Err(ContractError::PhoneOtpDisabled.into());
     }
     let phone = match PhoneNumber::parse(phone) {
         Ok(phone) => phone,
@@ -284,7 +284,7 @@ async fn try_sign_in(
             reserved.deliver(auth).await.map(Some)
         }
         None if !may_create => Err(unknown_number()),
-        _ if auth.settings().disable_signup => Err(AuthError::signup_disabled()),
+        _ if auth.settings().disable_signup => Err(ContractError::SignUpsDisabled.into()),
         Some(user) => {
             let data = metadata::of_contact(data.clone(), user.id, None);
             users::replace_credentials(&tx, user.id, "", &data, request.now).await?;
@@ -319,7 +319,7 @@ pub(crate) async fn begin_phone_change(
         let mut changed = user.clone();
         changed.phone_change = new.to_string();
         apply_phone_change(auth, tx, &changed, request).await?;
-        users::refresh_providers(tx, user.id, request.now).await.context("Database error updating user")?;
+        users::refresh_providers(tx, user.id, request.now).await.context(ContractError::UpdatingUserFailed)?;
         return Ok(None);
     }
     send_phone_change(auth, tx, user, new, channel, request).await.map(Some)
@@ -342,7 +342,7 @@ pub(crate) async fn apply_phone_change(
         users::apply_phone_change(tx, user.id, &new, request.now),
         identities::upsert_contact(tx, user.id, "phone", &data, request.now),
     );
-    applied.on_constraint("users_phone_key", AuthError::phone_exists).context("Database error updating user")?;
+    applied.on_constraint("users_phone_key", ContractError::PhoneTaken).context(ContractError::UpdatingUserFailed)?;
     identity?;
     if !user.email.is_empty() {
         let variables = Variables {

@@ -9,7 +9,7 @@ use portico_base::hash;
 use time::Duration;
 
 use crate::Auth;
-use crate::http::error::AuthError;
+use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::messages::sms::code;
 use crate::model::User;

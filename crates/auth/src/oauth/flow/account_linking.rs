@@ -5,13 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use http::StatusCode;
 use portico_database::sqlstate;
 use portico_mail::{MailKind, Variables};
 
 use crate::Auth;
 use crate::account::unconfirmed_email;
-use crate::http::error::{AuthError, ErrorCode, SqlResultExt as _};
+use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
@@ -77,8 +76,8 @@ pub(crate) async fn sign_in(
     claim: &Claim<'_>,
 ) -> Result<Outcome, AuthError> {
     if claim.profile.emails.is_empty() && !claim.email_optional {
-        return Err(AuthError::internal_with(
-            "Error getting user email from external provider",
+        return Err(AuthError::failed(
+            ContractError::ProviderEmailMissing,
             anyhow::anyhow!("{} gave no usable address", claim.provider),
         ));
     }
@@ -126,7 +125,7 @@ async fn known(tx: &Tx, claim: &Claim<'_>) -> Result<Option<(User, Identity)>, A
 }
 
 async fn locked(tx: &Tx, id: UserId) -> Result<User, AuthError> {
-    users::lock_complete(tx, id).await?.ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "User not found"))
+    users::lock_complete(tx, id).await?.ok_or_else(|| AuthError::from(ContractError::UserUnknown))
 }
 
 async fn merge_metadata(tx: &Tx, user: &User, data: &JsonObject, request: &RequestInfo) -> Result<(), AuthError> {
@@ -207,8 +206,8 @@ async fn owner(auth: &Auth, tx: &Tx, request: &RequestInfo, claim: &Claim<'_>) -
         [owner] => Ok(Some(*owner)),
         _ => {
             let name = domain_name(auth, claim.provider);
-            Err(AuthError::internal_with(
-                format!("Multiple accounts with the same email address in the same linking domain detected: {name}"),
+            Err(AuthError::failed(
+                ContractError::AmbiguousAccount { linking_domain: name.to_owned() },
                 anyhow::anyhow!("a person from {} matches several accounts", claim.provider),
             ))
         }
@@ -223,7 +222,7 @@ async fn create(
     data: &JsonObject,
 ) -> Result<(User, Identity), AuthError> {
     if auth.settings().disable_signup {
-        return Err(AuthError::signup_disabled());
+        return Err(ContractError::SignUpsDisabled.into());
     }
     let now = request.now;
     let is_sso_user = domain_name(auth, claim.provider) != DEFAULT_DOMAIN;
@@ -244,7 +243,7 @@ async fn create(
         is_sso_user,
         is_anonymous: false,
     };
-    const SAVING: &str = "Database error saving new user";
+    const SAVING: ContractError = ContractError::SavingUserFailed;
     users::insert(tx, &new, now).await.context(SAVING)?;
     users::set_role(tx, id, &auth.settings().jwt.default_role, now).await.context(SAVING)?;
     let identity =
@@ -286,7 +285,7 @@ async fn admit(
 ) -> Result<Outcome, AuthError> {
     let now = request.now;
     if user.is_banned(now) {
-        return Err(AuthError::user_banned());
+        return Err(ContractError::Banned.into());
     }
     let provider = audit::provider_trait(claim.provider);
     let candidate = claim.profile.candidate();
@@ -346,8 +345,6 @@ async fn unverified(
     claim: &Claim<'_>,
     user: &User,
 ) -> Result<Option<AuthError>, AuthError> {
-    let refuse = |text: String| AuthError::refuse(ErrorCode::ProviderEmailNeedsVerification, text);
-    let name = claim.provider;
     let settings = &auth.settings().email;
     let address = match claim.profile.candidate() {
         // Where addresses need no confirmation, this one is another account's
@@ -364,7 +361,7 @@ async fn unverified(
             return Ok(None);
         }
         // Nothing would ever confirm such an account, so nothing of it stays
-        return Err(refuse(format!("Unverified email with {name}. Verify the email with {name} in order to sign in")));
+        return Err(ContractError::ProviderEmailUnverified { provider: claim.provider.to_owned() }.into());
     };
     // A person who is let in may be waiting for an address that they chose themselves
     let waits_for_another = !user.email_change.is_empty() && user.email_change != address;
@@ -381,7 +378,7 @@ async fn unverified(
     if settings.allow_unverified_sign_ins {
         return Ok(None);
     }
-    Ok(Some(refuse(format!("Unverified email with {name}. A confirmation email has been sent to your {name} email"))))
+    Ok(Some(ContractError::ProviderEmailAwaitsConfirmation { provider: claim.provider.to_owned() }.into()))
 }
 
 async fn accept_invitation(
@@ -392,30 +389,23 @@ async fn accept_invitation(
     hash: &str,
 ) -> Result<Outcome, AuthError> {
     let now = request.now;
-    let not_found = || AuthError::refuse(ErrorCode::InviteNotFound, "Invite not found");
+    let not_found = || AuthError::from(ContractError::InvitationUnknown);
     let invited = users::lock_by_token(tx, hash, &[Kind::Confirmation.as_str()])
         .await?
         .filter(|user| crate::one_time::token::hash_matches(&user.confirmation_token, hash))
         .ok_or_else(not_found)?;
     let is_invited = claim.profile.emails.iter().any(|email| email.address.to_lowercase() == invited.email);
     if !is_invited {
-        return Err(AuthError::refuse_with(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::ValidationFailed,
-            "Invited email does not match emails from external provider",
-        ));
+        return Err(ContractError::InvitationOfAnotherEmail.into());
     }
     if invited.is_banned(now) {
-        return Err(AuthError::user_banned());
+        return Err(ContractError::Banned.into());
     }
     let data = claim.profile.identity_data();
     let identity = match accounts::identity(tx, claim.provider, &claim.profile.subject).await? {
         Some(identity) if identity.user_id == invited.id => identity,
         Some(_) => {
-            return Err(AuthError::refuse(
-                ErrorCode::IdentityAlreadyExists,
-                "Identity is already linked to another user",
-            ));
+            return Err(ContractError::IdentityLinkedElsewhere.into());
         }
         None => identities::insert(tx, invited.id, claim.provider, &claim.profile.subject, &data, now).await?,
     };

@@ -8,7 +8,7 @@ use portico_base::random;
 use url::Url;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo};
 use crate::model::ids::UserId;
 use crate::oauth::flow::browser_binding::{self, Browser, Reach};
@@ -126,8 +126,7 @@ pub(crate) async fn begin(
     // Each leaves a row behind, and may cost a call to the provider
     auth.limits().check(Limiter::Authorize, request)?;
     let provider = resolved::find(auth, query.get("provider").unwrap_or_default()).await?;
-    let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))
-        .map_err(|error| AuthError::validation(error.to_string()))?;
+    let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))?;
     let reach = browser_binding::reach(auth, &provider.redirect_uri, browser);
     if let Reach::CookieAt(url) = &reach
         && challenge.is_none()
@@ -194,7 +193,7 @@ pub(crate) async fn begin(
         return Ok(Begun { url, cookie });
     }
     let mut url = Url::parse(&addresses.authorize)
-        .map_err(|error| AuthError::internal_with("Unsupported provider: its address is not a URL", error))?;
+        .map_err(|error| AuthError::failed(ContractError::ProviderAddressInvalid, error))?;
     let mut own = vec![
         ("client_id".to_owned(), provider.client_id().to_owned()),
         ("redirect_uri".to_owned(), provider.redirect_uri.clone()),
@@ -222,7 +221,7 @@ async fn invitation(tx: &Tx, token: Option<&str>) -> Result<Option<String>, Auth
     let Some(token) = token else { return Ok(None) };
     match users::lock_by_token(tx, token, &[Kind::Confirmation.as_str()]).await? {
         Some(_) => Ok(Some(token.to_owned())),
-        None => Err(AuthError::refuse(ErrorCode::UserNotFound, "User identified by token not found")),
+        None => Err(ContractError::LinkingSubjectUnknown.into()),
     }
 }
 

@@ -13,7 +13,7 @@ use http::{Method as Verb, StatusCode};
 use serde_json::Value;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo, read_body};
 use crate::model::User;
 use crate::model::ids::{FlowStateId, UserId};
@@ -107,11 +107,8 @@ struct Arrived<'a> {
 
 /// The flow that the request names.
 async fn find(auth: &Auth, fields: &Query) -> Result<Option<FlowState>, AuthError> {
-    let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadOauthState, text);
-    let state = fields
-        .get("state")
-        .ok_or_else(|| AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth state parameter missing"))?;
-    let id = FlowStateId::parse(state).ok_or_else(|| bad("OAuth state parameter is invalid"))?;
+    let state = fields.get("state").ok_or(ContractError::StateMissing)?;
+    let id = FlowStateId::parse(state).ok_or(ContractError::StateInvalid)?;
     let client = auth.database().auth().await?;
     Ok(flow_state::by_id(&client, id).await?)
 }
@@ -128,16 +125,15 @@ fn check(
     browser: &Browser,
     flow: Option<FlowState>,
 ) -> Result<FlowState, AuthError> {
-    let bad = |text: &'static str| AuthError::refuse(ErrorCode::BadOauthState, text);
     let flow = flow
         // Flows of mails live in the same table
         .filter(|flow| flow.authentication_method == flow_state::method::OAUTH)
-        .ok_or_else(|| bad("OAuth state not found or expired"))?;
+        .ok_or(ContractError::StateUnknown)?;
     if flow.is_expired(request.now, auth.settings().flow_state_expiry) {
-        return Err(bad("OAuth state has expired"));
+        return Err(ContractError::StateExpired.into());
     }
     if flow.challenge.is_some() && flow.user_id.is_some() {
-        return Err(AuthError::refuse(ErrorCode::FlowStateAlreadyUsed, "State has already been used"));
+        return Err(ContractError::StateUsed.into());
     }
     if is_elsewhere(&flow, browser, request) {
         tracing::warn!(
@@ -145,10 +141,10 @@ fn check(
             "A sign-in at a provider was begun in another browser, and not finished: apps that hand it from one \
              browser to another, or link identities across networks, need the flow with a proof key"
         );
-        return Err(bad(match flow.linking_target_id {
-            Some(_) => "An identity must be linked by the browser that asked for it",
-            None => "The sign-in must be finished in the browser in which it began",
-        }));
+        return Err(match flow.linking_target_id {
+            Some(_) => ContractError::LinkOfAnotherBrowser.into(),
+            None => ContractError::SignInOfAnotherBrowser.into(),
+        });
     }
     Ok(flow)
 }
@@ -174,10 +170,9 @@ impl From<AuthError> for Failed {
 
 async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<Configured, AuthError> {
     resolved::find(auth, &flow.provider_type).await.map_err(|error| match error {
-        AuthError::Refused { .. } => AuthError::refuse(
-            ErrorCode::OauthProviderNotSupported,
-            format!("Unsupported provider: {}", flow.provider_type),
-        ),
+        AuthError::Contract(_) => {
+            ContractError::ProviderOfFlowUnsupported { provider: flow.provider_type.clone() }.into()
+        }
         other => other,
     })
 }
@@ -198,7 +193,7 @@ async fn check_issuer(auth: &Auth, provider: &Configured, fields: &Query) -> Res
     if is_right {
         return Ok(());
     }
-    Err(AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth callback from another issuer"))
+    Err(ContractError::CallbackOfAnotherIssuer.into())
 }
 
 async fn finish(
@@ -234,15 +229,13 @@ async fn finish(
 async fn client_state(auth: &Auth, request: &RequestInfo, flow: &FlowState) -> Result<Option<ClientState>, AuthError> {
     let Some(id) = flow.oauth_client_state_id else { return Ok(None) };
     let client = auth.database().auth().await?;
-    let taken = flow_state::take_client_state(&client, id)
-        .await?
-        .ok_or_else(|| AuthError::refuse(ErrorCode::OauthClientStateNotFound, "OAuth state not found"))?;
+    let taken = flow_state::take_client_state(&client, id).await?.ok_or(ContractError::ClientStateUnknown)?;
     drop(client);
     if taken.provider_type != flow.provider_type {
-        return Err(AuthError::refuse(ErrorCode::OauthInvalidState, "OAuth state is for another provider"));
+        return Err(ContractError::ClientStateOfAnotherProvider.into());
     }
     if request.now > taken.created_at + CLIENT_STATE_EXPIRY {
-        return Err(AuthError::refuse(ErrorCode::OauthClientStateExpired, "OAuth state expired"));
+        return Err(ContractError::ClientStateExpired.into());
     }
     Ok(Some(taken))
 }
@@ -255,8 +248,7 @@ async fn identify(
     fields: &Query,
     secrets: Option<&ClientState>,
 ) -> Result<(Tokens, Profile), AuthError> {
-    let missing =
-        || AuthError::refuse(ErrorCode::BadOauthCallback, "OAuth callback with missing authorization code missing");
+    let missing = || AuthError::from(ContractError::CallbackCodeMissing);
     let kept = secrets.and_then(|secrets| secrets.code_verifier.as_deref()).unwrap_or_default();
     if matches!(provider.place, Place::Signed { .. }) {
         let verified = oauth1::Verified {
@@ -313,10 +305,7 @@ async fn settle(
     let user = match flow.linking_target_id {
         Some(target) => {
             let Some(target) = users::lock_complete(&tx, target).await? else {
-                return Ok(Settled::BadState(AuthError::refuse(
-                    ErrorCode::UserNotFound,
-                    "Linking target user not found",
-                )));
+                return Ok(Settled::BadState(AuthError::from(ContractError::LinkingTargetUnknown)));
             };
             if let Some(code) = flow.auth_code.clone() {
                 manual_linking::check_link(auth, &tx, &target, &provider.name, profile, request).await?;

@@ -5,7 +5,7 @@ use http::StatusCode;
 use url::Url;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ErrorCode};
 use crate::http::landing;
 use crate::session::TokenResponse;
 
@@ -23,8 +23,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// Our own refusal.
     pub(crate) fn of(error: &AuthError) -> Self {
-        let contract = error.contract();
-        let kind = match (contract.code, contract.status.as_u16()) {
+        let kind = match (error.code(), error.status().as_u16()) {
             (ErrorCode::SignupDisabled | ErrorCode::UserBanned | ErrorCode::ProviderEmailNeedsVerification, _) => {
                 "access_denied"
             }
@@ -36,8 +35,8 @@ impl Failure {
         };
         Self {
             error: kind.to_owned(),
-            error_code: Some(contract.code.as_str().to_owned()),
-            error_description: contract.message,
+            error_code: Some(error.code().as_str().to_owned()),
+            error_description: error.to_string(),
         }
     }
 
@@ -126,6 +125,7 @@ pub(crate) fn with_session(target: &str, session: &TokenResponse) -> Response {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::error::ContractError;
 
     #[test]
     fn the_query_of_a_target_stays() {
@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn kinds_of_errors() {
         let kind = |error| Failure::of(&error).error;
-        assert_eq!(kind(AuthError::signup_disabled()), "access_denied");
-        assert_eq!(kind(AuthError::user_banned()), "access_denied");
-        assert_eq!(kind(AuthError::validation("x")), "invalid_request");
-        assert_eq!(kind(AuthError::email_exists()), "server_error");
+        assert_eq!(kind(AuthError::from(ContractError::SignUpsDisabled)), "access_denied");
+        assert_eq!(kind(AuthError::from(ContractError::Banned)), "access_denied");
+        assert_eq!(kind(AuthError::from(ContractError::EmailRequired)), "invalid_request");
+        assert_eq!(kind(AuthError::from(ContractError::EmailTaken)), "server_error");
         assert_eq!(kind(AuthError::internal(anyhow::anyhow!("x"))), "server_error");
     }
 

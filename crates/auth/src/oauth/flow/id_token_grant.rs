@@ -1,12 +1,12 @@
 //! `grant_type=id_token` (auth-core 5.4): an app got an id_token by itself, from the phone's own sign-in for example.
 
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 use subtle::ConstantTimeEq as _;
 
 use crate::Auth;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError, OAuthError};
 use crate::http::extract::{RequestInfo, SignedIn, bearer_token};
 use crate::oauth::flow::account_linking::{self, Claim, Outcome};
 use crate::oauth::flow::manual_linking;
@@ -46,14 +46,6 @@ struct Expected {
     read: crate::oauth::provider::description::Reader,
 }
 
-fn oauth(error: &'static str, description: impl Into<std::borrow::Cow<'static, str>>) -> AuthError {
-    AuthError::OAuth { error, description: description.into() }
-}
-
-fn invalid(description: impl Into<std::borrow::Cow<'static, str>>) -> AuthError {
-    oauth("invalid request", description)
-}
-
 /// Signs in, or links, by an id_token.
 ///
 /// # Errors
@@ -65,10 +57,10 @@ pub(crate) async fn grant(
     body: IdTokenBody,
 ) -> Result<TokenResponse, AuthError> {
     if body.id_token.is_empty() {
-        return Err(invalid("id_token required"));
+        return Err(OAuthError::IdTokenRequired.into());
     }
     if body.provider.is_empty() && (body.client_id.is_empty() || body.issuer.is_empty()) {
-        return Err(invalid("provider or client_id and issuer required"));
+        return Err(OAuthError::ProviderOrIssuerRequired.into());
     }
     let linking = match body.link_identity {
         true => Some(linking_person(auth, headers).await?),
@@ -91,7 +83,7 @@ pub(crate) async fn grant(
         }
         // Wire contract: what nobody has a word for is an OAuth answer here
         error.log();
-        oauth("server_error", "Internal Server Error")
+        OAuthError::InternalError.into()
     })
 }
 
@@ -106,9 +98,7 @@ async fn settle(
     let tx = Tx::begin(auth.database()).await?;
     let outcome = match linking {
         Some(person) => {
-            let user = users::lock_complete(&tx, person.user.id)
-                .await?
-                .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "Linking target user not found"))?;
+            let user = users::lock_complete(&tx, person.user.id).await?.ok_or(ContractError::LinkingTargetUnknown)?;
             manual_linking::link(auth, &tx, request, user, &expected.provider, profile).await?
         }
         None => {
@@ -132,19 +122,19 @@ async fn settle(
 
 async fn linking_person(auth: &Auth, headers: &HeaderMap) -> Result<SignedIn, AuthError> {
     if !auth.settings().manual_linking {
-        return Err(AuthError::refuse(ErrorCode::ManualLinkingDisabled, "Manual linking is disabled"));
+        return Err(ContractError::ManualLinkingOff.into());
     }
-    let token =
-        bearer_token(headers).ok_or_else(|| invalid("Linking requires a valid user access token in Authorization"))?;
-    let claims = auth.keys().verify(token, auth.now()).map_err(|error| {
-        AuthError::refuse(ErrorCode::BadJwt, format!("invalid JWT: unable to parse or verify signature, {error}"))
-    })?;
+    let token = bearer_token(headers).ok_or(OAuthError::LinkingNeedsBearer)?;
+    let claims = auth
+        .keys()
+        .verify(token, auth.now())
+        .map_err(|error| AuthError::from(ContractError::InvalidJwt { detail: error.to_string() }))?;
     SignedIn::check(auth, claims).await
 }
 
 fn disabled(issuer: &str) -> AuthError {
     let issuer: String = issuer.chars().filter(|c| !c.is_control()).take(256).collect();
-    AuthError::refuse(ErrorCode::ProviderDisabled, format!("Provider (issuer \"{issuer}\") is not enabled"))
+    ContractError::IssuerNotEnabled { issuer }.into()
 }
 
 /// The issuer that the token itself names.
@@ -169,7 +159,7 @@ async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError
         }
         let issuer = detect(provider.name, &configured, body)?;
         if !body.issuer.is_empty() && !exchange::is_accepted(&issuer, &body.issuer) {
-            return Err(AuthError::validation("Provided issuer does not match ID token issuer"));
+            return Err(ContractError::IssuerMismatch.into());
         }
         if !settings.enabled {
             return Err(disabled(&issuer.url));
@@ -185,7 +175,7 @@ async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError
     }
     if !name.is_empty() {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-        return Err(AuthError::validation(format!("Custom OIDC provider \"{shown}\" not allowed")));
+        return Err(ContractError::OidcProviderNotAllowed { name: shown }.into());
     }
     let Some(client_ids) = auth.settings().allowed_id_token_issuers.get(&body.issuer) else {
         return Err(disabled(&body.issuer));
@@ -227,14 +217,13 @@ fn is_issuer_of(name: &str, configured: &Configured, issuer: &str) -> bool {
 
 /// Whose signature the token must have.
 fn detect(name: &str, configured: &Configured, body: &IdTokenBody) -> Result<Issuer, AuthError> {
-    let unreadable =
-        |who: &str| AuthError::validation(format!("Unable to detect issuer in ID token for {who} provider"));
+    let unreadable = |provider: &'static str| AuthError::from(ContractError::IssuerUnreadable { provider });
     match name {
         "apple" => {
             let named = named_issuer(&body.id_token).ok_or_else(|| unreadable("Apple"))?;
             let issuer = configured.fixed_issuer().cloned().unwrap_or_else(|| Issuer::configured(APPLE_ISSUER));
             if !exchange::is_accepted(&issuer, &named) {
-                return Err(AuthError::validation("Detected ID token issuer is not an Apple ID token issuer"));
+                return Err(ContractError::IssuerNotApple.into());
             }
             Ok(issuer)
         }
@@ -242,7 +231,7 @@ fn detect(name: &str, configured: &Configured, body: &IdTokenBody) -> Result<Iss
             let named = named_issuer(&body.id_token).ok_or_else(|| unreadable("Azure"))?;
             exchange::issuer_of(configured, &body.id_token).map_err(|_| {
                 tracing::debug!(issuer = named, "Not an issuer of Azure");
-                AuthError::validation("Detected ID token issuer is not an Azure ID token issuer")
+                AuthError::from(ContractError::IssuerNotAzure)
             })
         }
         _ => Ok(configured
@@ -255,22 +244,21 @@ fn detect(name: &str, configured: &Configured, body: &IdTokenBody) -> Result<Iss
 async fn custom_provider(auth: &Auth, body: &IdTokenBody, name: &str) -> Result<Expected, AuthError> {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
     if !auth.settings().custom_providers.enabled {
-        return Err(AuthError::validation("Custom OAuth providers are disabled"));
+        return Err(ContractError::CustomProvidersOff.into());
     }
-    let row = custom::row(auth, name)
-        .await?
-        .ok_or_else(|| AuthError::validation(format!("Custom provider \"{shown}\" not found")))?;
+    let row =
+        custom::row(auth, name).await?.ok_or_else(|| ContractError::CustomProviderUnknown { name: shown.clone() })?;
     if !row.enabled {
-        return Err(AuthError::refuse(ErrorCode::ProviderDisabled, format!("Custom provider \"{shown}\" is disabled")));
+        return Err(ContractError::CustomProviderDisabled { name: shown }.into());
     }
-    let not_oidc = || AuthError::validation(format!("Provider \"{shown}\" is not an OIDC provider"));
+    let not_oidc = || AuthError::from(ContractError::CustomProviderNotOidc { name: shown.clone() });
     if !row.is_oidc {
         return Err(not_oidc());
     }
     let configured = custom::configure(auth, row).ok_or_else(not_oidc)?;
     let issuer = configured.fixed_issuer().cloned().ok_or_else(not_oidc)?;
     if !body.issuer.is_empty() && !exchange::is_accepted(&issuer, &body.issuer) {
-        return Err(AuthError::validation("Provided issuer does not match ID token issuer"));
+        return Err(ContractError::IssuerMismatch.into());
     }
     Ok(Expected {
         provider: configured.name.clone(),
@@ -298,13 +286,13 @@ async fn verified(
         .map_err(|error| {
             // Also a failure to reach the issuer: nobody else can say whether the token is good
             tracing::info!(provider = expected.provider, %error, "An id_token was refused");
-            invalid("Bad ID token")
+            OAuthError::BadIdToken
         })?;
     if claims.get("sub").and_then(Value::as_str).is_none_or(str::is_empty) {
-        return Err(invalid("Missing sub claim in id_token"));
+        return Err(OAuthError::IdTokenWithoutSubject.into());
     }
     if !has_audience(&claims, &expected.audiences) {
-        return Err(invalid(format!("Unacceptable audience in id_token: [{}]", shown_audience(&claims))));
+        return Err(OAuthError::UnacceptableAudience { audience: shown_audience(&claims) }.into());
     }
     if !expected.skip_nonce_check {
         check_nonce(claims.get("nonce").and_then(Value::as_str).unwrap_or_default(), &body.nonce)?;
@@ -324,11 +312,11 @@ fn shown_audience(claims: &Object) -> String {
 /// The app sends the nonce; the token carries its hash.
 fn check_nonce(in_token: &str, given: &str) -> Result<(), AuthError> {
     if in_token.is_empty() != given.is_empty() {
-        return Err(invalid("Passed nonce and nonce in id_token should either both exist or not."));
+        return Err(OAuthError::NonceMissing.into());
     }
     let hash = portico_base::hash::sha256_hex(given.as_bytes());
     if !given.is_empty() && !bool::from(hash.as_bytes().ct_eq(in_token.as_bytes())) {
-        return Err(oauth("invalid nonce", "Nonces mismatch"));
+        return Err(OAuthError::NonceMismatch.into());
     }
     Ok(())
 }
@@ -343,11 +331,7 @@ fn read(expected: &Expected, claims: &Object) -> Result<Profile, AuthError> {
     };
     let unusable = |error| {
         tracing::info!(provider = expected.provider, %error, "An id_token tells too little");
-        AuthError::refuse_with(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::ValidationFailed,
-            "The id_token does not describe a person",
-        )
+        AuthError::from(ContractError::IdTokenUnusable)
     };
     let mut profile = (expected.read)(&sources).map_err(unusable)?;
     exchange::tidy(&mut profile).map_err(unusable)?;
@@ -364,8 +348,8 @@ mod tests {
         let hash = portico_base::hash::sha256_hex(b"secret");
         assert!(check_nonce("", "").is_ok());
         assert!(check_nonce(&hash, "secret").is_ok());
-        assert!(matches!(check_nonce(&hash, ""), Err(AuthError::OAuth { error: "invalid request", .. })));
-        assert!(matches!(check_nonce("", "secret"), Err(AuthError::OAuth { error: "invalid request", .. })));
-        assert!(matches!(check_nonce(&hash, "other"), Err(AuthError::OAuth { error: "invalid nonce", .. })));
+        assert!(matches!(check_nonce(&hash, ""), Err(AuthError::OAuth(OAuthError::NonceMissing))));
+        assert!(matches!(check_nonce("", "secret"), Err(AuthError::OAuth(OAuthError::NonceMissing))));
+        assert!(matches!(check_nonce(&hash, "other"), Err(AuthError::OAuth(OAuthError::NonceMismatch))));
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::Auth;
 use crate::account::unconfirmed_email;
-use crate::http::error::{AuthError, ErrorCode};
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::ids::IdentityId;
 use crate::model::{Identity, User};
@@ -27,7 +27,7 @@ fn check_enabled(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().manual_linking {
         return Ok(());
     }
-    Err(AuthError::refuse(ErrorCode::ManualLinkingDisabled, "Manual linking is disabled"))
+    Err(ContractError::ManualLinkingOff.into())
 }
 
 /// `GET /user/identities/authorize`: begins a flow that adds an identity.
@@ -63,24 +63,19 @@ pub(crate) async fn check_link(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     if user.is_banned(request.now) {
-        return Err(AuthError::user_banned());
+        return Err(ContractError::Banned.into());
     }
     if let Some(existing) = accounts::identity(tx, provider, &profile.subject).await? {
-        let text = match existing.user_id == user.id {
-            true => "Identity is already linked",
-            false => "Identity is already linked to another user",
-        };
-        return Err(AuthError::refuse(ErrorCode::IdentityAlreadyExists, text));
+        return Err(match existing.user_id == user.id {
+            true => ContractError::IdentityLinked.into(),
+            false => ContractError::IdentityLinkedElsewhere.into(),
+        });
     }
     if user.email.is_empty()
         && let Some(email) = profile.candidate()
         && is_taken(auth, tx, user, &email).await?
     {
-        return Err(AuthError::refuse_with(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::EmailExists,
-            "A user with this email address has already been registered",
-        ));
+        return Err(ContractError::EmailTakenAtLink.into());
     }
     Ok(())
 }
@@ -135,7 +130,7 @@ pub(crate) async fn finish_link(
     user: User,
     flow: &FlowState,
 ) -> Result<Outcome, AuthError> {
-    let not_found = || AuthError::refuse(ErrorCode::FlowStateNotFound, "invalid flow state, no valid flow state found");
+    let not_found = || AuthError::from(ContractError::FlowNotFound);
     let pending = flow.oauth_client_state_id.ok_or_else(not_found)?;
     let kept = flow_state::take_client_state(tx, pending)
         .await?
@@ -176,13 +171,7 @@ pub(crate) async fn link(
                     users::confirm_email(tx, user.id, now).await?;
                 } else {
                     unconfirmed_email::await_proof(auth, tx, &user, &email.address, request).await?;
-                    kept = Some(AuthError::refuse_with(
-                        StatusCode::UNPROCESSABLE_ENTITY,
-                        ErrorCode::EmailNotConfirmed,
-                        format!(
-                            "Unverified email with {provider}. A confirmation email has been sent to your {provider} email"
-                        ),
-                    ));
+                    kept = Some(ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into());
                 }
             }
             None => accounts::lose_anonymity(tx, user.id, now).await?,
@@ -204,27 +193,20 @@ pub(crate) async fn unlink(
     Path(id): Path<String>,
 ) -> Result<Json<Value>, AuthError> {
     check_enabled(&auth)?;
-    let id = IdentityId::parse(&id).ok_or_else(|| {
-        AuthError::refuse_with(StatusCode::NOT_FOUND, ErrorCode::ValidationFailed, "identity_id must be an UUID")
-    })?;
+    let id = IdentityId::parse(&id).ok_or(ContractError::IdentityIdNotUuid)?;
     if request.names_aud && signed_in.claims.audience().is_some_and(|audience| audience != request.aud) {
-        return Err(AuthError::refuse(ErrorCode::UnexpectedAudience, "Token audience doesn't match request audience"));
+        return Err(ContractError::AudienceMismatchOfUnlink.into());
     }
     let now = request.now;
     let tx = Tx::begin(auth.database()).await?;
-    let user = users::lock_complete(&tx, signed_in.user.id)
-        .await?
-        .ok_or_else(|| AuthError::refuse(ErrorCode::UserNotFound, "User not found"))?;
+    let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::UserUnknown)?;
     if user.identities.len() <= 1 {
-        return Err(AuthError::refuse(
-            ErrorCode::SingleIdentityNotDeletable,
-            "User must have at least 1 identity after unlinking",
-        ));
+        return Err(ContractError::LastIdentity.into());
     }
     let (removed, remaining): (Vec<&Identity>, Vec<&Identity>) =
         user.identities.iter().partition(|identity| identity.id == id);
     let Some(removed) = removed.first() else {
-        return Err(AuthError::refuse(ErrorCode::IdentityNotFound, "Identity doesn't exist"));
+        return Err(ContractError::IdentityUnknown.into());
     };
     accounts::delete_identity(&tx, id, user.id).await?;
     if removed.provider == "phone" {
@@ -274,8 +256,5 @@ async fn replace_email(
     if may_be_without {
         return Ok(accounts::promote_email(tx, user.id, "", false, now).await?);
     }
-    Err(AuthError::refuse(
-        ErrorCode::EmailConflictIdentityNotDeletable,
-        "Unable to unlink identity due to email conflict",
-    ))
+    Err(ContractError::IdentityEmailConflict.into())
 }

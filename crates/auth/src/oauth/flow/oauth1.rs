@@ -16,7 +16,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::Auth;
-use crate::http::error::AuthError;
+use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::oauth::protocol::http_client::CallError;
 use crate::oauth::provider::exchange::{ExchangeError, Tokens};
@@ -126,8 +126,7 @@ pub(crate) async fn begin(
     let (Place::Signed { request: announce, authorize, .. }, Some(id)) = (&provider.place, client_state) else {
         return Err(AuthError::internal(anyhow::anyhow!("not a provider of signed requests")));
     };
-    let unreachable =
-        |error: ExchangeError| AuthError::internal_with("The identity provider can not be reached", error);
+    let unreachable = |error: ExchangeError| AuthError::failed(ContractError::ProviderUnreachable, error);
     let mut callback = Url::parse(&provider.redirect_uri).map_err(AuthError::internal)?;
     callback.query_pairs_mut().append_pair("state", state);
     let announced = post(auth, provider, announce, &[("oauth_callback", callback.as_str())], None, request).await;

@@ -6,7 +6,7 @@ use portico_base::Secret;
 use serde_json::{Value, json};
 
 use crate::Auth;
-use crate::http::error::AuthError;
+use crate::error::{AuthError, ContractError};
 use crate::oauth::protocol::discovery::Issuer;
 use crate::oauth::protocol::http_client::Trust;
 use crate::oauth::provider::description::{ClientProof, Extra, Passes, Sources};
@@ -27,7 +27,7 @@ const PROTECTED: [&str; 8] =
 /// # Errors
 /// 400 `validation_failed` "Unsupported provider: ...".
 pub(crate) async fn find(auth: &Auth, name: &str) -> Result<Configured, AuthError> {
-    let unsupported = |why: String| AuthError::validation(format!("Unsupported provider: {why}"));
+    let unsupported = |why: String| AuthError::from(ContractError::ProviderUnsupported { reason: why.to_owned() });
     if !auth.settings().custom_providers.enabled {
         return Err(unsupported("custom OAuth providers are disabled".to_owned()));
     }

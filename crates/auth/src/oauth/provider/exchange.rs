@@ -8,7 +8,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::Auth;
-use crate::http::error::AuthError;
+use crate::error::{AuthError, ContractError};
 use crate::oauth::protocol::discovery::{self, IdTokenError, Issuer, has_audience};
 use crate::oauth::protocol::http_client::{Answer, CallError, Trust};
 use crate::oauth::provider::catalogue::{APPLE_ISSUER, AZURE_ISSUERS, GOOGLE_ISSUER};
@@ -330,13 +330,13 @@ fn remove_nul(value: &mut Value) {
 impl ExchangeError {
     /// What the person is told; the cause goes to the log.
     pub(crate) fn into_profile_error(self) -> AuthError {
-        AuthError::internal_with("Error getting user profile from external provider", self)
+        AuthError::failed(ContractError::ProviderProfileFailed, self)
     }
 
     /// What the person is told when the code was not exchanged. The first characters help to find it in a provider's log.
     pub(crate) fn into_code_error(self, code: &str) -> AuthError {
-        let start: String = code.chars().filter(|c| !c.is_control()).take(4).collect();
-        AuthError::internal_with(format!("Unable to exchange external code: {start}"), self)
+        let code_start: String = code.chars().filter(|c| !c.is_control()).take(4).collect();
+        AuthError::failed(ContractError::CodeExchangeFailed { code_start }, self)
     }
 }
 

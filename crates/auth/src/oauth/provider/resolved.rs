@@ -5,7 +5,7 @@ use std::sync::Arc;
 use portico_base::Secret;
 
 use crate::Auth;
-use crate::http::error::AuthError;
+use crate::error::{AuthError, ContractError};
 use crate::oauth::protocol::discovery::{Discovery, Issuer};
 use crate::oauth::protocol::http_client::Trust;
 use crate::oauth::provider::catalogue;
@@ -98,7 +98,7 @@ pub(crate) async fn find(auth: &Auth, name: &str) -> Result<Configured, AuthErro
     if name.starts_with(custom::PREFIX) {
         return custom::find(auth, &name).await;
     }
-    let unsupported = |why: &str| AuthError::validation(format!("Unsupported provider: {why}"));
+    let unsupported = |reason: &str| AuthError::from(ContractError::ProviderUnsupported { reason: reason.to_owned() });
     let provider = catalogue::find(&name).ok_or_else(|| {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
         unsupported(&format!("Provider {shown} could not be found"))
@@ -206,7 +206,7 @@ impl Configured {
                     .issuers
                     .discovery(issuer)
                     .await
-                    .map_err(|error| AuthError::internal_with("The identity provider can not be reached", error))?;
+                    .map_err(|error| AuthError::failed(ContractError::ProviderUnreachable, error))?;
                 Ok(Addresses {
                     authorize: discovery.authorization_endpoint.clone(),
                     token: discovery.token_endpoint.clone(),
