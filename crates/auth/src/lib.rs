@@ -36,7 +36,7 @@ pub use oauth::provider::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
 
 use messages::mailer::Mailer;
-pub use messages::sms::{TextMessage, TextTransport};
+pub use messages::text::{TextMessage, TextTransport};
 use password::Passwords;
 use protection::captcha::Captcha;
 use protection::column_encryption::{ColumnKeys, Opened};

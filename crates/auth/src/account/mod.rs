@@ -1,10 +1,11 @@
 //! Accounts: sign-up, confirmation, change, recovery.
 
+pub(crate) mod phone;
 pub(crate) mod reauthenticate;
 pub(crate) mod recover;
 pub(crate) mod redeem;
 pub(crate) mod resend;
-pub(crate) mod signup;
+pub(crate) mod sign_up;
 pub(crate) mod unconfirmed_email;
-pub(crate) mod user;
+pub(crate) mod update;
 pub(crate) mod verify;

@@ -5,12 +5,12 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
 use crate::Auth;
+use crate::account::phone;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{RequestInfo, SignedIn};
 use crate::messages::mailer;
-use crate::messages::one_time_mail;
-use crate::messages::sms;
 use crate::model::ids::EmailAddress;
+use crate::one_time::mail;
 use crate::sql::{Tx, users};
 
 /// `GET /reauthenticate`
@@ -33,13 +33,13 @@ pub async fn reauthenticate(
         if !user.is_email_confirmed() {
             return Err(ContractError::ReauthenticationNeedsConfirmedEmail.into());
         }
-        one_time_mail::send_reauthentication(&auth, &tx, &user, &request).await?;
+        mail::send_reauthentication(&auth, &tx, &user, &request).await?;
         None
     } else {
         if !user.is_phone_confirmed() {
             return Err(ContractError::ReauthenticationNeedsConfirmedPhone.into());
         }
-        Some(sms::send_reauthentication(&auth, &tx, &user, &request).await?)
+        Some(phone::send_reauthentication(&auth, &tx, &user, &request).await?)
     };
     tx.commit().await?;
     let answer = match reserved {

@@ -9,9 +9,9 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
-use crate::messages::one_time_mail::{self, Recovery};
 use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
+use crate::one_time::mail::{self, Recovery};
 use crate::one_time::token::Kind;
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
@@ -57,8 +57,8 @@ async fn send(
 ) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     match users::lock_by_email(&tx, email, &request.aud).await? {
-        Some(user) => one_time_mail::send_recovery(auth, &tx, &user, Recovery::Password, challenge, request).await?,
-        None => one_time_mail::pretend(auth, &tx, Kind::Recovery, email, request).await?,
+        Some(user) => mail::send_recovery(auth, &tx, &user, Recovery::Password, challenge, request).await?,
+        None => mail::pretend(auth, &tx, Kind::Recovery, email, request).await?,
     }
     tx.commit().await
 }

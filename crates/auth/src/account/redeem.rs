@@ -7,12 +7,12 @@ use portico_mail::{MailKind, Variables};
 use time::OffsetDateTime;
 
 use crate::Auth;
+use crate::account::phone;
 use crate::account::unconfirmed_email;
 use crate::account::verify::{Found, VerifyType};
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
-use crate::messages::sms;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{JsonObject, User};
 use crate::one_time::token::Kind;
@@ -245,5 +245,5 @@ async fn confirm_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
 
 async fn change_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
     audit::record(auth, tx, user, Action::UserModified, audit::Traits::new(), None, request.now).await?;
-    sms::apply_phone_change(auth, tx, user, request).await
+    phone::apply_phone_change(auth, tx, user, request).await
 }

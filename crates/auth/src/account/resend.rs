@@ -6,14 +6,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Auth;
+use crate::account::phone;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
-use crate::messages::one_time_mail;
-use crate::messages::sms;
-use crate::messages::sms::Reserved;
+use crate::messages::text::Reserved;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth::pkce::Challenge;
+use crate::one_time::mail;
 use crate::one_time::token::Kind;
 use crate::protection::audit::{self, Action, provider_trait};
 use crate::protection::captcha::{self, Security};
@@ -109,7 +109,7 @@ async fn send(
         });
         if !waits {
             let kind = if message == Message::EmailChange { Kind::EmailChangeNew } else { Kind::Confirmation };
-            one_time_mail::pretend(auth, &tx, kind, &email, request).await?;
+            mail::pretend(auth, &tx, kind, &email, request).await?;
         }
         user
     } else {
@@ -124,20 +124,20 @@ async fn send(
         (Message::SignUp, Some(user)) if !user.is_email_confirmed() => {
             let action = Action::UserConfirmationRequested;
             audit::record(auth, &tx, &user, action, provider_trait("email"), None, request.now).await?;
-            one_time_mail::send_confirmation(auth, &tx, &user, challenge.as_ref(), request).await?;
+            mail::send_confirmation(auth, &tx, &user, challenge.as_ref(), request).await?;
             None
         }
         (Message::EmailChange, Some(user)) if !user.email_change.is_empty() => {
             let new = EmailAddress::parse(&user.email_change)?;
-            one_time_mail::send_email_change(auth, &tx, &user, &new, challenge.as_ref(), request).await?;
+            mail::send_email_change(auth, &tx, &user, &new, challenge.as_ref(), request).await?;
             None
         }
         (Message::Sms, Some(user)) if !user.is_phone_confirmed() => {
-            Some(sms::send_confirmation(auth, &tx, &user, "sms", request).await?)
+            Some(phone::send_confirmation(auth, &tx, &user, "sms", request).await?)
         }
         (Message::PhoneChange, Some(user)) if !user.phone_change.is_empty() => {
             let new = PhoneNumber::parse(&user.phone_change)?;
-            Some(sms::send_phone_change(auth, &tx, &user, &new, "sms", request).await?)
+            Some(phone::send_phone_change(auth, &tx, &user, &new, "sms", request).await?)
         }
         _ => None,
     };

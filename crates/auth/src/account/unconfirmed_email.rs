@@ -10,9 +10,9 @@ use time::OffsetDateTime;
 use crate::Auth;
 use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
-use crate::messages::one_time_mail;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, User};
+use crate::one_time::mail;
 use crate::sql::{Tx, accounts, identities, sessions, users};
 
 /// Returns whether an account other than `except` has proved `email`. Nothing is written.
@@ -68,7 +68,7 @@ pub(crate) async fn await_proof(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     let email = EmailAddress::from_stored(email);
-    one_time_mail::send_claim_confirmation(auth, tx, user, &email, request).await
+    mail::send_claim_confirmation(auth, tx, user, &email, request).await
 }
 
 /// Returns whether `user`, who has no address, claims the pending one by the identity of a provider.

@@ -13,10 +13,10 @@ use crate::account::redeem::{Outcome, redeem};
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, Query, RequestInfo};
 use crate::http::landing::{self, Fields, error_fields};
-use crate::messages::sms;
 use crate::model::User;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::one_time::token::{self, Kind};
+use crate::one_time::{pending_phone_change, text_code};
 use crate::protection::attempts;
 use crate::protection::audit::{self, FailedLogin};
 use crate::protection::limits::Limiter;
@@ -192,7 +192,7 @@ async fn verify_typed(
             let (user, kind) = lock_by_phone(auth, &tx, verify_type, &phone, &body.token, request).await?;
             // Read now: the gateway may have taken long
             let (code, now) = (&body.token, auth.now());
-            if !sms::code::is_right_code(auth, &user, kind, &phone, code, verdict.as_ref(), now) {
+            if !text_code::is_right_code(auth, &user, kind, &phone, code, verdict.as_ref(), now) {
                 return Err(ContractError::CodeExpired.into());
             }
             not_banned(&user, request)?;
@@ -414,14 +414,14 @@ async fn ask_gateway(
     phone: &PhoneNumber,
     code: &str,
     request: &RequestInfo,
-) -> Result<Option<sms::code::Verdict>, AuthError> {
-    if !sms::code::is_made_by_gateway(auth, phone, code, request.now) {
+) -> Result<Option<text_code::Verdict>, AuthError> {
+    if !text_code::is_made_by_gateway(auth, phone, code, request.now) {
         return Ok(None);
     }
     let tx = Tx::begin(auth.database()).await?;
     let (user, kind) = lock_by_phone(auth, &tx, verify_type, phone, code, request).await?;
     tx.rollback().await;
-    sms::code::ask_gateway(auth, kind.stored(&user), phone, code, request.now).await
+    text_code::ask_gateway(auth, kind.stored(&user), phone, code, request.now).await
 }
 
 /// The account that may prove this number, locked, and the kind of token it does so by.
@@ -435,7 +435,7 @@ async fn lock_by_phone(
 ) -> Result<(User, Kind), AuthError> {
     let (user, kind) = match verify_type {
         VerifyType::PhoneChange => {
-            (sms::waiting::lock_account(auth, tx, phone, code, request).await?, Kind::PhoneChange)
+            (pending_phone_change::lock_account(auth, tx, phone, code, request).await?, Kind::PhoneChange)
         }
         _ => (users::lock_by_phone(tx, phone, &request.aud).await?, Kind::Confirmation),
     };

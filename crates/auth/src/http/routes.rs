@@ -16,8 +16,8 @@ use crate::Auth;
 use crate::account::reauthenticate;
 use crate::account::recover;
 use crate::account::resend;
-use crate::account::signup;
-use crate::account::user;
+use crate::account::sign_up;
+use crate::account::update;
 use crate::account::verify;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError, Failed, render};
 use crate::http::discovery;
@@ -25,7 +25,7 @@ use crate::http::extract::{MAX_BODY_BYTES, header};
 use crate::http::info;
 use crate::http::switched_off;
 use crate::oauth;
-use crate::one_time::otp;
+use crate::one_time::sign_in;
 use crate::session::grants;
 use crate::session::logout;
 
@@ -50,14 +50,14 @@ fn accounts() -> Router<Auth> {
     Router::new()
         .route("/health", get(info::health))
         .route("/settings", get(info::settings))
-        .route("/signup", post(signup::sign_up))
-        .route("/otp", post(otp::otp))
-        .route("/magiclink", post(otp::magic_link))
+        .route("/signup", post(sign_up::sign_up))
+        .route("/otp", post(sign_in::otp))
+        .route("/magiclink", post(sign_in::magic_link))
         .route("/recover", post(recover::recover))
         .route("/resend", post(resend::resend))
         .route("/verify", get(verify::get).post(verify::post))
         .route("/reauthenticate", get(reauthenticate::reauthenticate))
-        .route("/user", get(user::get).put(user::put))
+        .route("/user", get(update::get).put(update::put))
 }
 
 /// Sessions: how they begin, go on and end.

@@ -1,4 +1,7 @@
 //! One-time codes and links.
 
-pub(crate) mod otp;
+pub(crate) mod mail;
+pub(crate) mod pending_phone_change;
+pub(crate) mod sign_in;
+pub(crate) mod text_code;
 pub(crate) mod token;

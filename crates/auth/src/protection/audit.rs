@@ -11,7 +11,7 @@ use tokio_postgres::Error;
 use uuid::Uuid;
 
 use crate::Auth;
-use crate::account::signup::blank;
+use crate::account::sign_up::blank;
 use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;

@@ -256,7 +256,7 @@ pub(crate) async fn pretend(
     auth.limits().pretend(kind, email.as_str(), auth.settings().email.max_frequency)?;
     mailer::check_recipient(auth, email)?;
     mailer::check_count(auth)?;
-    let nobody = User { email: email.to_string(), ..crate::account::signup::blank(request) };
+    let nobody = User { email: email.to_string(), ..crate::account::sign_up::blank(request) };
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables = with_link(auth, &nobody, MailKind::Recovery, &token, request);
     mailer::pretend(auth, tx, MailKind::Recovery, &variables).await

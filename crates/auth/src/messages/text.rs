@@ -8,12 +8,12 @@ use futures_util::future::BoxFuture;
 use portico_mail::Template;
 use serde_json::{Value, json};
 
-use super::code::{in_time, test_otp};
 use crate::Auth;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::{PhoneNumber, UserId};
+use crate::one_time::text_code::{in_time, test_otp};
 use crate::one_time::token::{Kind, OneTimeToken};
 use crate::sql::{Tx, one_time_tokens, texts, users};
 

@@ -11,9 +11,9 @@ use time::Duration;
 use crate::Auth;
 use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
-use crate::messages::sms::code;
 use crate::model::User;
 use crate::model::ids::PhoneNumber;
+use crate::one_time::text_code;
 use crate::one_time::token::{self, Kind};
 use crate::sql::one_time_tokens::WaitingAccounts;
 use crate::sql::{Tx, one_time_tokens, users};
@@ -31,7 +31,7 @@ pub(crate) async fn lock_account(
     request: &RequestInfo,
 ) -> Result<Option<User>, AuthError> {
     let kind = Kind::PhoneChange;
-    let names_account = code::names_account(auth, phone, code, auth.now());
+    let names_account = text_code::names_account(auth, phone, code, auth.now());
     let life =
         if names_account { auth.settings().sms.otp_expiry.try_into().unwrap_or(LONGEST_LIFE) } else { LONGEST_LIFE };
     let filter = WaitingAccounts {

@@ -7,16 +7,18 @@ use serde::Deserialize;
 use time::Duration;
 
 use crate::Auth;
+use crate::account::phone;
 use crate::account::redeem;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::messages::mailer;
-use crate::messages::one_time_mail;
-use crate::messages::sms;
+use crate::messages::text;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
+use crate::one_time::mail;
+use crate::one_time::text_code;
 use crate::one_time::token::{self, Kind};
 use crate::protection::attempts;
 use crate::protection::audit::{self, Action};
@@ -62,7 +64,7 @@ pub async fn put(
     let email = given(&body.email).map(|email| EmailAddress::parse(&email)).transpose()?;
     let phone = given(&body.phone).map(|phone| PhoneNumber::parse(&phone)).transpose()?;
     if phone.is_some() {
-        sms::check_channel(&auth, &body.channel)?;
+        text::check_channel(&auth, &body.channel)?;
     }
     let password = body.password.as_deref();
     if let Some(password) = password {
@@ -124,7 +126,7 @@ pub async fn put(
         change_email(&auth, &tx, &user, email, challenge.as_ref(), &request).await?;
     }
     let text = match &new_phone {
-        Some(phone) => sms::begin_phone_change(&auth, &tx, &user, phone, &body.channel, &request).await?,
+        Some(phone) => phone::begin_phone_change(&auth, &tx, &user, phone, &body.channel, &request).await?,
         None => None,
     };
     let (audit, updated) = tokio::join!(biased;
@@ -209,8 +211,8 @@ async fn check_nonce(auth: &Auth, user: &User, nonce: &str, request: &RequestInf
     let attempt = async {
         let is_right = if user.email.is_empty() {
             let phone = PhoneNumber::parse(&user.phone)?;
-            let verdict = sms::code::ask_gateway(auth, kind.stored(user), &phone, nonce, auth.now()).await?;
-            sms::code::is_right_code(auth, user, kind, &phone, nonce, verdict.as_ref(), auth.now())
+            let verdict = text_code::ask_gateway(auth, kind.stored(user), &phone, nonce, auth.now()).await?;
+            text_code::is_right_code(auth, user, kind, &phone, nonce, verdict.as_ref(), auth.now())
         } else {
             token::code_matches(kind.stored(user), &user.email, nonce)
                 && kind.is_fresh(user, auth.settings().email.otp_expiry, auth.now())
@@ -301,7 +303,7 @@ async fn change_email(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     if !(auth.settings().email.autoconfirm && user.is_anonymous) {
-        return one_time_mail::send_email_change(auth, tx, user, email, challenge, request).await;
+        return mail::send_email_change(auth, tx, user, email, challenge, request).await;
     }
     // Addresses need no confirmation, and there is no earlier one to defend
     let mut changed = user.clone();

@@ -3,24 +3,17 @@
 //! How a message travels is not known here: a [`TextTransport`] takes it, a gateway of the operator's or the development
 //! inbox. Every function that begins with `send` only reserves the message: the caller commits, and delivers it then.
 
-pub(crate) mod code;
-mod message;
-pub(crate) mod waiting;
-
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use portico_mail::{MailKind, Variables};
 use serde_json::{Value, json};
 
-use message::reserve;
-pub(crate) use message::{Reserved, check_channel};
-pub use message::{TextMessage, TextTransport};
-
 use crate::Auth;
-use crate::account::signup::{blank, provider_metadata};
+use crate::account::sign_up::{blank, provider_metadata};
 use crate::error::{AuthError, ContractError, ErrorCode, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
+use crate::messages::text::{Reserved, check_channel, reserve};
 use crate::model::ids::{PhoneNumber, UserId};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};

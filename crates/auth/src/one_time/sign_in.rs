@@ -6,16 +6,16 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Auth;
-use crate::account::signup::{self, Applicant};
+use crate::account::phone;
+use crate::account::sign_up::{self, Applicant};
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
-use crate::messages::one_time_mail::{self, Recovery};
-use crate::messages::sms;
 use crate::model::JsonObject;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::model::metadata;
 use crate::oauth::pkce::Challenge;
+use crate::one_time::mail::{self, Recovery};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::protection::uniform_timing::evenly;
@@ -52,7 +52,7 @@ pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Jso
     if !body.phone.is_empty() {
         metadata::check_size(&body.data)?;
         let may_create = body.create_user.unwrap_or(true);
-        return sms::sign_in(&auth, &request, &body.phone, body.data, &body.channel, may_create).await;
+        return phone::sign_in(&auth, &request, &body.phone, body.data, &body.channel, may_create).await;
     }
     send_link(&auth, &request, body).await
 }
@@ -122,14 +122,14 @@ async fn send_link_to(
     match users::lock_by_email(&tx, &applicant.email, &request.aud).await? {
         Some(user) if user.is_email_confirmed() => {
             let challenge = applicant.challenge.as_ref();
-            one_time_mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge, request).await?;
+            mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge, request).await?;
             tx.commit().await
         }
         None if !may_create => Err(nobody_new()),
         _ if auth.settings().disable_signup => Err(ContractError::SignUpsDisabled.into()),
         _ => {
             drop(tx);
-            signup::register_for_link(auth, request, applicant).await
+            sign_up::register_for_link(auth, request, applicant).await
         }
     }
 }

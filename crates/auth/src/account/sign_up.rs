@@ -6,16 +6,17 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Auth;
+use crate::account::phone;
 use crate::account::unconfirmed_email;
 use crate::error::{AuthError, ContractError, ErrorCode, SqlResultExt as _};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
-use crate::messages::one_time_mail::{self, Recovery};
-use crate::messages::sms;
+use crate::messages::text;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
+use crate::one_time::mail::{self, Recovery};
 use crate::one_time::token::Kind;
 use crate::protection::attempts;
 use crate::protection::audit::{self, Action, provider_trait};
@@ -62,12 +63,12 @@ pub async fn sign_up(
         return Err(ContractError::SignUpNeedsOneContact.into());
     }
     if !body.phone.is_empty() {
-        sms::check_channel(&auth, &body.channel)?;
+        text::check_channel(&auth, &body.channel)?;
     }
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     metadata::check_size(&body.data)?;
     if !body.phone.is_empty() {
-        return sms::sign_up(&auth, &request, &body.phone, &body.password, body.data, &body.channel, challenge).await;
+        return phone::sign_up(&auth, &request, &body.phone, &body.password, body.data, &body.channel, challenge).await;
     }
     if !settings.email.enabled {
         return Err(ContractError::EmailSignUpsDisabled.into());
@@ -145,7 +146,7 @@ pub(crate) async fn register_for_link(
             },
         };
         let challenge = applicant.challenge.as_ref();
-        one_time_mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge, request).await?;
+        mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge, request).await?;
         return tx.commit().await;
     }
     Err(ContractError::ConcurrentSignUps.into())
@@ -211,7 +212,7 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
         let action = Action::UserRepeatedSignUp;
         audit::record(auth, &tx, &existing, action, provider_trait("email"), None, request.now).await?;
         // Also as often as one that waits for its confirmation
-        one_time_mail::pretend(auth, &tx, Kind::Confirmation, &applicant.email, request).await?;
+        mail::pretend(auth, &tx, Kind::Confirmation, &applicant.email, request).await?;
         tx.commit().await?;
         return Ok(Attempt::Done(Registration::Waiting(Box::new(stranger(request, applicant)))));
     }
@@ -301,7 +302,7 @@ async fn await_confirmation(
     let action = Action::UserConfirmationRequested;
     let (audit, sent, user) = tokio::join!(biased;
         audit::record(auth, &tx, user, action, provider_trait("email"), None, request.now),
-        one_time_mail::send_confirmation(auth, &tx, user, applicant.challenge.as_ref(), request),
+        mail::send_confirmation(auth, &tx, user, applicant.challenge.as_ref(), request),
         users::complete(&tx, user.id),
     );
     audit?;
