@@ -64,7 +64,7 @@ struct Inner {
     captcha: Option<Captcha>,
     mail_domains: MailDomains,
     texts: Option<Arc<dyn TextTransport>>,
-    engine: oauth::Engine,
+    provider_connections: oauth::ProviderConnections,
 }
 
 impl Auth {
@@ -89,7 +89,7 @@ impl Auth {
         let limits = Limits::new(settings.rate_limits.clone(), clock.clone());
         let captcha = Captcha::new(&settings);
         let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
-        let engine = oauth::Engine::new(&settings);
+        let provider_connections = oauth::ProviderConnections::new(&settings);
         let inner = Inner {
             settings,
             database,
@@ -104,7 +104,7 @@ impl Auth {
             captcha,
             mail_domains,
             texts: None,
-            engine,
+            provider_connections,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -199,8 +199,8 @@ impl Auth {
     }
 
     /// Connections to identity providers.
-    fn engine(&self) -> &oauth::Engine {
-        &self.inner.engine
+    fn provider_connections(&self) -> &oauth::ProviderConnections {
+        &self.inner.provider_connections
     }
 
     /// Where refreshes of one token wait for each other.

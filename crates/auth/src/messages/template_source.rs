@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
-use crate::oauth::protocol::http_client::{ProviderClient, Trust};
+use crate::oauth::protocol::http_client::{ProviderClient, UrlTrust};
 use crate::settings::AuthSettings;
 
 /// No body takes longer (auth-core 15.1).
@@ -96,7 +96,7 @@ impl Source {
 
     async fn read(&self) -> anyhow::Result<()> {
         let accepted = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, text/plain, */*;q=0.5"))]);
-        let text = self.client.get_text(Trust::Guarded, self.url.as_str(), accepted).await?;
+        let text = self.client.get_text(UrlTrust::Guarded, self.url.as_str(), accepted).await?;
         self.templates.put_body(self.kind, &text)?;
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! The proof key of the code flow between an app and this server (auth-core 12, RFC 7636).
+//! PKCE (RFC 7636): the proof key of the code flow between an app and this server.
 //!
-//! The app sends a challenge when a flow starts and the matching verifier when it exchanges the code, so a code that
-//! somebody else read from a redirect is worth nothing.
+//! The app sends a challenge when a flow starts and the matching verifier when it exchanges the code, so
+//! a code that was intercepted in a redirect is useless.
 
 use crate::error::ContractError;
 use aws_lc_rs::digest;
@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-/// How the challenge was made from the verifier. The text is the label of `auth.code_challenge_method`.
+/// How a challenge is made from its verifier. The text is the label of `auth.code_challenge_method`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChallengeMethod {
     /// `base64url(sha256(verifier))`.
@@ -31,7 +31,7 @@ impl ChallengeMethod {
         }
     }
 
-    /// The label of the database type.
+    /// Returns the label of the database type.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl ChallengeMethod {
     }
 }
 
-/// A challenge that an app gave at the start of a flow.
+/// The challenge that an app sent at the start of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
     method: ChallengeMethod,
@@ -70,25 +70,25 @@ impl Challenge {
         Ok(Some(Self { method, value }))
     }
 
-    /// A challenge that was stored earlier.
+    /// Restores a stored challenge.
     #[must_use]
     pub fn from_row(method: &str, value: String) -> Option<Self> {
         ChallengeMethod::parse(method).map(|method| Self { method, value })
     }
 
-    /// How it was made.
+    /// Returns how it was made.
     #[must_use]
     pub fn method(&self) -> ChallengeMethod {
         self.method
     }
 
-    /// Its text.
+    /// Returns its text.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// Whether `verifier` is what the challenge was made from. In constant time.
+    /// Returns true if the challenge was made from `verifier`. In constant time.
     #[must_use]
     pub fn is_met_by(&self, verifier: &str) -> bool {
         match self.method {
@@ -98,7 +98,7 @@ impl Challenge {
     }
 }
 
-/// The `S256` challenge of a verifier.
+/// Returns the `S256` challenge of a verifier.
 #[must_use]
 pub fn s256(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()))
@@ -129,10 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_checked_in_the_order_of_the_contract() {
+    fn parameters_are_checked_in_order() {
         let long = "a".repeat(129);
-        type Given<'a> = Option<&'a str>;
-        let cases: [(Given<'_>, Given<'_>, Result<(), ContractError>); 9] = [
+        type Parameter<'a> = Option<&'a str>;
+        let cases: [(Parameter<'_>, Parameter<'_>, Result<(), ContractError>); 9] = [
             (None, None, Ok(())),
             (Some(""), Some(""), Ok(())),
             (Some(CHALLENGE), None, Err(ContractError::ChallengeIncomplete)),

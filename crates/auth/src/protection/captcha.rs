@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
-use crate::oauth::protocol::http_client::{ProviderClient, Trust};
+use crate::oauth::protocol::http_client::{ProviderClient, UrlTrust};
 use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
 
 /// The part of a body that carries the solved puzzle.
@@ -44,7 +44,7 @@ impl Captcha {
             form.push(("remoteip", &ip));
         }
         let failed = |error| AuthError::failed(ContractError::CaptchaUnavailable, anyhow::Error::new(error));
-        let answer = self.client.post_form(Trust::Configured, url, HeaderMap::new(), &form).await.map_err(failed)?;
+        let answer = self.client.post_form(UrlTrust::Configured, url, HeaderMap::new(), &form).await.map_err(failed)?;
         let answer = answer.json().map_err(failed)?;
         if answer["success"] == Value::Bool(true) {
             return Ok(());

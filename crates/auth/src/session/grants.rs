@@ -165,10 +165,10 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
     if body.auth_code.is_empty() || body.code_verifier.is_empty() {
         return Err(ContractError::ExchangeIncomplete.into());
     }
-    oauth::flow::manual_linking::look_up_waiting_domain(auth, &body.auth_code).await?;
+    oauth::flow::manual_linking::look_up_pending_domain(auth, &body.auth_code).await?;
     let mut exchanged = exchange(auth, request, &body).await;
-    for _ in 1..oauth::ATTEMPTS {
-        if !exchanged.as_ref().is_err_and(oauth::is_race) {
+    for _ in 1..oauth::MAX_RACE_ATTEMPTS {
+        if !exchanged.as_ref().is_err_and(oauth::is_lost_race) {
             break;
         }
         exchanged = exchange(auth, request, &body).await;
@@ -198,9 +198,9 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
         return Err(ContractError::Banned.into());
     }
     if flow.linking_target_id == Some(user_id) {
-        match oauth::flow::manual_linking::finish_link(auth, &tx, request, user, &flow).await? {
-            oauth::Outcome::SignedIn(linked) => user = *linked,
-            oauth::Outcome::Kept(error) => {
+        match oauth::flow::manual_linking::complete_pending_link(auth, &tx, request, user, &flow).await? {
+            oauth::SignInOutcome::SignedIn(linked) => user = *linked,
+            oauth::SignInOutcome::AwaitsConfirmation(error) => {
                 // The code has served: what follows is a mail
                 flow_state::delete(&tx, flow.id).await?;
                 tx.commit().await?;

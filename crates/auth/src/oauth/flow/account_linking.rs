@@ -1,7 +1,7 @@
-//! Whose account a person from a provider gets (auth-core 10.3 to 10.5).
+//! Account linking: decides which account a person from a provider is signed in to.
 //!
-//! The rule behind the rules: an address counts only when somebody vouched for it. Whoever proves an address takes over an
-//! account that merely claims it, and nothing that was put there before stays.
+//! An address counts only when it is verified. A person who proves an address takes over an account
+//! that has it unverified, and nothing that was stored there before is kept.
 
 use std::collections::BTreeSet;
 
@@ -22,98 +22,98 @@ use crate::sql::accounts::LinkingDomain;
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, accounts, identities, sessions, users};
 
-/// The domain that most providers share.
+/// The linking domain of providers that are not configured otherwise.
 const DEFAULT_DOMAIN: &str = "default";
 
-/// A person as a provider vouches for them.
+/// An identity at a provider, and the conditions of the sign-in with it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claim<'a> {
-    /// Name of the provider.
+pub(crate) struct ExternalIdentity<'a> {
+    /// The name of the provider.
     pub(crate) provider: &'a str,
-    /// What it said.
+    /// The profile there.
     pub(crate) profile: &'a Profile,
-    /// An account without e-mail address is fine.
+    /// An account without an email address may be created.
     pub(crate) email_optional: bool,
-    /// Hash of the invitation that this accepts.
+    /// The hash of the invitation that the sign-in accepts.
     pub(crate) invite: Option<&'a str>,
 }
 
-/// What a sign-in at a provider led to.
+/// The outcome of a sign-in at a provider.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// The person may have a session. The user has identities and factors.
+pub(crate) enum SignInOutcome {
+    /// A session may be issued. The user has identities and factors.
     SignedIn(Box<User>),
-    /// They may not, but what was written is to be kept: an account that waits for a confirmation.
-    Kept(AuthError),
+    /// The sign-in is rejected, but the transaction is to be committed: the account awaits a confirmation.
+    AwaitsConfirmation(AuthError),
 }
 
-/// How often a decision is made again when somebody else made the same account at the same moment: the next time it is
-/// there, and the rules find it.
-pub(crate) const ATTEMPTS: usize = 4;
+/// How often a sign-in is tried when another request creates the same account at the same moment: the
+/// next attempt finds it.
+pub(crate) const MAX_RACE_ATTEMPTS: usize = 4;
 
-/// Whether an error says that somebody else was faster.
-pub(crate) fn is_race(error: &AuthError) -> bool {
+/// Returns true if another request created the same row first.
+pub(crate) fn is_lost_race(error: &AuthError) -> bool {
     matches!(error, AuthError::Sql { source, .. } if source.code() == Some(&sqlstate::UNIQUE_VIOLATION))
 }
 
-/// Asks name servers about the address that may get a mail because nobody vouches for it. Before the transaction that decides:
-/// the mail is refused there if the domain takes none.
+/// Looks up the mail domain of an unverified address, which may be sent a mail. To be called before the
+/// transaction, in which the mail is rejected if the domain accepts none.
 pub(crate) async fn look_up_domain(auth: &Auth, profile: &Profile) {
-    let Some(email) = profile.candidate().filter(|email| !email.verified) else { return };
+    let Some(email) = profile.primary_email().filter(|email| !email.verified) else { return };
     if let Ok(address) = EmailAddress::parse(&email.address) {
         mailer::look_up_domain(auth, &address).await;
     }
 }
 
-/// Finds or makes the account. Part of the caller's transaction.
+/// Finds or creates the account, in the caller's transaction.
 ///
 /// # Errors
-/// As auth-core 10.5; then nothing is to be kept.
+/// When the sign-in is not permitted; the transaction must then be rolled back.
 pub(crate) async fn sign_in(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
-    claim: &Claim<'_>,
-) -> Result<Outcome, AuthError> {
-    if claim.profile.emails.is_empty() && !claim.email_optional {
+    external: &ExternalIdentity<'_>,
+) -> Result<SignInOutcome, AuthError> {
+    if external.profile.emails.is_empty() && !external.email_optional {
         return Err(AuthError::failed(
             ContractError::ProviderEmailMissing,
-            anyhow::anyhow!("{} gave no usable address", claim.provider),
+            anyhow::anyhow!("{} gave no usable address", external.provider),
         ));
     }
-    if let Some(hash) = claim.invite {
-        return accept_invitation(auth, tx, request, claim, hash).await;
+    if let Some(hash) = external.invite {
+        return accept_invitation(auth, tx, request, external, hash).await;
     }
-    let data = claim.profile.identity_data();
+    let data = external.profile.identity_data();
     let now = request.now;
-    let (user, identity) = match known(tx, claim).await? {
+    let (user, identity) = match find_identity(tx, external).await? {
         Some((user, identity)) => {
             identities::set_data(tx, identity.id, &data, now).await?;
             merge_metadata(tx, &user, &data, request).await?;
             (user, identity)
         }
-        None => match owner(auth, tx, request, claim).await? {
+        None => match find_owner(auth, tx, request, external).await? {
             Some(owner) => {
-                let user = locked(tx, owner).await?;
+                let user = lock_user(tx, owner).await?;
                 let identity =
-                    identities::insert(tx, owner, claim.provider, &claim.profile.subject, &data, now).await?;
+                    identities::insert(tx, owner, external.provider, &external.profile.subject, &data, now).await?;
                 merge_metadata(tx, &user, &data, request).await?;
                 record_link(auth, tx, &user, &identity, request).await?;
                 (user, identity)
             }
-            None => create(auth, tx, request, claim, &data).await?,
+            None => create(auth, tx, request, external, &data).await?,
         },
     };
-    admit(auth, tx, request, claim, user, &identity, &data).await
+    confirm_and_admit(auth, tx, request, external, user, &identity, &data).await
 }
 
-/// Whose identity this is already. The user is locked, and the identity is still theirs.
-async fn known(tx: &Tx, claim: &Claim<'_>) -> Result<Option<(User, Identity)>, AuthError> {
-    for _ in 0..ATTEMPTS {
-        let Some(found) = accounts::identity(tx, claim.provider, &claim.profile.subject).await? else {
+/// Finds the identity and locks its user.
+async fn find_identity(tx: &Tx, external: &ExternalIdentity<'_>) -> Result<Option<(User, Identity)>, AuthError> {
+    for _ in 0..MAX_RACE_ATTEMPTS {
+        let Some(found) = accounts::identity(tx, external.provider, &external.profile.subject).await? else {
             return Ok(None);
         };
-        // It may have been unlinked, or the whole account removed, while the lock was waited for
+        // It may have been unlinked, or the account deleted, while this waited for the lock
         let user = users::lock_complete(tx, found.user_id).await?;
         if let Some(user) = user
             && let Some(identity) = user.identities.iter().find(|identity| identity.id == found.id).cloned()
@@ -124,7 +124,7 @@ async fn known(tx: &Tx, claim: &Claim<'_>) -> Result<Option<(User, Identity)>, A
     Ok(None)
 }
 
-async fn locked(tx: &Tx, id: UserId) -> Result<User, AuthError> {
+async fn lock_user(tx: &Tx, id: UserId) -> Result<User, AuthError> {
     users::lock_complete(tx, id).await?.ok_or_else(|| AuthError::from(ContractError::UserUnknown))
 }
 
@@ -149,7 +149,7 @@ pub(crate) async fn record_link(
     notify(auth, tx, user, MailKind::IdentityLinked, identity).await
 }
 
-/// Tells the owner of the account that its ways in changed, if such mails are wanted.
+/// Notifies the account's owner of a linked or unlinked identity, if such mails are enabled.
 pub(crate) async fn notify(
     auth: &Auth,
     tx: &Tx,
@@ -169,7 +169,7 @@ pub(crate) fn identity_traits(identity: &Identity) -> Traits {
     ])
 }
 
-/// The linking domain of a provider.
+/// Returns the linking domain of a provider.
 fn domain_name<'a>(auth: &'a Auth, provider: &'a str) -> &'a str {
     if provider.starts_with("sso:") {
         return provider;
@@ -190,13 +190,18 @@ fn domain(auth: &Auth, provider: &str) -> LinkingDomain {
     LinkingDomain::Named { providers: providers.into_iter().collect() }
 }
 
-/// The one user who has a verified address of the profile. `None`: nobody.
-async fn owner(auth: &Auth, tx: &Tx, request: &RequestInfo, claim: &Claim<'_>) -> Result<Option<UserId>, AuthError> {
-    let verified = claim.profile.verified();
+/// Finds the only user who has a verified address of the profile.
+async fn find_owner(
+    auth: &Auth,
+    tx: &Tx,
+    request: &RequestInfo,
+    external: &ExternalIdentity<'_>,
+) -> Result<Option<UserId>, AuthError> {
+    let verified = external.profile.verified_emails();
     if verified.is_empty() {
         return Ok(None);
     }
-    let domain = domain(auth, claim.provider);
+    let domain = domain(auth, external.provider);
     let mut owners = accounts::owners_by_identity(tx, &verified, &request.aud, &domain).await?;
     if owners.is_empty() && matches!(domain, LinkingDomain::Default { .. }) {
         owners = accounts::owners_by_address(tx, &verified, &request.aud).await?;
@@ -205,10 +210,10 @@ async fn owner(auth: &Auth, tx: &Tx, request: &RequestInfo, claim: &Claim<'_>) -
         [] => Ok(None),
         [owner] => Ok(Some(*owner)),
         _ => {
-            let name = domain_name(auth, claim.provider);
+            let name = domain_name(auth, external.provider);
             Err(AuthError::failed(
                 ContractError::AmbiguousAccount { linking_domain: name.to_owned() },
-                anyhow::anyhow!("a person from {} matches several accounts", claim.provider),
+                anyhow::anyhow!("a person from {} matches several accounts", external.provider),
             ))
         }
     }
@@ -218,19 +223,19 @@ async fn create(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
-    claim: &Claim<'_>,
+    external: &ExternalIdentity<'_>,
     data: &JsonObject,
 ) -> Result<(User, Identity), AuthError> {
     if auth.settings().disable_signup {
         return Err(ContractError::SignUpsDisabled.into());
     }
     let now = request.now;
-    let is_sso_user = domain_name(auth, claim.provider) != DEFAULT_DOMAIN;
+    let is_sso_user = domain_name(auth, external.provider) != DEFAULT_DOMAIN;
     let id = UserId::random();
-    let email = usable_address(auth, tx, request, claim, id, is_sso_user).await?.unwrap_or_default();
+    let email = usable_address(auth, tx, request, external, id, is_sso_user).await?.unwrap_or_default();
     let app_metadata = JsonObject::from_iter([
-        ("provider".to_owned(), claim.provider.into()),
-        ("providers".to_owned(), vec![claim.provider].into()),
+        ("provider".to_owned(), external.provider.into()),
+        ("providers".to_owned(), vec![external.provider].into()),
     ]);
     let new = NewUser {
         id,
@@ -247,22 +252,22 @@ async fn create(
     users::insert(tx, &new, now).await.context(SAVING)?;
     users::set_role(tx, id, &auth.settings().jwt.default_role, now).await.context(SAVING)?;
     let identity =
-        identities::insert(tx, id, claim.provider, &claim.profile.subject, data, now).await.context(SAVING)?;
-    Ok((locked(tx, id).await?, identity))
+        identities::insert(tx, id, external.provider, &external.profile.subject, data, now).await.context(SAVING)?;
+    Ok((lock_user(tx, id).await?, identity))
 }
 
-/// Returns the profile's address if it may be the account's own now: the provider vouches for it, or
-/// addresses need no confirmation, and no other account has it.
+/// Returns the profile's address if the account may have it now: it is verified, or addresses need no
+/// confirmation, and no other account has it.
 async fn usable_address(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
-    claim: &Claim<'_>,
+    external: &ExternalIdentity<'_>,
     user: UserId,
     is_sso_user: bool,
 ) -> Result<Option<String>, AuthError> {
     let counts = |email: &ProviderEmail| email.verified || auth.settings().email.autoconfirm;
-    let Some(email) = claim.profile.candidate().filter(counts) else { return Ok(None) };
+    let Some(email) = external.profile.primary_email().filter(counts) else { return Ok(None) };
     if is_sso_user {
         return Ok(Some(email.address));
     }
@@ -273,36 +278,37 @@ async fn usable_address(
     Ok(Some(email.address).filter(|_| !is_taken))
 }
 
-/// The checks that everybody passes, and what happens to accounts that nobody confirmed yet.
-async fn admit(
+/// Checks that the user may sign in, and confirms an account that was not confirmed before.
+async fn confirm_and_admit(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
-    claim: &Claim<'_>,
+    external: &ExternalIdentity<'_>,
     mut user: User,
     identity: &Identity,
     data: &JsonObject,
-) -> Result<Outcome, AuthError> {
+) -> Result<SignInOutcome, AuthError> {
     let now = request.now;
     if user.is_banned(now) {
         return Err(ContractError::Banned.into());
     }
-    let provider = audit::provider_trait(claim.provider);
-    let candidate = claim.profile.candidate();
-    let without_email = claim.email_optional && candidate.is_none();
-    let mut kept = None;
+    let provider = audit::provider_trait(external.provider);
+    let candidate = external.profile.primary_email();
+    let without_email = external.email_optional && candidate.is_none();
+    let mut rejection = None;
     if user.is_email_confirmed() || without_email {
         audit::record(auth, tx, &user, Action::Login, provider, None, now).await?;
     } else {
-        // With confirmations off, the word of a person about their own account is enough
-        let is_named = |address: &str| claim.profile.emails.iter().any(|email| email.address.to_lowercase() == address);
+        // Without confirmations, an unverified address of the profile is enough
+        let has_email =
+            |address: &str| external.profile.emails.iter().any(|email| email.address.to_lowercase() == address);
         let mut proves = match auth.settings().email.autoconfirm {
-            true => is_named(&user.email),
-            false => claim.profile.verified().contains(&user.email),
+            true => has_email(&user.email),
+            false => external.profile.verified_emails().contains(&user.email),
         };
         if !user.email.is_empty() {
             if !user.is_phone_confirmed() {
-                // The person who registered before has not proved the address
+                // The person who signed up has not proved the address
                 accounts::keep_only_identity(tx, user.id, identity.id).await?;
                 accounts::start_over(tx, user.id, data, now).await?;
                 sessions::delete_all(tx, user.id).await?;
@@ -313,7 +319,7 @@ async fn admit(
             }
         }
         if user.email.is_empty()
-            && let Some(address) = usable_address(auth, tx, request, claim, user.id, user.is_sso_user).await?
+            && let Some(address) = usable_address(auth, tx, request, external, user.id, user.is_sso_user).await?
         {
             accounts::adopt_email(tx, user.id, &address, now).await?;
             user.email = address;
@@ -322,32 +328,32 @@ async fn admit(
         if proves {
             users::confirm_email(tx, user.id, now).await?;
             audit::record(auth, tx, &user, Action::UserSignedUp, provider, None, now).await?;
-        } else if !claim.profile.verified().is_empty() {
-            // Somebody else has the address; the identity is this person's all the same
+        } else if !external.profile.verified_emails().is_empty() {
+            // Another account has the address; the identity is valid all the same
             audit::record(auth, tx, &user, Action::Login, provider, None, now).await?;
         } else {
-            kept = unverified(auth, tx, request, claim, &user).await?;
+            rejection = handle_unverified_email(auth, tx, request, external, &user).await?;
         }
     }
     users::refresh_providers(tx, user.id, now).await?;
-    match kept {
-        Some(error) => Ok(Outcome::Kept(error)),
-        None => Ok(Outcome::SignedIn(Box::new(locked(tx, user.id).await?))),
+    match rejection {
+        Some(error) => Ok(SignInOutcome::AwaitsConfirmation(error)),
+        None => Ok(SignInOutcome::SignedIn(Box::new(lock_user(tx, user.id).await?))),
     }
 }
 
-/// The provider does not vouch for the address, which waits as a pending change. `Ok(Some)`: refused,
-/// and the account waits for the confirmation.
-async fn unverified(
+/// Stores an address that the provider has not verified as a pending change. `Ok(Some)`: the sign-in is
+/// rejected, and the account awaits the confirmation.
+async fn handle_unverified_email(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
-    claim: &Claim<'_>,
+    external: &ExternalIdentity<'_>,
     user: &User,
 ) -> Result<Option<AuthError>, AuthError> {
     let settings = &auth.settings().email;
-    let address = match claim.profile.candidate() {
-        // Where addresses need no confirmation, this one is another account's
+    let address = match external.profile.primary_email() {
+        // Without confirmations, another account has this address
         Some(email) if !settings.autoconfirm => {
             let (address, aud) = (email.address, &request.aud);
             let is_proved = !user.is_sso_user
@@ -360,16 +366,16 @@ async fn unverified(
         if settings.allow_unverified_sign_ins {
             return Ok(None);
         }
-        // Nothing would ever confirm such an account, so nothing of it stays
-        return Err(ContractError::ProviderEmailUnverified { provider: claim.provider.to_owned() }.into());
+        // Such an account could never be confirmed, so nothing of it is kept
+        return Err(ContractError::ProviderEmailUnverified { provider: external.provider.to_owned() }.into());
     };
-    // A person who is let in may be waiting for an address that they chose themselves
+    // A person who may sign in may be changing to an address of their own choice
     let waits_for_another = !user.email_change.is_empty() && user.email_change != address;
     if !(settings.allow_unverified_sign_ins && waits_for_another) {
-        let fresh = locked(tx, user.id).await?;
+        let fresh = lock_user(tx, user.id).await?;
         match unconfirmed_email::await_proof(auth, tx, &fresh, &address, request).await {
             Ok(()) => {}
-            // A confirmation is on its way already
+            // A confirmation has been sent already
             Err(AuthError::TooMany { .. })
                 if fresh.email_change == address && Kind::EmailChangeNew.sent_at(&fresh).is_some() => {}
             Err(error) => return Err(error),
@@ -378,42 +384,42 @@ async fn unverified(
     if settings.allow_unverified_sign_ins {
         return Ok(None);
     }
-    Ok(Some(ContractError::ProviderEmailAwaitsConfirmation { provider: claim.provider.to_owned() }.into()))
+    Ok(Some(ContractError::ProviderEmailAwaitsConfirmation { provider: external.provider.to_owned() }.into()))
 }
 
 async fn accept_invitation(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
-    claim: &Claim<'_>,
+    external: &ExternalIdentity<'_>,
     hash: &str,
-) -> Result<Outcome, AuthError> {
+) -> Result<SignInOutcome, AuthError> {
     let now = request.now;
     let not_found = || AuthError::from(ContractError::InvitationUnknown);
     let invited = users::lock_by_token(tx, hash, &[Kind::Confirmation.as_str()])
         .await?
         .filter(|user| crate::one_time::token::hash_matches(&user.confirmation_token, hash))
         .ok_or_else(not_found)?;
-    let is_invited = claim.profile.emails.iter().any(|email| email.address.to_lowercase() == invited.email);
+    let is_invited = external.profile.emails.iter().any(|email| email.address.to_lowercase() == invited.email);
     if !is_invited {
         return Err(ContractError::InvitationOfAnotherEmail.into());
     }
     if invited.is_banned(now) {
         return Err(ContractError::Banned.into());
     }
-    let data = claim.profile.identity_data();
-    let identity = match accounts::identity(tx, claim.provider, &claim.profile.subject).await? {
+    let data = external.profile.identity_data();
+    let identity = match accounts::identity(tx, external.provider, &external.profile.subject).await? {
         Some(identity) if identity.user_id == invited.id => identity,
         Some(_) => {
             return Err(ContractError::IdentityLinkedElsewhere.into());
         }
-        None => identities::insert(tx, invited.id, claim.provider, &claim.profile.subject, &data, now).await?,
+        None => identities::insert(tx, invited.id, external.provider, &external.profile.subject, &data, now).await?,
     };
     accounts::keep_only_identity(tx, invited.id, identity.id).await?;
     accounts::start_over(tx, invited.id, &data, now).await?;
     users::confirm_email(tx, invited.id, now).await?;
     users::refresh_providers(tx, invited.id, now).await?;
-    let provider = audit::provider_trait(claim.provider);
+    let provider = audit::provider_trait(external.provider);
     audit::record(auth, tx, &invited, Action::InviteAccepted, provider, None, now).await?;
-    Ok(Outcome::SignedIn(Box::new(locked(tx, invited.id).await?)))
+    Ok(SignInOutcome::SignedIn(Box::new(lock_user(tx, invited.id).await?)))
 }

@@ -1,4 +1,4 @@
-//! `GET /authorize` (auth-core 10.1): a sign-in at a provider begins.
+//! `GET /authorize`: starts a sign-in at a provider.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,17 +11,16 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo};
 use crate::model::ids::UserId;
-use crate::oauth::flow::browser_binding::{self, Browser, Reach};
-use crate::oauth::flow::callback_redirect;
-use crate::oauth::flow::oauth1;
+use crate::oauth::flow::browser_binding::{self, BrowserBinding, BrowserContext, CookieBinding, CookieReach};
+use crate::oauth::flow::{callback_redirect, oauth1, provider_unreachable};
 use crate::oauth::pkce::{self, Challenge};
-use crate::oauth::provider::resolved::{self, Configured, Place};
+use crate::oauth::provider::resolved::{self, ProviderEndpoints, ResolvedProvider};
 use crate::one_time::token::Kind;
 use crate::protection::limits::Limiter;
 use crate::sql::flow_state::{self, NewFlow, method};
 use crate::sql::{Tx, users};
 
-/// Parameters that no caller may set, whatever their case.
+/// Parameters that no caller may set, in any case of letters.
 const RESERVED: [&str; 8] = [
     "client_id",
     "client_secret",
@@ -32,9 +31,9 @@ const RESERVED: [&str; 8] = [
     "code_challenge_method",
     "code_verifier",
 ];
-/// Parameters that are meant for us. An invitation is a secret, and API keys are none of a provider's business.
+/// Parameters for this server, which are not forwarded. Invitations and API keys are secrets.
 const WITHHELD: [&str; 10] = [
-    browser_binding::ARRIVED,
+    browser_binding::REDIRECTED_PARAMETER,
     "",
     "provider",
     "scopes",
@@ -45,14 +44,14 @@ const WITHHELD: [&str; 10] = [
     "workos_provider",
     "apikey",
 ];
-/// Longest parameter that is sent on.
-const MAX_PARAMETER: usize = 2048;
+/// Longest parameter that is forwarded, in bytes of name and value.
+const MAX_FORWARDED_BYTES: usize = 2048;
 
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
 }
 
-/// Our secrets towards a provider, as they are kept: see the module [`super`].
+/// The secrets of a flow towards the provider, and their stored form (see [`crate::oauth`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProviderSecrets {
     pub(crate) verifier: String,
@@ -69,13 +68,13 @@ impl ProviderSecrets {
         format!("{} {}", self.verifier, self.nonce)
     }
 
-    /// The column's text. A row of the reference has a verifier only.
+    /// Parses the column. Rows that GoTrue wrote have a verifier only.
     pub(crate) fn from_column(text: &str) -> Self {
         let (verifier, nonce) = text.split_once(' ').unwrap_or((text, ""));
         Self { verifier: verifier.to_owned(), nonce: nonce.to_owned() }
     }
 
-    /// The nonce that an id_token must carry.
+    /// Returns the nonce that an id_token must contain.
     pub(crate) fn expected_nonce(&self) -> Option<&str> {
         Some(self.nonce.as_str()).filter(|nonce| !nonce.is_empty())
     }
@@ -89,88 +88,97 @@ pub(crate) async fn authorize(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, AuthError> {
-    let browser = Browser::of(&headers, &uri);
-    let begun = begin(&auth, &request, &query, &browser, None).await?;
-    let mut response = callback_redirect::redirect(StatusCode::FOUND, &begun.url);
-    begun.give_cookie(&mut response);
+    let browser = BrowserContext::from_request(&headers, &uri);
+    let started = start(&auth, &request, &query, &browser, None).await?;
+    let mut response = callback_redirect::redirect(StatusCode::FOUND, &started.url);
+    started.set_cookie(&mut response);
     Ok(response)
 }
 
-/// A flow that has begun.
-pub(crate) struct Begun {
-    /// The address that the browser goes to.
+/// A started flow.
+pub(crate) struct StartedFlow {
+    /// The URL that the browser is sent to.
     pub(crate) url: String,
-    /// By which the browser is known again.
+    /// Binds the flow to the browser.
     cookie: Option<HeaderValue>,
 }
 
-impl Begun {
-    pub(crate) fn give_cookie(self, response: &mut Response) {
+impl StartedFlow {
+    pub(crate) fn set_cookie(self, response: &mut Response) {
         if let Some(cookie) = self.cookie {
             response.headers_mut().append(SET_COOKIE, cookie);
         }
     }
 }
 
-/// Begins a flow, to sign in or to link an identity to `linking`, and says where the person goes.
+/// Starts a flow: a sign-in, or a link of an identity to the account `linking`.
 ///
 /// # Errors
-/// 400 `validation_failed`, 404 for an unknown invitation, 429 for an address that begins too many.
-pub(crate) async fn begin(
+/// 400 `validation_failed`, 404 for an unknown invitation, 429 when an address starts too many flows.
+pub(crate) async fn start(
     auth: &Auth,
     request: &RequestInfo,
     query: &Query,
-    browser: &Browser,
+    browser: &BrowserContext,
     linking: Option<UserId>,
-) -> Result<Begun, AuthError> {
-    // Each leaves a row behind, and may cost a call to the provider
+) -> Result<StartedFlow, AuthError> {
+    // Each flow inserts a row, and may cause a call to the provider
     auth.limits().check(Limiter::Authorize, request)?;
     let provider = resolved::find(auth, query.get("provider").unwrap_or_default()).await?;
     let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))?;
-    let reach = browser_binding::reach(auth, &provider.redirect_uri, browser);
-    if let Reach::CookieAt(url) = &reach
+    let reach = browser_binding::cookie_reach(&auth.settings().external_url, &provider.redirect_uri, browser);
+    if let CookieReach::OtherHost(url) = &reach
         && challenge.is_none()
         && linking.is_none()
-        && query.get(browser_binding::ARRIVED).is_none()
+        && query.get(browser_binding::REDIRECTED_PARAMETER).is_none()
     {
-        // A proxy may hide the name that the browser used, so it is sent once only
+        // A proxy may hide the host that the browser used, so the redirect happens once only
         let mut url = url.clone();
-        url.query_pairs_mut().extend_pairs(query.pairs()).append_pair(browser_binding::ARRIVED, "true");
-        return Ok(Begun { url: url.into(), cookie: None });
+        url.query_pairs_mut().extend_pairs(query.pairs()).append_pair(browser_binding::REDIRECTED_PARAMETER, "true");
+        return Ok(StartedFlow { url: url.into(), cookie: None });
     }
     let nonce = query.get("nonce").filter(|nonce| nonce.len() <= 255 && !nonce.contains(char::is_whitespace));
 
-    // Before a connection is taken: an issuer may be slow
-    let addresses = provider.addresses(auth).await?;
-    let offers_pkce = addresses
+    // Before a connection is checked out: an issuer may be slow
+    let issuers = &auth.provider_connections().issuers;
+    let endpoints = provider.current_endpoints(issuers).await.map_err(provider_unreachable)?;
+    let offers_pkce = endpoints
         .discovery
         .as_ref()
         .is_some_and(|discovery| discovery.code_challenge_methods_supported.iter().any(|method| method == "S256"));
     let secrets = ProviderSecrets::new(nonce);
-    let is_signed = matches!(provider.place, Place::Signed { .. });
+    let is_oauth1 = matches!(provider.endpoints, ProviderEndpoints::OAuth1 { .. });
     let uses_pkce = provider.needs_pkce || offers_pkce;
 
     let mut parameters = provider.parameters.clone();
-    parameters.extend(passed_on(&provider, query));
+    parameters.extend(forwarded_parameters(&provider, query));
 
     let tx = Tx::begin(auth.database()).await?;
     let invite = invitation(&tx, query.get("invite_token")).await?;
     let client_state = if uses_pkce || provider.returns_nonce {
         Some(flow_state::insert_client_state(&tx, &provider.name, &secrets.to_column(), request.now).await?)
-    } else if is_signed {
-        // Filled when the provider has named its secret
+    } else if is_oauth1 {
+        // Its row is inserted when the provider has issued a request token
         Some(random::uuid())
     } else {
         None
     };
     let binding = challenge.is_none().then(|| {
         let (by_cookie, by_network) = match (reach, linking) {
-            (Reach::Cookie, None) | (Reach::CookieAt(_), None) => (true, None),
-            (Reach::Cookie, Some(_)) => (true, Some(request)),
+            (CookieReach::SameHost, None) | (CookieReach::OtherHost(_), None) => (true, None),
+            (CookieReach::SameHost, Some(_)) => (true, Some(request)),
             _ => (false, Some(request)),
         };
         let answers_with_form = parameters.iter().any(|(name, value)| name == "response_mode" && value == "form_post");
-        browser_binding::bind(auth, &provider.redirect_uri, browser, answers_with_form, by_cookie, by_network)
+        BrowserBinding::new(
+            by_cookie.then(|| CookieBinding {
+                browser,
+                redirect_uri: &provider.redirect_uri,
+                answers_with_form,
+                lifetime: auth.settings().flow_state_expiry,
+            }),
+            by_network,
+        )
     });
     let flow = NewFlow {
         challenge: challenge.as_ref(),
@@ -188,11 +196,11 @@ pub(crate) async fn begin(
     tx.commit().await?;
 
     let cookie = binding.and_then(|binding| binding.cookie);
-    if is_signed {
-        let url = oauth1::begin(auth, &provider, &state, client_state, request).await?;
-        return Ok(Begun { url, cookie });
+    if is_oauth1 {
+        let url = oauth1::start(auth, &provider, &state, client_state, request).await?;
+        return Ok(StartedFlow { url, cookie });
     }
-    let mut url = Url::parse(&addresses.authorize)
+    let mut url = Url::parse(&endpoints.authorize)
         .map_err(|error| AuthError::failed(ContractError::ProviderAddressInvalid, error))?;
     let mut own = vec![
         ("client_id".to_owned(), provider.client_id().to_owned()),
@@ -212,11 +220,11 @@ pub(crate) async fn begin(
         own.push(("nonce".to_owned(), secrets.nonce));
     }
     own.extend(parameters);
-    put(&mut url, own);
-    Ok(Begun { url: url.into(), cookie })
+    set_query(&mut url, own);
+    Ok(StartedFlow { url: url.into(), cookie })
 }
 
-/// The hash of a pending invitation, if one is given.
+/// Returns the hash of a pending invitation, if the request names one.
 async fn invitation(tx: &Tx, token: Option<&str>) -> Result<Option<String>, AuthError> {
     let Some(token) = token else { return Ok(None) };
     match users::lock_by_token(tx, token, &[Kind::Confirmation.as_str()]).await? {
@@ -225,9 +233,9 @@ async fn invitation(tx: &Tx, token: Option<&str>) -> Result<Option<String>, Auth
     }
 }
 
-/// The default scopes and the request's.
-fn scopes(provider: &Configured, requested: Option<&str>) -> String {
-    let Some(requested) = requested.filter(|_| provider.passes.scopes) else {
+/// Returns the default scopes joined with those of the request.
+fn scopes(provider: &ResolvedProvider, requested: Option<&str>) -> String {
+    let Some(requested) = requested.filter(|_| provider.forwarded.scopes) else {
         return provider.scopes.clone();
     };
     let requested: Vec<&str> =
@@ -244,35 +252,35 @@ fn scopes(provider: &Configured, requested: Option<&str>) -> String {
     scopes.join(" ")
 }
 
-/// What else the request says to the provider.
-fn passed_on(provider: &Configured, query: &Query) -> Vec<(String, String)> {
-    if !provider.passes.others {
+/// Returns the parameters of the request that are forwarded to the provider.
+fn forwarded_parameters(provider: &ResolvedProvider, query: &Query) -> Vec<(String, String)> {
+    if !provider.forwarded.others {
         return Vec::new();
     }
-    let mut passed: Vec<(String, String)> = query
+    let mut forwarded: Vec<(String, String)> = query
         .pairs()
         .iter()
         .filter(|(name, value)| {
             let own_nonce = name == "nonce" && provider.returns_nonce;
             let withheld = is_reserved(name) || own_nonce || WITHHELD.contains(&name.as_str());
-            !withheld && name.len() + value.len() <= MAX_PARAMETER
+            !withheld && name.len() + value.len() <= MAX_FORWARDED_BYTES
         })
         .cloned()
         .collect();
     if provider.name == "workos"
         && let Some(value) = query.get("workos_provider")
     {
-        passed.push(("provider".to_owned(), value.to_owned()));
+        forwarded.push(("provider".to_owned(), value.to_owned()));
     }
-    passed
+    forwarded
 }
 
-/// Puts parameters into the query; the first of a name wins over later ones, and over what the address had.
-fn put(url: &mut Url, parameters: Vec<(String, String)>) {
-    let had: Vec<(String, String)> =
+/// Sets query parameters. The first of a name wins over later ones, and over those that the URL had.
+fn set_query(url: &mut Url, parameters: Vec<(String, String)>) {
+    let previous: Vec<(String, String)> =
         url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
     let mut kept: Vec<(String, String)> = Vec::new();
-    for (name, value) in parameters.into_iter().chain(had) {
+    for (name, value) in parameters.into_iter().chain(previous) {
         if !kept.iter().any(|(known, _)| *known == name) {
             kept.push((name, value));
         }
@@ -295,10 +303,10 @@ mod tests {
     }
 
     #[test]
-    fn parameters_can_not_be_overridden() {
+    fn parameters_cannot_be_overridden() {
         let mut url = Url::parse("https://provider.example/authorize?client_id=x&keep=1").unwrap();
         let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        put(&mut url, vec![own("client_id", "ours"), own("state", "s"), own("state", "other")]);
+        set_query(&mut url, vec![own("client_id", "ours"), own("state", "s"), own("state", "other")]);
         assert_eq!(url.as_str(), "https://provider.example/authorize?client_id=ours&state=s&keep=1");
         for name in ["State", "REDIRECT_URI", "client_secret"] {
             assert!(is_reserved(name));

@@ -1,11 +1,11 @@
-//! `GET` and `POST /callback` (auth-core 10.2): the person comes back from a provider.
+//! `GET` and `POST /callback`: the browser returns from a provider.
 //!
-//! Whatever happens, the answer is a redirect: to the app, or to the site when nobody knows which app it was.
+//! The response is always a redirect: to the app, or to the site when the app is not known.
 //!
-//! A flow that links an identity to an account could be given to another person: their browser would
-//! finish it, and their identity would lead into the other one's account. So with a proof key the
-//! identity waits here, and is linked when the code is exchanged, which only the app that holds the
-//! key can do. A flow without a proof key must be finished by the browser that began it ([`browser`]).
+//! An attacker could make a victim's browser finish the attacker's link flow, which would link the
+//! victim's identity to the attacker's account. So in a flow with PKCE the identity is stored, and linked
+//! when the code is exchanged, which only the app that holds the verifier can do. A flow without PKCE
+//! must be finished by the browser that started it ([`browser_binding`]).
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -17,43 +17,44 @@ use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo, read_body};
 use crate::model::User;
 use crate::model::ids::{FlowStateId, UserId};
-use crate::oauth::flow::account_linking::{self, Claim, Outcome};
+use crate::oauth::flow::account_linking::{self, ExternalIdentity, SignInOutcome};
 use crate::oauth::flow::authorize::ProviderSecrets;
-use crate::oauth::flow::browser_binding::{self, Browser};
-use crate::oauth::flow::callback_redirect::{self, Failure};
+use crate::oauth::flow::browser_binding::{self, BrowserContext};
+use crate::oauth::flow::callback_redirect::{self, RedirectedError};
 use crate::oauth::flow::manual_linking;
-use crate::oauth::flow::oauth1;
-use crate::oauth::provider::exchange::{self, Tokens};
+use crate::oauth::flow::{oauth1, provider_unreachable};
+use crate::oauth::protocol::token_endpoint::{CodeExchange, CodeExchangeError, ProviderTokens};
+use crate::oauth::provider::identification::Identification;
 use crate::oauth::provider::profile::Profile;
-use crate::oauth::provider::resolved::{self, Configured, Place};
+use crate::oauth::provider::resolved::{self, ProviderEndpoints, ResolvedProvider};
 use crate::session::{self, Method, TokenResponse};
 use crate::sql::flow_state::{self, Arrival, ClientState, FlowState};
 use crate::sql::{Tx, users};
 
-/// How long our own secrets towards a provider are good.
+/// The lifetime of a flow's secrets towards the provider.
 const CLIENT_STATE_EXPIRY: time::Duration = time::Duration::minutes(5);
 
 /// `GET /callback`, and `POST` from providers that answer with a form.
 pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw: Request) -> Response {
-    let browser = Browser::of(raw.headers(), raw.uri());
+    let browser = BrowserContext::from_request(raw.headers(), raw.uri());
     let is_form = raw.method() == Verb::POST;
     let fields = match fields(raw).await {
         Ok(fields) => fields,
-        Err(error) => return callback_redirect::to_site(&auth, &error),
+        Err(error) => return callback_redirect::to_site(auth.allow_list().site_url(), &error),
     };
     let untrusted = |error: AuthError| {
         error.log();
-        callback_redirect::to_site(&auth, &error)
+        callback_redirect::to_site(auth.allow_list().site_url(), &error)
     };
     let found = match find(&auth, &fields).await {
         Ok(found) => found,
         Err(error) => return untrusted(error),
     };
-    // A browser sends no `Lax` cookie with the form of another site, but with the next request
+    // A browser sends no `Lax` cookie with another site's form, but with the request that follows a redirect
     if is_form
-        && browser.is_unknown()
+        && browser.has_no_key()
         && found.as_ref().is_some_and(|flow| is_elsewhere(flow, &browser, &request))
-        && let Some(again) = browser_binding::repeated(fields.pairs())
+        && let Some(again) = browser_binding::as_query(fields.pairs())
     {
         return callback_redirect::redirect(StatusCode::SEE_OTHER, &again);
     }
@@ -68,22 +69,22 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
         return untrusted(error);
     }
     let target = target(&auth, &flow);
-    // Twitter's word for a person who changed their mind
-    let refusal = fields.get("error").or(fields.get("denied").map(|_| "access_denied"));
-    if let Some(refusal) = refusal {
+    // OAuth 1.0a: the person declined
+    let rejection = fields.get("error").or(fields.get("denied").map(|_| "access_denied"));
+    if let Some(rejection) = rejection {
         return callback_redirect::failed(
-            &auth,
+            auth.allow_list().site_url(),
             &target,
-            &Failure::of_provider(refusal, fields.get("error_description")),
+            &RedirectedError::from_provider(rejection, fields.get("error_description")),
         );
     }
-    let arrived = Arrived { request: &request, browser: &browser, fields: &fields };
-    match finish(&auth, &arrived, provider, &flow, &target).await {
+    let callback = CallbackRequest { request: &request, browser: &browser, fields: &fields };
+    match finish(&auth, &callback, provider, &flow, &target).await {
         Ok(response) => response,
-        Err(Failed::State(error)) => callback_redirect::to_site(&auth, &error),
-        Err(Failed::SignIn(error)) => {
+        Err(CallbackError::InvalidState(error)) => callback_redirect::to_site(auth.allow_list().site_url(), &error),
+        Err(CallbackError::SignIn(error)) => {
             error.log();
-            callback_redirect::failed(&auth, &target, &Failure::of(&error))
+            callback_redirect::failed(auth.allow_list().site_url(), &target, &RedirectedError::from_auth_error(&error))
         }
     }
 }
@@ -94,18 +95,18 @@ async fn fields(raw: Request) -> Result<Query, AuthError> {
         return Ok(Query::parse(&query));
     }
     let body = read_body(raw).await?;
-    // The query counts where both have a field
+    // The first of a name counts: the query before the form
     Ok(Query::parse(&format!("{query}&{}", String::from_utf8_lossy(&body))))
 }
 
-/// The request that brought a person back.
-struct Arrived<'a> {
+/// The request of a browser that returns from a provider.
+struct CallbackRequest<'a> {
     request: &'a RequestInfo,
-    browser: &'a Browser,
+    browser: &'a BrowserContext,
     fields: &'a Query,
 }
 
-/// The flow that the request names.
+/// Finds the flow that the request names.
 async fn find(auth: &Auth, fields: &Query) -> Result<Option<FlowState>, AuthError> {
     let state = fields.get("state").ok_or(ContractError::StateMissing)?;
     let id = FlowStateId::parse(state).ok_or(ContractError::StateInvalid)?;
@@ -113,20 +114,20 @@ async fn find(auth: &Auth, fields: &Query) -> Result<Option<FlowState>, AuthErro
     Ok(flow_state::by_id(&client, id).await?)
 }
 
-/// Returns whether an implicit flow began in another browser.
-fn is_elsewhere(flow: &FlowState, browser: &Browser, request: &RequestInfo) -> bool {
-    flow.challenge.is_none() && !browser_binding::is_same(flow.origin.as_deref(), browser, request)
+/// Returns true if an implicit flow was started in another browser.
+fn is_elsewhere(flow: &FlowState, browser: &BrowserContext, request: &RequestInfo) -> bool {
+    flow.challenge.is_none() && !browser_binding::is_bound_to(flow.origin.as_deref(), browser, request)
 }
 
-/// The flow, if it can still be finished, and by this browser.
+/// Checks that the flow can still be finished, and by this browser.
 fn check(
     auth: &Auth,
     request: &RequestInfo,
-    browser: &Browser,
+    browser: &BrowserContext,
     flow: Option<FlowState>,
 ) -> Result<FlowState, AuthError> {
     let flow = flow
-        // Flows of mails live in the same table
+        // Flows of mails are in the same table
         .filter(|flow| flow.authentication_method == flow_state::method::OAUTH)
         .ok_or(ContractError::StateUnknown)?;
     if flow.is_expired(request.now, auth.settings().flow_state_expiry) {
@@ -138,8 +139,8 @@ fn check(
     if is_elsewhere(&flow, browser, request) {
         tracing::warn!(
             flow = flow.id.to_string(),
-            "A sign-in at a provider was begun in another browser, and not finished: apps that hand it from one \
-             browser to another, or link identities across networks, need the flow with a proof key"
+            "a sign-in at a provider was started in another browser and is rejected: apps that pass it from one \
+             browser to another, or link identities across networks, need the PKCE flow"
         );
         return Err(match flow.linking_target_id {
             Some(_) => ContractError::LinkOfAnotherBrowser.into(),
@@ -154,21 +155,21 @@ fn target(auth: &Auth, flow: &FlowState) -> String {
     fixed.or(flow.referrer.as_deref()).unwrap_or(auth.allow_list().site_url()).to_owned()
 }
 
-/// Where the person hears of a failure.
-enum Failed {
-    /// At the site: the flow is not to be trusted.
-    State(AuthError),
-    /// At the app.
+/// A failed callback, by the target of its redirect.
+enum CallbackError {
+    /// The site: the flow is not trusted.
+    InvalidState(AuthError),
+    /// The app.
     SignIn(AuthError),
 }
 
-impl From<AuthError> for Failed {
+impl From<AuthError> for CallbackError {
     fn from(error: AuthError) -> Self {
         Self::SignIn(error)
     }
 }
 
-async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<Configured, AuthError> {
+async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<ResolvedProvider, AuthError> {
     resolved::find(auth, &flow.provider_type).await.map_err(|error| match error {
         AuthError::Contract(_) => {
             ContractError::ProviderOfFlowUnsupported { provider: flow.provider_type.clone() }.into()
@@ -177,19 +178,19 @@ async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<Configured, AuthEr
     })
 }
 
-/// Checks which issuer answered (RFC 9207, 2.4): a code of another one must not be sent to this one.
-async fn check_issuer(auth: &Auth, provider: &Configured, fields: &Query) -> Result<(), AuthError> {
+/// Checks the issuer of the response (RFC 9207, 2.4): a code of another issuer must not be sent to this one.
+async fn check_issuer(auth: &Auth, provider: &ResolvedProvider, fields: &Query) -> Result<(), AuthError> {
     let named = fields.get("iss");
-    // Without the document the sign-in fails a moment later, for its own reason
-    let addresses = provider.addresses(auth).await.ok();
-    let promised = addresses
+    // Without the document the sign-in fails a moment later, with an error of its own
+    let endpoints = provider.current_endpoints(&auth.provider_connections().issuers).await.ok();
+    let promised = endpoints
         .as_ref()
-        .and_then(|addresses| addresses.discovery.as_ref())
+        .and_then(|endpoints| endpoints.discovery.as_ref())
         .is_some_and(|discovery| discovery.authorization_response_iss_parameter_supported);
-    let authorize = addresses.as_ref().map_or("", |addresses| addresses.authorize.as_str());
-    // What is neither a code nor an error is refused as that
-    let is_answer = fields.get("code").or(fields.get("error")).is_some();
-    let is_right = named.map_or(!(promised && is_answer), |named| exchange::may_be_issuer(provider, authorize, named));
+    let authorize = endpoints.as_ref().map_or("", |endpoints| endpoints.authorize.as_str());
+    // A callback with neither a code nor an error has an error of its own
+    let is_response = fields.get("code").or(fields.get("error")).is_some();
+    let is_right = named.map_or(!(promised && is_response), |named| provider.may_be_issuer(authorize, named));
     if is_right {
         return Ok(());
     }
@@ -198,34 +199,34 @@ async fn check_issuer(auth: &Auth, provider: &Configured, fields: &Query) -> Res
 
 async fn finish(
     auth: &Auth,
-    arrived: &Arrived<'_>,
-    provider: Result<Configured, AuthError>,
+    callback: &CallbackRequest<'_>,
+    provider: Result<ResolvedProvider, AuthError>,
     flow: &FlowState,
     target: &str,
-) -> Result<Response, Failed> {
+) -> Result<Response, CallbackError> {
     let provider = provider?;
-    let secrets = client_state(auth, arrived.request, flow).await?;
-    let (tokens, profile) = identify(auth, arrived.request, &provider, arrived.fields, secrets.as_ref()).await?;
-    // Mails of this sign-in lead to the app as well
-    let request = &RequestInfo { redirect_to: target.to_owned(), ..arrived.request.clone() };
-    let arrived = &Arrived { request, ..*arrived };
+    let secrets = client_state(auth, callback.request, flow).await?;
+    let (tokens, profile) = identify(auth, callback.request, &provider, callback.fields, secrets.as_ref()).await?;
+    // The links in mails of this sign-in lead to the app as well
+    let request = &RequestInfo { redirect_to: target.to_owned(), ..callback.request.clone() };
+    let callback = &CallbackRequest { request, ..*callback };
     account_linking::look_up_domain(auth, &profile).await;
-    let mut settled = settle(auth, arrived, flow, &provider, &profile, &tokens).await;
-    for _ in 1..account_linking::ATTEMPTS {
-        if !settled.as_ref().is_err_and(account_linking::is_race) {
+    let mut completed = complete(auth, callback, flow, &provider, &profile, &tokens).await;
+    for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
+        if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
             break;
         }
-        settled = settle(auth, arrived, flow, &provider, &profile, &tokens).await;
+        completed = complete(auth, callback, flow, &provider, &profile, &tokens).await;
     }
-    match settled? {
-        Settled::Code(code) => Ok(callback_redirect::with_code(auth, target, &code)),
-        Settled::Session(session) => Ok(callback_redirect::with_session(target, &session)),
-        Settled::Refused(error) => Err(Failed::SignIn(error)),
-        Settled::BadState(error) => Err(Failed::State(error)),
+    match completed? {
+        CallbackOutcome::Code(code) => Ok(callback_redirect::with_code(auth.allow_list().site_url(), target, &code)),
+        CallbackOutcome::Session(session) => Ok(callback_redirect::with_session(target, &session)),
+        CallbackOutcome::Refused(error) => Err(CallbackError::SignIn(error)),
+        CallbackOutcome::InvalidState(error) => Err(CallbackError::InvalidState(error)),
     }
 }
 
-/// Our own secrets of this flow; nobody gets them a second time.
+/// Takes the secrets of the flow towards the provider. They can be taken once only.
 async fn client_state(auth: &Auth, request: &RequestInfo, flow: &FlowState) -> Result<Option<ClientState>, AuthError> {
     let Some(id) = flow.oauth_client_state_id else { return Ok(None) };
     let client = auth.database().auth().await?;
@@ -240,114 +241,134 @@ async fn client_state(auth: &Auth, request: &RequestInfo, flow: &FlowState) -> R
     Ok(Some(taken))
 }
 
-/// Asks the provider who came.
+/// Exchanges the code and identifies the person.
 async fn identify(
     auth: &Auth,
     request: &RequestInfo,
-    provider: &Configured,
+    provider: &ResolvedProvider,
     fields: &Query,
     secrets: Option<&ClientState>,
-) -> Result<(Tokens, Profile), AuthError> {
+) -> Result<(ProviderTokens, Profile), AuthError> {
     let missing = || AuthError::from(ContractError::CallbackCodeMissing);
-    let kept = secrets.and_then(|secrets| secrets.code_verifier.as_deref()).unwrap_or_default();
-    if matches!(provider.place, Place::Signed { .. }) {
-        let verified = oauth1::Verified {
+    let stored = secrets.and_then(|secrets| secrets.code_verifier.as_deref()).unwrap_or_default();
+    if matches!(provider.endpoints, ProviderEndpoints::OAuth1 { .. }) {
+        let returned = oauth1::ReturnedVerifier {
             token: fields.get("oauth_token").ok_or_else(missing)?,
             verifier: fields.get("oauth_verifier").ok_or_else(missing)?,
-            kept,
+            stored,
         };
-        return oauth1::finish(auth, provider, &verified, request)
-            .await
-            .map_err(exchange::ExchangeError::into_profile_error);
+        return Ok(oauth1::finish(auth, provider, &returned, request).await?);
     }
     let code = fields.get("code").ok_or_else(missing)?;
-    let secrets = ProviderSecrets::from_column(kept);
+    let secrets = ProviderSecrets::from_column(stored);
     let verifier = Some(secrets.verifier.as_str()).filter(|verifier| !verifier.is_empty());
-    let addresses = provider.addresses(auth).await?;
-    let tokens = exchange::redeem(auth, provider, &addresses, code, verifier)
+    let connections = auth.provider_connections();
+    let endpoints = provider.current_endpoints(&connections.issuers).await.map_err(provider_unreachable)?;
+    let exchange = CodeExchange {
+        trust: provider.trust,
+        url: &endpoints.token,
+        client_id: provider.client_id(),
+        client_secret: provider.secret.expose(),
+        redirect_uri: &provider.redirect_uri,
+        code,
+        verifier,
+    };
+    let tokens = exchange
+        .send(&connections.client, provider.client_auth_methods(&endpoints))
         .await
-        .map_err(|error| error.into_code_error(code))?;
+        .map_err(|error| exchange_failed(code, error))?;
     let form_user: Option<Value> = fields.get("user").and_then(|user| serde_json::from_str(user).ok());
-    let nonce = secrets.expected_nonce();
-    let profile = exchange::profile(auth, provider, &addresses, &tokens, nonce, form_user.as_ref(), request.now)
-        .await
-        .map_err(exchange::ExchangeError::into_profile_error)?;
+    let identification = Identification {
+        connections,
+        provider,
+        endpoints: &endpoints,
+        nonce: secrets.expected_nonce(),
+        form_user: form_user.as_ref(),
+        now: request.now,
+    };
+    let profile = identification.profile(&tokens).await?;
     Ok((tokens, profile))
 }
 
-enum Settled {
+/// The first characters of the code help to find it in a provider's log.
+fn exchange_failed(code: &str, error: CodeExchangeError) -> AuthError {
+    let code_start: String = code.chars().filter(|c| !c.is_control()).take(4).collect();
+    AuthError::failed(ContractError::CodeExchangeFailed { code_start }, error)
+}
+
+enum CallbackOutcome {
     Code(String),
     Session(Box<TokenResponse>),
     Refused(AuthError),
-    BadState(AuthError),
+    InvalidState(AuthError),
 }
 
-fn arrival_of(tokens: &Tokens, user: UserId) -> Arrival<'_> {
+fn arrival_of(tokens: &ProviderTokens, user: UserId) -> Arrival<'_> {
     Arrival { user, access_token: &tokens.access, refresh_token: tokens.refresh.as_deref(), pending: None }
 }
 
-/// Decides about the account and ends the flow, in one transaction.
-async fn settle(
+/// Finds or creates the account and ends the flow, in one transaction.
+async fn complete(
     auth: &Auth,
-    arrived: &Arrived<'_>,
+    callback: &CallbackRequest<'_>,
     flow: &FlowState,
-    provider: &Configured,
+    provider: &ResolvedProvider,
     profile: &Profile,
-    tokens: &Tokens,
-) -> Result<Settled, AuthError> {
-    let request = arrived.request;
+    tokens: &ProviderTokens,
+) -> Result<CallbackOutcome, AuthError> {
+    let request = callback.request;
     let tx = Tx::begin(auth.database()).await?;
-    // Locked now: of two callbacks with one state, the second finds the flow finished
-    let flow = match check(auth, request, arrived.browser, flow_state::lock_by_id(&tx, flow.id).await?) {
+    // Locked: of two callbacks with one state, the second finds the flow finished
+    let flow = match check(auth, request, callback.browser, flow_state::lock_by_id(&tx, flow.id).await?) {
         Ok(flow) => flow,
-        Err(error) => return Ok(Settled::BadState(error)),
+        Err(error) => return Ok(CallbackOutcome::InvalidState(error)),
     };
     let user = match flow.linking_target_id {
         Some(target) => {
             let Some(target) = users::lock_complete(&tx, target).await? else {
-                return Ok(Settled::BadState(AuthError::from(ContractError::LinkingTargetUnknown)));
+                return Ok(CallbackOutcome::InvalidState(AuthError::from(ContractError::LinkingTargetUnknown)));
             };
             if let Some(code) = flow.auth_code.clone() {
                 manual_linking::check_link(auth, &tx, &target, &provider.name, profile, request).await?;
-                let pending = manual_linking::keep_link(&tx, &provider.name, profile, request).await?;
+                let pending = manual_linking::store_pending_link(&tx, &provider.name, profile, request).await?;
                 let arrival = Arrival { pending: Some(pending), ..arrival_of(tokens, target.id) };
                 flow_state::signed_in(&tx, flow.id, arrival, request.now).await?;
                 tx.commit().await?;
-                return Ok(Settled::Code(code));
+                return Ok(CallbackOutcome::Code(code));
             }
             manual_linking::link(auth, &tx, request, target, &provider.name, profile).await?
         }
         None => {
-            let claim = Claim {
+            let external = ExternalIdentity {
                 provider: &provider.name,
                 profile,
                 email_optional: flow.email_optional,
                 invite: flow.invite_token.as_deref(),
             };
-            account_linking::sign_in(auth, &tx, request, &claim).await?
+            account_linking::sign_in(auth, &tx, request, &external).await?
         }
     };
     let user: Box<User> = match user {
-        Outcome::SignedIn(user) => user,
-        Outcome::Kept(error) => {
-            // The state has served: what follows is a mail
+        SignInOutcome::SignedIn(user) => user,
+        SignInOutcome::AwaitsConfirmation(error) => {
+            // The state has been used: the person continues by mail
             flow_state::delete(&tx, flow.id).await?;
             tx.commit().await?;
-            return Ok(Settled::Refused(error));
+            return Ok(CallbackOutcome::Refused(error));
         }
     };
-    let settled = match flow.auth_code.clone() {
+    let completed = match flow.auth_code.clone() {
         Some(code) => {
             flow_state::signed_in(&tx, flow.id, arrival_of(tokens, user.id), request.now).await?;
-            Settled::Code(code)
+            CallbackOutcome::Code(code)
         }
         None => {
             let session = session::issue(auth, &tx, &user, Method::OAuth, request).await?;
             flow_state::delete(&tx, flow.id).await?;
             let session = session.with_provider_tokens(Some(tokens.access.clone()), tokens.refresh.clone());
-            Settled::Session(Box::new(session))
+            CallbackOutcome::Session(Box::new(session))
         }
     };
     tx.commit().await?;
-    Ok(settled)
+    Ok(completed)
 }

@@ -1,28 +1,27 @@
-//! Where a browser goes after a sign-in at a provider, and what its address then says (auth-core 10.2).
+//! The redirects that end a callback: to the app or the site, with a code, a session or an error.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use url::Url;
 
-use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
 use crate::http::landing;
 use crate::session::TokenResponse;
 
-/// Longest text of a provider that is passed on.
+/// Longest text of a provider that is passed on, in characters.
 const MAX_PROVIDER_TEXT: usize = 512;
 
-/// What went wrong, as the address says it.
+/// An error as the fields of a redirect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct RedirectedError {
     error: String,
     error_code: Option<String>,
     error_description: String,
 }
 
-impl Failure {
-    /// Our own refusal.
-    pub(crate) fn of(error: &AuthError) -> Self {
+impl RedirectedError {
+    /// The fields of an error of this service.
+    pub(crate) fn from_auth_error(error: &AuthError) -> Self {
         let kind = match (error.code(), error.status().as_u16()) {
             (ErrorCode::SignupDisabled | ErrorCode::UserBanned | ErrorCode::ProviderEmailNeedsVerification, _) => {
                 "access_denied"
@@ -40,8 +39,8 @@ impl Failure {
         }
     }
 
-    /// The provider's own words, bounded and without control characters.
-    pub(crate) fn of_provider(error: &str, description: Option<&str>) -> Self {
+    /// The fields of a provider's error, bounded and without control characters.
+    pub(crate) fn from_provider(error: &str, description: Option<&str>) -> Self {
         let clean =
             |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(MAX_PROVIDER_TEXT).collect() };
         Self { error: clean(error), error_code: None, error_description: clean(description.unwrap_or_default()) }
@@ -61,7 +60,7 @@ fn encode<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
-/// `target` with these fields in its query, in place of fields of the same names. `None`: it is not a URL.
+/// Returns `target` with these fields in its query, in place of fields of the same names. `None`: it is not a URL.
 fn with_query(target: &str, fields: &[(&str, &str)]) -> Option<Url> {
     let mut url = Url::parse(target).ok()?;
     let is_ours = |name: &str| fields.iter().any(|(own, _)| *own == name);
@@ -81,40 +80,40 @@ fn with_query(target: &str, fields: &[(&str, &str)]) -> Option<Url> {
     Some(url)
 }
 
-/// Tokens and codes are in the address: no cache may keep it, no other site may learn it.
+/// Redirects to a URL that may contain tokens or codes.
 pub(crate) fn redirect(status: StatusCode, location: &str) -> Response {
     landing::redirect(status, location)
 }
 
-/// Nobody knows where the person came from: to the site, which reads the query.
-pub(crate) fn to_site(auth: &Auth, error: &AuthError) -> Response {
-    let failure = Failure::of(error);
-    match with_query(auth.allow_list().site_url(), &failure.fields()) {
+/// Redirects to the site, which reads the error in the query: the app is not known.
+pub(crate) fn to_site(site_url: &str, error: &AuthError) -> Response {
+    let failure = RedirectedError::from_auth_error(error);
+    match with_query(site_url, &failure.fields()) {
         Some(url) => redirect(StatusCode::SEE_OTHER, url.as_str()),
         None => AuthError::internal(anyhow::anyhow!("the site URL is not a URL")).into_response(),
     }
 }
 
-/// To the app, with what went wrong in query and fragment.
-pub(crate) fn failed(auth: &Auth, target: &str, failure: &Failure) -> Response {
+/// Redirects to the app, with the error in query and fragment.
+pub(crate) fn failed(site_url: &str, target: &str, failure: &RedirectedError) -> Response {
     let mut fields = failure.fields();
     let Some(mut url) = with_query(target, &fields) else {
-        return to_site(auth, &AuthError::internal(anyhow::anyhow!("the target is not a URL")));
+        return to_site(site_url, &AuthError::internal(anyhow::anyhow!("the target is not a URL")));
     };
     fields.push(("sb", ""));
     url.set_fragment(Some(&encode(fields)));
     redirect(StatusCode::FOUND, url.as_str())
 }
 
-/// To the app, with a code that it exchanges.
-pub(crate) fn with_code(auth: &Auth, target: &str, code: &str) -> Response {
+/// Redirects to the app, with a code that it exchanges.
+pub(crate) fn with_code(site_url: &str, target: &str, code: &str) -> Response {
     match with_query(target, &[("code", code)]) {
         Some(url) => redirect(StatusCode::FOUND, url.as_str()),
-        None => to_site(auth, &AuthError::internal(anyhow::anyhow!("the target is not a URL"))),
+        None => to_site(site_url, &AuthError::internal(anyhow::anyhow!("the target is not a URL"))),
     }
 }
 
-/// To the app, with the session in the fragment.
+/// Redirects to the app, with the session in the fragment.
 pub(crate) fn with_session(target: &str, session: &TokenResponse) -> Response {
     let fields = session.fragment();
     let fragment = encode(fields.iter().map(|(name, value)| (*name, value.as_str())));
@@ -128,7 +127,7 @@ mod tests {
     use crate::error::ContractError;
 
     #[test]
-    fn the_query_of_a_target_stays() {
+    fn the_query_of_a_target_is_kept() {
         let query = |target| with_query(target, &[("code", "a b")]).unwrap().to_string();
         assert_eq!(query("https://app.example.com/cb"), "https://app.example.com/cb?code=a+b");
         assert_eq!(query("https://app.example.com/cb?x=1%20&y"), "https://app.example.com/cb?x=1%20&y&code=a+b");
@@ -139,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_errors() {
-        let kind = |error| Failure::of(&error).error;
+    fn errors_have_an_oauth_category() {
+        let kind = |error| RedirectedError::from_auth_error(&error).error;
         assert_eq!(kind(AuthError::from(ContractError::SignUpsDisabled)), "access_denied");
         assert_eq!(kind(AuthError::from(ContractError::Banned)), "access_denied");
         assert_eq!(kind(AuthError::from(ContractError::EmailRequired)), "invalid_request");
@@ -149,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn a_providers_text_is_bounded_and_clean() {
-        let failure = Failure::of_provider("access_denied", Some(&format!("no\r\nway{}", "x".repeat(5000))));
+    fn the_text_of_a_provider_is_bounded_and_without_control_characters() {
+        let failure = RedirectedError::from_provider("access_denied", Some(&format!("no\r\nway{}", "x".repeat(5000))));
         assert!(failure.error_description.starts_with("noway"));
         assert_eq!(failure.error_description.len(), MAX_PROVIDER_TEXT);
         assert_eq!(failure.error_code, None);

@@ -1,4 +1,4 @@
-//! `grant_type=id_token` (auth-core 5.4): an app got an id_token by itself, from the phone's own sign-in for example.
+//! `grant_type=id_token`: sign-in by an id_token that the app obtained itself, for example from a phone's native sign-in.
 
 use http::HeaderMap;
 use serde::Deserialize;
@@ -8,16 +8,18 @@ use subtle::ConstantTimeEq as _;
 use crate::Auth;
 use crate::error::{AuthError, ContractError, OAuthError};
 use crate::http::extract::{RequestInfo, SignedIn, bearer_token};
-use crate::oauth::flow::account_linking::{self, Claim, Outcome};
+use crate::model::JsonObject;
+use crate::oauth::flow::account_linking::{self, ExternalIdentity, SignInOutcome};
 use crate::oauth::flow::manual_linking;
-use crate::oauth::protocol::discovery::{self, Issuer, has_audience};
+use crate::oauth::protocol::discovery::Issuer;
+use crate::oauth::protocol::id_token::{has_audience, unverified_claims};
 use crate::oauth::provider::catalogue::{self, APPLE_ISSUER, AZURE_ISSUERS};
 use crate::oauth::provider::custom;
-use crate::oauth::provider::description::Sources;
-use crate::oauth::provider::exchange;
-use crate::oauth::provider::profile::{Object, Profile};
+use crate::oauth::provider::description::ProfileSources;
+use crate::oauth::provider::identification::make_storable;
+use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::readers;
-use crate::oauth::provider::resolved::{self, Configured, TokenIssuer};
+use crate::oauth::provider::resolved::{self, IdTokenIssuer, ResolvedProvider};
 use crate::session::{self, Method, TokenResponse};
 use crate::settings::ProviderSettings;
 use crate::sql::{Tx, users};
@@ -35,21 +37,21 @@ pub(crate) struct IdTokenBody {
     link_identity: bool,
 }
 
-/// Whose token it must be, and whom it must be for.
-struct Expected {
+/// The issuer and audience that an id_token must have.
+struct ExpectedIdToken {
     provider: String,
     issuer: Issuer,
-    /// Apple's issuer has two names; otherwise the token's must be the issuer's.
     audiences: Vec<String>,
     skip_nonce_check: bool,
     email_optional: bool,
-    read: crate::oauth::provider::description::Reader,
+    read: crate::oauth::provider::description::ProfileReader,
 }
 
-/// Signs in, or links, by an id_token.
+/// Signs in, or links an identity, by an id_token.
 ///
 /// # Errors
-/// As the table of auth-core 5.4 lists them.
+/// OAuth errors for a token that is not acceptable, `validation_failed` and `provider_disabled` for the
+/// provider, and those of a sign-in.
 pub(crate) async fn grant(
     auth: &Auth,
     request: &RequestInfo,
@@ -63,35 +65,35 @@ pub(crate) async fn grant(
         return Err(OAuthError::ProviderOrIssuerRequired.into());
     }
     let linking = match body.link_identity {
-        true => Some(linking_person(auth, headers).await?),
+        true => Some(authenticate_linking_user(auth, headers).await?),
         false => None,
     };
     let expected = expected(auth, &body).await?;
     let claims = verified(auth, request, &body, &expected).await?;
     let profile = read(&expected, &claims)?;
     account_linking::look_up_domain(auth, &profile).await;
-    let mut settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
-    for _ in 1..account_linking::ATTEMPTS {
-        if !settled.as_ref().is_err_and(account_linking::is_race) {
+    let mut completed = complete(auth, request, &expected, &profile, linking.as_ref()).await;
+    for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
+        if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
             break;
         }
-        settled = settle(auth, request, &expected, &profile, linking.as_ref()).await;
+        completed = complete(auth, request, &expected, &profile, linking.as_ref()).await;
     }
-    settled.map_err(|error| {
+    completed.map_err(|error| {
         if !error.is_unexplained() {
             return error;
         }
-        // Wire contract: what nobody has a word for is an OAuth answer here
+        // Clients expect an OAuth error here also for internal errors
         error.log();
         OAuthError::InternalError.into()
     })
 }
 
-/// Decides about the account and signs in, in one transaction.
-async fn settle(
+/// Finds or creates the account and signs in, in one transaction.
+async fn complete(
     auth: &Auth,
     request: &RequestInfo,
-    expected: &Expected,
+    expected: &ExpectedIdToken,
     profile: &Profile,
     linking: Option<&SignedIn>,
 ) -> Result<TokenResponse, AuthError> {
@@ -102,25 +104,29 @@ async fn settle(
             manual_linking::link(auth, &tx, request, user, &expected.provider, profile).await?
         }
         None => {
-            let claim =
-                Claim { provider: &expected.provider, profile, email_optional: expected.email_optional, invite: None };
-            account_linking::sign_in(auth, &tx, request, &claim).await?
+            let external = ExternalIdentity {
+                provider: &expected.provider,
+                profile,
+                email_optional: expected.email_optional,
+                invite: None,
+            };
+            account_linking::sign_in(auth, &tx, request, &external).await?
         }
     };
     match outcome {
-        Outcome::SignedIn(user) => {
+        SignInOutcome::SignedIn(user) => {
             let response = session::issue(auth, &tx, &user, Method::OAuth, request).await?;
             tx.commit().await?;
             Ok(response)
         }
-        Outcome::Kept(error) => {
+        SignInOutcome::AwaitsConfirmation(error) => {
             tx.commit().await?;
             Err(error)
         }
     }
 }
 
-async fn linking_person(auth: &Auth, headers: &HeaderMap) -> Result<SignedIn, AuthError> {
+async fn authenticate_linking_user(auth: &Auth, headers: &HeaderMap) -> Result<SignedIn, AuthError> {
     if !auth.settings().manual_linking {
         return Err(ContractError::ManualLinkingOff.into());
     }
@@ -137,53 +143,53 @@ fn disabled(issuer: &str) -> AuthError {
     ContractError::IssuerNotEnabled { issuer }.into()
 }
 
-/// The issuer that the token itself names.
+/// Returns the issuer that the unverified token names.
 fn named_issuer(token: &str) -> Option<String> {
-    discovery::unverified_claims(token)?.get("iss").and_then(Value::as_str).map(str::to_owned)
+    unverified_claims(token)?.get("iss").and_then(Value::as_str).map(str::to_owned)
 }
 
-async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError> {
+async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<ExpectedIdToken, AuthError> {
     let name = body.provider.to_lowercase();
     if name.starts_with(custom::PREFIX) {
         return custom_provider(auth, body, &name).await;
     }
-    let settings = &auth.settings().external;
+    let settings = auth.settings();
     let known = catalogue::PROVIDERS.iter().filter(|provider| ACCEPTED.contains(&provider.name));
     let off = ProviderSettings::default();
     for provider in known {
-        let settings = settings.get(provider.name).unwrap_or(&off);
-        let configured = resolved::join(auth, provider, settings);
-        let by_issuer = name.is_empty() && is_issuer_of(provider.name, &configured, &body.issuer);
+        let own = settings.external.get(provider.name).unwrap_or(&off);
+        let resolved = resolved::resolve(provider, own, &settings.external_url);
+        let by_issuer = name.is_empty() && is_issuer_of(provider.name, &resolved, &body.issuer);
         if name != provider.name && !by_issuer {
             continue;
         }
-        let issuer = detect(provider.name, &configured, body)?;
-        if !body.issuer.is_empty() && !exchange::is_accepted(&issuer, &body.issuer) {
+        let issuer = required_issuer(provider.name, &resolved, body)?;
+        if !body.issuer.is_empty() && !issuer.is_named(&body.issuer) {
             return Err(ContractError::IssuerMismatch.into());
         }
-        if !settings.enabled {
+        if !own.enabled {
             return Err(disabled(&issuer.url));
         }
-        return Ok(Expected {
-            provider: configured.name.clone(),
+        return Ok(ExpectedIdToken {
+            provider: resolved.name.clone(),
             issuer,
-            audiences: configured.client_ids,
-            skip_nonce_check: configured.skip_nonce_check || provider.name == "facebook",
-            email_optional: configured.email_optional,
-            read: configured.read,
+            audiences: resolved.client_ids,
+            skip_nonce_check: resolved.skip_nonce_check || provider.name == "facebook",
+            email_optional: resolved.email_optional,
+            read: resolved.read,
         });
     }
     if !name.is_empty() {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
         return Err(ContractError::OidcProviderNotAllowed { name: shown }.into());
     }
-    let Some(client_ids) = auth.settings().allowed_id_token_issuers.get(&body.issuer) else {
+    let Some(client_ids) = settings.allowed_id_token_issuers.get(&body.issuer) else {
         return Err(disabled(&body.issuer));
     };
-    // The request chooses among the clients of the project: at an issuer that anyone can be a client
-    // of, a token for another app says nothing to this one
+    // The request chooses among the clients of the project: at a public issuer, where anyone can register
+    // a client, a token for another app must not be accepted
     let audiences = client_ids.iter().filter(|id| **id == body.client_id).cloned().collect();
-    Ok(Expected {
+    Ok(ExpectedIdToken {
         provider: body.issuer.clone(),
         issuer: Issuer::configured(body.issuer.clone()),
         audiences,
@@ -193,55 +199,55 @@ async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<Expected, AuthError
     })
 }
 
-/// Providers whose id_tokens are accepted, whether or not their sign-in in a browser gives one.
+/// Providers whose id_tokens are accepted, whether or not their browser flow returns one.
 const ACCEPTED: [&str; 8] =
     ["apple", "google", "azure", "facebook", "keycloak", "kakao", "vercel_marketplace", "snapchat"];
 
-/// The issuer of id_tokens that only a provider's phone libraries give.
-fn id_token_only_issuer(name: &str, configured: &Configured) -> String {
+/// Returns the issuer of id_tokens that only a provider's native libraries return.
+fn id_token_only_issuer(name: &str, resolved: &ResolvedProvider) -> String {
     match name {
         "facebook" => "https://www.facebook.com".to_owned(),
         "kakao" => "https://kauth.kakao.com".to_owned(),
         "snapchat" => "https://accounts.snapchat.com/accounts/oauth2/token".to_owned(),
-        _ => configured.issuer_name.clone(),
+        _ => resolved.issuer_name.clone(),
     }
 }
 
-fn is_issuer_of(name: &str, configured: &Configured, issuer: &str) -> bool {
-    match &configured.token_issuer {
-        TokenIssuer::One { issuer: own, .. } => exchange::is_accepted(own, issuer),
-        TokenIssuer::Tenant(_) => AZURE_ISSUERS.iter().any(|start| issuer.starts_with(start)),
-        TokenIssuer::Nobody => id_token_only_issuer(name, configured) == issuer,
+fn is_issuer_of(name: &str, resolved: &ResolvedProvider, issuer: &str) -> bool {
+    match &resolved.id_token_issuer {
+        IdTokenIssuer::Fixed { issuer: own, .. } => own.is_named(issuer),
+        IdTokenIssuer::Tenant(_) => AZURE_ISSUERS.iter().any(|start| issuer.starts_with(start)),
+        IdTokenIssuer::None => id_token_only_issuer(name, resolved) == issuer,
     }
 }
 
-/// Whose signature the token must have.
-fn detect(name: &str, configured: &Configured, body: &IdTokenBody) -> Result<Issuer, AuthError> {
+/// Returns the issuer that must have signed the token.
+fn required_issuer(name: &str, resolved: &ResolvedProvider, body: &IdTokenBody) -> Result<Issuer, AuthError> {
     let unreadable = |provider: &'static str| AuthError::from(ContractError::IssuerUnreadable { provider });
     match name {
         "apple" => {
             let named = named_issuer(&body.id_token).ok_or_else(|| unreadable("Apple"))?;
-            let issuer = configured.fixed_issuer().cloned().unwrap_or_else(|| Issuer::configured(APPLE_ISSUER));
-            if !exchange::is_accepted(&issuer, &named) {
+            let issuer = resolved.fixed_issuer().cloned().unwrap_or_else(|| Issuer::configured(APPLE_ISSUER));
+            if !issuer.is_named(&named) {
                 return Err(ContractError::IssuerNotApple.into());
             }
             Ok(issuer)
         }
         "azure" => {
             let named = named_issuer(&body.id_token).ok_or_else(|| unreadable("Azure"))?;
-            exchange::issuer_of(configured, &body.id_token).map_err(|_| {
-                tracing::debug!(issuer = named, "Not an issuer of Azure");
+            resolved.issuer_of(&body.id_token).ok().flatten().ok_or_else(|| {
+                tracing::debug!(issuer = named, "not an issuer of azure");
                 AuthError::from(ContractError::IssuerNotAzure)
             })
         }
-        _ => Ok(configured
+        _ => Ok(resolved
             .fixed_issuer()
             .cloned()
-            .unwrap_or_else(|| Issuer::configured(id_token_only_issuer(name, configured)))),
+            .unwrap_or_else(|| Issuer::configured(id_token_only_issuer(name, resolved)))),
     }
 }
 
-async fn custom_provider(auth: &Auth, body: &IdTokenBody, name: &str) -> Result<Expected, AuthError> {
+async fn custom_provider(auth: &Auth, body: &IdTokenBody, name: &str) -> Result<ExpectedIdToken, AuthError> {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
     if !auth.settings().custom_providers.enabled {
         return Err(ContractError::CustomProvidersOff.into());
@@ -255,18 +261,18 @@ async fn custom_provider(auth: &Auth, body: &IdTokenBody, name: &str) -> Result<
     if !row.is_oidc {
         return Err(not_oidc());
     }
-    let configured = custom::configure(auth, row).ok_or_else(not_oidc)?;
-    let issuer = configured.fixed_issuer().cloned().ok_or_else(not_oidc)?;
-    if !body.issuer.is_empty() && !exchange::is_accepted(&issuer, &body.issuer) {
+    let resolved = custom::resolve(auth, row).ok_or_else(not_oidc)?;
+    let issuer = resolved.fixed_issuer().cloned().ok_or_else(not_oidc)?;
+    if !body.issuer.is_empty() && !issuer.is_named(&body.issuer) {
         return Err(ContractError::IssuerMismatch.into());
     }
-    Ok(Expected {
-        provider: configured.name.clone(),
+    Ok(ExpectedIdToken {
+        provider: resolved.name.clone(),
         issuer,
-        audiences: configured.client_ids,
-        skip_nonce_check: configured.skip_nonce_check,
-        email_optional: configured.email_optional,
-        read: configured.read,
+        audiences: resolved.client_ids,
+        skip_nonce_check: resolved.skip_nonce_check,
+        email_optional: resolved.email_optional,
+        read: resolved.read,
     })
 }
 
@@ -274,18 +280,17 @@ async fn verified(
     auth: &Auth,
     request: &RequestInfo,
     body: &IdTokenBody,
-    expected: &Expected,
-) -> Result<Object, AuthError> {
+    expected: &ExpectedIdToken,
+) -> Result<JsonObject, AuthError> {
     let access_token = Some(body.access_token.as_str()).filter(|token| !token.is_empty());
-    let accepted = |iss: &str| exchange::is_accepted(&expected.issuer, iss);
     let claims = auth
-        .engine()
+        .provider_connections()
         .issuers
-        .verify(&expected.issuer, &accepted, &body.id_token, access_token, request.now)
+        .verify(&expected.issuer, &body.id_token, access_token, request.now)
         .await
         .map_err(|error| {
-            // Also a failure to reach the issuer: nobody else can say whether the token is good
-            tracing::info!(provider = expected.provider, %error, "An id_token was refused");
+            // Includes a failure to reach the issuer: only its keys can verify the token
+            tracing::info!(provider = expected.provider, %error, "an id_token was rejected");
             OAuthError::BadIdToken
         })?;
     if claims.get("sub").and_then(Value::as_str).is_none_or(str::is_empty) {
@@ -300,7 +305,7 @@ async fn verified(
     Ok(claims)
 }
 
-fn shown_audience(claims: &Object) -> String {
+fn shown_audience(claims: &JsonObject) -> String {
     let names: Vec<&str> = match claims.get("aud") {
         Some(Value::String(name)) => vec![name],
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).take(8).collect(),
@@ -309,32 +314,32 @@ fn shown_audience(claims: &Object) -> String {
     names.join(" ").chars().filter(|c| !c.is_control()).take(256).collect()
 }
 
-/// The app sends the nonce; the token carries its hash.
-fn check_nonce(in_token: &str, given: &str) -> Result<(), AuthError> {
-    if in_token.is_empty() != given.is_empty() {
+/// Compares the nonce of the request with the hash of it that the token contains.
+fn check_nonce(hash: &str, nonce: &str) -> Result<(), AuthError> {
+    if hash.is_empty() != nonce.is_empty() {
         return Err(OAuthError::NonceMissing.into());
     }
-    let hash = portico_base::hash::sha256_hex(given.as_bytes());
-    if !given.is_empty() && !bool::from(hash.as_bytes().ct_eq(in_token.as_bytes())) {
+    let expected = portico_base::hash::sha256_hex(nonce.as_bytes());
+    if !nonce.is_empty() && !bool::from(expected.as_bytes().ct_eq(hash.as_bytes())) {
         return Err(OAuthError::NonceMismatch.into());
     }
     Ok(())
 }
 
-fn read(expected: &Expected, claims: &Object) -> Result<Profile, AuthError> {
-    let sources = Sources {
+fn read(expected: &ExpectedIdToken, claims: &JsonObject) -> Result<Profile, AuthError> {
+    let sources = ProfileSources {
         issuer: &expected.issuer.url,
-        token: &Object::new(),
+        token: &JsonObject::new(),
         id_token: Some(claims),
         documents: &[],
         form_user: None,
     };
     let unusable = |error| {
-        tracing::info!(provider = expected.provider, %error, "An id_token tells too little");
+        tracing::info!(provider = expected.provider, %error, "an id_token lacks required claims");
         AuthError::from(ContractError::IdTokenUnusable)
     };
     let mut profile = (expected.read)(&sources).map_err(unusable)?;
-    exchange::tidy(&mut profile).map_err(unusable)?;
+    make_storable(&mut profile).map_err(unusable)?;
     Ok(profile)
 }
 

@@ -1,4 +1,4 @@
-//! Linking and unlinking identities of a signed-in person (auth-core 8).
+//! Manual linking: identities that a signed-in person links and unlinks.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -14,9 +14,9 @@ use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::ids::IdentityId;
 use crate::model::{Identity, User};
-use crate::oauth::flow::account_linking::{self, Outcome, identity_traits, notify, record_link};
+use crate::oauth::flow::account_linking::{self, SignInOutcome, identity_traits, notify, record_link};
 use crate::oauth::flow::authorize;
-use crate::oauth::flow::browser_binding::Browser;
+use crate::oauth::flow::browser_binding::BrowserContext;
 use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::protection::audit::{self, Action};
@@ -30,7 +30,7 @@ fn check_enabled(auth: &Auth) -> Result<(), AuthError> {
     Err(ContractError::ManualLinkingOff.into())
 }
 
-/// `GET /user/identities/authorize`: begins a flow that adds an identity.
+/// `GET /user/identities/authorize`: starts a flow that links an identity.
 pub(crate) async fn authorize(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -40,20 +40,20 @@ pub(crate) async fn authorize(
     uri: Uri,
 ) -> Result<Response, AuthError> {
     check_enabled(&auth)?;
-    let browser = Browser::of(&headers, &uri);
-    let begun = authorize::begin(&auth, &request, &query, &browser, Some(signed_in.user.id)).await?;
+    let browser = BrowserContext::from_request(&headers, &uri);
+    let started = authorize::start(&auth, &request, &query, &browser, Some(signed_in.user.id)).await?;
     let mut response = match query.get("skip_http_redirect") {
-        Some("true") => Json(json!({"url": begun.url})).into_response(),
-        _ => callback_redirect::redirect(StatusCode::FOUND, &begun.url),
+        Some("true") => Json(json!({"url": started.url})).into_response(),
+        _ => callback_redirect::redirect(StatusCode::FOUND, &started.url),
     };
-    begun.give_cookie(&mut response);
+    started.set_cookie(&mut response);
     Ok(response)
 }
 
-/// Whether a provider's identity may be added to `user`, who is locked. Nothing is written.
+/// Checks that a provider's identity may be linked to `user`, who is locked. Writes nothing.
 ///
 /// # Errors
-/// As auth-core 8.2.
+/// `user_banned`, `identity_already_exists`, `email_exists`.
 pub(crate) async fn check_link(
     auth: &Auth,
     tx: &Tx,
@@ -72,7 +72,7 @@ pub(crate) async fn check_link(
         });
     }
     if user.email.is_empty()
-        && let Some(email) = profile.candidate()
+        && let Some(email) = profile.primary_email()
         && is_taken(auth, tx, user, &email).await?
     {
         return Err(ContractError::EmailTakenAtLink.into());
@@ -80,8 +80,8 @@ pub(crate) async fn check_link(
     Ok(())
 }
 
-/// Returns whether the address of an identity is another account's. What another account merely claims
-/// is not, unless nothing but a claim is asked of this one either.
+/// Returns true if the address of an identity belongs to another account. An unverified address of
+/// another account counts only where this one need not be verified either.
 async fn is_taken(auth: &Auth, tx: &Tx, user: &User, email: &ProviderEmail) -> Result<bool, AuthError> {
     if !email.verified && auth.settings().email.autoconfirm {
         return Ok(accounts::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?);
@@ -89,65 +89,65 @@ async fn is_taken(auth: &Auth, tx: &Tx, user: &User, email: &ProviderEmail) -> R
     unconfirmed_email::is_proved_elsewhere(auth, tx, &email.address, &user.aud, Some(user.id)).await
 }
 
-/// Keeps the identity until the code is exchanged. Returns where.
-pub(crate) async fn keep_link(
+/// Stores the identity until the code is exchanged, and returns its id.
+pub(crate) async fn store_pending_link(
     tx: &Tx,
     provider: &str,
     profile: &Profile,
     request: &RequestInfo,
 ) -> Result<Uuid, AuthError> {
-    let kept = serde_json::to_string(profile).map_err(AuthError::internal)?;
-    Ok(flow_state::insert_client_state(tx, provider, &kept, request.now).await?)
+    let stored = serde_json::to_string(profile).map_err(AuthError::internal)?;
+    Ok(flow_state::insert_client_state(tx, provider, &stored, request.now).await?)
 }
 
-/// Asks name servers about the address of the identity that waits for the exchange of `code`, as the callback did: that may be a
-/// while ago, and in another process.
+/// Looks up the mail domain of the identity that awaits the exchange of `code`. The callback did so
+/// too, but maybe long ago and in another process.
 ///
 /// # Errors
 /// Those of the database.
-pub(crate) async fn look_up_waiting_domain(auth: &Auth, code: &str) -> Result<(), AuthError> {
-    // Most exchanges link nothing, and need not pay for the question
+pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<(), AuthError> {
+    // Most exchanges link nothing and need no query
     if !auth.settings().email.extended_validation {
         return Ok(());
     }
     let client = auth.database().auth().await?;
-    let kept = flow_state::kept_for_link(&client, code).await?;
+    let stored = flow_state::kept_for_link(&client, code).await?;
     drop(client);
-    if let Some(profile) = kept.and_then(|kept| serde_json::from_str::<Profile>(&kept).ok()) {
+    if let Some(profile) = stored.and_then(|stored| serde_json::from_str::<Profile>(&stored).ok()) {
         account_linking::look_up_domain(auth, &profile).await;
     }
     Ok(())
 }
 
-/// Adds the identity that waits for the exchange of the flow's code to `user`, who is locked and complete.
+/// Links the identity that awaits the exchange of the flow's code to `user`, who is locked and complete.
 ///
 /// # Errors
-/// As [`link`]; 404 `flow_state_not_found` when no identity waits.
-pub(crate) async fn finish_link(
+/// As [`link`]; 404 `flow_state_not_found` when there is no such identity.
+pub(crate) async fn complete_pending_link(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
     user: User,
     flow: &FlowState,
-) -> Result<Outcome, AuthError> {
+) -> Result<SignInOutcome, AuthError> {
     let not_found = || AuthError::from(ContractError::FlowNotFound);
     let pending = flow.oauth_client_state_id.ok_or_else(not_found)?;
-    let kept = flow_state::take_client_state(tx, pending)
+    let stored = flow_state::take_client_state(tx, pending)
         .await?
-        .filter(|kept| kept.provider_type == flow.provider_type)
+        .filter(|stored| stored.provider_type == flow.provider_type)
         .ok_or_else(not_found)?;
     let profile: Profile =
-        serde_json::from_str(kept.code_verifier.as_deref().unwrap_or_default()).map_err(|_| not_found())?;
-    // Mails of this link lead to the app as well
+        serde_json::from_str(stored.code_verifier.as_deref().unwrap_or_default()).map_err(|_| not_found())?;
+    // The links in mails of this flow lead to the app as well
     let redirect_to = flow.referrer.clone().unwrap_or_else(|| request.redirect_to.clone());
     let request = &RequestInfo { redirect_to, ..request.clone() };
     link(auth, tx, request, user, &flow.provider_type, &profile).await
 }
 
-/// Adds a provider's identity to `user`, who is locked and complete.
+/// Links a provider's identity to `user`, who is locked and complete.
 ///
 /// # Errors
-/// As auth-core 8.2; then nothing is to be kept.
+/// As [`check_link`]; the transaction must then be rolled back.
 pub(crate) async fn link(
     auth: &Auth,
     tx: &Tx,
@@ -155,15 +155,15 @@ pub(crate) async fn link(
     user: User,
     provider: &str,
     profile: &Profile,
-) -> Result<Outcome, AuthError> {
+) -> Result<SignInOutcome, AuthError> {
     let now = request.now;
     check_link(auth, tx, &user, provider, profile, request).await?;
     let data = profile.identity_data();
     let identity = identities::insert(tx, user.id, provider, &profile.subject, &data, now).await?;
     record_link(auth, tx, &user, &identity, request).await?;
-    let mut kept = None;
+    let mut rejection = None;
     if user.email.is_empty() {
-        match profile.candidate() {
+        match profile.primary_email() {
             Some(email) => {
                 if email.verified || auth.settings().email.autoconfirm {
                     unconfirmed_email::withdraw_from_others(tx, &email.address, &user.aud, Some(user.id), now).await?;
@@ -171,21 +171,22 @@ pub(crate) async fn link(
                     users::confirm_email(tx, user.id, now).await?;
                 } else {
                     unconfirmed_email::await_proof(auth, tx, &user, &email.address, request).await?;
-                    kept = Some(ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into());
+                    rejection =
+                        Some(ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into());
                 }
             }
             None => accounts::lose_anonymity(tx, user.id, now).await?,
         }
     }
     users::refresh_providers(tx, user.id, now).await?;
-    if let Some(error) = kept {
-        return Ok(Outcome::Kept(error));
+    if let Some(error) = rejection {
+        return Ok(SignInOutcome::AwaitsConfirmation(error));
     }
     let linked = users::lock_complete(tx, user.id).await?.unwrap_or(user);
-    Ok(Outcome::SignedIn(Box::new(linked)))
+    Ok(SignInOutcome::SignedIn(Box::new(linked)))
 }
 
-/// `DELETE /user/identities/{identity_id}`
+/// `DELETE /user/identities/{identity_id}`: unlinks an identity.
 pub(crate) async fn unlink(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -222,8 +223,8 @@ pub(crate) async fn unlink(
     Ok(Json(json!({})))
 }
 
-/// Gives the account, whose address was that of the identity that goes, the address that a remaining
-/// identity proves. An account without such an identity has no address from then on.
+/// Replaces the account's address, which was that of the unlinked identity, by one that a remaining
+/// identity proves. Without such an identity the account has no address from then on.
 async fn replace_email(
     auth: &Auth,
     tx: &Tx,
@@ -232,16 +233,16 @@ async fn replace_email(
     remaining: &[&Identity],
 ) -> Result<(), AuthError> {
     let now = request.now;
-    // The data of a number's identity is the person's own
+    // The data of a phone identity is written by its owner
     let proves = |identity: &Identity| {
         !identity.email.is_empty() && identity.is_email_verified() && identity.provider != "phone"
     };
-    let mut may_be_without = false;
-    // Oldest first, as they are sorted
+    let mut may_have_no_email = false;
+    // They are sorted, oldest first
     for identity in remaining {
         let email = &identity.email;
         if email.is_empty() {
-            may_be_without = true;
+            may_have_no_email = true;
             continue;
         }
         if unconfirmed_email::is_proved_elsewhere(auth, tx, email, &user.aud, Some(user.id)).await? {
@@ -251,9 +252,9 @@ async fn replace_email(
             unconfirmed_email::withdraw_from_others(tx, email, &user.aud, Some(user.id), now).await?;
             return Ok(accounts::promote_email(tx, user.id, email, true, now).await?);
         }
-        may_be_without = true;
+        may_have_no_email = true;
     }
-    if may_be_without {
+    if may_have_no_email {
         return Ok(accounts::promote_email(tx, user.id, "", false, now).await?);
     }
     Err(ContractError::IdentityEmailConflict.into())

@@ -1,4 +1,4 @@
-//! Sign-in and linking flows: from the request to `/authorize` to the session or code.
+//! The steps of a sign-in or a link at a provider, from `/authorize` to the session or code.
 
 pub(crate) mod account_linking;
 pub(crate) mod authorize;
@@ -8,3 +8,10 @@ pub(crate) mod callback_redirect;
 pub(crate) mod id_token_grant;
 pub(crate) mod manual_linking;
 pub(crate) mod oauth1;
+
+use crate::error::{AuthError, ContractError};
+
+/// Returns the error for a provider that does not answer.
+fn provider_unreachable(error: impl std::error::Error + Send + Sync + 'static) -> AuthError {
+    AuthError::failed(ContractError::ProviderUnreachable, error)
+}

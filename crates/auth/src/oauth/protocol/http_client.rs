@@ -1,7 +1,8 @@
-//! Calls to identity providers, each with strict limits.
+//! The HTTP client for identity providers, with strict limits for each call.
 //!
-//! A provider is another party: it may be slow, answer with megabytes, redirect somewhere else, or (when its address
-//! comes from a database row) point into our own network. Nothing of that may reach further than one failed sign-in.
+//! A provider is not trusted: it may be slow, answer with megabytes, redirect elsewhere, or (when its
+//! URL comes from a database row) point into a private network. The effect of any of these must not
+//! exceed one failed sign-in.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -14,51 +15,54 @@ use url::{Host, Url};
 
 use crate::oauth::protocol::public_address::is_public;
 
-/// Greatest answer that is read.
-const MAX_BODY: usize = 1024 * 1024;
-/// Longest address that is called.
-const MAX_URL: usize = 8 * 1024;
+/// Largest response that is read.
+const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
+/// Longest URL that is called.
+const MAX_URL_BYTES: usize = 8 * 1024;
 
-/// Where an address came from, which decides what it may point to.
+/// The source of a URL, which decides what it may point to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust {
-    /// From the operator's configuration, or from a document that such an address gave.
+pub enum UrlTrust {
+    /// The operator's configuration, or a document from a URL of that configuration.
     Configured,
-    /// From a row that somebody could write through an API: public addresses over https only.
+    /// A database row that an API can write: public addresses over https only.
     Guarded,
 }
 
-/// Why a call gave nothing usable. Texts name no secret: they go to the log.
+/// Why a call returned nothing usable. Texts are for the log and name no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The address may not be called.
+    /// The URL must not be called.
     #[error("refused to call {0}")]
     Forbidden(&'static str),
-    /// No connection, no answer in time, broken off.
+    /// No connection, no response in time, or an interrupted one.
     #[error("no answer: {0}")]
     Unreachable(String),
-    /// More than [`MAX_BODY`] bytes.
+    /// More than 1 MiB.
     #[error("the answer is larger than 1 MiB")]
     TooLarge,
-    /// An answer that is not a success.
+    /// The response is not a success.
     #[error("status {0}")]
     Status(StatusCode),
-    /// Not the JSON that was expected.
+    /// The response is not of the expected form.
     #[error("the answer is not {0}")]
     Malformed(&'static str),
 }
 
-/// An answer, read completely.
+/// A response, read completely.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ProviderResponse {
     /// HTTP status.
     pub status: StatusCode,
-    /// At most [`MAX_BODY`] bytes.
+    /// At most 1 MiB.
     pub body: Vec<u8>,
 }
 
-impl Answer {
-    /// The body as JSON. Non-success statuses are errors.
+impl ProviderResponse {
+    /// Parses the body as JSON.
+    ///
+    /// # Errors
+    /// When the status is not a success, or the body is not JSON.
     pub fn json(&self) -> Result<Value, CallError> {
         if !self.status.is_success() {
             return Err(CallError::Status(self.status));
@@ -67,7 +71,17 @@ impl Answer {
     }
 }
 
-/// Makes the calls. Clients are built at the first call: loading root certificates takes time that a start need not.
+/// Returns a header value that is never logged.
+///
+/// # Errors
+/// [`CallError::Malformed`] when the text does not fit into a header.
+pub(crate) fn secret_header(text: &str) -> Result<HeaderValue, CallError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| CallError::Malformed("a token"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Sends the calls. Its clients are built at the first call, since loading root certificates would delay the start.
 #[derive(Debug)]
 pub struct ProviderClient {
     timeout: Duration,
@@ -77,19 +91,25 @@ pub struct ProviderClient {
 }
 
 impl ProviderClient {
-    /// `allow_loopback` admits plain http to this machine, for development stand-ins.
+    /// `allow_loopback` permits plain http to this machine, for emulators in development.
     #[must_use]
     pub fn new(timeout: Duration, allow_loopback: bool) -> Self {
         Self { timeout, allow_loopback, configured: OnceLock::new(), guarded: OnceLock::new() }
     }
 
-    /// A GET that must answer with JSON.
-    pub async fn get_json(&self, trust: Trust, url: &str, headers: HeaderMap) -> Result<Value, CallError> {
+    /// Sends a GET that must answer with JSON.
+    ///
+    /// # Errors
+    /// [`CallError`], also for statuses other than success.
+    pub async fn get_json(&self, trust: UrlTrust, url: &str, headers: HeaderMap) -> Result<Value, CallError> {
         self.send(trust, Method::GET, url, headers, None).await?.json()
     }
 
-    /// A GET that must answer with text in UTF-8.
-    pub async fn get_text(&self, trust: Trust, url: &str, headers: HeaderMap) -> Result<String, CallError> {
+    /// Sends a GET that must answer with text in UTF-8.
+    ///
+    /// # Errors
+    /// [`CallError`], also for statuses other than success.
+    pub async fn get_text(&self, trust: UrlTrust, url: &str, headers: HeaderMap) -> Result<String, CallError> {
         let answer = self.send(trust, Method::GET, url, headers, None).await?;
         if !answer.status.is_success() {
             return Err(CallError::Status(answer.status));
@@ -97,26 +117,29 @@ impl ProviderClient {
         String::from_utf8(answer.body).map_err(|_| CallError::Malformed("text in UTF-8"))
     }
 
-    /// A POST of a form.
+    /// Sends a form by POST. Any status is a response.
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no complete response.
     pub async fn post_form(
         &self,
-        trust: Trust,
+        trust: UrlTrust,
         url: &str,
         headers: HeaderMap,
         form: &[(&str, &str)],
-    ) -> Result<Answer, CallError> {
+    ) -> Result<ProviderResponse, CallError> {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         self.send(trust, Method::POST, url, headers, Some(body)).await
     }
 
     async fn send(
         &self,
-        trust: Trust,
+        trust: UrlTrust,
         method: Method,
         url: &str,
         headers: HeaderMap,
         form: Option<String>,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<ProviderResponse, CallError> {
         let url = self.check(trust, url)?;
         let mut request = self.client(trust)?.request(method, url).headers(headers);
         if let Some(form) = form {
@@ -124,22 +147,25 @@ impl ProviderClient {
         }
         let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status();
-        if response.content_length().is_some_and(|length| length > MAX_BODY as u64) {
+        if response.content_length().is_some_and(|length| length > MAX_RESPONSE_BYTES as u64) {
             return Err(CallError::TooLarge);
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > MAX_BODY {
+            if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err(CallError::TooLarge);
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer { status, body })
+        Ok(ProviderResponse { status, body })
     }
 
-    /// Whether `url` may be called at all: https, or http to this machine where that is allowed.
-    pub fn check(&self, trust: Trust, url: &str) -> Result<Url, CallError> {
-        if url.len() > MAX_URL {
+    /// Checks that `url` may be called: https, or http to this machine where that is allowed.
+    ///
+    /// # Errors
+    /// [`CallError::Forbidden`].
+    pub fn check(&self, trust: UrlTrust, url: &str) -> Result<Url, CallError> {
+        if url.len() > MAX_URL_BYTES {
             return Err(CallError::Forbidden("an address that is too long"));
         }
         let url = Url::parse(url).map_err(|_| CallError::Forbidden("something that is not an address"))?;
@@ -153,11 +179,11 @@ impl ProviderClient {
         if url.scheme() != "https" && !(url.scheme() == "http" && local) {
             return Err(CallError::Forbidden("an address that is not https"));
         }
-        if trust == Trust::Guarded && !local {
+        if trust == UrlTrust::Guarded && !local {
             let public = match url.host() {
                 Some(Host::Ipv4(ip)) => is_public(ip.into()),
                 Some(Host::Ipv6(ip)) => is_public(ip.into()),
-                // Names are checked when they are resolved, so that a second look-up can not differ
+                // Names are checked when they are resolved, so that a second lookup cannot differ
                 Some(Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),
                 None => false,
             };
@@ -168,20 +194,20 @@ impl ProviderClient {
         Ok(url)
     }
 
-    fn client(&self, trust: Trust) -> Result<&Client, CallError> {
-        let slot = match trust {
-            Trust::Configured => &self.configured,
-            Trust::Guarded => &self.guarded,
+    fn client(&self, trust: UrlTrust) -> Result<&Client, CallError> {
+        let client = match trust {
+            UrlTrust::Configured => &self.configured,
+            UrlTrust::Guarded => &self.guarded,
         };
-        if let Some(client) = slot.get() {
+        if let Some(client) = client.get() {
             return Ok(client);
         }
-        let client = self.build(trust).map_err(unreachable)?;
-        Ok(slot.get_or_init(|| client))
+        let built = self.build(trust).map_err(unreachable)?;
+        Ok(client.get_or_init(|| built))
     }
 
-    fn build(&self, trust: Trust) -> reqwest::Result<Client> {
-        // An error only says that a provider is installed already
+    fn build(&self, trust: UrlTrust) -> reqwest::Result<Client> {
+        // An error only means that a provider is installed already
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -192,19 +218,21 @@ impl ProviderClient {
             .connect_timeout(self.timeout)
             .pool_max_idle_per_host(2)
             .pool_idle_timeout(Duration::from_secs(30))
-            // Credentials go out in these calls: only the same origin may ask for them again
+            // These calls carry credentials: only redirects to the same origin are followed
             .redirect(redirect::Policy::custom(|attempt| {
                 let same = attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());
                 if same && attempt.previous().len() <= 3 { attempt.follow() } else { attempt.stop() }
             }));
-        if trust == Trust::Guarded {
-            builder = builder.no_proxy().dns_resolver(Arc::new(PublicOnly { allow_loopback: self.allow_loopback }));
+        if trust == UrlTrust::Guarded {
+            builder = builder
+                .no_proxy()
+                .dns_resolver(Arc::new(PublicAddressResolver { allow_loopback: self.allow_loopback }));
         }
         builder.build()
     }
 }
 
-/// The chain of causes without the address, whose query could hold a token.
+/// Returns the error with its causes but without the URL, whose query may contain a token.
 fn unreachable(error: reqwest::Error) -> CallError {
     let error = error.without_url();
     let mut text = error.to_string();
@@ -218,11 +246,11 @@ fn unreachable(error: reqwest::Error) -> CallError {
 
 /// Resolves names to public addresses only, so that a name cannot lead into a private network. The
 /// client connects to the addresses that were checked, so that a second answer cannot differ.
-struct PublicOnly {
+struct PublicAddressResolver {
     allow_loopback: bool,
 }
 
-impl reqwest::dns::Resolve for PublicOnly {
+impl reqwest::dns::Resolve for PublicAddressResolver {
     fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
         let allow_loopback = self.allow_loopback;
         Box::pin(async move {
@@ -242,23 +270,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_checked_before_the_call() {
+    fn urls_are_checked_before_the_call() {
         let strict = ProviderClient::new(Duration::from_secs(5), false);
         let lenient = ProviderClient::new(Duration::from_secs(5), true);
         let cases = [
-            ("https://accounts.google.com/x", Trust::Configured, true, true),
-            ("http://accounts.google.com/x", Trust::Configured, false, false),
-            ("http://127.0.0.1:9/x", Trust::Configured, false, true),
-            ("http://localhost:9/x", Trust::Guarded, false, true),
-            ("https://10.0.0.1/", Trust::Configured, true, true),
-            ("https://10.0.0.1/", Trust::Guarded, false, false),
-            ("https://localhost/", Trust::Guarded, false, true),
-            ("https://[::ffff:192.168.0.1]/", Trust::Guarded, false, false),
-            ("https://[fec0::1]/", Trust::Guarded, false, false),
-            ("https://0x7f.1/", Trust::Guarded, false, true),
-            ("https://3232235521/", Trust::Guarded, false, false),
-            ("file:///etc/passwd", Trust::Configured, false, false),
-            ("nonsense", Trust::Configured, false, false),
+            ("https://accounts.google.com/x", UrlTrust::Configured, true, true),
+            ("http://accounts.google.com/x", UrlTrust::Configured, false, false),
+            ("http://127.0.0.1:9/x", UrlTrust::Configured, false, true),
+            ("http://localhost:9/x", UrlTrust::Guarded, false, true),
+            ("https://10.0.0.1/", UrlTrust::Configured, true, true),
+            ("https://10.0.0.1/", UrlTrust::Guarded, false, false),
+            ("https://localhost/", UrlTrust::Guarded, false, true),
+            ("https://[::ffff:192.168.0.1]/", UrlTrust::Guarded, false, false),
+            ("https://[fec0::1]/", UrlTrust::Guarded, false, false),
+            ("https://0x7f.1/", UrlTrust::Guarded, false, true),
+            ("https://3232235521/", UrlTrust::Guarded, false, false),
+            ("file:///etc/passwd", UrlTrust::Configured, false, false),
+            ("nonsense", UrlTrust::Configured, false, false),
         ];
         for (url, trust, by_strict, by_lenient) in cases {
             assert_eq!(strict.check(trust, url).is_ok(), by_strict, "{url} {trust:?}");
@@ -267,10 +295,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_of_a_private_network_is_not_resolved() {
+    async fn a_name_in_a_private_network_is_not_resolved() {
         use reqwest::dns::Resolve as _;
-        // The name of this machine, from its own files: no name server is asked
-        let resolve = async |allow_loopback| PublicOnly { allow_loopback }.resolve("localhost".parse().unwrap()).await;
+        // A name that the machine resolves without a name server
+        let resolve =
+            async |allow_loopback| PublicAddressResolver { allow_loopback }.resolve("localhost".parse().unwrap()).await;
         assert!(resolve(false).await.is_err());
         assert!(resolve(true).await.is_ok());
     }

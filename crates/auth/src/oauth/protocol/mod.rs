@@ -1,5 +1,8 @@
-//! The protocols spoken with providers, and the HTTP client for them.
+//! The protocols that providers speak. Nothing here knows an account, a setting or a provider by name.
 
 pub mod discovery;
 pub mod http_client;
+pub mod id_token;
+pub mod oauth1;
 mod public_address;
+pub mod token_endpoint;

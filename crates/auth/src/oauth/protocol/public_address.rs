@@ -1,4 +1,4 @@
-//! Addresses of the public internet, as opposed to those with a special purpose.
+//! CurrentEndpoints of the public internet, as opposed to those with a special purpose.
 //!
 //! The networks are those of the IANA registries of special-purpose addresses, for IPv4 and IPv6. All
 //! of them are refused, also the few that the registries call globally reachable (relays and anycast

@@ -1,29 +1,35 @@
-//! The table of built-in providers (auth-core 11).
+//! The built-in providers.
 
-use crate::oauth::provider::description::{At, ClientProof, Document, Endpoints, Extra, IdTokens, Passes, Provider};
+use crate::oauth::provider::description::{
+    ClientAuthentication, EndpointTemplates, ForwardedParameters, IdTokenUse, ProviderDescription, UrlTemplate,
+    UserinfoDocument, UserinfoExtra,
+};
 use crate::oauth::provider::readers as read;
 
-const BOTH: Passes = Passes { scopes: true, others: true };
-const NO_SCOPES: Passes = Passes { scopes: false, others: true };
+const FORWARD_ALL: ForwardedParameters = ForwardedParameters { scopes: true, others: true };
+const FORWARD_NO_SCOPES: ForwardedParameters = ForwardedParameters { scopes: false, others: true };
 
-/// What most providers share; the rows name what differs.
-const PLAIN: Provider = Provider {
+/// The values that most providers share; the entries name what differs.
+const DEFAULTS: ProviderDescription = ProviderDescription {
     name: "",
-    endpoints: Endpoints::Discovered { issuer: "" },
+    endpoints: EndpointTemplates::Discovered { issuer: "" },
     scopes: "",
-    passes: BOTH,
+    forwarded: FORWARD_ALL,
     parameters: &[],
     needs_pkce: false,
     returns_nonce: false,
-    proof: ClientProof::Detect,
-    id_tokens: IdTokens::Ignored,
-    documents: &[],
+    client_authentication: ClientAuthentication::Detect,
+    id_tokens: IdTokenUse::Ignored,
+    userinfo: &[],
     needs_url: false,
     read: read::openid,
 };
 
-const fn fixed(authorize: (&'static str, &'static str), token: (&'static str, &'static str)) -> Endpoints {
-    Endpoints::Fixed { authorize: At::new(authorize.0, authorize.1), token: At::new(token.0, token.1) }
+const fn fixed(authorize: (&'static str, &'static str), token: (&'static str, &'static str)) -> EndpointTemplates {
+    EndpointTemplates::Fixed {
+        authorize: UrlTemplate::new(authorize.0, authorize.1),
+        token: UrlTemplate::new(token.0, token.1),
+    }
 }
 
 /// Google's issuer.
@@ -34,64 +40,64 @@ pub const APPLE_ISSUER: &str = "https://appleid.apple.com";
 pub const AZURE_ISSUERS: [&str; 2] = ["https://login.microsoftonline.com/", "https://sts.windows.net/"];
 
 /// Every built-in provider.
-pub static PROVIDERS: &[Provider] = &[
-    Provider {
+pub static PROVIDERS: &[ProviderDescription] = &[
+    ProviderDescription {
         name: "google",
-        endpoints: Endpoints::Discovered { issuer: GOOGLE_ISSUER },
+        endpoints: EndpointTemplates::Discovered { issuer: GOOGLE_ISSUER },
         scopes: "email profile openid",
         returns_nonce: true,
-        id_tokens: IdTokens::Preferred,
-        documents: &[Document::new("https://www.googleapis.com", "/userinfo/v2/me")],
+        id_tokens: IdTokenUse::Preferred,
+        userinfo: &[UserinfoDocument::new("https://www.googleapis.com", "/userinfo/v2/me")],
         read: read::google,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "github",
         endpoints: fixed(
             ("https://github.com", "/login/oauth/authorize"),
             ("https://github.com", "/login/oauth/access_token"),
         ),
         scopes: "user:email",
-        documents: &[
-            Document {
-                at: At { host: "https://api.github.com", under: "/api/v3", path: "/user" },
-                extra: Extra::Nothing,
+        userinfo: &[
+            UserinfoDocument {
+                url: UrlTemplate { host: "https://api.github.com", under: "/api/v3", path: "/user" },
+                extra: UserinfoExtra::Nothing,
             },
-            Document {
-                at: At { host: "https://api.github.com", under: "/api/v3", path: "/user/emails" },
-                extra: Extra::Nothing,
+            UserinfoDocument {
+                url: UrlTemplate { host: "https://api.github.com", under: "/api/v3", path: "/user/emails" },
+                extra: UserinfoExtra::Nothing,
             },
         ],
         read: read::github,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "apple",
-        endpoints: Endpoints::Discovered { issuer: APPLE_ISSUER },
+        endpoints: EndpointTemplates::Discovered { issuer: APPLE_ISSUER },
         scopes: "email name",
-        passes: Passes { scopes: false, others: false },
+        forwarded: ForwardedParameters { scopes: false, others: false },
         parameters: &[("response_mode", "form_post")],
         returns_nonce: true,
-        proof: ClientProof::Form,
-        id_tokens: IdTokens::Required(APPLE_ISSUER),
+        client_authentication: ClientAuthentication::Form,
+        id_tokens: IdTokenUse::Required(APPLE_ISSUER),
         read: read::apple,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "facebook",
         endpoints: fixed(
             ("https://www.facebook.com", "/dialog/oauth"),
             ("https://graph.facebook.com", "/oauth/access_token"),
         ),
         scopes: "email",
-        documents: &[Document {
-            at: At::new("https://graph.facebook.com", "/me?fields=email,first_name,last_name,name,picture"),
-            extra: Extra::SecretProof,
+        userinfo: &[UserinfoDocument {
+            url: UrlTemplate::new("https://graph.facebook.com", "/me?fields=email,first_name,last_name,name,picture"),
+            extra: UserinfoExtra::SecretProof,
         }],
         read: read::facebook,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "azure",
         endpoints: fixed(
             ("https://login.microsoftonline.com/common", "/oauth2/v2.0/authorize"),
@@ -99,230 +105,236 @@ pub static PROVIDERS: &[Provider] = &[
         ),
         scopes: "openid",
         returns_nonce: true,
-        id_tokens: IdTokens::PerTenant,
+        id_tokens: IdTokenUse::PerTenant,
         read: read::azure,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "discord",
         endpoints: fixed(
             ("https://discord.com", "/api/oauth2/authorize"),
             ("https://discord.com", "/api/oauth2/token"),
         ),
         scopes: "email identify",
-        documents: &[Document::new("https://discord.com", "/api/users/@me")],
+        userinfo: &[UserinfoDocument::new("https://discord.com", "/api/users/@me")],
         read: read::discord,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "gitlab",
         endpoints: fixed(("https://gitlab.com", "/oauth/authorize"), ("https://gitlab.com", "/oauth/token")),
         scopes: "read_user",
-        documents: &[
-            Document::new("https://gitlab.com", "/api/v4/user"),
-            Document::new("https://gitlab.com", "/api/v4/user/emails"),
+        userinfo: &[
+            UserinfoDocument::new("https://gitlab.com", "/api/v4/user"),
+            UserinfoDocument::new("https://gitlab.com", "/api/v4/user/emails"),
         ],
         read: read::gitlab,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "bitbucket",
         endpoints: fixed(
             ("https://bitbucket.org", "/site/oauth2/authorize"),
             ("https://bitbucket.org", "/site/oauth2/access_token"),
         ),
         scopes: "account email",
-        passes: NO_SCOPES,
-        documents: &[
-            Document::new("https://api.bitbucket.org", "/2.0/user"),
-            Document::new("https://api.bitbucket.org", "/2.0/user/emails"),
+        forwarded: FORWARD_NO_SCOPES,
+        userinfo: &[
+            UserinfoDocument::new("https://api.bitbucket.org", "/2.0/user"),
+            UserinfoDocument::new("https://api.bitbucket.org", "/2.0/user/emails"),
         ],
         read: read::bitbucket,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "linkedin_oidc",
         endpoints: fixed(
             ("https://api.linkedin.com", "/oauth/v2/authorization"),
             ("https://api.linkedin.com", "/oauth/v2/accessToken"),
         ),
         scopes: "openid email profile",
-        proof: ClientProof::Form,
-        id_tokens: IdTokens::Required("https://www.linkedin.com/oauth"),
+        client_authentication: ClientAuthentication::Form,
+        id_tokens: IdTokenUse::Required("https://www.linkedin.com/oauth"),
         read: read::linkedin_oidc,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "linkedin",
         endpoints: fixed(
             ("https://api.linkedin.com", "/oauth/v2/authorization"),
             ("https://api.linkedin.com", "/oauth/v2/accessToken"),
         ),
         scopes: "r_emailaddress r_liteprofile",
-        proof: ClientProof::Form,
-        documents: &[
-            Document::new(
+        client_authentication: ClientAuthentication::Form,
+        userinfo: &[
+            UserinfoDocument::new(
                 "https://api.linkedin.com",
                 "/v2/me?projection=(id,firstName,lastName,profilePicture(displayImage~:playableStreams))",
             ),
-            Document::new("https://api.linkedin.com", "/v2/emailAddress?q=members&projection=(elements*(handle~))"),
+            UserinfoDocument::new(
+                "https://api.linkedin.com",
+                "/v2/emailAddress?q=members&projection=(elements*(handle~))",
+            ),
         ],
         read: read::linkedin,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "twitter",
-        endpoints: Endpoints::Signed {
-            request: At::new("https://api.twitter.com", "/oauth/request_token"),
-            authorize: At::new("https://api.twitter.com", "/oauth/authenticate"),
-            token: At::new("https://api.twitter.com", "/oauth/access_token"),
+        endpoints: EndpointTemplates::OAuth1 {
+            request: UrlTemplate::new("https://api.twitter.com", "/oauth/request_token"),
+            authorize: UrlTemplate::new("https://api.twitter.com", "/oauth/authenticate"),
+            token: UrlTemplate::new("https://api.twitter.com", "/oauth/access_token"),
         },
-        passes: Passes { scopes: false, others: false },
-        documents: &[Document::new(
+        forwarded: ForwardedParameters { scopes: false, others: false },
+        userinfo: &[UserinfoDocument::new(
             "https://api.twitter.com",
             "/1.1/account/verify_credentials.json?include_email=true",
         )],
         read: read::twitter,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "x",
         endpoints: fixed(("https://x.com", "/i/oauth2/authorize"), ("https://api.x.com", "/2/oauth2/token")),
         scopes: "users.email tweet.read users.read offline.access",
         needs_pkce: true,
-        documents: &[Document::new(
+        userinfo: &[UserinfoDocument::new(
             "https://api.x.com",
             "/2/users/me?user.fields=confirmed_email,created_at,profile_image_url,url,username,name",
         )],
         read: read::x,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "slack_oidc",
         endpoints: fixed(
             ("https://slack.com", "/openid/connect/authorize"),
             ("https://slack.com", "/api/openid.connect.token"),
         ),
         scopes: "profile email openid",
-        documents: &[Document::new("https://slack.com", "/api/openid.connect.userInfo")],
+        userinfo: &[UserinfoDocument::new("https://slack.com", "/api/openid.connect.userInfo")],
         read: read::slack_oidc,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "slack",
         endpoints: fixed(("https://slack.com", "/oauth/authorize"), ("https://slack.com", "/api/oauth.access")),
         scopes: "profile email openid",
-        documents: &[Document::new("https://slack.com", "/api/openid.connect.userInfo")],
+        userinfo: &[UserinfoDocument::new("https://slack.com", "/api/openid.connect.userInfo")],
         read: read::slack,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "spotify",
         endpoints: fixed(
             ("https://accounts.spotify.com", "/authorize"),
             ("https://accounts.spotify.com", "/api/token"),
         ),
         scopes: "user-read-email",
-        documents: &[Document::new("https://api.spotify.com", "/v1/me")],
+        userinfo: &[UserinfoDocument::new("https://api.spotify.com", "/v1/me")],
         read: read::spotify,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "twitch",
         endpoints: fixed(("https://id.twitch.tv", "/oauth2/authorize"), ("https://id.twitch.tv", "/oauth2/token")),
         scopes: "user:read:email",
-        proof: ClientProof::Form,
-        documents: &[Document { at: At::new("https://api.twitch.tv", "/helix/users"), extra: Extra::ClientId }],
+        client_authentication: ClientAuthentication::Form,
+        userinfo: &[UserinfoDocument {
+            url: UrlTemplate::new("https://api.twitch.tv", "/helix/users"),
+            extra: UserinfoExtra::ClientId,
+        }],
         read: read::twitch,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "notion",
         endpoints: fixed(
             ("https://api.notion.com", "/v1/oauth/authorize"),
             ("https://api.notion.com", "/v1/oauth/token"),
         ),
-        passes: NO_SCOPES,
-        documents: &[Document {
-            at: At::new("https://api.notion.com", "/v1/users/me"),
-            extra: Extra::Header("notion-version", "2021-08-16"),
+        forwarded: FORWARD_NO_SCOPES,
+        userinfo: &[UserinfoDocument {
+            url: UrlTemplate::new("https://api.notion.com", "/v1/users/me"),
+            extra: UserinfoExtra::Header("notion-version", "2021-08-16"),
         }],
         read: read::notion,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "figma",
         endpoints: fixed(("https://www.figma.com", "/oauth"), ("https://api.figma.com", "/v1/oauth/token")),
         scopes: "current_user:read",
-        documents: &[Document::new("https://api.figma.com", "/v1/me")],
+        userinfo: &[UserinfoDocument::new("https://api.figma.com", "/v1/me")],
         read: read::figma,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "kakao",
         endpoints: fixed(("https://kauth.kakao.com", "/oauth/authorize"), ("https://kauth.kakao.com", "/oauth/token")),
         scopes: "account_email profile_image profile_nickname",
-        proof: ClientProof::Form,
-        documents: &[Document::new("https://kapi.kakao.com", "/v2/user/me")],
+        client_authentication: ClientAuthentication::Form,
+        userinfo: &[UserinfoDocument::new("https://kapi.kakao.com", "/v2/user/me")],
         read: read::kakao,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "keycloak",
         endpoints: fixed(("", "/protocol/openid-connect/auth"), ("", "/protocol/openid-connect/token")),
         scopes: "profile email",
-        documents: &[Document::new("", "/protocol/openid-connect/userinfo")],
+        userinfo: &[UserinfoDocument::new("", "/protocol/openid-connect/userinfo")],
         needs_url: true,
         read: read::keycloak,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "workos",
         endpoints: fixed(("https://api.workos.com", "/sso/authorize"), ("https://api.workos.com", "/sso/token")),
-        passes: NO_SCOPES,
-        proof: ClientProof::Form,
+        forwarded: FORWARD_NO_SCOPES,
+        client_authentication: ClientAuthentication::Form,
         read: read::workos,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "zoom",
         endpoints: fixed(("https://zoom.us", "/oauth/authorize"), ("https://zoom.us", "/oauth/token")),
-        passes: NO_SCOPES,
-        documents: &[Document::new("https://api.zoom.us", "/v2/users/me")],
+        forwarded: FORWARD_NO_SCOPES,
+        userinfo: &[UserinfoDocument::new("https://api.zoom.us", "/v2/users/me")],
         read: read::zoom,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "snapchat",
         endpoints: fixed(
             ("https://accounts.snapchat.com", "/accounts/oauth2/auth"),
             ("https://accounts.snapchat.com", "/accounts/oauth2/token"),
         ),
         scopes: "https://auth.snapchat.com/oauth2/api/user.external_id https://auth.snapchat.com/oauth2/api/user.display_name https://auth.snapchat.com/oauth2/api/user.bitmoji.avatar",
-        documents: &[Document::new(
+        userinfo: &[UserinfoDocument::new(
             "https://kit.snapchat.com",
             "/v1/me?query=%7Bme%7BexternalId%20displayName%20bitmoji%7Bavatar%20id%7D%7D%7D",
         )],
         read: read::snapchat,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "fly",
         endpoints: fixed(("https://api.fly.io", "/oauth/authorize"), ("https://api.fly.io", "/oauth/token")),
         scopes: "read",
-        documents: &[Document::new("https://api.fly.io", "/oauth/token/info")],
+        userinfo: &[UserinfoDocument::new("https://api.fly.io", "/oauth/token/info")],
         read: read::fly,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Provider {
+    ProviderDescription {
         name: "vercel_marketplace",
         endpoints: fixed(
             ("https://api.vercel.com", "/oauth/v2/authorization"),
             ("https://api.vercel.com", "/oauth/v2/accessToken"),
         ),
-        id_tokens: IdTokens::Required("https://marketplace.vercel.com"),
+        id_tokens: IdTokenUse::Required("https://marketplace.vercel.com"),
         read: read::vercel_marketplace,
-        ..PLAIN
+        ..DEFAULTS
     },
 ];
 
@@ -331,9 +343,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|provider| provider.name)
 }
 
-/// The built-in provider of that name.
+/// Returns the built-in provider of that name.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Provider> {
+pub fn find(name: &str) -> Option<&'static ProviderDescription> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
@@ -350,7 +362,7 @@ mod tests {
         assert_eq!(PROVIDERS.len(), 25);
     }
 
-    /// Name, where people are sent, where codes are exchanged, where the person is described, default scopes.
+    /// Name, authorization endpoint, token endpoint, first userinfo document, default scopes.
     #[rustfmt::skip]
     const ROWS: [(&str, &str, &str, &str, &str); 22] = [
         ("github", "https://github.com/login/oauth/authorize", "https://github.com/login/oauth/access_token", "https://api.github.com/user", "user:email"),
@@ -378,29 +390,33 @@ mod tests {
     ];
 
     #[test]
-    fn rows_are_those_of_the_contract() {
+    fn endpoints_and_scopes_are_those_of_the_reference() {
         for (name, at, exchange, described, scopes) in ROWS {
-            let Some(provider @ Provider { endpoints: Endpoints::Fixed { authorize, token }, .. }) = find(name) else {
+            let Some(provider @ ProviderDescription { endpoints: EndpointTemplates::Fixed { authorize, token }, .. }) =
+                find(name)
+            else {
                 panic!("{name} has fixed endpoints")
             };
-            let document = provider.documents.first().map(|document| document.at.url(None)).unwrap_or_default();
+            let document = provider.userinfo.first().map(|document| document.url.url(None)).unwrap_or_default();
             assert_eq!((authorize.url(None), token.url(None)), (at.to_owned(), exchange.to_owned()), "{name}");
             assert_eq!((document.as_str(), provider.scopes), (described, scopes), "{name}");
         }
-        let deaf: Vec<&str> =
-            PROVIDERS.iter().filter(|provider| !provider.passes.scopes).map(|provider| provider.name).collect();
-        assert_eq!(deaf, ["apple", "bitbucket", "twitter", "notion", "workos", "zoom"]);
+        let without_scopes: Vec<&str> =
+            PROVIDERS.iter().filter(|provider| !provider.forwarded.scopes).map(|provider| provider.name).collect();
+        assert_eq!(without_scopes, ["apple", "bitbucket", "twitter", "notion", "workos", "zoom"]);
     }
 
     #[test]
     fn a_configured_url_replaces_every_host() {
-        let Some(Provider { endpoints: Endpoints::Fixed { authorize, .. }, documents, .. }) = find("github") else {
+        let Some(ProviderDescription { endpoints: EndpointTemplates::Fixed { authorize, .. }, userinfo, .. }) =
+            find("github")
+        else {
             panic!("github has fixed endpoints")
         };
         assert_eq!(authorize.url(None), "https://github.com/login/oauth/authorize");
         let own = Some("https://git.example.com/");
         assert_eq!(authorize.url(own), "https://git.example.com/login/oauth/authorize");
-        assert_eq!(documents[0].at.url(own), "https://git.example.com/api/v3/user");
-        assert_eq!(documents[0].at.origin(None), "https://api.github.com");
+        assert_eq!(userinfo[0].url.url(own), "https://git.example.com/api/v3/user");
+        assert_eq!(userinfo[0].url.origin(None), "https://api.github.com");
     }
 }

@@ -1,36 +1,38 @@
-//! The description of a provider: everything that makes one differ from another.
+//! The description of a provider: everything that distinguishes one provider from another.
 //!
-//! The engine ([`crate::oauth::provider::exchange`]) knows only this description; [`crate::oauth::provider::catalogue`] is the table of all built-in
-//! providers, and rows of `auth.custom_oauth_providers` become the same description at run time.
+//! The flows know only descriptions. [`catalogue`](super::catalogue) has those of the built-in
+//! providers; rows of `auth.custom_oauth_providers` are resolved to the same form at run time.
 
-use crate::oauth::provider::profile::{Object, Profile, Unreadable};
 use serde_json::Value;
 
-/// An address at a provider. A configured base URL takes the place of the host.
+use super::profile::{Profile, UnreadableProfile};
+use crate::model::JsonObject;
+
+/// A URL at a provider. A configured base URL replaces its host.
 #[derive(Debug, Clone, Copy)]
-pub struct At {
+pub struct UrlTemplate {
     /// Scheme and host (and common path) of the provider's own service.
     pub host: &'static str,
-    /// Comes between a configured base and the path (GitHub Enterprise).
+    /// Inserted between a configured base and the path (GitHub Enterprise).
     pub under: &'static str,
     /// Path and query.
     pub path: &'static str,
 }
 
-impl At {
-    /// An address below `host`.
+impl UrlTemplate {
+    /// A URL below `host`.
     #[must_use]
     pub const fn new(host: &'static str, path: &'static str) -> Self {
         Self { host, under: "", path }
     }
 
-    /// The address, below `base` if one is configured.
+    /// Returns the URL, below `base` if one is configured.
     #[must_use]
     pub fn url(&self, base: Option<&str>) -> String {
         format!("{}{}", self.origin(base), self.path)
     }
 
-    /// The address without its path: what names the provider in identities.
+    /// Returns the URL without its path, which names the provider in identities.
     #[must_use]
     pub fn origin(&self, base: Option<&str>) -> String {
         match base {
@@ -40,48 +42,48 @@ impl At {
     }
 }
 
-/// Where sign-in begins and codes are exchanged.
+/// The endpoints of a described provider.
 #[derive(Debug, Clone, Copy)]
-pub enum Endpoints {
-    /// The issuer's OpenID discovery document says it. A configured URL is another issuer.
+pub enum EndpointTemplates {
+    /// Those of the issuer's OpenID discovery document. A configured URL is another issuer.
     Discovered {
         /// The provider's own issuer.
         issuer: &'static str,
     },
-    /// Known addresses.
+    /// Known URLs.
     Fixed {
-        /// Where the person is sent.
-        authorize: At,
-        /// Where the code becomes tokens.
-        token: At,
+        /// The authorization endpoint.
+        authorize: UrlTemplate,
+        /// The token endpoint.
+        token: UrlTemplate,
     },
-    /// OAuth 1.0a: three addresses and signed requests.
-    Signed {
-        /// Where a sign-in is announced.
-        request: At,
-        /// Where the person is sent.
-        authorize: At,
-        /// Where the verifier becomes tokens.
-        token: At,
+    /// OAuth 1.0a: three URLs and signed requests.
+    OAuth1 {
+        /// Issues request tokens.
+        request: UrlTemplate,
+        /// The page where the person consents.
+        authorize: UrlTemplate,
+        /// Exchanges the verifier for an access token.
+        token: UrlTemplate,
     },
 }
 
-/// Whether and whose id_token tells who the person is.
+/// The use of a provider's id_tokens, and the issuer they must come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IdTokens {
-    /// The provider gives none that we read.
+pub enum IdTokenUse {
+    /// The provider issues none that are read.
     Ignored,
-    /// Of the issuer of [`Endpoints::Discovered`]; documents are read only without one.
+    /// Of the issuer of [`EndpointTemplates::Discovered`]; userinfo is fetched only without one.
     Preferred,
-    /// Of this issuer, and it must be there.
+    /// Of this issuer, and there must be one.
     Required(&'static str),
     /// Of the tenant that the token names (Azure).
     PerTenant,
 }
 
-/// How a document is asked for, besides the bearer token.
+/// What a request for userinfo carries besides the bearer token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extra {
+pub enum UserinfoExtra {
     /// Nothing else.
     Nothing,
     /// This header.
@@ -92,97 +94,106 @@ pub enum Extra {
     SecretProof,
 }
 
-/// A document about the person, fetched with the access token.
+/// A document that describes the person, fetched with the access token.
 #[derive(Debug, Clone, Copy)]
-pub struct Document {
-    /// Where it is.
-    pub at: At,
+pub struct UserinfoDocument {
+    /// Its URL.
+    pub url: UrlTemplate,
     /// What else the request carries.
-    pub extra: Extra,
+    pub extra: UserinfoExtra,
 }
 
-impl Document {
+impl UserinfoDocument {
     /// A document that needs nothing but the token.
     #[must_use]
     pub const fn new(host: &'static str, path: &'static str) -> Self {
-        Self { at: At::new(host, path), extra: Extra::Nothing }
+        Self { url: UrlTemplate::new(host, path), extra: UserinfoExtra::Nothing }
     }
 }
 
-/// How this server proves itself at the token endpoint.
+/// The authentication of this server at the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClientProof {
-    /// Basic; the form if that is refused.
+pub enum ClientAuthentication {
+    /// HTTP Basic; the form if that is rejected.
     Detect,
     /// Secret in the form only.
     Form,
 }
 
-/// Which query parameters of `/authorize` reach the provider.
+/// The query parameters of `/authorize` that are forwarded to the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Passes {
+pub struct ForwardedParameters {
     /// `scopes` adds to the default scopes.
     pub scopes: bool,
-    /// Unknown parameters are sent on.
+    /// Unknown parameters are forwarded.
     pub others: bool,
 }
 
-/// What the readers see.
-#[derive(Debug)]
-pub struct Sources<'a> {
-    /// Names the provider in `iss`, unless the reader knows better.
+/// The input of a [`ProfileReader`].
+#[derive(Debug, Clone, Copy)]
+pub struct ProfileSources<'a> {
+    /// The `iss` of the identity, unless the reader finds a better one.
     pub issuer: &'a str,
-    /// The token endpoint's answer.
-    pub token: &'a Object,
+    /// The response of the token endpoint.
+    pub token: &'a JsonObject,
     /// The verified claims of the id_token.
-    pub id_token: Option<&'a Object>,
-    /// As many as [`Provider::documents`], or none if the id_token made them unnecessary.
+    pub id_token: Option<&'a JsonObject>,
+    /// As many as [`ProviderDescription::userinfo`], or none if the id_token made them unnecessary.
     pub documents: &'a [Value],
     /// The `user` field of the callback's form (Apple).
     pub form_user: Option<&'a Value>,
 }
 
-impl Sources<'_> {
-    /// The document at `index`, `null` if there is none.
+impl<'a> ProfileSources<'a> {
+    /// The same sources with these userinfo documents.
+    #[must_use]
+    pub fn with_documents(self, documents: &'a [Value]) -> Self {
+        Self { documents, ..self }
+    }
+
+    /// Returns the document at `index`, `null` if there is none.
     #[must_use]
     pub fn document(&self, index: usize) -> &Value {
         self.documents.get(index).unwrap_or(&Value::Null)
     }
 
-    /// The id_token's claims.
-    pub fn claims(&self) -> Result<&Object, Unreadable> {
-        self.id_token.ok_or(Unreadable("id_token"))
+    /// Returns the id_token's claims.
+    ///
+    /// # Errors
+    /// When there is no id_token.
+    pub fn claims(&self) -> Result<&JsonObject, UnreadableProfile> {
+        self.id_token.ok_or(UnreadableProfile("id_token"))
     }
 }
 
-/// Reads a person from what a provider gave. Pure, so that recorded answers test it.
-pub type Reader = fn(&Sources<'_>) -> Result<Profile, Unreadable>;
+/// Reads a profile from a provider's responses. Pure, so that recorded responses test it.
+pub type ProfileReader = fn(&ProfileSources<'_>) -> Result<Profile, UnreadableProfile>;
 
 /// One provider.
 #[derive(Debug, Clone, Copy)]
-pub struct Provider {
+pub struct ProviderDescription {
     /// Its name in URLs, settings and identities.
     pub name: &'static str,
-    /// Where it is.
-    pub endpoints: Endpoints,
-    /// Scopes that are always asked for, separated by spaces.
+    /// Its endpoints.
+    pub endpoints: EndpointTemplates,
+    /// Scopes of every request, separated by spaces.
     pub scopes: &'static str,
     /// What callers may add.
-    pub passes: Passes,
-    /// Parameters that are always sent to its authorize page.
+    pub forwarded: ForwardedParameters,
+    /// Parameters of every authorization request.
     pub parameters: &'static [(&'static str, &'static str)],
-    /// It demands a proof key from us.
+    /// It demands PKCE.
     pub needs_pkce: bool,
-    /// It returns our nonce in its id_token.
+    /// It returns the request's nonce in its id_token.
     pub returns_nonce: bool,
-    /// How we prove ourselves.
-    pub proof: ClientProof,
-    /// Its id_tokens.
-    pub id_tokens: IdTokens,
-    /// Documents about the person.
-    pub documents: &'static [Document],
+    /// How this server authenticates.
+    pub client_authentication: ClientAuthentication,
+    /// The use of its id_tokens.
+    pub id_tokens: IdTokenUse,
+    /// Documents that describe the person.
+    pub userinfo: &'static [UserinfoDocument],
     /// A base URL must be configured.
     pub needs_url: bool,
-    /// Makes the profile.
-    pub read: Reader,
+    /// Reads the profile.
+    pub read: ProfileReader,
 }

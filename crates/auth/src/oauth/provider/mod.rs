@@ -1,9 +1,9 @@
-//! Providers: their descriptions, the operator's settings for them, and the profiles they return.
+//! Identity providers: their descriptions, the operator's settings for them, and the profiles they return.
 
 pub mod catalogue;
 pub(crate) mod custom;
 pub mod description;
-pub(crate) mod exchange;
+pub(crate) mod identification;
 pub mod profile;
 pub(crate) mod readers;
 pub(crate) mod resolved;

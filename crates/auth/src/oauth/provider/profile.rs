@@ -1,22 +1,21 @@
-//! What a provider tells about a person, in the one form that the rest of the service reads.
+//! The profile of a person at a provider, in the one form that the rest of the service reads.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-/// A JSON object.
-pub type Object = Map<String, Value>;
+use crate::model::JsonObject;
 
-/// The provider's answer lacks what an account needs, or has it in another type.
+/// A provider's response lacks what an account needs, or has it in another type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the provider's answer has no usable {0}")]
-pub struct Unreadable(pub &'static str);
+pub struct UnreadableProfile(pub &'static str);
 
 /// One address of a person at a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderEmail {
-    /// As the provider wrote it.
+    /// The address as the provider wrote it.
     pub address: String,
-    /// The provider vouches that the person reads mail sent to it.
+    /// The provider states that the person receives mail at it.
     pub verified: bool,
     /// The one that the person prefers.
     pub primary: bool,
@@ -25,24 +24,24 @@ pub struct ProviderEmail {
 /// A person as a provider describes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The person's lasting identifier at the provider. Never empty.
+    /// The person's permanent identifier at the provider. Never empty.
     pub subject: String,
     /// Every address known, in the provider's order.
     pub emails: Vec<ProviderEmail>,
-    /// `identity_data` but for `email` and `email_verified`, which follow from [`Self::emails`].
-    pub claims: Object,
+    /// `identity_data` except for `email` and `email_verified`, which follow from [`Self::emails`].
+    pub claims: JsonObject,
 }
 
 impl Profile {
-    /// The address that counts for the account (auth-core 10.3): the primary one, lower-cased.
+    /// Returns the address that may become the account's: the primary one, lower-cased.
     #[must_use]
-    pub fn candidate(&self) -> Option<ProviderEmail> {
+    pub fn primary_email(&self) -> Option<ProviderEmail> {
         self.emails.iter().find(|email| email.primary && !email.address.is_empty()).map(lower_cased)
     }
 
-    /// The addresses that the provider vouches for, lower-cased.
+    /// Returns the addresses that the provider has verified, lower-cased.
     #[must_use]
-    pub fn verified(&self) -> Vec<String> {
+    pub fn verified_emails(&self) -> Vec<String> {
         let mut addresses: Vec<String> = self
             .emails
             .iter()
@@ -53,11 +52,11 @@ impl Profile {
         addresses
     }
 
-    /// What `identities.identity_data` stores.
+    /// Returns the value of the column `identities.identity_data`.
     #[must_use]
-    pub fn identity_data(&self) -> Object {
+    pub fn identity_data(&self) -> JsonObject {
         let mut data = self.claims.clone();
-        let shown = self.candidate().or_else(|| self.emails.last().map(lower_cased));
+        let shown = self.primary_email().or_else(|| self.emails.last().map(lower_cased));
         match shown {
             Some(email) => {
                 data.insert("email".into(), json!(email.address));
@@ -80,16 +79,19 @@ fn lower_cased(email: &ProviderEmail) -> ProviderEmail {
 #[derive(Debug, Default)]
 pub struct ProfileBuilder {
     emails: Vec<ProviderEmail>,
-    claims: Object,
-    custom: Object,
+    claims: JsonObject,
+    custom: JsonObject,
 }
 
 impl ProfileBuilder {
-    /// Starts a profile of `subject` as told by `issuer`.
-    pub fn new(issuer: &str, subject: &str) -> Result<Self, Unreadable> {
+    /// Starts the profile of `subject` at `issuer`.
+    ///
+    /// # Errors
+    /// When the subject cannot identify a person.
+    pub fn new(issuer: &str, subject: &str) -> Result<Self, UnreadableProfile> {
         // Bounded: it becomes part of an index
         if subject.is_empty() || subject.len() > 1024 || subject.contains('\0') {
-            return Err(Unreadable("subject"));
+            return Err(UnreadableProfile("subject"));
         }
         let mut builder = Self::default();
         builder.claims.insert("iss".into(), json!(issuer));
@@ -108,12 +110,12 @@ impl ProfileBuilder {
         self
     }
 
-    /// Name under its two keys.
+    /// Sets the name under its two keys.
     pub fn name(self, value: Option<&str>) -> Self {
         self.text(&["name", "full_name"], value)
     }
 
-    /// Picture under its two keys.
+    /// Sets the picture under its two keys.
     pub fn picture(self, value: Option<&str>) -> Self {
         self.text(&["picture", "avatar_url"], value)
     }
@@ -134,7 +136,7 @@ impl ProfileBuilder {
         self
     }
 
-    /// The finished profile.
+    /// Returns the profile.
     pub fn build(mut self) -> Profile {
         if !self.custom.is_empty() {
             self.claims.insert("custom_claims".into(), Value::Object(self.custom));
@@ -144,21 +146,24 @@ impl ProfileBuilder {
     }
 }
 
-/// A text member.
+/// Returns a member that is a text.
 pub fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// An identifier that some providers write as a number and others as a text.
-pub fn identifier(value: &Value, key: &str) -> Result<String, Unreadable> {
+/// Returns an identifier, which some providers write as a number and others as a text.
+///
+/// # Errors
+/// When it is missing or of another type.
+pub fn identifier(value: &Value, key: &str) -> Result<String, UnreadableProfile> {
     match value.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
         Some(Value::Number(number)) if number.is_u64() || number.is_i64() => Ok(number.to_string()),
-        _ => Err(Unreadable("subject")),
+        _ => Err(UnreadableProfile("subject")),
     }
 }
 
-/// A truth that some providers write as a text or a number.
+/// Returns a truth, which some providers write as a text or a number.
 pub fn truth(value: Option<&Value>) -> bool {
     match value {
         Some(Value::Bool(truth)) => *truth,
@@ -174,26 +179,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_primary_address_counts_and_the_last_is_shown_without_one() {
+    fn identity_data_has_the_primary_address_or_the_last_one_without_a_primary() {
         let profile = ProfileBuilder::new("https://issuer", "1")
             .unwrap()
             .email(Some("Old@Example.com"), true, false)
             .email(Some("Ada@Example.com"), false, true)
             .email(Some("late@example.com"), true, false)
             .build();
-        assert_eq!(profile.candidate().unwrap().address, "ada@example.com");
-        assert_eq!(profile.verified(), ["old@example.com", "late@example.com"]);
+        assert_eq!(profile.primary_email().unwrap().address, "ada@example.com");
+        assert_eq!(profile.verified_emails(), ["old@example.com", "late@example.com"]);
         assert_eq!(profile.identity_data()["email"], "ada@example.com");
         assert_eq!(profile.identity_data()["email_verified"], false);
 
         let profile = ProfileBuilder::new("https://issuer", "1").unwrap().email(Some("A@b.c"), true, false).build();
-        assert_eq!(profile.candidate(), None);
+        assert_eq!(profile.primary_email(), None);
         assert_eq!(profile.identity_data()["email"], "a@b.c");
         assert_eq!(profile.identity_data()["phone_verified"], false);
     }
 
     #[test]
-    fn a_profile_without_subject_is_refused() {
+    fn a_profile_without_a_usable_subject_is_rejected() {
         assert!(ProfileBuilder::new("https://issuer", "").is_err());
         assert!(ProfileBuilder::new("https://issuer", &"x".repeat(2000)).is_err());
         assert!(identifier(&json!({"id": null}), "id").is_err());

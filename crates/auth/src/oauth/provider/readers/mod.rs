@@ -1,34 +1,35 @@
-//! One small reader per provider: from what it gave to a [`Profile`] (auth-core 11, column "mapping and V").
+//! The profile readers: one small function per provider, from its responses to a [`Profile`].
 //!
-//! Readers are pure. They trust nothing: a missing or wrongly typed value is either left out, or makes the answer
-//! [`Unreadable`] where an account can not be made without it.
+//! Readers are pure. They trust nothing: a missing or wrongly typed value is either left out, or makes
+//! the response an [`UnreadableProfile`] where an account cannot be created without it.
 
 #[cfg(test)]
 mod tests;
 
 use serde_json::{Value, json};
 
-use crate::oauth::provider::description::Sources;
-use crate::oauth::provider::profile::{Object, Profile, ProfileBuilder, Unreadable, identifier, text, truth};
+use crate::model::JsonObject;
+use crate::oauth::provider::description::ProfileSources;
+use crate::oauth::provider::profile::{Profile, ProfileBuilder, UnreadableProfile, identifier, text, truth};
 
-type Read = Result<Profile, Unreadable>;
+type ProfileResult = Result<Profile, UnreadableProfile>;
 
-fn member<'a>(claims: &'a Object, key: &str) -> Option<&'a str> {
+fn member<'a>(claims: &'a JsonObject, key: &str) -> Option<&'a str> {
     claims.get(key).and_then(Value::as_str)
 }
 
-/// Starts a profile by the `iss` and `sub` of verified claims.
-fn from_claims(sources: &Sources<'_>, claims: &Object) -> Result<ProfileBuilder, Unreadable> {
-    let subject = member(claims, "sub").ok_or(Unreadable("subject"))?;
+/// Starts a profile with the `iss` and `sub` of verified claims.
+fn from_claims(sources: &ProfileSources<'_>, claims: &JsonObject) -> Result<ProfileBuilder, UnreadableProfile> {
+    let subject = member(claims, "sub").ok_or(UnreadableProfile("subject"))?;
     ProfileBuilder::new(member(claims, "iss").unwrap_or(sources.issuer), subject)
 }
 
-/// The claims of the id_token, else of the first document (userinfo).
-fn openid_claims<'a>(sources: &'a Sources<'_>) -> Result<&'a Object, Unreadable> {
-    sources.id_token.or_else(|| sources.document(0).as_object()).ok_or(Unreadable("claims"))
+/// Returns the claims of the id_token, else of the first userinfo document.
+fn openid_claims<'a>(sources: &'a ProfileSources<'_>) -> Result<&'a JsonObject, UnreadableProfile> {
+    sources.id_token.or_else(|| sources.document(0).as_object()).ok_or(UnreadableProfile("claims"))
 }
 
-/// Every standard claim of OpenID Connect Core 5.1 that is a text, as it is.
+/// The standard claims of OpenID Connect Core 5.1 that are texts and are copied unchanged.
 const STANDARD: [&str; 12] = [
     "given_name",
     "family_name",
@@ -44,8 +45,8 @@ const STANDARD: [&str; 12] = [
     "updated_at",
 ];
 
-/// Any OpenID Connect issuer: standard claims.
-pub fn openid(sources: &Sources<'_>) -> Read {
+/// Reads the standard claims of any OpenID Connect issuer.
+pub fn openid(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = openid_claims(sources)?;
     let mut builder = from_claims(sources, claims)?
         .name(member(claims, "name"))
@@ -57,7 +58,7 @@ pub fn openid(sources: &Sources<'_>) -> Read {
     Ok(builder.build())
 }
 
-pub fn google(sources: &Sources<'_>) -> Read {
+pub fn google(sources: &ProfileSources<'_>) -> ProfileResult {
     if let Some(claims) = sources.id_token {
         return Ok(from_claims(sources, claims)?
             .name(member(claims, "name"))
@@ -67,7 +68,7 @@ pub fn google(sources: &Sources<'_>) -> Read {
             .build());
     }
     let user = sources.document(0);
-    // `sub` and `email_verified` are what an OpenID userinfo calls the members of Google's own
+    // An OpenID userinfo has `sub` and `email_verified` where Google's own has `id` and `verified_email`
     let subject = identifier(user, "id").or_else(|_| identifier(user, "sub"))?;
     let verified = truth(user.get("verified_email")) || truth(user.get("email_verified"));
     Ok(ProfileBuilder::new(sources.issuer, &subject)?
@@ -78,20 +79,20 @@ pub fn google(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn github(sources: &Sources<'_>) -> Read {
+pub fn github(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let mut builder = ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
         .name(text(user, "name"))
         .text(&["preferred_username", "user_name"], text(user, "login"))
         .text(&["avatar_url"], text(user, "avatar_url"));
-    let emails = sources.document(1).as_array().ok_or(Unreadable("list of e-mail addresses"))?;
+    let emails = sources.document(1).as_array().ok_or(UnreadableProfile("list of email addresses"))?;
     for email in emails {
         builder = builder.email(text(email, "email"), truth(email.get("verified")), truth(email.get("primary")));
     }
     Ok(builder.build())
 }
 
-pub fn apple(sources: &Sources<'_>) -> Read {
+pub fn apple(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = sources.claims()?;
     let name = sources.form_user.and_then(|user| user.get("name")).map(|name| {
         let part = |key| text(name, key).unwrap_or_default();
@@ -106,7 +107,7 @@ pub fn apple(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn facebook(sources: &Sources<'_>) -> Read {
+pub fn facebook(sources: &ProfileSources<'_>) -> ProfileResult {
     // Limited Login on iOS gives an id_token instead of an access token
     if let Some(claims) = sources.id_token {
         return Ok(from_claims(sources, claims)?
@@ -119,7 +120,7 @@ pub fn facebook(sources: &Sources<'_>) -> Read {
     let part = |key| text(user, key).unwrap_or_default();
     let name = format!("{} {}", part("first_name"), part("last_name"));
     let picture = user.pointer("/picture/data/url").and_then(Value::as_str);
-    // Wire contract: this provider is named by the address of its profiles
+    // Identities of this provider have the URL of its profiles as issuer
     let issuer = format!("{}/me?fields=email,first_name,last_name,name,picture", sources.issuer);
     Ok(ProfileBuilder::new(&issuer, &identifier(user, "id")?)?
         .name(Some(&name))
@@ -129,8 +130,8 @@ pub fn facebook(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-/// Claims of Microsoft's tokens that say nothing of the person, or that have a place of their own.
-const AZURE_OWN: [&str; 16] = [
+/// Claims of Microsoft's tokens that do not describe the person, or that are copied elsewhere.
+const AZURE_TOKEN_CLAIMS: [&str; 16] = [
     "aud",
     "iss",
     "iat",
@@ -149,36 +150,36 @@ const AZURE_OWN: [&str; 16] = [
     "preferred_username",
 ];
 
-pub fn azure(sources: &Sources<'_>) -> Read {
+pub fn azure(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = sources.claims()?;
-    // The "e-mail domain owner verified" claim is optional; where an operator asked for it, it decides
+    // The claim "email domain owner verified" is optional; where the operator has enabled it, it decides
     let verified = claims.get("xms_edov").is_none_or(|owned| truth(Some(owned)));
     let mut builder = from_claims(sources, claims)?
         .text(&["full_name"], member(claims, "name"))
         .text(&["preferred_username"], member(claims, "preferred_username"))
         .email(member(claims, "email"), verified, true);
-    for (key, value) in claims.iter().filter(|(key, _)| !AZURE_OWN.contains(&key.as_str())) {
+    for (key, value) in claims.iter().filter(|(key, _)| !AZURE_TOKEN_CLAIMS.contains(&key.as_str())) {
         builder = builder.custom(key, Some(value));
     }
     Ok(builder.build())
 }
 
-/// The tenant of people's private accounts, whose addresses Microsoft itself verifies.
-const AZURE_PRIVATE: &str = "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0";
+/// The tenant of personal accounts, whose addresses Microsoft itself verifies.
+const AZURE_PERSONAL_ACCOUNTS: &str = "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0";
 
-/// As [`azure`], where every tenant may sign in. Whoever administers a tenant writes any address into its accounts, so an
-/// address counts only where Microsoft says that the tenant owns its domain.
-pub fn azure_of_any_tenant(sources: &Sources<'_>) -> Read {
+/// As [`azure`], where every tenant may sign in. A tenant's administrator can write any address into its
+/// accounts, so an address is verified only where Microsoft states that the tenant owns its domain.
+pub fn azure_of_any_tenant(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = sources.claims()?;
-    let vouched = claims.contains_key("xms_edov") || member(claims, "iss") == Some(AZURE_PRIVATE);
+    let is_owner_verified = claims.contains_key("xms_edov") || member(claims, "iss") == Some(AZURE_PERSONAL_ACCOUNTS);
     let mut profile = azure(sources)?;
     for email in &mut profile.emails {
-        email.verified &= vouched;
+        email.verified &= is_owner_verified;
     }
     Ok(profile)
 }
 
-pub fn discord(sources: &Sources<'_>) -> Read {
+pub fn discord(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let id = identifier(user, "id")?;
     let username = text(user, "username").unwrap_or_default();
@@ -202,7 +203,7 @@ pub fn discord(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn gitlab(sources: &Sources<'_>) -> Read {
+pub fn gitlab(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let mut builder = ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
         .name(text(user, "name"))
@@ -217,19 +218,19 @@ pub fn gitlab(sources: &Sources<'_>) -> Read {
     Ok(builder.email(primary, confirmed, true).build())
 }
 
-pub fn bitbucket(sources: &Sources<'_>) -> Read {
+pub fn bitbucket(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let mut builder = ProfileBuilder::new(sources.issuer, &identifier(user, "uuid")?)?
         .name(text(user, "display_name"))
         .picture(user.pointer("/links/avatar/href").and_then(Value::as_str));
     let emails = sources.document(1).get("values").and_then(Value::as_array);
-    for email in emails.ok_or(Unreadable("list of e-mail addresses"))? {
+    for email in emails.ok_or(UnreadableProfile("list of email addresses"))? {
         builder = builder.email(text(email, "email"), truth(email.get("is_confirmed")), truth(email.get("is_primary")));
     }
     Ok(builder.build())
 }
 
-pub fn linkedin_oidc(sources: &Sources<'_>) -> Read {
+pub fn linkedin_oidc(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = sources.claims()?;
     let locale = match claims.get("locale") {
         Some(Value::Object(parts)) => match (member(parts, "language"), member(parts, "country")) {
@@ -249,7 +250,7 @@ pub fn linkedin_oidc(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-/// LinkedIn's texts per locale: the preferred one.
+/// Returns LinkedIn's text in the preferred locale.
 fn localized<'a>(user: &'a Value, key: &str) -> &'a str {
     let Some(value) = user.get(key) else { return "" };
     let part = |key| value.pointer(key).and_then(Value::as_str).unwrap_or_default();
@@ -257,7 +258,7 @@ fn localized<'a>(user: &'a Value, key: &str) -> &'a str {
     value.get("localized").and_then(|texts| text(texts, &locale)).unwrap_or_default()
 }
 
-pub fn linkedin(sources: &Sources<'_>) -> Read {
+pub fn linkedin(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let name = format!("{} {}", localized(user, "firstName"), localized(user, "lastName"));
     let picture = user.pointer("/profilePicture/displayImage~/elements/0/identifiers/0/identifier");
@@ -269,7 +270,7 @@ pub fn linkedin(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn twitter(sources: &Sources<'_>) -> Read {
+pub fn twitter(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id_str").or_else(|_| identifier(user, "id"))?)?
         .name(text(user, "name"))
@@ -279,8 +280,8 @@ pub fn twitter(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn x(sources: &Sources<'_>) -> Read {
-    let user = sources.document(0).get("data").ok_or(Unreadable("data"))?;
+pub fn x(sources: &ProfileSources<'_>) -> ProfileResult {
+    let user = sources.document(0).get("data").ok_or(UnreadableProfile("data"))?;
     let username = text(user, "username");
     let profile = username.filter(|name| !name.is_empty()).map(|name| format!("https://x.com/{name}"));
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
@@ -294,7 +295,7 @@ pub fn x(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-fn slack_user(sources: &Sources<'_>, always_verified: bool) -> Read {
+fn slack_user(sources: &ProfileSources<'_>, always_verified: bool) -> ProfileResult {
     const TEAM: &str = "https://slack.com/team_id";
     let user = sources.document(0);
     let subject = identifier(user, "https://slack.com/user_id")?;
@@ -307,15 +308,15 @@ fn slack_user(sources: &Sources<'_>, always_verified: bool) -> Read {
         .build())
 }
 
-pub fn slack_oidc(sources: &Sources<'_>) -> Read {
+pub fn slack_oidc(sources: &ProfileSources<'_>) -> ProfileResult {
     slack_user(sources, false)
 }
 
-pub fn slack(sources: &Sources<'_>) -> Read {
+pub fn slack(sources: &ProfileSources<'_>) -> ProfileResult {
     slack_user(sources, true)
 }
 
-pub fn spotify(sources: &Sources<'_>) -> Read {
+pub fn spotify(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let images = user.get("images").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let area = |image: &&Value| {
@@ -326,13 +327,13 @@ pub fn spotify(sources: &Sources<'_>) -> Read {
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
         .name(text(user, "display_name"))
         .picture(largest.and_then(|image| text(image, "url")))
-        // The provider does not check addresses
+        // The provider does not verify addresses
         .email(text(user, "email"), false, true)
         .build())
 }
 
-pub fn twitch(sources: &Sources<'_>) -> Read {
-    let user = sources.document(0).pointer("/data/0").ok_or(Unreadable("data"))?;
+pub fn twitch(sources: &ProfileSources<'_>) -> ProfileResult {
+    let user = sources.document(0).pointer("/data/0").ok_or(UnreadableProfile("data"))?;
     let mut builder = ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
         .name(text(user, "login"))
         .text(&["nickname", "slug"], text(user, "display_name"))
@@ -344,8 +345,8 @@ pub fn twitch(sources: &Sources<'_>) -> Read {
     Ok(builder.build())
 }
 
-pub fn notion(sources: &Sources<'_>) -> Read {
-    let user = sources.document(0).pointer("/bot/owner/user").ok_or(Unreadable("owner"))?;
+pub fn notion(sources: &ProfileSources<'_>) -> ProfileResult {
+    let user = sources.document(0).pointer("/bot/owner/user").ok_or(UnreadableProfile("owner"))?;
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
         .name(text(user, "name"))
         .picture(text(user, "avatar_url"))
@@ -353,7 +354,7 @@ pub fn notion(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn figma(sources: &Sources<'_>) -> Read {
+pub fn figma(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
         .name(text(user, "handle"))
@@ -362,7 +363,7 @@ pub fn figma(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn kakao(sources: &Sources<'_>) -> Read {
+pub fn kakao(sources: &ProfileSources<'_>) -> ProfileResult {
     if sources.id_token.is_some() {
         return openid(sources);
     }
@@ -378,29 +379,29 @@ pub fn kakao(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn keycloak(sources: &Sources<'_>) -> Read {
+pub fn keycloak(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = openid_claims(sources)?;
-    let subject = member(claims, "sub").ok_or(Unreadable("subject"))?;
+    let subject = member(claims, "sub").ok_or(UnreadableProfile("subject"))?;
     let mut builder = ProfileBuilder::new(sources.issuer, subject)?.name(member(claims, "name")).email(
         member(claims, "email"),
         truth(claims.get("email_verified")),
         true,
     );
-    const OWN: [&str; 4] = ["sub", "name", "email", "email_verified"];
-    // Of an id_token, what concerns only the token
+    const COPIED: [&str; 4] = ["sub", "name", "email", "email_verified"];
+    // Claims of an id_token that do not describe the person
     const TOKEN: [&str; 8] = ["iss", "aud", "exp", "iat", "nbf", "nonce", "at_hash", "jti"];
     let from_token = sources.id_token.is_some();
     for (key, value) in claims {
         let of_token = from_token && TOKEN.contains(&key.as_str());
-        if !of_token && !OWN.contains(&key.as_str()) {
+        if !of_token && !COPIED.contains(&key.as_str()) {
             builder = builder.custom(key, Some(value));
         }
     }
     Ok(builder.build())
 }
 
-pub fn workos(sources: &Sources<'_>) -> Read {
-    let user = sources.token.get("profile").ok_or(Unreadable("profile"))?;
+pub fn workos(sources: &ProfileSources<'_>) -> ProfileResult {
+    let user = sources.token.get("profile").ok_or(UnreadableProfile("profile"))?;
     let part = |key| text(user, key).unwrap_or_default();
     let name = format!("{} {}", part("first_name"), part("last_name"));
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
@@ -411,11 +412,11 @@ pub fn workos(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn zoom(sources: &Sources<'_>) -> Read {
+pub fn zoom(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let part = |key| text(user, key).unwrap_or_default();
     let name = format!("{} {}", part("first_name"), part("last_name"));
-    // "100" is an account with Zoom itself; the others signed in somewhere that vouches for them
+    // "100" is an account at Zoom itself; other accounts signed in at a service that verifies addresses
     let with_zoom = matches!(user.get("login_type"), Some(kind) if *kind == json!("100") || *kind == json!(100));
     let verified = !with_zoom || truth(user.get("verified"));
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
@@ -425,11 +426,11 @@ pub fn zoom(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn snapchat(sources: &Sources<'_>) -> Read {
+pub fn snapchat(sources: &ProfileSources<'_>) -> ProfileResult {
     if sources.id_token.is_some() {
         return openid(sources);
     }
-    let user = sources.document(0).pointer("/data/me").ok_or(Unreadable("data"))?;
+    let user = sources.document(0).pointer("/data/me").ok_or(UnreadableProfile("data"))?;
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "externalId")?)?
         .name(text(user, "displayName"))
         .picture(user.pointer("/bitmoji/avatar").and_then(Value::as_str))
@@ -437,7 +438,7 @@ pub fn snapchat(sources: &Sources<'_>) -> Read {
         .build())
 }
 
-pub fn fly(sources: &Sources<'_>) -> Read {
+pub fn fly(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let mut builder = ProfileBuilder::new(sources.issuer, &identifier(user, "user_id")?)?
         .name(text(user, "user_name"))
@@ -448,11 +449,11 @@ pub fn fly(sources: &Sources<'_>) -> Read {
     Ok(builder.build())
 }
 
-pub fn vercel_marketplace(sources: &Sources<'_>) -> Read {
+pub fn vercel_marketplace(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = sources.claims()?;
     let subject = match member(claims, "global_user_id").filter(|id| !id.is_empty()) {
         Some(id) => format!("global_user_id:{id}"),
-        None => member(claims, "sub").ok_or(Unreadable("subject"))?.to_owned(),
+        None => member(claims, "sub").ok_or(UnreadableProfile("subject"))?.to_owned(),
     };
     Ok(ProfileBuilder::new(member(claims, "iss").unwrap_or(sources.issuer), &subject)?
         .name(member(claims, "user_name"))

@@ -1,13 +1,14 @@
-//! Recorded shapes of every provider's answers, with invented values.
+//! Recorded forms of every provider's responses, with invented values.
 
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::model::JsonObject;
 use crate::oauth::provider::catalogue;
-use crate::oauth::provider::description::Sources;
-use crate::oauth::provider::profile::{Object, Profile, Unreadable};
+use crate::oauth::provider::description::ProfileSources;
+use crate::oauth::provider::profile::{Profile, UnreadableProfile};
 
 #[derive(Default)]
 struct Recorded {
@@ -17,11 +18,11 @@ struct Recorded {
     form_user: Option<Value>,
 }
 
-fn read(provider: &str, recorded: &Recorded) -> Result<Profile, Unreadable> {
+fn read(provider: &str, recorded: &Recorded) -> Result<Profile, UnreadableProfile> {
     let provider = catalogue::find(provider).unwrap();
-    let issuer = provider.documents.first().map(|document| document.at.origin(None)).unwrap_or("https://issuer".into());
-    let empty = Object::new();
-    (provider.read)(&Sources {
+    let issuer = provider.userinfo.first().map(|document| document.url.origin(None)).unwrap_or("https://issuer".into());
+    let empty = JsonObject::new();
+    (provider.read)(&ProfileSources {
         issuer: &issuer,
         token: recorded.token.as_object().unwrap_or(&empty),
         id_token: recorded.id_token.as_ref().and_then(Value::as_object),
@@ -138,9 +139,9 @@ fn azure_of_any_tenant_trusts_nobody_s_word_but_microsoft_s() {
         if let Some(owned) = owned {
             claims["xms_edov"] = owned;
         }
-        let empty = Object::new();
+        let empty = JsonObject::new();
         let id_token = claims.as_object();
-        let sources = Sources { issuer, token: &empty, id_token, documents: &[], form_user: None };
+        let sources = ProfileSources { issuer, token: &empty, id_token, documents: &[], form_user: None };
         super::azure_of_any_tenant(&sources).unwrap().emails[0].verified
     };
     let stranger = "https://login.microsoftonline.com/7f1c0000-0000-4000-8000-000000000000/v2.0";
@@ -148,8 +149,8 @@ fn azure_of_any_tenant_trusts_nobody_s_word_but_microsoft_s() {
     assert!(!read(stranger, Some(json!(false))));
     assert!(read(stranger, Some(json!(true))));
     assert!(read(stranger, Some(json!("1"))));
-    assert!(read(super::AZURE_PRIVATE, None));
-    assert!(!read(super::AZURE_PRIVATE, Some(json!("0"))));
+    assert!(read(super::AZURE_PERSONAL_ACCOUNTS, None));
+    assert!(!read(super::AZURE_PERSONAL_ACCOUNTS, Some(json!("0"))));
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn gitlab_trusts_only_a_confirmed_primary_address() {
     let profile =
         read("gitlab", &documents([json!({"id": 9, "email": "ada@example.com", "confirmed_at": null}), json!([])]))
             .unwrap();
-    assert_eq!(profile.verified(), Vec::<String>::new());
+    assert_eq!(profile.verified_emails(), Vec::<String>::new());
 }
 
 #[test]
@@ -332,9 +333,9 @@ fn keycloak_keeps_every_other_claim() {
     let documents = [
         json!({"sub": "f1", "name": "Ada", "email": "ada@example.com", "email_verified": true, "preferred_username": "ada", "groups": ["a"]}),
     ];
-    let profile = (provider.read)(&Sources {
+    let profile = (provider.read)(&ProfileSources {
         issuer: "https://sso.example.com/realms/r",
-        token: &Object::new(),
+        token: &JsonObject::new(),
         id_token: None,
         documents: &documents,
         form_user: None,
@@ -454,7 +455,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
             proptest::collection::vec((proptest::sample::select(KEYS.to_vec()), inner), 0..6).prop_map(|members| {
-                members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Object>().into()
+                members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<JsonObject>().into()
             }),
         ]
     })
