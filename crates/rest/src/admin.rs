@@ -25,7 +25,7 @@ pub(crate) fn router(rest: Rest) -> Router {
 /// Ready as long as the schema was read at least once, is the newest as far as is known, and the database answers.
 async fn ready(State(rest): State<Rest>) -> StatusCode {
     let is_loaded = rest.inner.state.current().await.cache.is_some() && !rest.inner.state.loads().stale;
-    if is_loaded && rest.inner.pool.take().await.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+    if is_loaded && rest.inner.pool.checkout().await.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 /// What is known of the exposed schemas, by name, for the secret key only: enough to see whether a table or function was found.

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
 use portico_base::Clock;
-use portico_database::wire::{Pool, PoolSettings};
+use portico_database::wire::{Pool, WirePoolSettings};
 use portico_database::{Database, DatabaseError};
 use portico_tokens::KeyRing;
 
@@ -75,12 +75,12 @@ impl Rest {
         keys: Arc<KeyRing>,
         clock: Clock,
     ) -> Result<Self, DatabaseError> {
-        let pool_settings = PoolSettings {
-            connections: settings.connections,
-            wait: settings.wait,
+        let pool_settings = WirePoolSettings {
+            max_connections: settings.connections,
+            checkout_timeout: settings.wait,
             prepared: settings.config.prepared_statements,
-            quick_connections: QUICK_CONNECTIONS * std::thread::available_parallelism().map_or(1, NonZero::get),
-            ..PoolSettings::default()
+            max_quick_reads: QUICK_CONNECTIONS * std::thread::available_parallelism().map_or(1, NonZero::get),
+            ..WirePoolSettings::default()
         };
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
         let login = database.endpoint().user().to_owned();

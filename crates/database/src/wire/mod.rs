@@ -3,10 +3,10 @@
 //!
 //! ```no_run
 //! # async fn example(endpoint: portico_database::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
-//! use portico_database::wire::{Access, Batch, Pool, PoolSettings, Statement};
+//! use portico_database::wire::{Access, Batch, Pool, WirePoolSettings, Statement};
 //!
-//! let pool = Pool::open(&endpoint, "authenticator", PoolSettings::default())?;
-//! let mut lease = pool.take().await?;
+//! let pool = Pool::open(&endpoint, "authenticator", WirePoolSettings::default())?;
+//! let mut lease = pool.checkout().await?;
 //! let batch = Batch::new()
 //!     .statement(Statement::named("begin read only", &[]))
 //!     .statement(Statement::named("select set_config('role', $1, true)", &[Some(b"anon")]))
@@ -34,9 +34,9 @@ mod pool;
 mod protocol;
 mod session;
 
-pub use pool::{Lease, Pool, PoolSettings, PoolStatus, Taken};
-pub use protocol::answers::{Answers, Row};
+pub use pool::{Pool, PoolStatus, PooledConnection, Taken, WirePoolSettings};
 pub use protocol::batch::{Access, Batch, Param, Statement};
 pub use protocol::error::{PostgresError, WireError};
-pub use protocol::gathered::{Gathered, Joining};
+pub use protocol::joined_rows::{JoinedRows, RowSeparators};
+pub use protocol::result_sets::{ResultSets, Row};
 pub use session::reset::FunctionTraits;

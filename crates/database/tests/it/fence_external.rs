@@ -1,7 +1,7 @@
 //! The fence on servers of others, where the login is a superuser: attacks from the sessions in which SQL of a project
 //! runs, and through what a project attaches to the services' tables.
 
-use portico_database::wire::{Access, Batch, Pool, PoolSettings, Statement};
+use portico_database::wire::{Access, Batch, Pool, Statement, WirePoolSettings};
 use portico_database::{BootstrapSettings, Database, connect};
 use tokio_postgres::Client;
 
@@ -63,9 +63,9 @@ async fn attacked(database: &Database, admin: &Client, major: u32) {
     attacks(&database.auth().await.unwrap(), admin, &format!("in the auth service on {major}")).await;
     attacks(session.client(), admin, &format!("in a migration on {major}")).await;
     // The data API's own client
-    let pool = Pool::open(database.endpoint(), "authenticator", PoolSettings::default()).unwrap();
+    let pool = Pool::open(database.endpoint(), "authenticator", WirePoolSettings::default()).unwrap();
     for way in WAYS_OUT {
-        let mut lease = pool.take().await.unwrap();
+        let mut lease = pool.checkout().await.unwrap();
         let escape = format!("do $$ begin execute $way${way}$way$; perform public.strike(); end $$");
         for sql in [&*escape, "select public.payload()"] {
             let batch = Batch::new().statement(Statement::unnamed(sql, &[]));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
-use portico_database::wire::{Batch, Pool, PoolSettings, Statement};
+use portico_database::wire::{Batch, Pool, Statement, WirePoolSettings};
 use portico_database::{DatabaseError, Endpoint, connect};
 
 use crate::cluster::reachable;
@@ -43,8 +43,8 @@ async fn visit(port: u16, host: &str, parameters: &str) -> Result<bool, Database
 }
 
 async fn visit_lean(endpoint: &Endpoint) -> Result<bool, String> {
-    let pool = Pool::open(endpoint, "visitor", PoolSettings::default()).map_err(|error| error.to_string())?;
-    let mut lease = pool.take().await.map_err(|error| error.to_string())?;
+    let pool = Pool::open(endpoint, "visitor", WirePoolSettings::default()).map_err(|error| error.to_string())?;
+    let mut lease = pool.checkout().await.map_err(|error| error.to_string())?;
     // More than one record of TLS, both ways.
     let long = "x".repeat(200_000);
     let params = [Some(long.as_bytes())];
@@ -54,7 +54,7 @@ async fn visit_lean(endpoint: &Endpoint) -> Result<bool, String> {
     let answers = lease.run(&batch).await.map_err(|error| error.to_string())?;
     assert_eq!(answers.row(1).unwrap().text(0), Some(&*long));
     drop(lease);
-    let answers = pool.take().await.unwrap().run(&batch).await.unwrap();
+    let answers = pool.checkout().await.unwrap().run(&batch).await.unwrap();
     Ok(answers.row(0).unwrap().text(0) == Some("t"))
 }
 

@@ -1,6 +1,8 @@
 //! Batches over the lean client: what comes back, and what remains when one fails.
 
-use portico_database::wire::{Access, Answers, Batch, FunctionTraits, Lease, Pool, PoolSettings, Statement, WireError};
+use portico_database::wire::{
+    Access, Batch, FunctionTraits, Pool, PooledConnection, ResultSets, Statement, WireError, WirePoolSettings,
+};
 use portico_database::{Endpoint, scratch};
 
 /// Makes the list of functions with traits, which is empty.
@@ -22,12 +24,12 @@ impl Scratch {
         Self { endpoint, admin }
     }
 
-    pub fn pool(&self, settings: PoolSettings) -> Pool {
+    pub fn pool(&self, settings: WirePoolSettings) -> Pool {
         Pool::open(&self.endpoint, "supabase_admin", settings).unwrap()
     }
 
     /// As [`pool`](Self::pool), in a database that is known to have no function that decides about sessions.
-    pub fn plain_pool(&self, settings: PoolSettings) -> Pool {
+    pub fn plain_pool(&self, settings: WirePoolSettings) -> Pool {
         let pool = self.pool(settings);
         pool.set_function_traits(FunctionTraits::NONE);
         pool
@@ -39,17 +41,17 @@ impl Scratch {
 }
 
 /// Runs one statement by itself, as a transaction of its own.
-pub async fn one(lease: &mut Lease, text: &str) -> Result<Answers, WireError> {
+pub async fn one(lease: &mut PooledConnection, text: &str) -> Result<ResultSets, WireError> {
     lease.run(&Batch::new().statement(Statement::named(text, &[])).ending(Access::ReadWrite)).await
 }
 
 /// The single value of a statement.
-pub async fn value(lease: &mut Lease, text: &str) -> String {
+pub async fn value(lease: &mut PooledConnection, text: &str) -> String {
     one(lease, text).await.unwrap().row(0).unwrap().text(0).unwrap().to_owned()
 }
 
 /// How many statements the server keeps for the connection. Asked without leaving one behind.
-async fn kept(lease: &mut Lease) -> usize {
+async fn kept(lease: &mut PooledConnection) -> usize {
     let count = Statement::unnamed("select count(*) from pg_prepared_statements", &[]);
     let answers = lease.run(&Batch::new().statement(count)).await.unwrap();
     answers.row(0).unwrap().text(0).unwrap().parse().unwrap()
@@ -58,8 +60,8 @@ async fn kept(lease: &mut Lease) -> usize {
 #[tokio::test]
 async fn a_batch_is_answered_statement_by_statement() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings::default());
-    let mut lease = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings::default());
+    let mut lease = pool.checkout().await.unwrap();
     one(&mut lease, "create table items (id int primary key, name text)").await.unwrap();
     let params = [Some(&b"1"[..]), Some("zürich".as_bytes()), Some(b"2"), None];
     for _ in 0..3 {
@@ -92,8 +94,8 @@ async fn a_batch_is_answered_statement_by_statement() {
 #[tokio::test]
 async fn an_error_undoes_the_batch_and_names_what_it_is_about() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings::default());
-    let mut lease = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings::default());
+    let mut lease = pool.checkout().await.unwrap();
     one(&mut lease, "create table items (id int constraint items_key primary key, up int references items (id) deferrable initially deferred)")
         .await
         .unwrap();
@@ -139,8 +141,8 @@ async fn an_error_undoes_the_batch_and_names_what_it_is_about() {
 #[tokio::test]
 async fn a_transaction_over_two_batches_ends_as_the_second_says() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, ..PoolSettings::default() });
-    let mut lease = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() });
+    let mut lease = pool.checkout().await.unwrap();
     one(&mut lease, "create table items (id int primary key)").await.unwrap();
     let begin = || Statement::named("begin isolation level read committed read write", &[]);
     let insert = || Statement::named("insert into items values (1)", &[]);
@@ -161,13 +163,13 @@ async fn a_transaction_over_two_batches_ends_as_the_second_says() {
     assert!(lease.in_transaction());
     assert_eq!(one(&mut lease, "select 1").await.unwrap_err().sqlstate(), Some("25P02"));
     drop(lease);
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     assert!(!lease.in_transaction());
     assert_eq!((lease.process(), value(&mut lease, "select count(*) from items").await), (process, "1".to_owned()));
     one(&mut lease, "begin").await.unwrap();
     one(&mut lease, "delete from items").await.unwrap();
     drop(lease);
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     assert_eq!(value(&mut lease, "select count(*) from items").await, "1");
     drop(lease);
     scratch.drop().await;
@@ -176,8 +178,8 @@ async fn a_transaction_over_two_batches_ends_as_the_second_says() {
 #[tokio::test]
 async fn a_statement_that_no_longer_fits_the_schema_is_parsed_anew() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 2, ..PoolSettings::default() });
-    let (mut lease, mut other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    let pool = scratch.pool(WirePoolSettings { max_connections: 2, ..WirePoolSettings::default() });
+    let (mut lease, mut other) = (pool.checkout().await.unwrap(), pool.checkout().await.unwrap());
     one(&mut other, "create table items (id int, name int)").await.unwrap();
     one(&mut other, "insert into items values (1, 7)").await.unwrap();
     let by_name = |value: &'static [Option<&'static [u8]>]| {
@@ -234,8 +236,8 @@ async fn a_statement_that_no_longer_fits_the_schema_is_parsed_anew() {
 #[tokio::test]
 async fn the_statements_kept_are_bounded_and_none_without_preparing() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { statements_per_connection: 4, ..PoolSettings::default() });
-    let mut lease = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings { statements_per_connection: 4, ..WirePoolSettings::default() });
+    let mut lease = pool.checkout().await.unwrap();
     for number in 0..50 {
         let texts = [number, number + 1, number % 3].map(|number| format!("select {number}"));
         let batch = texts.iter().fold(Batch::new(), |batch, text| batch.statement(Statement::named(text, &[])));
@@ -254,7 +256,7 @@ async fn the_statements_kept_are_bounded_and_none_without_preparing() {
 
     pool.set_prepared(false);
     pool.renew();
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     for _ in 0..3 {
         assert_eq!(value(&mut lease, "select 1").await, "1");
     }
@@ -266,8 +268,8 @@ async fn the_statements_kept_are_bounded_and_none_without_preparing() {
 #[tokio::test]
 async fn large_values_and_rows_arrive_as_they_were_sent() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings::default());
-    let mut lease = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings::default());
+    let mut lease = pool.checkout().await.unwrap();
     let large: Vec<u8> = (0..20_u32 << 20).map(|at| b'a' + u8::try_from(at % 26).unwrap()).collect();
     for length in [20 << 20, 100, 32 * 1024 - 1, 32 * 1024, 70_000] {
         let sent = &large[..length];
@@ -305,14 +307,14 @@ async fn large_values_and_rows_arrive_as_they_were_sent() {
 #[tokio::test]
 async fn copy_is_refused_and_the_connection_given_up() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() });
     for copy in ["copy (select 1) to stdout", "copy items from stdin"] {
-        let mut lease = pool.take().await.unwrap();
+        let mut lease = pool.checkout().await.unwrap();
         one(&mut lease, "create table if not exists items (id int)").await.unwrap();
         let error = one(&mut lease, copy).await.unwrap_err();
         assert!(matches!(error, WireError::Protocol(_)), "{error}");
         assert!(one(&mut lease, "select 1").await.is_err());
     }
-    assert_eq!(value(&mut pool.take().await.unwrap(), "select 1").await, "1");
+    assert_eq!(value(&mut pool.checkout().await.unwrap(), "select 1").await, "1");
     scratch.drop().await;
 }

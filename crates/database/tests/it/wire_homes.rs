@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use portico_database::connect;
-use portico_database::wire::{Pool, PoolSettings, PoolStatus, WireError};
+use portico_database::wire::{Pool, PoolStatus, WireError, WirePoolSettings};
 
 use crate::cluster::within;
 use crate::wire::{Scratch, value};
@@ -24,14 +24,18 @@ async fn ended<T: Send + 'static>(thread: JoinHandle<T>) -> T {
 }
 
 async fn process(pool: &Pool) -> (i32, String) {
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     (lease.process(), value(&mut lease, "select pg_backend_pid()").await)
 }
 
 #[tokio::test]
 async fn callers_of_four_runtimes_share_three_connections() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 3, wait: PATIENCE, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 3,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
     let threads = (0..4_u32).map(|runtime| {
         let pool = pool.clone();
         elsewhere(move || async move {
@@ -40,7 +44,7 @@ async fn callers_of_four_runtimes_share_three_connections() {
                 tokio::spawn(async move {
                     for round in 0..40 {
                         let sent = format!("{runtime}-{caller}-{round}");
-                        let mut lease = pool.take().await.unwrap();
+                        let mut lease = pool.checkout().await.unwrap();
                         assert_eq!(value(&mut lease, &format!("select '{sent}'")).await, sent);
                         assert!(pool.status().open <= 3);
                     }
@@ -67,7 +71,11 @@ async fn callers_of_four_runtimes_share_three_connections() {
 #[tokio::test]
 async fn a_connection_moves_to_whoever_uses_it() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
     let there = pool.clone();
     let (pid, _) = ended(elsewhere(move || async move { process(&there).await })).await;
     // Its runtime is gone, and with it whoever would have woken us
@@ -82,7 +90,11 @@ async fn a_connection_moves_to_whoever_uses_it() {
 #[tokio::test]
 async fn a_connection_that_was_ended_does_not_move() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
     let admin = connect(&scratch.endpoint).await.unwrap();
     let there = pool.clone();
     let (pid, _) = ended(elsewhere(move || async move { process(&there).await })).await;
@@ -102,7 +114,11 @@ async fn a_connection_that_was_ended_does_not_move() {
 #[tokio::test]
 async fn nobody_waits_for_ever_because_he_is_at_home_elsewhere() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
     let (busy, over) = (pool.clone(), Arc::new(AtomicBool::new(false)));
     let is_over = over.clone();
     let thread = elsewhere(move || async move {
@@ -111,7 +127,7 @@ async fn nobody_waits_for_ever_because_he_is_at_home_elsewhere() {
             let (pool, over) = (busy.clone(), is_over.clone());
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
-                    let mut lease = pool.take().await.unwrap();
+                    let mut lease = pool.checkout().await.unwrap();
                     value(&mut lease, "select 1").await;
                 }
             })
@@ -134,11 +150,15 @@ async fn nobody_waits_for_ever_because_he_is_at_home_elsewhere() {
 #[tokio::test]
 async fn what_comes_for_a_caller_that_is_gone_comes_back() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
-    let held = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
+    let held = pool.checkout().await.unwrap();
     let pid = held.process();
-    let mut first = Box::pin(pool.take());
-    let mut second = Box::pin(pool.take());
+    let mut first = Box::pin(pool.checkout());
+    let mut second = Box::pin(pool.checkout());
     assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
     assert_eq!(pool.status().waiting, 2);
     drop(second);
@@ -150,8 +170,8 @@ async fn what_comes_for_a_caller_that_is_gone_comes_back() {
     assert_eq!(pool.status(), PoolStatus { open: 1, idle: 1, waiting: 0 });
     assert_eq!(process(&pool).await.0, pid);
 
-    let held = pool.take().await.unwrap();
-    let mut waiting = Box::pin(pool.take());
+    let held = pool.checkout().await.unwrap();
+    let mut waiting = Box::pin(pool.checkout());
     assert!(waiting.as_mut().now_or_never().is_none());
     pool.close();
     assert!(matches!(waiting.await, Err(WireError::Closed)));

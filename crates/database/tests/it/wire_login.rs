@@ -1,6 +1,6 @@
 //! How the lean client logs in: every kind of password, and the role it takes on afterwards.
 
-use portico_database::wire::{Access, Batch, Pool, PoolSettings, Statement, WireError};
+use portico_database::wire::{Access, Batch, Pool, Statement, WireError, WirePoolSettings};
 use portico_database::{Endpoint, connect};
 
 use crate::cluster::{reachable, system_binaries, within};
@@ -51,9 +51,9 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
         (url("manager:secret", port), "acting"),
         (url("operator:secret", port), "operator"),
     ] {
-        let settings = PoolSettings { connections: 1, ..PoolSettings::default() };
+        let settings = WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() };
         let pool = Pool::open(&endpoint, "acting", settings).unwrap();
-        let mut lease = pool.take().await.unwrap();
+        let mut lease = pool.checkout().await.unwrap();
         for (expression, expected) in [
             ("session_user", session),
             ("current_user", "acting"),
@@ -87,14 +87,15 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
             };
             assert_eq!(answers.row(3).unwrap().text(0), Some("mine"));
             drop(lease);
-            lease = pool.take().await.unwrap();
+            lease = pool.checkout().await.unwrap();
             assert_eq!(value(&mut lease, BEGUN).await, begun, "{session} {ends:?}");
             // The session is the same one
             assert_eq!(lease.process(), process);
         }
     }
 
-    let error = Pool::open(&url("stranger:secret", port), "acting", PoolSettings::default()).unwrap().take().await;
+    let error =
+        Pool::open(&url("stranger:secret", port), "acting", WirePoolSettings::default()).unwrap().checkout().await;
     let error = error.unwrap_err();
     assert!(error.to_string().contains("grant acting to \"stranger\""), "{error}");
     assert!(matches!(error, WireError::Refused(_)) && !error.is_unavailable());
@@ -117,8 +118,8 @@ async fn every_kind_of_password_is_understood_and_a_wrong_one_is_refused() {
     let visit = async |login: &str| {
         let endpoint = url(login, port);
         let role = endpoint.user().to_owned();
-        let pool = Pool::open(&endpoint, &role, PoolSettings::default()).unwrap();
-        one(&mut pool.take().await?, "select session_user").await
+        let pool = Pool::open(&endpoint, &role, WirePoolSettings::default()).unwrap();
+        one(&mut pool.checkout().await?, "select session_user").await
     };
 
     // The new rules are in force at some moment from now on.
@@ -140,8 +141,8 @@ async fn every_kind_of_password_is_understood_and_a_wrong_one_is_refused() {
 async fn a_server_that_is_not_there_is_unavailable() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let endpoint = Endpoint::parse(&format!("postgresql://me:hidden@127.0.0.1:{port}/app?connect_timeout=2")).unwrap();
-    let pool = Pool::open(&endpoint, "me", PoolSettings::default()).unwrap();
-    let error = pool.take().await.unwrap_err();
+    let pool = Pool::open(&endpoint, "me", WirePoolSettings::default()).unwrap();
+    let error = pool.checkout().await.unwrap_err();
     assert!(matches!(error, WireError::Unreachable { .. }) && error.is_unavailable(), "{error}");
     assert!(!error.to_string().contains("hidden"), "{error}");
     assert_eq!(pool.status().open, 0);

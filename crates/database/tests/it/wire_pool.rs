@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
 use portico_database::connect;
-use portico_database::wire::{Access, Batch, Pool, PoolSettings, PoolStatus, Statement, WireError};
+use portico_database::wire::{Access, Batch, Pool, PoolStatus, Statement, WireError, WirePoolSettings};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::within;
@@ -16,13 +16,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_callers_share_eight_connections() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 8, wait: PATIENCE, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 8,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
     let callers = (0..100).map(|caller: u32| {
         let pool = pool.clone();
         tokio::spawn(async move {
             for round in 0..20 {
                 let sent = format!("{caller}-{round}");
-                let mut lease = pool.take().await.unwrap();
+                let mut lease = pool.checkout().await.unwrap();
                 let params = [Some(sent.as_bytes())];
                 let batch = Batch::new()
                     .statement(Statement::named("select set_config('app.sent', $1, true)", &params))
@@ -48,8 +52,12 @@ async fn a_hundred_callers_share_eight_connections() {
 #[tokio::test]
 async fn callers_wait_in_their_order_and_not_for_ever() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
-    let held = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
+    let held = pool.checkout().await.unwrap();
     let served = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
     for number in 0..5_usize {
@@ -57,7 +65,7 @@ async fn callers_wait_in_their_order_and_not_for_ever() {
         waiters.push(tokio::spawn({
             let pool = pool.clone();
             async move {
-                let lease = pool.take().await.unwrap();
+                let lease = pool.checkout().await.unwrap();
                 served.lock().unwrap().push(number);
                 drop(lease);
             }
@@ -71,16 +79,19 @@ async fn callers_wait_in_their_order_and_not_for_ever() {
     assert_eq!(*served.lock().unwrap(), [0, 1, 2, 3, 4]);
     assert_eq!(pool.status(), PoolStatus { open: 1, idle: 1, waiting: 0 });
 
-    let hasty =
-        scratch.pool(PoolSettings { connections: 1, wait: Duration::from_millis(50), ..PoolSettings::default() });
-    let held = hasty.take().await.unwrap();
-    let error = hasty.take().await.unwrap_err();
+    let hasty = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: Duration::from_millis(50),
+        ..WirePoolSettings::default()
+    });
+    let held = hasty.checkout().await.unwrap();
+    let error = hasty.checkout().await.unwrap_err();
     assert!(matches!(error, WireError::Busy(_)) && error.is_unavailable(), "{error}");
     assert_eq!(hasty.timeouts(), 1);
     drop(held);
-    drop(hasty.take().await.unwrap());
+    drop(hasty.checkout().await.unwrap());
     hasty.close();
-    assert!(matches!(hasty.take().await, Err(WireError::Closed)));
+    assert!(matches!(hasty.checkout().await, Err(WireError::Closed)));
     assert_eq!(hasty.status().open, 0);
     drop(pool);
     scratch.drop().await;
@@ -89,12 +100,13 @@ async fn callers_wait_in_their_order_and_not_for_ever() {
 #[tokio::test]
 async fn the_last_used_comes_first_and_the_others_close_when_nobody_needs_them() {
     let scratch = Scratch::new().await;
-    let settings = PoolSettings { connections: 3, max_idle: Duration::from_millis(100), ..PoolSettings::default() };
+    let settings =
+        WirePoolSettings { max_connections: 3, max_idle: Duration::from_millis(100), ..WirePoolSettings::default() };
     let pool = scratch.pool(settings);
-    let leases = [pool.take().await.unwrap(), pool.take().await.unwrap(), pool.take().await.unwrap()];
+    let leases = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
     let last = leases[2].process();
     drop(leases);
-    assert_eq!(pool.take().await.unwrap().process(), last);
+    assert_eq!(pool.checkout().await.unwrap().process(), last);
     within(PATIENCE, async || (pool.status().open == 0).then_some(())).await;
     let admin = connect(&scratch.endpoint).await.unwrap();
     within(PATIENCE, async || {
@@ -104,7 +116,7 @@ async fn the_last_used_comes_first_and_the_others_close_when_nobody_needs_them()
     })
     .await;
     // And again, after the pool was empty.
-    drop(pool.take().await.unwrap());
+    drop(pool.checkout().await.unwrap());
     within(PATIENCE, async || (pool.status().open == 0).then_some(())).await;
     drop(admin);
     scratch.drop().await;
@@ -113,21 +125,21 @@ async fn the_last_used_comes_first_and_the_others_close_when_nobody_needs_them()
 #[tokio::test]
 async fn renewed_pools_and_aged_connections_are_made_anew() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 2, ..PoolSettings::default() });
-    let (mut held, idle) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    let pool = scratch.pool(WirePoolSettings { max_connections: 2, ..WirePoolSettings::default() });
+    let (mut held, idle) = (pool.checkout().await.unwrap(), pool.checkout().await.unwrap());
     let old = [held.process(), idle.process()];
     drop(idle);
     pool.renew();
     assert_eq!(pool.status(), PoolStatus { open: 1, idle: 0, waiting: 0 });
     assert_eq!(value(&mut held, "select 1").await, "1", "who holds one may finish");
     drop(held);
-    let new = [pool.take().await.unwrap(), pool.take().await.unwrap()];
+    let new = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
     assert!(new.iter().all(|lease| !old.contains(&lease.process())));
     drop(new);
 
-    let ageing = scratch.pool(PoolSettings { max_lifetime: Duration::ZERO, ..PoolSettings::default() });
-    let first = ageing.take().await.unwrap().process();
-    assert_ne!(ageing.take().await.unwrap().process(), first);
+    let ageing = scratch.pool(WirePoolSettings { max_lifetime: Duration::ZERO, ..WirePoolSettings::default() });
+    let first = ageing.checkout().await.unwrap().process();
+    assert_ne!(ageing.checkout().await.unwrap().process(), first);
     drop((pool, ageing));
     scratch.drop().await;
 }
@@ -135,10 +147,10 @@ async fn renewed_pools_and_aged_connections_are_made_anew() {
 #[tokio::test]
 async fn a_connection_that_was_ended_is_not_handed_out() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 2, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings { max_connections: 2, ..WirePoolSettings::default() });
     let admin = connect(&scratch.endpoint).await.unwrap();
     let end = "select pg_terminate_backend($1)";
-    let (mut held, idle) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    let (mut held, idle) = (pool.checkout().await.unwrap(), pool.checkout().await.unwrap());
     let (first, second) = (held.process(), idle.process());
     drop(idle);
     for process in [first, second] {
@@ -153,14 +165,14 @@ async fn a_connection_that_was_ended_is_not_handed_out() {
     assert!(error.is_unavailable() && held.is_broken(), "{error}");
     assert_eq!(pool.status().idle, 0, "its neighbour went with it");
     drop(held);
-    let mut leases = [pool.take().await.unwrap(), pool.take().await.unwrap()];
+    let mut leases = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
     for lease in &mut leases {
         assert_eq!(value(lease, "select 1").await, "1");
     }
     drop(leases);
 
     // In the middle of a statement the server says why.
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     let process = lease.process();
     let (error, ()) = tokio::join!(one(&mut lease, "select pg_sleep(600)"), async {
         within(PATIENCE, async || {
@@ -180,9 +192,9 @@ async fn a_connection_that_was_ended_is_not_handed_out() {
 #[tokio::test]
 async fn what_the_server_says_unasked_does_no_harm() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() });
     let admin = connect(&scratch.endpoint).await.unwrap();
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     let process = lease.process();
     one(&mut lease, "listen news").await.unwrap();
     for _ in 0..3 {
@@ -191,7 +203,7 @@ async fn what_the_server_says_unasked_does_no_harm() {
         for number in 0..500 {
             admin.execute("select pg_notify('news', $1 || repeat('x', 7000))", &[&number.to_string()]).await.unwrap();
         }
-        lease = pool.take().await.unwrap();
+        lease = pool.checkout().await.unwrap();
         admin.execute("notify news", &[]).await.unwrap();
         assert_eq!(value(&mut lease, "select set_config('timezone', 'Asia/Tokyo', false)").await, "Asia/Tokyo");
         assert_eq!(lease.process(), process);
@@ -203,11 +215,15 @@ async fn what_the_server_says_unasked_does_no_harm() {
 #[tokio::test]
 async fn a_caller_that_goes_away_takes_its_statement_along() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
     let admin = connect(&scratch.endpoint).await.unwrap();
     let task = tokio::spawn({
         let pool = pool.clone();
-        async move { drop(one(&mut pool.take().await.unwrap(), "select pg_sleep(600)").await) }
+        async move { drop(one(&mut pool.checkout().await.unwrap(), "select pg_sleep(600)").await) }
     });
     let sleeping = async || {
         let running = "select count(*) from pg_stat_activity where datname = current_database() and query = 'select pg_sleep(600)' and state = 'active'";
@@ -216,7 +232,7 @@ async fn a_caller_that_goes_away_takes_its_statement_along() {
     within(PATIENCE, async || (sleeping().await == 1).then_some(())).await;
     task.abort();
     within(PATIENCE, async || (sleeping().await == 0).then_some(())).await;
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     assert_eq!(value(&mut lease, "select 1").await, "1");
     drop((lease, admin));
     scratch.drop().await;
@@ -233,11 +249,14 @@ async fn the_pool_heals_when_the_server_died_and_came_back() {
     // So that the list outlives the crash below
     admin.batch_execute("checkpoint").await.unwrap();
     drop(admin);
-    let pool =
-        Pool::open(&cluster.endpoint(), "supabase_admin", PoolSettings { connections: 4, ..PoolSettings::default() })
-            .unwrap();
-    let mut held = pool.take().await.unwrap();
-    drop(join_all((0..3).map(|_| pool.take())).await);
+    let pool = Pool::open(
+        &cluster.endpoint(),
+        "supabase_admin",
+        WirePoolSettings { max_connections: 4, ..WirePoolSettings::default() },
+    )
+    .unwrap();
+    let mut held = pool.checkout().await.unwrap();
+    drop(join_all((0..3).map(|_| pool.checkout())).await);
     assert_eq!(pool.status(), PoolStatus { open: 4, idle: 3, waiting: 0 });
     let before = cluster.process().unwrap();
 
@@ -248,15 +267,15 @@ async fn the_pool_heals_when_the_server_died_and_came_back() {
     assert!(broken.is_unavailable(), "{broken}");
     drop(held);
     within(PATIENCE, async || {
-        let attempt = async { one(&mut pool.take().await?, "select 1").await };
+        let attempt = async { one(&mut pool.checkout().await?, "select 1").await };
         attempt.await.inspect_err(|error| assert!(error.is_unavailable(), "{error}")).ok()
     })
     .await;
-    for lease in join_all((0..4).map(|_| pool.take())).await {
+    for lease in join_all((0..4).map(|_| pool.checkout())).await {
         assert_eq!(value(&mut lease.unwrap(), "select 1").await, "1");
     }
     cluster.stop().await;
-    let error = within(PATIENCE, async || match pool.take().await {
+    let error = within(PATIENCE, async || match pool.checkout().await {
         Ok(mut lease) => one(&mut lease, "select 1").await.err(),
         Err(error) => Some(error),
     })
@@ -267,8 +286,12 @@ async fn the_pool_heals_when_the_server_died_and_came_back() {
 #[tokio::test]
 async fn a_session_that_cannot_be_taken_back_ends() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, wait: PATIENCE, ..PoolSettings::default() });
-    let mut lease = pool.take().await.unwrap();
+    let pool = scratch.pool(WirePoolSettings {
+        max_connections: 1,
+        checkout_timeout: PATIENCE,
+        ..WirePoolSettings::default()
+    });
+    let mut lease = pool.checkout().await.unwrap();
     let process = lease.process();
     // The statements that take the session back are parsed from here on
     let plain = Batch::new().statement(Statement::named("begin", &[])).statement(Statement::named("commit", &[]));
@@ -284,7 +307,7 @@ async fn a_session_that_cannot_be_taken_back_ends() {
     assert_eq!((answers.row(1).unwrap().text(0), answers.tag(3)), (Some("behind"), "COMMIT"));
     assert!(lease.is_broken());
     drop(lease);
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     assert_ne!(lease.process(), process);
     assert_eq!(value(&mut lease, "select coalesce(current_setting('app.left', true), 'nothing')").await, "nothing");
     drop((lease, pool));

@@ -1,18 +1,19 @@
 //! What a connection carries from one caller to the next, and values joined as they come in.
 
 use portico_database::wire::{
-    Access, Answers, Batch, FunctionTraits, Joining, Lease, Pool, PoolSettings, Statement, WireError,
+    Access, Batch, FunctionTraits, Pool, PooledConnection, ResultSets, RowSeparators, Statement, WireError,
+    WirePoolSettings,
 };
 
 use crate::wire::{Scratch, one, value};
 
-const LIST: Joining = Joining { open: "[", between: ", ", close: "]" };
+const LIST: RowSeparators = RowSeparators { open: "[", between: ", ", close: "]" };
 
-fn one_connection() -> PoolSettings {
-    PoolSettings { connections: 1, ..PoolSettings::default() }
+fn one_connection() -> WirePoolSettings {
+    WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() }
 }
 
-fn text(answers: &Answers, statement: usize) -> String {
+fn text(answers: &ResultSets, statement: usize) -> String {
     answers.row(statement).unwrap().text(0).unwrap().to_owned()
 }
 
@@ -52,7 +53,7 @@ fn transaction(access: Access, sql: &str) -> String {
     format!("begin {begin}|do $do$ begin execute $sql${sql}$sql$; end $do$|commit")
 }
 
-async fn run(lease: &mut Lease, texts: &str, ends: Option<Access>) -> Result<Answers, WireError> {
+async fn run(lease: &mut PooledConnection, texts: &str, ends: Option<Access>) -> Result<ResultSets, WireError> {
     let mut batch = Batch::new();
     for text in texts.split('|') {
         batch.push(Statement::named(text, &[]));
@@ -67,7 +68,7 @@ async fn run(lease: &mut Lease, texts: &str, ends: Option<Access>) -> Result<Ans
 
 /// Returns what the next caller sees, and whether it has the same connection.
 async fn next(pool: &Pool) -> (String, i32) {
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     let seen = value(&mut lease, SEEN).await;
     // `lastval` tells of the last sequence that was drawn from, if there is one
     let last = one(&mut lease, "select lastval()").await;
@@ -80,9 +81,9 @@ async fn next(pool: &Pool) -> (String, i32) {
 async fn nothing_that_a_transaction_leaves_in_the_session_reaches_the_next_caller() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
-    one(&mut pool.take().await.unwrap(), "create sequence numbers").await.unwrap();
+    one(&mut pool.checkout().await.unwrap(), "create sequence numbers").await.unwrap();
     // A function that prepares statements, which the pool does not always know of
-    one(&mut pool.take().await.unwrap(), "insert into portico_session.noted values (2)").await.unwrap();
+    one(&mut pool.checkout().await.unwrap(), "insert into portico_session.noted values (2)").await.unwrap();
     let (clean, _) = next(&pool).await;
     for traits in [FunctionTraits::UNKNOWN, FunctionTraits::NONE] {
         for access in [Access::ReadOnly, Access::ReadWrite] {
@@ -103,7 +104,7 @@ async fn nothing_that_a_transaction_leaves_in_the_session_reaches_the_next_calle
                 ];
                 for (texts, ends) in ends {
                     pool.set_function_traits(traits);
-                    let mut lease = pool.take().await.unwrap();
+                    let mut lease = pool.checkout().await.unwrap();
                     let _ = run(&mut lease, &texts, ends).await;
                     drop(lease);
                     assert_eq!(next(&pool).await.0, clean, "{texts} {ends:?}");
@@ -121,7 +122,7 @@ async fn a_session_is_taken_back_without_losing_its_statements() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
     let (_, process) = next(&pool).await;
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     for sql in ["select set_config('app.a', 'left', false)", "select pg_advisory_lock(4711)"] {
         run(&mut lease, &transaction(Access::ReadWrite, sql), Some(Access::ReadWrite)).await.unwrap();
     }
@@ -129,7 +130,7 @@ async fn a_session_is_taken_back_without_losing_its_statements() {
     let before = value(&mut lease, kept).await;
     drop(lease);
     assert_eq!(next(&pool).await.1, process);
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     // Those of `next`: two, and the rollback of the failed one
     let after = value(&mut lease, kept).await.parse::<usize>().unwrap();
     assert!(after >= before.parse().unwrap(), "{before} {after}");
@@ -143,7 +144,7 @@ async fn a_session_is_taken_back_without_losing_its_statements() {
 async fn a_plan_that_holds_a_caller_s_value_is_of_no_use_to_another() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     for sql in [
         "create function who() returns text language plpgsql immutable as $$ begin return current_setting('app.a'); end $$",
         "create function asks() returns text language plpgsql stable as $$ begin return who(); end $$",
@@ -154,7 +155,7 @@ async fn a_plan_that_holds_a_caller_s_value_is_of_no_use_to_another() {
     for round in 0..20 {
         let caller = format!("caller {round}");
         let set = format!("select set_config('app.a', '{caller}', true)");
-        let mut lease = pool.take().await.unwrap();
+        let mut lease = pool.checkout().await.unwrap();
         let texts = format!("begin read only|{set}|select concat(asks(), who())|commit");
         let answers = run(&mut lease, &texts, Some(Access::ReadOnly)).await.unwrap();
         assert_eq!(text(&answers, 2), format!("{caller}{caller}"));
@@ -168,7 +169,7 @@ async fn a_plan_that_holds_a_caller_s_value_is_of_no_use_to_another() {
 async fn a_connection_in_doubt_is_replaced_and_the_batch_run_again() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     let process = lease.process();
     let texts = "begin read only|select 'answer'|commit";
     run(&mut lease, texts, Some(Access::ReadOnly)).await.unwrap();
@@ -190,11 +191,11 @@ async fn a_connection_in_doubt_is_replaced_and_the_batch_run_again() {
 #[tokio::test]
 async fn without_a_session_of_its_own_a_transaction_leaves_nothing_either() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, prepared: false, ..PoolSettings::default() });
-    one(&mut pool.take().await.unwrap(), "create sequence numbers").await.unwrap();
+    let pool = scratch.pool(WirePoolSettings { max_connections: 1, prepared: false, ..WirePoolSettings::default() });
+    one(&mut pool.checkout().await.unwrap(), "create sequence numbers").await.unwrap();
     let (clean, process) = next(&pool).await;
     for (_, sql) in LEFTOVERS {
-        let mut lease = pool.take().await.unwrap();
+        let mut lease = pool.checkout().await.unwrap();
         let _ = run(&mut lease, &transaction(Access::ReadWrite, sql), Some(Access::ReadWrite)).await;
         drop(lease);
         assert_eq!(next(&pool).await, (clean.clone(), process), "{sql}");
@@ -207,23 +208,23 @@ async fn without_a_session_of_its_own_a_transaction_leaves_nothing_either() {
 async fn values_of_many_rows_are_joined_as_they_come() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     for (rows, length) in [(0, 1), (1, 3), (3, 100_000), (5000, 7)] {
         let text = format!("select repeat('x', {length}), 'y' from generate_series(1, {rows})");
         let batch = Batch::new()
             .statement(Statement::named("select 'in front'", &[]))
-            .statement(Statement::named(&text, &[]).gathered(LIST))
+            .statement(Statement::named(&text, &[]).joined(LIST))
             .statement(Statement::named("select 'behind'", &[]));
         let mut answers = lease.run(&batch).await.unwrap();
-        let gathered = answers.gathered().unwrap();
-        assert_eq!(gathered.rows, rows);
+        let joined_rows = answers.take_joined_rows().unwrap();
+        assert_eq!(joined_rows.rows, rows);
         let joined = vec!["x".repeat(length); usize::try_from(rows).unwrap()].join(", ");
-        assert!(gathered.pieces.concat() == format!("[{joined}]").as_bytes());
+        assert!(joined_rows.pieces.concat() == format!("[{joined}]").as_bytes());
         assert_eq!((self::text(&answers, 0), self::text(&answers, 2)), ("in front".to_owned(), "behind".to_owned()));
         assert_eq!((answers.rows(1).len(), answers.affected(1)), (0, Some(rows)));
     }
     let late = "select 1 / (5 - n) from generate_series(1, 9) as n";
-    let outcome = lease.run(&Batch::new().statement(Statement::named(late, &[]).gathered(LIST))).await;
+    let outcome = lease.run(&Batch::new().statement(Statement::named(late, &[]).joined(LIST))).await;
     assert!(matches!(outcome, Err(WireError::Postgres(error)) if error.code == "22012"));
     drop((lease, pool));
     scratch.drop().await;
@@ -252,7 +253,7 @@ async fn exchanged_statements_neither_run_for_the_next_caller_nor_hide_what_is_l
     for traits in [FunctionTraits::UNKNOWN, FunctionTraits::NONE] {
         for round in 0..3 {
             pool.set_function_traits(traits);
-            let mut lease = pool.take().await.unwrap();
+            let mut lease = pool.checkout().await.unwrap();
             let mut batch = Batch::new();
             for text in ["begin", EXCHANGE, "commit"] {
                 batch.push(Statement::named(text, &[]));
@@ -279,7 +280,7 @@ async fn a_command_that_did_not_run_is_noticed() {
         ("unlisten *", "listen someone"),
         ("discard sequences", "perform nextval('numbers')"),
     ] {
-        let mut lease = pool.take().await.unwrap();
+        let mut lease = pool.checkout().await.unwrap();
         one(&mut lease, "create sequence if not exists numbers").await.unwrap();
         // Statements that the batch below makes and that the tail needs are there from here on
         run(&mut lease, "begin|commit", Some(Access::ReadWrite)).await.unwrap();
@@ -306,13 +307,13 @@ async fn a_command_that_did_not_run_is_noticed() {
 #[tokio::test]
 async fn without_a_session_of_its_own_a_connection_ends_while_expressions_keep_values() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(PoolSettings { connections: 1, prepared: false, ..PoolSettings::default() });
+    let pool = scratch.pool(WirePoolSettings { max_connections: 1, prepared: false, ..WirePoolSettings::default() });
     pool.set_function_traits(FunctionTraits { keeps: true, ..FunctionTraits::NONE });
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     let process = lease.process();
     run(&mut lease, "begin read only|select 1|commit", Some(Access::ReadOnly)).await.unwrap();
     drop(lease);
-    assert_ne!(pool.take().await.unwrap().process(), process);
+    assert_ne!(pool.checkout().await.unwrap().process(), process);
     drop(pool);
     scratch.drop().await;
 }
@@ -326,7 +327,7 @@ async fn a_session_ends_with_its_transaction_while_expressions_keep_values() {
     let admin = portico_database::connect(&scratch.endpoint).await.unwrap();
     admin.batch_execute("insert into portico_session.noted values (4)").await.unwrap();
     for _ in 0..3 {
-        let mut lease = pool.take().await.unwrap();
+        let mut lease = pool.checkout().await.unwrap();
         run(&mut lease, "begin read only|select 1|commit", Some(Access::ReadOnly)).await.unwrap();
         drop(lease);
         let (seen, next) = next(&pool).await;
@@ -343,7 +344,7 @@ async fn a_session_with_a_temporary_table_ends() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(one_connection());
     let (clean, process) = next(&pool).await;
-    let mut lease = pool.take().await.unwrap();
+    let mut lease = pool.checkout().await.unwrap();
     let texts = "begin|create temporary table items (id text) on commit drop|commit";
     run(&mut lease, texts, Some(Access::ReadWrite)).await.unwrap();
     drop(lease);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use portico_database::wire::{
-    Access, Batch, FunctionTraits, Joining, Lease, Pool, PoolSettings, Statement, Taken, WireError,
+    Access, Batch, FunctionTraits, Pool, PooledConnection, RowSeparators, Statement, Taken, WireError, WirePoolSettings,
 };
 use portico_database::{Endpoint, Host, connect};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,9 +28,14 @@ const WHO: &str =
     "select current_user || ' ' || current_setting('app.who') || ' ' || current_setting('statement_timeout')
     || ' ' || (60 / $1::int)";
 
-fn settings(connections: usize) -> PoolSettings {
+fn settings(max_connections: usize) -> WirePoolSettings {
     // However busy the machine is
-    PoolSettings { connections, wait: PATIENCE, quick: PATIENCE, ..PoolSettings::default() }
+    WirePoolSettings {
+        max_connections,
+        checkout_timeout: PATIENCE,
+        quick_read_limit: PATIENCE,
+        ..WirePoolSettings::default()
+    }
 }
 
 /// A read in settings of its own.
@@ -53,17 +58,17 @@ async fn read(pool: &Pool, wanted: &Read<'_>) -> Result<String, WireError> {
     let batch = Batch::new()
         .statement(Statement::named("begin read only", &[]))
         .statement(Statement::named(&set, &values))
-        .statement(Statement::named(wanted.text, wanted.params).scope(role).binary().gathered(Joining::default()))
+        .statement(Statement::named(wanted.text, wanted.params).scope(role).binary().joined(RowSeparators::default()))
         .statement(Statement::named("commit", &[]))
         .ending(Access::ReadOnly);
     let mut answers = match pool.take_for_read(&batch).await? {
-        Taken::Answers(answers) => answers,
-        Taken::Lease(lease) => lease.read(&batch).await?,
+        Taken::ResultSets(answers) => answers,
+        Taken::PooledConnection(lease) => lease.read(&batch).await?,
     };
     assert_eq!(answers.len(), 4);
-    let gathered = answers.gathered().unwrap();
-    assert_eq!(gathered.rows, 1);
-    Ok(String::from_utf8(gathered.pieces.concat()).unwrap())
+    let joined = answers.take_joined_rows().unwrap();
+    assert_eq!(joined.rows, 1);
+    Ok(String::from_utf8(joined.pieces.concat()).unwrap())
 }
 
 /// Has the pool's only connection learn that a read is quick.
@@ -102,7 +107,7 @@ async fn reads_that_travel_together_have_settings_of_their_own() {
     for settings in [&ROLE, &MINE, &MINE] {
         who(settings).await;
     }
-    let first = pool.take().await.unwrap();
+    let first = pool.checkout().await.unwrap();
     let callers = [&MINE, &OTHER, &ROLE, &TIME, &MINE].map(|settings| tokio::spawn(who(settings)));
     within(PATIENCE, async || (pool.status().waiting == callers.len()).then_some(())).await;
     drop(first);
@@ -116,7 +121,7 @@ async fn reads_that_travel_together_have_settings_of_their_own() {
     for (caller, expected) in callers.into_iter().zip(expected) {
         assert_eq!(caller.await.unwrap(), expected);
     }
-    assert_eq!(pool.taken_along(), 4);
+    assert_eq!(pool.coalesced_reads(), 4);
     drop(pool);
     admin.batch_execute(&format!("drop owned by {login}; drop role {login}")).await.unwrap();
     drop(admin);
@@ -160,7 +165,7 @@ async fn every_read_sees_its_own_settings_among_failures_and_aborts() {
                 }
                 if round % 10 == caller % 10 {
                     // Others use the connections too, and in other ways
-                    let mut lease = pool.take().await.unwrap();
+                    let mut lease = pool.checkout().await.unwrap();
                     let answers = lease
                         .run(
                             &Batch::new()
@@ -177,7 +182,7 @@ async fn every_read_sees_its_own_settings_among_failures_and_aborts() {
     for caller in join_all(callers.collect::<Vec<_>>()).await {
         caller.unwrap();
     }
-    assert!(pool.taken_along() > 0 && failed.load(Ordering::Relaxed) > 0, "{} {failed:?}", pool.taken_along());
+    assert!(pool.coalesced_reads() > 0 && failed.load(Ordering::Relaxed) > 0, "{} {failed:?}", pool.coalesced_reads());
     within(PATIENCE, async || (pool.status().open == pool.status().idle).then_some(())).await;
     assert_eq!(pool.status().waiting, 0);
     drop(pool);
@@ -189,8 +194,8 @@ async fn every_read_sees_its_own_settings_among_failures_and_aborts() {
 /// Three connections that are held: the first knows two reads as quick.
 struct Held {
     pool: Pool,
-    first: Lease,
-    others: Vec<Lease>,
+    first: PooledConnection,
+    others: Vec<PooledConnection>,
 }
 
 const FREE: &str = "select 'free ' || count(*) from free";
@@ -199,7 +204,7 @@ const LOCKED: &str = "select 'locked ' || count(*) from locked";
 impl Held {
     async fn new(scratch: &Scratch) -> Self {
         let pool = scratch.plain_pool(settings(3));
-        let mut first = pool.take().await.unwrap();
+        let mut first = pool.checkout().await.unwrap();
         for text in ["create table free ()", "create table locked ()"] {
             one(&mut first, text).await.unwrap();
         }
@@ -207,8 +212,8 @@ impl Held {
         for text in [FREE, LOCKED] {
             learn(&pool, &batch(text, &[], &[])).await;
         }
-        let first = pool.take().await.unwrap();
-        let others = vec![pool.take().await.unwrap(), pool.take().await.unwrap()];
+        let first = pool.checkout().await.unwrap();
+        let others = vec![pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
         Self { pool, first, others }
     }
 
@@ -237,9 +242,9 @@ async fn who_has_a_connection_takes_along_those_who_wait() {
     for (text, caller) in callers {
         assert_eq!(caller.await.unwrap().unwrap(), if text == FREE { "free 0" } else { "locked 0" });
     }
-    assert_eq!(pool.taken_along(), 4);
+    assert_eq!(pool.coalesced_reads(), 4);
     assert_eq!(unknown.await.unwrap().unwrap(), "unknown");
-    assert_eq!(pool.taken_along(), 4);
+    assert_eq!(pool.coalesced_reads(), 4);
     drop((others, pool));
     scratch.drop().await;
 }
@@ -253,7 +258,7 @@ async fn who_changes_the_session_changes_it_for_nobody_else() {
     for text in [TAMPER, ZONE] {
         learn(&pool, &batch(text, &[], &[])).await;
     }
-    let held = Held { first: pool.take().await.unwrap(), others: Vec::new(), pool };
+    let held = Held { first: pool.checkout().await.unwrap(), others: Vec::new(), pool };
     let driver = held.queue(ZONE).await;
     let tamperer = held.queue(TAMPER).await;
     let rider = held.queue(ZONE).await;
@@ -262,7 +267,7 @@ async fn who_changes_the_session_changes_it_for_nobody_else() {
     assert_eq!(tamperer.await.unwrap().unwrap(), "7s");
     assert_eq!(driver.await.unwrap().unwrap(), "0");
     assert_eq!(rider.await.unwrap().unwrap(), "0");
-    assert_eq!(pool.taken_along(), 2);
+    assert_eq!(pool.coalesced_reads(), 2);
     drop(pool);
     scratch.drop().await;
 }
@@ -273,23 +278,23 @@ async fn a_connection_that_does_not_know_the_driver_s_read_learns_it_before_othe
     let pool = scratch.plain_pool(settings(2));
     const READ: &str = "select 'read'";
     learn(&pool, &batch(READ, &[], &[])).await;
-    let knows = pool.take().await.unwrap();
-    let held = Held { first: pool.take().await.unwrap(), others: vec![knows], pool };
+    let knows = pool.checkout().await.unwrap();
+    let held = Held { first: pool.checkout().await.unwrap(), others: vec![knows], pool };
     let (driver, other) = (held.queue(READ).await, held.queue(READ).await);
     let Held { pool, first, others } = held;
     drop(first);
     for caller in [driver, other] {
         assert_eq!(caller.await.unwrap().unwrap(), "read");
     }
-    assert_eq!(pool.taken_along(), 0);
-    let held = Held { first: pool.take().await.unwrap(), others, pool };
+    assert_eq!(pool.coalesced_reads(), 0);
+    let held = Held { first: pool.checkout().await.unwrap(), others, pool };
     let (driver, other) = (held.queue(READ).await, held.queue(READ).await);
     let Held { pool, first, others } = held;
     drop(first);
     for caller in [driver, other] {
         assert_eq!(caller.await.unwrap().unwrap(), "read");
     }
-    assert_eq!(pool.taken_along(), 1);
+    assert_eq!(pool.coalesced_reads(), 1);
     drop((others, pool));
     scratch.drop().await;
 }
@@ -336,7 +341,7 @@ async fn nobody_gets_another_s_answer_though_the_server_seems_confused() {
     for text in READS {
         learn(&pool, &batch(text, &[], &[])).await;
     }
-    let held = Held { first: pool.take().await.unwrap(), others: Vec::new(), pool };
+    let held = Held { first: pool.checkout().await.unwrap(), others: Vec::new(), pool };
     let mut callers = Vec::new();
     for text in READS {
         callers.push((text, held.queue(text).await));
@@ -347,7 +352,7 @@ async fn nobody_gets_another_s_answer_though_the_server_seems_confused() {
     for (text, caller) in callers {
         assert_eq!(format!("select '{}'", caller.await.unwrap().unwrap()), text);
     }
-    assert_eq!(pool.taken_along(), 3);
+    assert_eq!(pool.coalesced_reads(), 3);
     assert!(!confuse.load(Ordering::SeqCst), "it was confused");
     drop(pool);
     scratch.drop().await;
@@ -366,11 +371,11 @@ async fn nobody_is_kept_by_company_that_turns_out_to_be_slow() {
     let Held { pool, first, others } = held;
     drop(first);
     // All three travel together, and one stands still. The others are let go, and go on elsewhere
-    within(PATIENCE, async || (pool.taken_along() == 2).then_some(())).await;
+    within(PATIENCE, async || (pool.coalesced_reads() == 2).then_some(())).await;
     drop(others);
     assert_eq!(quick.await.unwrap().unwrap(), "free 0");
     assert_eq!(driver.await.unwrap().unwrap(), "free 0");
-    assert_eq!(pool.taken_along(), 2);
+    assert_eq!(pool.coalesced_reads(), 2);
     assert!(!slow.is_finished());
     lock.rollback().await.unwrap();
     assert_eq!(slow.await.unwrap().unwrap(), "locked 0");
@@ -382,7 +387,7 @@ async fn nobody_is_kept_by_company_that_turns_out_to_be_slow() {
 }
 
 #[tokio::test]
-async fn who_was_taken_along_gets_an_answer_though_the_driver_goes_away() {
+async fn who_was_coalesced_reads_gets_an_answer_though_the_driver_goes_away() {
     let scratch = Scratch::new().await;
     let held = Held::new(&scratch).await;
     let mut admin = connect(&scratch.endpoint).await.unwrap();
@@ -393,7 +398,7 @@ async fn who_was_taken_along_gets_an_answer_though_the_driver_goes_away() {
     let quick = held.queue(FREE).await;
     let Held { pool, first, others } = held;
     drop(first);
-    within(PATIENCE, async || (pool.taken_along() == 2).then_some(())).await;
+    within(PATIENCE, async || (pool.coalesced_reads() == 2).then_some(())).await;
     driver.abort();
     assert!(driver.await.unwrap_err().is_cancelled());
     drop(others);
@@ -408,13 +413,13 @@ async fn who_was_taken_along_gets_an_answer_though_the_driver_goes_away() {
 #[tokio::test]
 async fn slow_reads_and_large_ones_travel_alone() {
     let scratch = Scratch::new().await;
-    let pool = scratch.plain_pool(PoolSettings { quick: Duration::from_millis(5), ..settings(1) });
+    let pool = scratch.plain_pool(WirePoolSettings { quick_read_limit: Duration::from_millis(5), ..settings(1) });
     let (slow, large) = ("select 'slow' || pg_sleep(0.01)", "select length($1)::text");
     let value = vec![b'x'; 20 * 1024];
     let params = [Some(&value[..])];
     learn(&pool, &batch(slow, &[], &[])).await;
     learn(&pool, &batch(large, &params, &[])).await;
-    let lease = pool.take().await.unwrap();
+    let lease = pool.checkout().await.unwrap();
     let callers = (0..6_usize).map(|caller| {
         let (pool, value) = (pool.clone(), value.clone());
         tokio::spawn(async move {
@@ -431,7 +436,7 @@ async fn slow_reads_and_large_ones_travel_alone() {
     for (at, caller) in callers.into_iter().enumerate() {
         assert_eq!(caller.await.unwrap().unwrap(), if at % 2 == 0 { "slow" } else { "20480" });
     }
-    assert_eq!(pool.taken_along(), 0);
+    assert_eq!(pool.coalesced_reads(), 0);
     drop(pool);
     scratch.drop().await;
 }
@@ -439,8 +444,8 @@ async fn slow_reads_and_large_ones_travel_alone() {
 #[tokio::test]
 async fn quick_reads_that_are_held_up_hold_up_nobody() {
     let scratch = Scratch::new().await;
-    let pool = scratch.plain_pool(PoolSettings { quick_connections: 1, ..settings(3) });
-    let mut lease = pool.take().await.unwrap();
+    let pool = scratch.plain_pool(WirePoolSettings { max_quick_reads: 1, ..settings(3) });
+    let mut lease = pool.checkout().await.unwrap();
     for text in ["create table free ()", "create table locked ()"] {
         one(&mut lease, text).await.unwrap();
     }
@@ -468,7 +473,7 @@ async fn quick_reads_that_are_held_up_hold_up_nobody() {
     assert_eq!(blocked.await.unwrap().unwrap(), "locked 0");
     assert!(pool.status().open == pool.status().idle);
     // Everybody gave back what he had
-    let leases = join_all((0..3).map(|_| pool.take())).await;
+    let leases = join_all((0..3).map(|_| pool.checkout())).await;
     assert!(leases.iter().all(Result::is_ok));
     assert!(read(&pool, &batch(FREE, &[], &[])).now_or_never().is_none());
     drop(leases);

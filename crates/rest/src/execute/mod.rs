@@ -7,7 +7,7 @@ pub(crate) mod session_settings;
 pub(crate) mod statement_result;
 pub(crate) mod transaction;
 
-use portico_database::wire::{Joining, Lease, WireError};
+use portico_database::wire::{PooledConnection, RowSeparators, WireError};
 
 use self::transaction::{ReadFailure, RequestStatements, TransactionEnding};
 use crate::error::RestError;
@@ -57,8 +57,8 @@ impl RequestContext<'_> {
     }
 
     /// A connection.
-    pub async fn lease(&self) -> Result<Lease, RestError> {
-        self.rest.inner.pool.take().await.map_err(|error| self.no_connection(error))
+    pub async fn lease(&self) -> Result<PooledConnection, RestError> {
+        self.rest.inner.pool.checkout().await.map_err(|error| self.no_connection(error))
     }
 
     /// Why there is no connection.
@@ -122,7 +122,7 @@ async fn read(
     doing: &RequestContext<'_>,
     prepared: &Prepared,
     setting: &TransactionContext<'_>,
-    joining: Joining,
+    joining: RowSeparators,
 ) -> Result<StatementResult, RestError> {
     let outcome = transaction::read(&doing.rest.inner.pool, setting, &prepared.main, joining).await;
     let mut outcome = outcome.map_err(|failure| match failure {

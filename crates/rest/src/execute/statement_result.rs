@@ -32,9 +32,9 @@ impl StatementResult {
         match yields {
             StatementOutput::Envelope => Self::of_row(outcome.main()),
             StatementOutput::Rows(_) => {
-                let gathered = outcome.gathered().ok_or(RestError::Internal)?;
+                let joined = outcome.take_joined_rows().ok_or(RestError::Internal)?;
                 let (headers, status) = wishes(outcome);
-                Ok(Self { rows: gathered.rows, body: Some(gathered.pieces), headers, status, ..Self::default() })
+                Ok(Self { rows: joined.rows, body: Some(joined.pieces), headers, status, ..Self::default() })
             }
             StatementOutput::Count => {
                 let rows = outcome.affected();

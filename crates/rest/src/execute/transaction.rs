@@ -4,7 +4,8 @@
 //! behind it that take the session back. Otherwise a second write ends it.
 
 use portico_database::wire::{
-    Access, Answers, Batch, Gathered, Joining, Lease, Param, Pool, Row, Statement, Taken, WireError,
+    Access, Batch, JoinedRows, Param, Pool, PooledConnection, ResultSets, Row, RowSeparators, Statement, Taken,
+    WireError,
 };
 
 use crate::config::database::Isolation;
@@ -43,7 +44,7 @@ pub(crate) struct RequestStatements<'a> {
 
 /// What came out.
 pub(crate) struct BatchResults {
-    answers: Answers,
+    answers: ResultSets,
     places: BatchPositions,
 }
 
@@ -62,8 +63,8 @@ impl BatchResults {
     }
 
     /// The main statement's rows, joined.
-    pub fn gathered(&mut self) -> Option<Gathered> {
-        self.answers.gathered()
+    pub fn take_joined_rows(&mut self) -> Option<JoinedRows> {
+        self.answers.take_joined_rows()
     }
 
     /// How many rows the main statement wrote.
@@ -134,7 +135,7 @@ impl<'a> TransactionBatch<'a> {
         // Bodies may be bytes, which the text form would double
         let main = Statement::named(self.work.main.text(), &self.main).scope(scope).binary();
         batch.push(match self.work.yields {
-            StatementOutput::Rows(joining) => main.gathered(joining),
+            StatementOutput::Rows(separators) => main.joined(separators),
             StatementOutput::Envelope | StatementOutput::Count => main,
         });
         if let Some(then) = self.work.then {
@@ -156,7 +157,7 @@ impl<'a> TransactionBatch<'a> {
 
 /// Runs the statements of a request in its settings.
 pub(crate) async fn run(
-    lease: &mut Lease,
+    lease: &mut PooledConnection,
     setting: &TransactionContext<'_>,
     work: RequestStatements<'_>,
     end: TransactionEnding,
@@ -177,15 +178,15 @@ pub(crate) async fn read(
     pool: &Pool,
     setting: &TransactionContext<'_>,
     main: &Sql,
-    joining: Joining,
+    joining: RowSeparators,
 ) -> Result<BatchResults, ReadFailure> {
     let settings = SessionSettings::of(setting);
     let work = RequestStatements { main, yields: StatementOutput::Rows(joining), then: None };
     let texts = TransactionBatch::of(setting, &settings, &work);
     let (batch, places) = texts.batch(TransactionEnding::Commit);
     let answers = match pool.take_for_read(&batch).await.map_err(ReadFailure::Connection)? {
-        Taken::Answers(answers) => answers,
-        Taken::Lease(lease) => lease.read(&batch).await.map_err(ReadFailure::Statement)?,
+        Taken::ResultSets(answers) => answers,
+        Taken::PooledConnection(lease) => lease.read(&batch).await.map_err(ReadFailure::Statement)?,
     };
     Ok(BatchResults { answers, places })
 }
@@ -199,7 +200,11 @@ pub(crate) enum ReadFailure {
 }
 
 /// Ends a transaction that was left open.
-pub(crate) async fn finish(lease: &mut Lease, setting: &TransactionContext<'_>, commit: bool) -> Result<(), WireError> {
+pub(crate) async fn finish(
+    lease: &mut PooledConnection,
+    setting: &TransactionContext<'_>,
+    commit: bool,
+) -> Result<(), WireError> {
     let batch = match commit {
         true => committed(setting, Batch::new()),
         false => rolled_back(Batch::new()),

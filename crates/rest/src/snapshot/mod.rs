@@ -215,7 +215,7 @@ impl Reloader {
             };
             self.change_loads(|loads| loads.stale = true);
             // Changes are not announced to anyone now
-            self.pool.distrust_functions();
+            self.pool.forget_function_traits();
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
                 let error = &error as &dyn std::error::Error;
@@ -312,7 +312,7 @@ impl Reloader {
                 payload = listener.next() => {
                     let Some(payload) = payload else { return Ok(()) };
                     announced = announced.max(ReloadScope::parse(&payload));
-                    self.pool.distrust_functions();
+                    self.pool.forget_function_traits();
                 }
                 asked = self.asked.recv() => {
                     let Some(asked) = asked else { return Ok(()) };
@@ -347,7 +347,7 @@ impl Reloader {
         let begun = std::time::Instant::now();
         self.change_loads(|loads| loads.stale = true);
         // Until the new cache is there
-        self.pool.distrust_functions();
+        self.pool.forget_function_traits();
         let outcome = self.read(change).await;
         self.change_loads(|loads| {
             loads.last = begun.elapsed();

@@ -15,7 +15,7 @@ pub mod read;
 mod tests;
 mod write;
 
-use portico_database::wire::Joining;
+use portico_database::wire::RowSeparators;
 
 pub use crate::statement_builder::{BoundValue, Sql};
 pub use call::call;
@@ -30,7 +30,7 @@ pub enum StatementOutput {
     /// One row with the columns of [`EnvelopeColumn`].
     Envelope,
     /// The rows of the answer, each as its JSON, which so joined are the body.
-    Rows(Joining),
+    Rows(RowSeparators),
     /// No rows: the number of those that were written.
     Count,
 }

@@ -3,16 +3,16 @@
 //! They are for answers without a count. A statement behind the main one reads what SQL says of the answer
 //! (`response.headers`).
 
-use portico_database::wire::Joining;
+use portico_database::wire::RowSeparators;
 
 use super::{Sql, StatementOutput, read};
 use crate::plan::{BodyFormat, ReadPlan, ResultShape, WritePlan, WriteReturn};
 
 /// What `json_agg` makes of rows, and what is left of it without nulls.
-const LIST: Joining = Joining { open: "[", between: ", \n ", close: "]" };
-const STRIPPED_LIST: Joining = Joining { open: "[", between: ",", close: "]" };
+const LIST: RowSeparators = RowSeparators { open: "[", between: ", \n ", close: "]" };
+const STRIPPED_LIST: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
 /// One row, or the answer is another.
-const ROW: Joining = Joining { open: "", between: ",", close: "" };
+const ROW: RowSeparators = RowSeparators { open: "", between: ",", close: "" };
 
 /// The statement of a read, if its body is JSON.
 pub fn read(plan: &ReadPlan, body_format: &BodyFormat) -> Option<(Sql, StatementOutput)> {
@@ -44,7 +44,7 @@ pub fn write(plan: &WritePlan, body_format: &BodyFormat) -> Option<(Sql, Stateme
 }
 
 /// Appends the SELECT of the rows' JSON; what joins them.
-fn rows(sql: &mut Sql, body_format: &BodyFormat, rows: &dyn Fn(&mut Sql)) -> Option<Joining> {
+fn rows(sql: &mut Sql, body_format: &BodyFormat, rows: &dyn Fn(&mut Sql)) -> Option<RowSeparators> {
     let (strip_nulls, joining) = match body_format {
         BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true } => (true, STRIPPED_LIST),
         BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false } => (false, LIST),

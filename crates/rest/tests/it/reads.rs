@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
+use portico_database::wire::{Batch, Pool, Statement, WireError, WirePoolSettings};
 use portico_rest::RestError;
 use portico_rest::plan::{BodyFormat, PlanContext, PlanSettings, ReadPlan, ReadRoot, ResultShape};
 use portico_rest::query::{QueryTarget, parse};
@@ -45,7 +45,7 @@ impl Reader {
         let cinema = Cinema::open().await;
         let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
         let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
-        let pool = Pool::open(cinema.endpoint(), "authenticator", PoolSettings::default()).unwrap();
+        let pool = Pool::open(cinema.endpoint(), "authenticator", WirePoolSettings::default()).unwrap();
         let settings = PlanSettings { aggregates: true, ..PlanSettings::default() };
         Self { cinema, settings, cache, pool }
     }
@@ -63,7 +63,7 @@ impl Reader {
         let batch = Batch::new()
             .statement(Statement::named("select set_config('role', $1, true)", &role))
             .statement(Statement::unnamed(sql.text(), &params));
-        let answers = match self.pool.take().await.unwrap().run(&batch).await {
+        let answers = match self.pool.checkout().await.unwrap().run(&batch).await {
             Ok(answers) => answers,
             Err(WireError::Postgres(error)) => {
                 return Err(Refusal::Postgres(error.code.clone(), error.message.clone()));

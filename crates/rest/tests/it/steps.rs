@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
-use portico_database::wire::{Batch, Pool, PoolSettings, Statement, WireError};
+use portico_database::wire::{Batch, Pool, Statement, WireError, WirePoolSettings};
 use portico_rest::RestError;
 use portico_rest::plan::{
     ArgumentSource, CallInput, JsonBody, PlanContext, PlanSettings, ResultSource, WriteAction, WriteOptions, WritePlan,
@@ -91,7 +91,7 @@ impl Steps {
         let cinema = Cinema::open().await;
         let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
         let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
-        let pool = Pool::open(cinema.endpoint(), "authenticator", PoolSettings::default()).unwrap();
+        let pool = Pool::open(cinema.endpoint(), "authenticator", WirePoolSettings::default()).unwrap();
         Self { cinema, settings: PlanSettings::default(), cache, pool, log: String::new() }
     }
 
@@ -240,7 +240,7 @@ impl Steps {
             ))
             .statement(Statement::named(planned.sql.text(), &params).binary())
             .statement(Statement::unnamed("commit", &[]));
-        let mut lease = self.pool.take().await.unwrap();
+        let mut lease = self.pool.checkout().await.unwrap();
         let answers = match lease.run(&batch).await {
             Ok(answers) => answers,
             Err(WireError::Postgres(error)) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Statements that are kept in mind. Of two that fall on one place the later stays.
 const PLACES: usize = 1024;
 
-/// What the statements of a pool usually take, by their keys ([`Texts::key`](crate::wire::session::statements::Texts::key)).
+/// What the statements of a pool usually take, by their keys ([`StatementTexts::key`](crate::wire::session::prepared_statements::StatementTexts::key)).
 ///
 /// Every read looks here, so there is neither a lock nor a list: a place holds half of the key and the time in microseconds. What gets lost
 /// between two who write at once is no more than one measurement.

@@ -2,7 +2,7 @@
 //! several callers in one write, and each gets its answer as it comes in. That saves both sides most of the cost
 //! of a wake-up, which is more than the cost of a row by its key.
 //!
-//! Each read is a transaction of its own, with settings of its own, its own [`Tail`] and its own `Sync`: PostgreSQL
+//! Each read is a transaction of its own, with settings of its own, its own [`SessionReset`] and its own `Sync`: PostgreSQL
 //! keeps them apart as it does when they come one after the other. The tails are read before the answers are
 //! believed: what comes behind a transaction that left something in the session is thrown away. A read that
 //! failed, was thrown away or whose driver went away is run once more alone: it only reads.
@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use super::times::Times;
-use crate::wire::pool::shelf::Granted;
-use crate::wire::protocol::answers::Answers;
-use crate::wire::protocol::batch::{Access, Batch, Kind, Param, Statement};
+use crate::wire::pool::checkout_queue::Granted;
+use crate::wire::protocol::batch::{Access, Batch, Param, Preparation, Statement};
 use crate::wire::protocol::encode::{EXECUTE, SYNC, bind};
 use crate::wire::protocol::error::WireError;
-use crate::wire::protocol::gathered::Joining;
-use crate::wire::session::connection::{Connection, Way, is_in_doubt};
-use crate::wire::session::statements::Statements;
+use crate::wire::protocol::joined_rows::RowSeparators;
+use crate::wire::protocol::result_sets::ResultSets;
+use crate::wire::session::connection::{SessionMode, WireConnection, is_in_doubt};
+use crate::wire::session::prepared_statements::PreparedStatements;
 
 /// The most reads that travel together.
 pub(crate) const MOST: usize = 8;
@@ -48,7 +48,7 @@ struct PendingStatement {
     scope: Range<usize>,
     params: Vec<Option<Range<usize>>>,
     binary: bool,
-    gathered: Option<Joining>,
+    joined: Option<RowSeparators>,
 }
 
 /// A read, and where its answer goes.
@@ -76,7 +76,7 @@ impl PendingRead {
             scope: put(statement.scope.as_bytes()),
             params: statement.params.iter().map(|param| param.map(&mut put)).collect(),
             binary: statement.binary,
-            gathered: statement.gathered,
+            joined: statement.joined,
         };
         let statements = batch.statements.iter().map(copy).collect();
         Self { bytes, statements, key }
@@ -92,13 +92,13 @@ impl PendingRead {
     }
 
     /// Returns whether the connection has parsed all of its statements.
-    fn is_known(&self, statements: &mut Statements) -> bool {
+    fn is_known(&self, statements: &mut PreparedStatements) -> bool {
         let mut each = self.statements.iter();
         each.all(|it| statements.name(it.key, self.text(&it.text), self.text(&it.scope)).is_some())
     }
 
     /// Puts its statements into the write buffer. `false`: one would have to be parsed first.
-    fn write(&self, out: &mut BytesMut, statements: &mut Statements) -> bool {
+    fn write(&self, out: &mut BytesMut, statements: &mut PreparedStatements) -> bool {
         self.statements.iter().all(|it| {
             let params: Vec<Param<'_>> =
                 it.params.iter().map(|param| param.as_ref().map(|value| self.bytes(value))).collect();
@@ -108,18 +108,18 @@ impl PendingRead {
         })
     }
 
-    fn gathered(&self) -> Option<(usize, Joining)> {
+    fn joined(&self) -> Option<(usize, RowSeparators)> {
         let mut each = self.statements.iter().enumerate();
-        each.find_map(|(at, statement)| Some((at, statement.gathered?)))
+        each.find_map(|(at, statement)| Some((at, statement.joined?)))
     }
 }
 
 /// Returns the main statement of a batch that may travel with others: its rows are gathered, all its statements are
 /// prepared, and its transaction, which only reads, ends with it.
 pub(crate) fn main_of<'b, 'a>(batch: &'b Batch<'a>) -> Option<&'b Statement<'a>> {
-    let main = batch.statements.iter().find(|statement| statement.gathered.is_some())?;
+    let main = batch.statements.iter().find(|statement| statement.joined.is_some())?;
     let may_travel = batch.ends == Some(Access::ReadOnly)
-        && batch.statements.iter().all(|statement| statement.kind == Kind::Named)
+        && batch.statements.iter().all(|statement| statement.preparation == Preparation::Named)
         && size(batch) <= SMALL;
     may_travel.then_some(main)
 }
@@ -137,27 +137,27 @@ enum Trip {
     /// There was no other read to send.
     Alone,
     /// The driver's own answers; `None`: its read failed or cannot be believed.
-    Done(Option<Answers>),
+    Done(Option<ResultSets>),
     /// The connection stands still.
     Stuck,
 }
 
-/// The outcome of [`Connection::run_together`].
+/// The outcome of [`WireConnection::run_together`].
 pub(crate) struct Outcome {
     /// `None`: the read did not get through in company, and the connection is of no use any more. It has to be
     /// run on another one.
-    pub answers: Option<Answers>,
+    pub answers: Option<ResultSets>,
     /// PostgreSQL reported functions with properties that were not known.
     pub has_new_traits: bool,
 }
 
-impl Connection {
+impl WireConnection {
     /// Runs a read, together with those of others: `waiting` gives them, of those that the connection can send.
     /// A read that usually takes longer than `quick` travels alone.
     pub async fn run_together(
         &mut self,
         batch: &Batch<'_>,
-        way: Way,
+        way: SessionMode,
         times: &Times,
         quick: Duration,
         waiting: impl FnOnce(&mut dyn FnMut(&PendingRead) -> bool) -> Vec<Pending>,
@@ -196,7 +196,7 @@ impl Connection {
         &mut self,
         batch: &Batch<'_>,
         key: u64,
-        way: Way,
+        way: SessionMode,
         times: &Times,
         has_new_traits: &mut bool,
         waiting: impl FnOnce(&mut dyn FnMut(&PendingRead) -> bool) -> Vec<Pending>,
@@ -209,13 +209,18 @@ impl Connection {
         let statements = self.statements();
         // Statements that are named from here on are not made way for
         statements.begin();
-        let key_of =
-            |statements: &Statements, statement: &Statement<'_>| statements.key(statement.text, statement.scope);
+        let key_of = |statements: &PreparedStatements, statement: &Statement<'_>| {
+            statements.key(statement.text, statement.scope)
+        };
         let tail_keys: Vec<_> =
             tail.statements().map(|statement| (key_of(statements, &statement), statement)).collect();
-        let is_parsed = |(key, statement): &(u64, Statement<'_>), statements: &mut Statements| match statement.kind {
-            Kind::KeptUnnamed(text) => statements.is_unnamed(text),
-            Kind::Named | Kind::Unnamed => statements.name(*key, statement.text, statement.scope).is_some(),
+        let is_parsed = |(key, statement): &(u64, Statement<'_>), statements: &mut PreparedStatements| match statement
+            .preparation
+        {
+            Preparation::KeptUnnamed(text) => statements.is_unnamed(text),
+            Preparation::Named | Preparation::Unnamed => {
+                statements.name(*key, statement.text, statement.scope).is_some()
+            }
         };
         let own: Vec<_> =
             batch.statements.iter().map(|statement| (key_of(statements, statement), *statement)).collect();
@@ -228,8 +233,8 @@ impl Connection {
         if reads.is_empty() {
             return Ok(Trip::Alone);
         }
-        let write_all = |out: &mut BytesMut, statements: &mut Statements| {
-            let end = |out: &mut BytesMut, statements: &mut Statements| {
+        let write_all = |out: &mut BytesMut, statements: &mut PreparedStatements| {
+            let end = |out: &mut BytesMut, statements: &mut PreparedStatements| {
                 let fits = tail_keys.iter().all(|(key, statement)| write(out, statements, *key, statement));
                 out.extend_from_slice(SYNC);
                 fits
@@ -246,18 +251,18 @@ impl Connection {
             Some(Err(error)) => return Err(error),
             None => return Ok(Trip::Stuck),
         }
-        let own_gathered = own.iter().enumerate().find_map(|(at, (_, statement))| Some((at, statement.gathered?)));
-        let counts = reads.iter().map(|read| (read.key, read.statements.len(), read.gathered()));
+        let own_joined = own.iter().enumerate().find_map(|(at, (_, statement))| Some((at, statement.joined?)));
+        let counts = reads.iter().map(|read| (read.key, read.statements.len(), read.joined()));
         let mut own_answers = None;
         let mut is_spoilt = false;
         let mut begun = Instant::now();
-        for (at, (key, wanted, gathers)) in counts.chain([(key, own.len(), own_gathered)]).enumerate() {
+        for (at, (key, wanted, joins)) in counts.chain([(key, own.len(), own_joined)]).enumerate() {
             let count = wanted + tail.len();
-            let hearing = self.hear_one(count, gathers);
+            let receiving = self.receive_one(count, joins);
             let tally = match at == reads.len() {
                 // The driver's own takes as long as it takes
-                true => hearing.await?,
-                false => match while_patient(hearing, patience.as_mut(), &mut answers).await {
+                true => receiving.await?,
+                false => match while_patient(receiving, patience.as_mut(), &mut answers).await {
                     Some(tally) => tally?,
                     None => return Ok(Trip::Stuck),
                 },
@@ -277,7 +282,7 @@ impl Connection {
                 continue;
             }
             let verdict = tail.verdict(&got, wanted).filter(|_| got.len() == count && !self.in_transaction());
-            let Some(verdict) = verdict else { return Err(self.misunderstood()) };
+            let Some(verdict) = verdict else { return Err(self.answer_mismatch()) };
             let was_spoilt = is_spoilt;
             *has_new_traits |= self.session().settle(verdict).has_new_traits;
             is_spoilt |= !self.session().is_clean();
@@ -289,16 +294,16 @@ impl Connection {
                 own_answers = Some(got);
             } else if let Some(answer) = answers.get_mut(at).and_then(Option::take) {
                 // Its caller may have gone away
-                let _ = answer.send(Granted::Answer(got));
+                let _ = answer.send(Granted::CompletedStatement(got));
             }
             if is_spoilt {
                 answers.clear();
             }
         }
         if is_spoilt {
-            self.session().soil();
+            self.session().mark_dirty();
         }
-        self.heard_all();
+        self.finish_receiving();
         Ok(Trip::Done(own_answers))
     }
 }
@@ -320,11 +325,11 @@ async fn while_patient<T>(
 }
 
 /// Puts a statement into the write buffer. `false`: it would have to be parsed first, or its values are too large.
-fn write(out: &mut BytesMut, statements: &mut Statements, key: u64, statement: &Statement<'_>) -> bool {
-    let name = match statement.kind {
-        Kind::KeptUnnamed(text) if statements.is_unnamed(text) => None,
-        Kind::KeptUnnamed(_) => return false,
-        Kind::Named | Kind::Unnamed => match statements.name(key, statement.text, statement.scope) {
+fn write(out: &mut BytesMut, statements: &mut PreparedStatements, key: u64, statement: &Statement<'_>) -> bool {
+    let name = match statement.preparation {
+        Preparation::KeptUnnamed(text) if statements.is_unnamed(text) => None,
+        Preparation::KeptUnnamed(_) => return false,
+        Preparation::Named | Preparation::Unnamed => match statements.name(key, statement.text, statement.scope) {
             Some(name) => Some(name),
             None => return false,
         },

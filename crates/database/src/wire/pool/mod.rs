@@ -1,8 +1,8 @@
 //! The connections: few, shared fairly, the last used first.
 
-mod aftermath;
-pub(crate) mod shelf;
-mod sweeper;
+pub(crate) mod checkout_queue;
+mod cleanup;
+mod idle_sweeper;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,18 +12,18 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use self::aftermath::Aftermath;
-use self::shelf::{Asked, Given, Granted, Idle, Shelf, Ticket};
-use self::sweeper::Sweeper;
+use self::checkout_queue::{Asked, CheckoutQueue, Given, Granted, IdleConnection, Ticket};
+use self::cleanup::ConnectionCleanup;
+use self::idle_sweeper::IdleSweeper;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::wire::coalescing::times::Times;
 use crate::wire::coalescing::together::{MOST, PendingRead, main_of};
-use crate::wire::protocol::answers::Answers;
 use crate::wire::protocol::batch::{Access, Batch, Statement};
 use crate::wire::protocol::error::WireError;
-use crate::wire::session::connection::{Connection, Way};
-use crate::wire::session::dial::Dialer;
+use crate::wire::protocol::result_sets::ResultSets;
+use crate::wire::session::connection::{SessionMode, WireConnection};
+use crate::wire::session::connector::Connector;
 use crate::wire::session::reset::FunctionTraits;
 
 /// Quick reads wait for less than this. One that waits for longer is treated like any other.
@@ -31,11 +31,11 @@ const QUICK_PATIENCE: Duration = Duration::from_millis(10);
 
 /// How many connections, and how they are kept.
 #[derive(Debug, Clone)]
-pub struct PoolSettings {
-    /// Connections at most.
-    pub connections: usize,
+pub struct WirePoolSettings {
+    /// The maximum number of connections.
+    pub max_connections: usize,
     /// How long a caller waits for a connection to become free before it gets [`WireError::Busy`].
-    pub wait: Duration,
+    pub checkout_timeout: Duration,
     /// A connection older than this is closed when it is given back.
     pub max_lifetime: Duration,
     /// A connection that nobody needed for so long is closed.
@@ -45,23 +45,23 @@ pub struct PoolSettings {
     pub prepared: bool,
     /// How many parsed statements one connection keeps at most; the least recently used goes.
     pub statements_per_connection: usize,
-    /// A read that usually takes longer than this travels alone ([`Lease::read`]).
-    pub quick: Duration,
+    /// A read that usually takes longer than this travels alone ([`PooledConnection::read`]).
+    pub quick_read_limit: Duration,
     /// How many connections are in use for quick reads at once; those that come when these are in use wait for moments, to be taken along.
-    pub quick_connections: usize,
+    pub max_quick_reads: usize,
 }
 
-impl Default for PoolSettings {
+impl Default for WirePoolSettings {
     fn default() -> Self {
         Self {
-            connections: 10,
-            wait: Duration::from_secs(10),
+            max_connections: 10,
+            checkout_timeout: Duration::from_secs(10),
             max_lifetime: Duration::from_secs(1800),
             max_idle: Duration::from_secs(30),
             prepared: true,
             statements_per_connection: 256,
-            quick: Duration::from_millis(4),
-            quick_connections: usize::MAX,
+            quick_read_limit: Duration::from_millis(4),
+            max_quick_reads: usize::MAX,
         }
     }
 }
@@ -80,21 +80,21 @@ pub struct PoolStatus {
 /// Connections that act as one role. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    inner: Arc<Inner>,
+    inner: Arc<SharedPool>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub dialer: Dialer,
-    settings: PoolSettings,
+pub(crate) struct SharedPool {
+    pub dialer: Connector,
+    settings: WirePoolSettings,
     prepared: AtomicBool,
     /// [`FunctionTraits`] of the database, as bits.
     traits: AtomicU8,
-    shelf: Mutex<Shelf>,
+    queue: Mutex<CheckoutQueue>,
     /// Connections that were made before the last [`Pool::renew`] are of an older generation.
     generation: AtomicU64,
     timeouts: AtomicU64,
-    taken_along: AtomicU64,
+    coalesced_reads: AtomicU64,
     times: Times,
     /// Whether a task looks after the idle connections.
     pub swept: AtomicBool,
@@ -109,16 +109,16 @@ impl Pool {
     ///
     /// # Errors
     /// When the certificates that the endpoint names can not be read.
-    pub fn open(endpoint: &Endpoint, role: &str, settings: PoolSettings) -> Result<Self, DatabaseError> {
+    pub fn open(endpoint: &Endpoint, role: &str, settings: WirePoolSettings) -> Result<Self, DatabaseError> {
         Ok(Self {
-            inner: Arc::new(Inner {
-                dialer: Dialer::new(endpoint, role, &settings)?,
+            inner: Arc::new(SharedPool {
+                dialer: Connector::new(endpoint, role, &settings)?,
                 prepared: AtomicBool::new(settings.prepared),
                 traits: AtomicU8::new(FunctionTraits::UNKNOWN.bits()),
-                shelf: Mutex::new(Shelf::new(settings.connections, settings.quick_connections)),
+                queue: Mutex::new(CheckoutQueue::new(settings.max_connections, settings.max_quick_reads)),
                 generation: AtomicU64::new(0),
                 timeouts: AtomicU64::new(0),
-                taken_along: AtomicU64::new(0),
+                coalesced_reads: AtomicU64::new(0),
                 times: Times::new(),
                 swept: AtomicBool::new(false),
                 settings,
@@ -134,17 +134,17 @@ impl Pool {
     /// [`WireError::Busy`] when none becomes free in time; [`WireError::Unreachable`] when the server does not answer,
     /// [`WireError::Postgres`] or [`WireError::Refused`] when it does not want us; [`WireError::Closed`] after
     /// [`close`](Self::close).
-    pub async fn take(&self) -> Result<Lease, WireError> {
+    pub async fn checkout(&self) -> Result<PooledConnection, WireError> {
         loop {
             match self.take_for(None).await? {
-                Taken::Lease(lease) => return Ok(lease),
+                Taken::PooledConnection(lease) => return Ok(lease),
                 // Not without a batch
-                Taken::Answers(_) => {}
+                Taken::ResultSets(_) => {}
             }
         }
     }
 
-    /// As [`take`](Self::take), for a batch that only reads, in one statement, and may be run twice: run it with [`Lease::read`]. Where
+    /// As [`take`](Self::take), for a batch that only reads, in one statement, and may be run twice: run it with [`PooledConnection::read`]. Where
     /// no connection is free, another such caller who gets one may take the batch along, and then the answers are there already.
     ///
     /// # Errors
@@ -156,18 +156,19 @@ impl Pool {
     async fn take_for(&self, batch: Option<&Batch<'_>>) -> Result<Taken, WireError> {
         let inner = &self.inner;
         let home = Handle::current().id();
-        let PoolSettings { connections, quick, quick_connections, wait, .. } = inner.settings;
+        let WirePoolSettings { max_connections, quick_read_limit, max_quick_reads, checkout_timeout, .. } =
+            inner.settings;
         // What may travel with others, and its key
         let keeps = inner.prepared.load(Ordering::Relaxed);
         let mut rides = batch.filter(|_| keeps).and_then(|batch| Some((batch, inner.key(main_of(batch)?))));
-        rides = rides.filter(|(_, key)| inner.times.is_quick(*key, quick));
-        let mut is_quick = rides.is_some() && quick_connections < connections;
-        let deadline = Instant::now() + wait;
+        rides = rides.filter(|(_, key)| inner.times.is_quick(*key, quick_read_limit));
+        let mut is_quick = rides.is_some() && max_quick_reads < max_connections;
+        let deadline = Instant::now() + checkout_timeout;
         let mut found = loop {
             // Copied outside of the lock, and only where it may be of use
-            let read = rides.filter(|_| !inner.shelf().has_room(is_quick));
+            let read = rides.filter(|_| !inner.queue().has_room(is_quick));
             let read = read.map(|(batch, key)| PendingRead::of(batch, key, |statement| inner.key(statement)));
-            let asked = inner.shelf().ask(home, is_quick, read).ok_or(WireError::Closed)?;
+            let asked = inner.queue().ask(home, is_quick, read).ok_or(WireError::Closed)?;
             let (ticket, answer) = match asked {
                 Asked::Granted(found) => break found,
                 Asked::Queued(ticket, answer) => (ticket, answer),
@@ -175,55 +176,55 @@ impl Pool {
             let mut waiting = Waiting { pool: inner, ticket, is_quick, answer: Some(answer) };
             let until = if is_quick { deadline.min(Instant::now() + QUICK_PATIENCE) } else { deadline };
             let mut granted = tokio::time::timeout_at(until, waiting.granted()).await;
-            if granted.is_err() && !inner.shelf().leave(ticket) {
+            if granted.is_err() && !inner.queue().leave(ticket) {
                 // Another caller has sent the batch along, and will not take long
                 granted = tokio::time::timeout_at(deadline, waiting.granted()).await;
             }
             match granted {
                 Ok(Some(Granted::Place(found))) => break found,
-                Ok(Some(Granted::Answer(answers))) => return Ok(Taken::Answers(answers)),
+                Ok(Some(Granted::CompletedStatement(answers))) => return Ok(Taken::ResultSets(answers)),
                 // Closed; or whoever took the batch along did not get through with it: not again
                 Ok(None) => (rides, is_quick) = (None, false),
                 // The quick ones are held up by something: like everybody else, then
                 Err(_) if is_quick => is_quick = false,
                 Err(_) => {
                     inner.timeouts.fetch_add(1, Ordering::Relaxed);
-                    return Err(WireError::Busy(wait));
+                    return Err(WireError::Busy(checkout_timeout));
                 }
             }
         };
         // From here on the place is given back by itself
-        let mut lease = Lease { inner: inner.clone(), connection: None, generation: 0, is_quick };
+        let mut lease = PooledConnection { inner: inner.clone(), connection: None, generation: 0, is_quick };
         while let Some(mut idle) = found {
             let current = idle.generation == inner.generation.load(Ordering::Acquire);
             if current
-                && !inner.has_aged(&idle.connection)
+                && !inner.is_expired(&idle.connection)
                 && idle.connection.settle(home)
                 && idle.connection.is_alive()
             {
                 (lease.connection, lease.generation) = (Some(idle.connection), idle.generation);
-                return Ok(Taken::Lease(lease));
+                return Ok(Taken::PooledConnection(lease));
             }
-            idle.connection.say_goodbye();
-            found = inner.shelf().reuse(home);
+            idle.connection.terminate();
+            found = inner.queue().reuse(home);
         }
         // Read before the connection is made: what is renewed meanwhile may be older than this connection's role.
         lease.generation = inner.generation.load(Ordering::Acquire);
         let keeps = inner.prepared.load(Ordering::Acquire);
         lease.connection = Some(Box::new(inner.dialer.dial(keeps).await?));
-        Ok(Taken::Lease(lease))
+        Ok(Taken::PooledConnection(lease))
     }
 
     /// From now on only connections made from now on are used: idle ones are closed, those in use when they are given back.
     /// After the schema or the role's settings changed.
     pub fn renew(&self) {
         self.inner.generation.fetch_add(1, Ordering::AcqRel);
-        self.inner.drop_idle();
+        self.inner.close_idle_connections();
     }
 
     /// How many connections there are.
     pub fn status(&self) -> PoolStatus {
-        self.inner.shelf().status()
+        self.inner.queue().status()
     }
 
     /// How often a caller waited in vain since the pool was made.
@@ -232,11 +233,11 @@ impl Pool {
     }
 
     /// How many reads went out along with somebody else's since the pool was made.
-    pub fn taken_along(&self) -> u64 {
-        self.inner.taken_along.load(Ordering::Relaxed)
+    pub fn coalesced_reads(&self) -> u64 {
+        self.inner.coalesced_reads.load(Ordering::Relaxed)
     }
 
-    /// Whether sessions stay ours ([`PoolSettings::prepared`]), from the next batch on. A change renews the connections.
+    /// Whether sessions stay ours ([`WirePoolSettings::prepared`]), from the next batch on. A change renews the connections.
     pub fn set_prepared(&self, prepared: bool) {
         if self.inner.prepared.swap(prepared, Ordering::AcqRel) != prepared {
             self.renew();
@@ -250,8 +251,8 @@ impl Pool {
     }
 
     /// Lets the functions of the database count as unknown until their properties are set again.
-    pub fn distrust_functions(&self) {
-        self.inner.distrust_functions();
+    pub fn forget_function_traits(&self) {
+        self.inner.forget_function_traits();
     }
 
     /// Returns the known properties of the functions in the database.
@@ -261,15 +262,15 @@ impl Pool {
 
     /// Closes the pool: nobody gets a connection any more, and those in use close when they are given back.
     pub fn close(&self) {
-        self.inner.shelf().close();
-        self.inner.drop_idle();
+        self.inner.queue().close();
+        self.inner.close_idle_connections();
     }
 }
 
-impl Inner {
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+impl SharedPool {
+    fn queue(&self) -> MutexGuard<'_, CheckoutQueue> {
         // A panic elsewhere leaves the list whole: it changes by single pushes and pops.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a statement is known by.
@@ -277,64 +278,64 @@ impl Inner {
         self.dialer.texts().key(statement.text, statement.scope)
     }
 
-    pub fn way(&self) -> Way {
-        Way {
+    pub fn way(&self) -> SessionMode {
+        SessionMode {
             prepared: self.prepared.load(Ordering::Relaxed),
             traits: FunctionTraits::from_bits(self.traits.load(Ordering::Relaxed)),
         }
     }
 
     /// Takes the cautious way until the database's functions have been looked at again.
-    fn distrust_functions(&self) {
+    fn forget_function_traits(&self) {
         self.traits.fetch_or(FunctionTraits::UNKNOWN.bits(), Ordering::Relaxed);
     }
 
-    fn has_aged(&self, connection: &Connection) -> bool {
+    fn is_expired(&self, connection: &WireConnection) -> bool {
         connection.made().elapsed() > self.settings.max_lifetime
     }
 
-    fn drop_idle(&self) {
-        let idle = self.shelf().clear();
+    fn close_idle_connections(&self) {
+        let idle = self.queue().clear();
         for mut idle in idle {
-            idle.connection.say_goodbye();
+            idle.connection.terminate();
         }
     }
 
     /// After one connection broke, its neighbours are often dead too: the server restarted.
-    fn drop_dead(&self) {
-        self.shelf().retain(|idle| idle.connection.is_alive());
+    fn drop_dead_connections(&self) {
+        self.queue().retain(|idle| idle.connection.is_alive());
     }
 
     /// Takes back a place, with the connection that stands there, if it can be used again: between two batches, outside a transaction.
-    fn take_back(self: &Arc<Self>, connection: Option<Box<Connection>>, generation: u64, mut is_quick: bool) {
+    fn give_back(self: &Arc<Self>, connection: Option<Box<WireConnection>>, generation: u64, mut is_quick: bool) {
         let mut kept = match connection {
             // The only way for a connection to another caller leads through here
-            Some(mut connection) if !connection.is_reusable() || self.has_aged(&connection) => {
-                connection.say_goodbye();
+            Some(mut connection) if !connection.is_reusable() || self.is_expired(&connection) => {
+                connection.terminate();
                 None
             }
-            connection => connection.map(|connection| Idle { connection, since: Instant::now(), generation }),
+            connection => connection.map(|connection| IdleConnection { connection, since: Instant::now(), generation }),
         };
         loop {
             let step = {
-                let mut shelf = self.shelf();
+                let mut queue = self.queue();
                 // Looked at under the lock: whoever closes or renews the pool empties the list after saying so.
-                let is_stale = shelf.is_closed() || generation != self.generation.load(Ordering::Acquire);
+                let is_stale = queue.is_closed() || generation != self.generation.load(Ordering::Acquire);
                 let stale = kept.take_if(|_| is_stale);
-                (shelf.give(kept, is_quick), stale)
+                (queue.give(kept, is_quick), stale)
             };
             let (given, stale) = step;
             if let Some(mut stale) = stale {
-                stale.connection.say_goodbye();
+                stale.connection.terminate();
             }
             match given {
-                Given::Kept => return self.sweep_later(),
+                Given::Kept => return self.start_sweeper(),
                 Given::Free => return,
                 Given::To { waiter, is_quick: is_for_quick, idle } => match waiter.send(Granted::Place(idle)) {
                     Ok(()) => return,
                     // Gone just now
                     Err(Granted::Place(idle)) => (kept, is_quick) = (idle, is_for_quick),
-                    Err(Granted::Answer(_)) => return,
+                    Err(Granted::CompletedStatement(_)) => return,
                 },
             }
         }
@@ -342,11 +343,11 @@ impl Inner {
 
     /// Makes sure that somebody closes the connections that nobody needs: one task for the pool, for as long as there are
     /// idle connections.
-    fn sweep_later(self: &Arc<Self>) {
+    fn start_sweeper(self: &Arc<Self>) {
         if self.swept.load(Ordering::Acquire) || self.swept.swap(true, Ordering::AcqRel) {
             return;
         }
-        let sweeper = Sweeper::new(self);
+        let sweeper = IdleSweeper::new(self);
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(sweeper.run(self.settings.max_idle));
         }
@@ -354,11 +355,11 @@ impl Inner {
 
     /// Closes what has been idle for too long; how long until the next one will have been, if there is one.
     pub fn sweep(&self) -> Option<Duration> {
-        let mut shelf = self.shelf();
-        while let Some(mut oldest) = shelf.pop_idle_for(self.settings.max_idle) {
-            oldest.connection.say_goodbye();
+        let mut queue = self.queue();
+        while let Some(mut oldest) = queue.pop_idle_for(self.settings.max_idle) {
+            oldest.connection.terminate();
         }
-        match shelf.oldest() {
+        match queue.oldest() {
             Some(since) => Some(self.settings.max_idle.saturating_sub(since.elapsed())),
             None => {
                 // Under the lock, so that whoever pushes next starts a new task.
@@ -369,15 +370,15 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for SharedPool {
     fn drop(&mut self) {
-        self.drop_idle();
+        self.close_idle_connections();
     }
 }
 
 /// A caller that waits. When it goes away, so does its place in the queue.
 struct Waiting<'a> {
-    pool: &'a Arc<Inner>,
+    pool: &'a Arc<SharedPool>,
     ticket: Ticket,
     is_quick: bool,
     /// `None` once it came.
@@ -396,15 +397,15 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Some(mut answer) = self.answer.take() else { return };
-        let _ = self.pool.shelf().leave(self.ticket);
+        let _ = self.pool.queue().leave(self.ticket);
         answer.close();
         // It came when nobody looked any more
         match answer.try_recv() {
-            Ok(Granted::Place(Some(Idle { connection, generation, .. }))) => {
-                self.pool.take_back(Some(connection), generation, self.is_quick);
+            Ok(Granted::Place(Some(IdleConnection { connection, generation, .. }))) => {
+                self.pool.give_back(Some(connection), generation, self.is_quick);
             }
-            Ok(Granted::Place(None)) => self.pool.take_back(None, 0, self.is_quick),
-            Ok(Granted::Answer(_)) | Err(_) => {}
+            Ok(Granted::Place(None)) => self.pool.give_back(None, 0, self.is_quick),
+            Ok(Granted::CompletedStatement(_)) | Err(_) => {}
         }
     }
 }
@@ -413,24 +414,24 @@ impl Drop for Waiting<'_> {
 #[derive(Debug)]
 pub enum Taken {
     /// A connection, to run it on.
-    Lease(Lease),
+    PooledConnection(PooledConnection),
     /// What came out: somebody else ran it.
-    Answers(Answers),
+    ResultSets(ResultSets),
 }
 
 /// A connection for one caller. Dropped between two batches it goes back to the pool, once its session is as it was
 /// in the beginning; dropped in the middle of one, the statement is cancelled and the connection closed.
 #[derive(Debug)]
-pub struct Lease {
-    pub(crate) inner: Arc<Inner>,
+pub struct PooledConnection {
+    pub(crate) inner: Arc<SharedPool>,
     /// `None` until there is one, and when it is of no use any more: then the lease is no more than a place for one.
-    pub(crate) connection: Option<Box<Connection>>,
+    pub(crate) connection: Option<Box<WireConnection>>,
     generation: u64,
     /// It counts among the quick reads.
     is_quick: bool,
 }
 
-impl Lease {
+impl PooledConnection {
     /// Sends the batch in one write and reads its answers.
     ///
     /// When a statement that an earlier batch parsed no longer fits the schema, the batch is run once more with statements
@@ -440,7 +441,7 @@ impl Lease {
     /// # Errors
     /// [`WireError::Postgres`] with the first error; then nothing of the batch took effect, and a transaction that it began or
     /// ran in can only be rolled back. [`WireError::Lost`] when the connection broke, which the next lease knows nothing of.
-    pub async fn run(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
+    pub async fn run(&mut self, batch: &Batch<'_>) -> Result<ResultSets, WireError> {
         let is_whole = !self.in_transaction();
         match self.run_once(batch).await {
             Err(error) if self.may_repeat(batch, is_whole, &error) => {
@@ -465,16 +466,16 @@ impl Lease {
         }
     }
 
-    async fn run_once(&mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
+    async fn run_once(&mut self, batch: &Batch<'_>) -> Result<ResultSets, WireError> {
         let Self { inner, connection, .. } = self;
         let connection = connection.as_mut().ok_or(WireError::Closed)?;
         let outcome = connection.run(batch, inner.way()).await;
         if connection.is_broken() {
-            inner.drop_dead();
+            inner.drop_dead_connections();
         }
         let (answers, verdict) = outcome?;
         if verdict.is_some_and(|verdict| verdict.has_new_traits) {
-            inner.distrust_functions();
+            inner.forget_function_traits();
         }
         Ok(answers)
     }
@@ -493,25 +494,25 @@ impl Lease {
     ///
     /// # Errors
     /// As [`run`](Self::run); and as [`Pool::take`], should another connection be needed.
-    pub async fn read(mut self, batch: &Batch<'_>) -> Result<Answers, WireError> {
+    pub async fn read(mut self, batch: &Batch<'_>) -> Result<ResultSets, WireError> {
         let Self { inner, connection, generation, .. } = &mut self;
         let connection = connection.as_mut().ok_or(WireError::Closed)?;
         let home = connection.home();
         let waiting = |admits: &mut dyn FnMut(&PendingRead) -> bool| {
-            let mut shelf = inner.shelf();
+            let mut queue = inner.queue();
             // A caller that came after the pool was renewed is not to get an older connection; `renew` looks at the
             // shelf behind it
             if *generation != inner.generation.load(Ordering::Acquire) {
                 return Vec::new();
             }
-            let reads = shelf.take_pending(home, MOST - 1, admits);
-            inner.taken_along.fetch_add(reads.len() as u64, Ordering::Relaxed);
+            let reads = queue.take_pending(home, MOST - 1, admits);
+            inner.coalesced_reads.fetch_add(reads.len() as u64, Ordering::Relaxed);
             reads
         };
         let way = inner.way();
-        let outcome = connection.run_together(batch, way, &inner.times, inner.settings.quick, waiting).await;
+        let outcome = connection.run_together(batch, way, &inner.times, inner.settings.quick_read_limit, waiting).await;
         if connection.is_broken() {
-            inner.drop_dead();
+            inner.drop_dead_connections();
         }
         match outcome {
             Err(WireError::Postgres(_)) if connection.is_in_doubt() => {}
@@ -519,7 +520,7 @@ impl Lease {
             outcome => {
                 let outcome = outcome?;
                 if outcome.has_new_traits {
-                    inner.distrust_functions();
+                    inner.forget_function_traits();
                 }
                 if let Some(answers) = outcome.answers {
                     return Ok(answers);
@@ -529,7 +530,7 @@ impl Lease {
         // Whatever it ran into, it may be run twice
         let pool = Pool { inner: inner.clone() };
         drop(self);
-        pool.take().await?.run(batch).await
+        pool.checkout().await?.run(batch).await
     }
 
     /// Whether a transaction is open, be it only to be rolled back.
@@ -548,16 +549,16 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let rest = self.connection.take_if(|connection| !connection.is_reusable());
         let Some(rest) = rest else {
-            return self.inner.take_back(self.connection.take(), self.generation, self.is_quick);
+            return self.inner.give_back(self.connection.take(), self.generation, self.is_quick);
         };
         // The place stays with the aftermath, so that there are never more connections than agreed.
         let (generation, is_quick) = (self.generation, self.is_quick);
         let place = Self { inner: self.inner.clone(), connection: None, generation, is_quick };
-        let aftermath = Aftermath { place, connection: Some(rest) };
+        let aftermath = ConnectionCleanup { place, connection: Some(rest) };
         if !aftermath.is_over()
             && let Ok(runtime) = Handle::try_current()
         {

@@ -1,31 +1,31 @@
-//! Who we are: the start of a session, and the password in whatever way the server wants it.
+//! The start of a session: the start-up message and the password exchange that the server asks for.
 
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256};
 use postgres_protocol::message::frontend;
 
-use super::channel::Channel;
 use super::error::{PostgresError, WireError};
-use super::reader::Message;
+use super::message_channel::MessageChannel;
+use super::message_reader::MessageHead;
 use crate::endpoint::Endpoint;
 
-/// What a cancellation names the session by.
+/// The backend key of a session (`BackendKeyData`), which a cancel request names.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SessionKey {
-    /// The server's process.
+pub(crate) struct BackendKey {
+    /// The number of the server's process.
     pub process: i32,
-    /// What only we know.
+    /// The secret that authorises a cancel request.
     pub secret: i32,
 }
 
-/// Starts the session and proves who we are, up to the first `ReadyForQuery`.
+/// Starts the session and authenticates, up to the first `ReadyForQuery`.
 ///
-/// `settings` are what the session begins with and what `reset all` goes back to.
+/// `settings` are in force from the start of the session. `reset all` returns to them.
 pub(crate) async fn authenticate(
-    channel: &mut Channel,
+    channel: &mut MessageChannel,
     endpoint: &Endpoint,
     settings: &[(String, String)],
-) -> Result<SessionKey, WireError> {
+) -> Result<BackendKey, WireError> {
     let mut parameters = vec![
         ("user", endpoint.user()),
         ("database", endpoint.database()),
@@ -37,17 +37,17 @@ pub(crate) async fn authenticate(
     frontend::startup_message(parameters, &mut channel.out).map_err(WireError::Lost)?;
     channel.send(&[]).await.map_err(WireError::Lost)?;
 
-    let mut proof = Proof { endpoint, scram: None, is_mutual: false };
-    let mut key = SessionKey::default();
+    let mut exchange = PasswordExchange { endpoint, scram: None, is_server_verified: false };
+    let mut key = BackendKey::default();
     loop {
         let message = channel.message().await?;
         match message.tag {
-            b'R' => proof.answer(channel, message).await?,
+            b'R' => exchange.respond(channel, message).await?,
             b'K' => {
                 if let Some((process, rest)) = channel.reader.body(message).split_first_chunk()
                     && let Some(secret) = rest.first_chunk()
                 {
-                    key = SessionKey { process: i32::from_be_bytes(*process), secret: i32::from_be_bytes(*secret) };
+                    key = BackendKey { process: i32::from_be_bytes(*process), secret: i32::from_be_bytes(*secret) };
                 }
             }
             b'E' => return Err(WireError::Postgres(Box::new(PostgresError::read(channel.reader.body(message))))),
@@ -62,22 +62,22 @@ pub(crate) async fn authenticate(
     }
 }
 
-/// The exchange under way.
-struct Proof<'a> {
+/// The state of a password exchange.
+struct PasswordExchange<'a> {
     endpoint: &'a Endpoint,
     scram: Option<ScramSha256>,
-    /// Whether the server has proved that it knows the password too.
-    is_mutual: bool,
+    /// The server has proved that it knows the password too.
+    is_server_verified: bool,
 }
 
-impl Proof<'_> {
-    /// Does what an authentication message asks for. The message itself is skipped by the caller.
-    async fn answer(&mut self, channel: &mut Channel, message: Message) -> Result<(), WireError> {
+impl PasswordExchange<'_> {
+    /// Responds to an authentication message. The caller skips the message itself.
+    async fn respond(&mut self, channel: &mut MessageChannel, message: MessageHead) -> Result<(), WireError> {
         const CUT: WireError = WireError::Protocol("an authentication message that ends too early");
         let (kind, body) = channel.reader.body(message).split_first_chunk().ok_or(CUT)?;
         let bound = self.endpoint.tls().require_channel_binding;
         match (i32::from_be_bytes(*kind), &mut self.scram) {
-            (0, Some(_)) if !self.is_mutual => {
+            (0, Some(_)) if !self.is_server_verified => {
                 return Err(WireError::Refused("the database did not prove that it knows the password".into()));
             }
             (0 | 3 | 5, None) if bound => {
@@ -101,7 +101,7 @@ impl Proof<'_> {
             }
             (10, None) => {
                 let offered = |name: &str| body.split(|byte| *byte == 0).any(|offered| offered == name.as_bytes());
-                let (mechanism, binding) = match channel.stream.end_point() {
+                let (mechanism, binding) = match channel.stream.tls_server_end_point() {
                     Some(hash) if offered(SCRAM_SHA_256_PLUS) => {
                         (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash))
                     }
@@ -122,13 +122,13 @@ impl Proof<'_> {
                     .map_err(WireError::Lost)?;
                 self.scram = Some(scram);
             }
-            (11, Some(scram)) if !self.is_mutual => {
+            (11, Some(scram)) if !self.is_server_verified => {
                 scram.update(body).map_err(|error| failed(&error))?;
                 frontend::sasl_response(scram.message(), &mut channel.out).map_err(WireError::Lost)?;
             }
-            (12, Some(scram)) if !self.is_mutual => {
+            (12, Some(scram)) if !self.is_server_verified => {
                 scram.finish(body).map_err(|error| failed(&error))?;
-                self.is_mutual = true;
+                self.is_server_verified = true;
                 return Ok(());
             }
             (3 | 5 | 10 | 11 | 12, _) => return Err(WireError::Protocol("authentication out of order")),

@@ -1,56 +1,62 @@
-//! Messages of ours, as bytes.
+//! Encodes the messages to the server.
 
 use std::fmt::Write as _;
 
 use bytes::{BufMut, BytesMut};
 
 use super::batch::{Batch, Statement};
-use super::channel::Aside;
 use super::error::WireError;
+use super::message_channel::LargeValue;
 
-/// A value from this size on is written from where it lies.
-const ASIDE: usize = 32 * 1024;
-/// PostgreSQL's own limit of a message.
-const LONGEST: usize = (1 << 30) - 1;
-/// Executes the unnamed portal to its end: no name, no limit of rows.
+/// Values of this size and more are not copied into the write buffer.
+const LARGE_VALUE: usize = 32 * 1024;
+/// PostgreSQL's limit for the length of a message.
+const MAX_LENGTH: usize = (1 << 30) - 1;
+/// Executes the unnamed portal to its end: no name, no row limit.
 pub(crate) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 pub(crate) const SYNC: &[u8] = b"S\0\0\0\x04";
 
-/// Refuses what can not be put on the wire, before anything is sent.
+/// Rejects a batch that cannot be encoded, before anything is sent.
 pub(crate) fn check(batch: &Batch<'_>) -> Result<(), WireError> {
     for statement in &batch.statements {
         if statement.text.as_bytes().contains(&0) {
             return Err(WireError::ZeroByte);
         }
-        if statement.text.len() > LONGEST - 64 {
+        if statement.text.len() > MAX_LENGTH - 64 {
             return Err(WireError::TooLarge("a statement"));
         }
         if statement.params.len() > usize::from(u16::MAX) {
             return Err(WireError::TooLarge("the number of a statement's values"));
         }
         let values = statement.params.iter().flatten().map(|value| value.len()).fold(0, usize::saturating_add);
-        if values > LONGEST - 64 - 4 * usize::from(u16::MAX) {
+        if values > MAX_LENGTH - 64 - 4 * usize::from(u16::MAX) {
             return Err(WireError::TooLarge("a value"));
         }
     }
     Ok(())
 }
 
-/// Parses a statement.
+/// Encodes the message that parses a statement.
 pub(crate) fn parse(out: &mut BytesMut, name: Option<u64>, text: &str) {
     message(out, b'P', 0, |out| {
         put_name(out, name);
         out.put_slice(text.as_bytes());
-        // The text's end, and no types: the server infers them.
+        // The end of the text, and no parameter types: the server infers them
         out.put_slice(b"\0\0\0");
     });
 }
 
-/// Binds the values, all in text form, to the unnamed portal; what is returned is in text form too.
-pub(crate) fn bind<'a>(out: &mut BytesMut, name: Option<u64>, statement: &Statement<'a>, aside: &mut Vec<Aside<'a>>) {
+/// Encodes the message that binds the values, all in text form, to the unnamed portal.
+pub(crate) fn bind<'a>(
+    out: &mut BytesMut,
+    name: Option<u64>,
+    statement: &Statement<'a>,
+    large_values: &mut Vec<LargeValue<'a>>,
+) {
     let params = statement.params;
-    let left_out = params.iter().flatten().map(|value| value.len()).filter(|length| *length >= ASIDE).sum();
-    message(out, b'B', left_out, |out| {
+    let written_separately =
+        params.iter().flatten().map(|value| value.len()).filter(|length| *length >= LARGE_VALUE).sum();
+    message(out, b'B', written_separately, |out| {
         out.put_u8(0);
         put_name(out, name);
         out.put_u16(0);
@@ -61,13 +67,13 @@ pub(crate) fn bind<'a>(out: &mut BytesMut, name: Option<u64>, statement: &Statem
                 continue;
             };
             out.put_i32(i32::try_from(value.len()).unwrap_or(i32::MAX));
-            if value.len() >= ASIDE {
-                aside.push((out.len(), value));
+            if value.len() >= LARGE_VALUE {
+                large_values.push((out.len(), value));
             } else {
                 out.put_slice(value);
             }
         }
-        // One format for all columns, or none: text
+        // One format code for all columns (binary), or none (text)
         out.put_u16(u16::from(statement.binary));
         if statement.binary {
             out.put_u16(1);
@@ -75,21 +81,22 @@ pub(crate) fn bind<'a>(out: &mut BytesMut, name: Option<u64>, statement: &Statem
     });
 }
 
-/// A message whose length is known when its body is written; `left_out` bytes of it go out from elsewhere.
-pub(crate) fn message(out: &mut BytesMut, tag: u8, left_out: usize, body: impl FnOnce(&mut BytesMut)) {
+/// Encodes a message. `written_separately` bytes of its body are not in the buffer, but count in its
+/// length.
+pub(crate) fn message(out: &mut BytesMut, tag: u8, written_separately: usize, body: impl FnOnce(&mut BytesMut)) {
     out.put_u8(tag);
     let start = out.len();
     out.put_u32(0);
     body(out);
-    // Lengths were checked before.
-    let length = u32::try_from(out.len() - start + left_out).unwrap_or(u32::MAX);
+    // `check` has limited the lengths
+    let length = u32::try_from(out.len() - start + written_separately).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The name of a prepared statement, or of the unnamed one.
+/// Writes the name of a prepared statement; `None` is the unnamed one.
 pub(crate) fn put_name(out: &mut BytesMut, name: Option<u64>) {
     if let Some(name) = name {
-        // Grows as needed: it can not fail.
+        // The buffer grows as needed, so this cannot fail
         let _ = write!(out, "{name:x}");
     }
     out.put_u8(0);

@@ -1,52 +1,55 @@
-//! What can go wrong on the wire.
+//! The errors of the wire client.
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::reader::Malformed;
+use super::message_reader::MalformedMessage;
 
-/// A connection could not be had, or a batch failed.
+/// The reason why no connection was available or a batch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// PostgreSQL answered with an error.
+    /// PostgreSQL returned an error.
     #[error("{0}")]
     Postgres(Box<PostgresError>),
-    /// The connection broke while a batch was under way: whether it was carried out is not known.
+    /// The connection broke during a batch. Whether the batch took effect is unknown.
     #[error("the connection to the database was lost: {0}")]
     Lost(#[source] io::Error),
-    /// No connection became free in time: every one is in use.
+    /// No connection became free in time: all are in use.
     #[error("no database connection became free within {0:?}")]
     Busy(Duration),
     /// The server could not be reached, or did not answer in time.
     #[error("the database at {place} can not be reached: {source}")]
     Unreachable {
-        /// Where we looked, without any secret.
+        /// The address, without any secret.
         place: String,
-        /// What the last attempt said.
+        /// The error of the last attempt.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The pool was closed: the server is shutting down.
     #[error("the database connections are closed: the server is shutting down")]
     Closed,
-    /// The batch can not be put on the wire; the text says why.
+    /// A part of the batch is too large for the protocol; the text names it.
     #[error("{0} is too large for PostgreSQL")]
     TooLarge(&'static str),
-    /// The text of a statement holds a zero byte.
+    /// The text of a statement contains a zero byte.
     #[error("the text of a statement holds a zero byte")]
     ZeroByte,
-    /// The server said what the protocol does not allow here, or what a batch can not deal with (`copy`).
+    /// The server sent a message that the protocol does not allow here, or that a batch cannot handle
+    /// (`copy`).
     #[error("unexpected answer of the database: {0}")]
     Protocol(&'static str),
-    /// The server does not let us act as the role, or asks for what we do not have; the text says what to do.
+    /// The server does not allow us to act as the role, or asks for credentials that we do not have. The
+    /// text names the remedy.
     #[error("{0}")]
     Refused(String),
 }
 
 impl WireError {
-    /// Whether the database is merely not there now (down, restarting, all connections busy), so that trying again later
-    /// is right. Everything else is an error of the statement or of the set-up.
+    /// Returns whether the database is only unavailable at the moment (down, restarting, all connections
+    /// in use), so that a later retry makes sense. Everything else is an error of the statement or of
+    /// the configuration.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Lost(_) | Self::Busy(_) | Self::Unreachable { .. } | Self::Closed => true,
@@ -55,12 +58,12 @@ impl WireError {
         }
     }
 
-    /// PostgreSQL's five-character error code, when it was PostgreSQL that answered with an error.
+    /// Returns PostgreSQL's five-character error code, if PostgreSQL returned an error.
     pub fn sqlstate(&self) -> Option<&str> {
         self.postgres().map(|error| error.code.as_str())
     }
 
-    /// PostgreSQL's error, when it was PostgreSQL that answered with one.
+    /// Returns PostgreSQL's error, if there is one.
     pub fn postgres(&self) -> Option<&PostgresError> {
         match self {
             Self::Postgres(error) => Some(error),
@@ -70,8 +73,8 @@ impl WireError {
     }
 }
 
-impl From<Malformed> for WireError {
-    fn from(malformed: Malformed) -> Self {
+impl From<MalformedMessage> for WireError {
+    fn from(malformed: MalformedMessage) -> Self {
         Self::Protocol(malformed.0)
     }
 }
@@ -85,15 +88,15 @@ pub struct PostgresError {
     pub code: String,
     /// The primary message.
     pub message: String,
-    /// More about the problem.
+    /// Details of the problem.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// A suggested remedy.
     pub hint: Option<String>,
-    /// Where in the statement's text, counted in characters from 1.
+    /// The position in the text of the statement, counted in characters from 1.
     pub position: Option<u32>,
-    /// Where in `internal_query`.
+    /// The position in `internal_query`.
     pub internal_position: Option<u32>,
-    /// The statement that PostgreSQL made itself, such as one of a PL/pgSQL function.
+    /// The statement that PostgreSQL generated, such as one of a PL/pgSQL function.
     pub internal_query: Option<String>,
     /// The call stack, one entry a line.
     pub context: Option<String>,
@@ -112,8 +115,9 @@ pub struct PostgresError {
 }
 
 impl PostgresError {
-    /// Reads the body of an `ErrorResponse`: fields of a type byte and a text that ends with a zero byte. What is cut off or
-    /// unknown is left out; text that is not UTF-8 (an error before the encoding is agreed) is read as far as it is.
+    /// Reads the body of an `ErrorResponse`: fields of a type byte and a zero-terminated text. Truncated
+    /// and unknown fields are skipped. Bytes that are not UTF-8 (in an error before the encoding is
+    /// agreed) are replaced.
     pub(crate) fn read(body: &[u8]) -> Self {
         let mut error = Self::default();
         let mut translated = String::new();
@@ -146,12 +150,12 @@ impl PostgresError {
         error
     }
 
-    /// Whether the session ends with this error.
+    /// Returns whether the session ends with this error.
     pub fn is_fatal(&self) -> bool {
         matches!(&*self.severity, "FATAL" | "PANIC")
     }
 
-    /// Whether the code says that the server is not there for us now.
+    /// Returns whether the code means that the server is unavailable at the moment.
     fn means_unavailable(&self) -> bool {
         crate::sqlstate::means_unavailable(&crate::sqlstate::SqlState::from_code(&self.code))
     }
@@ -178,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn fields_are_read_by_their_letter() {
+    fn fields_are_read_by_their_type_byte() {
         let error = PostgresError::read(b"SFEHLER\0VERROR\0C23505\0Mno\0Dwhy\0P12\0sapi\0tthings\0nkey\0\0");
         assert_eq!((&*error.severity, &*error.code, &*error.message), ("ERROR", "23505", "no"));
         assert_eq!(error.position, Some(12));
@@ -189,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(body: Vec<u8>) {
+        fn arbitrary_bytes_do_not_panic(body: Vec<u8>) {
             let _ = PostgresError::read(&body).to_string();
         }
     }

@@ -1,9 +1,9 @@
-pub(crate) mod answers;
 pub(crate) mod authentication;
 pub(crate) mod batch;
-pub(crate) mod channel;
 pub(crate) mod encode;
 pub(crate) mod error;
-pub(crate) mod gathered;
-pub(crate) mod reader;
-pub(crate) mod stream;
+pub(crate) mod joined_rows;
+pub(crate) mod message_channel;
+pub(crate) mod message_reader;
+pub(crate) mod result_sets;
+pub(crate) mod server_stream;

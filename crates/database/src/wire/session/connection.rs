@@ -9,40 +9,40 @@ use bytes::{BufMut, BytesMut};
 use postgres_protocol::message::frontend;
 use tokio::runtime::{self, Handle};
 
-use super::reset::{FunctionTraits, Origin, Session, Tail, Verdict, discard_everything};
-use super::statements::{Plan, Statements};
-use crate::wire::protocol::answers::{Answers, Row, first_value};
-use crate::wire::protocol::authentication::SessionKey;
-use crate::wire::protocol::batch::{Access, Batch, Kind, Statement};
-use crate::wire::protocol::channel::{Aside, Channel};
+use super::prepared_statements::{PreparedStatements, StatementPlan};
+use super::reset::{FunctionTraits, ResetCheck, SessionOrigin, SessionReset, SessionState, discard_everything};
+use crate::wire::protocol::authentication::BackendKey;
+use crate::wire::protocol::batch::{Access, Batch, Preparation, Statement};
 use crate::wire::protocol::encode::{EXECUTE, SYNC, bind, check, message, parse, put_name};
 use crate::wire::protocol::error::{PostgresError, WireError};
-use crate::wire::protocol::gathered::{Gathering, Joining};
+use crate::wire::protocol::joined_rows::{RowJoiner, RowSeparators};
+use crate::wire::protocol::message_channel::{LargeValue, MessageChannel};
+use crate::wire::protocol::result_sets::{ResultSets, Row, first_value};
 
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
 /// A connection and what the server keeps for it.
-pub(crate) struct Connection {
-    channel: Channel,
-    statements: Statements,
+pub(crate) struct WireConnection {
+    channel: MessageChannel,
+    statements: PreparedStatements,
     /// How each statement of the batch under way is sent. Kept for its memory.
-    plans: Vec<Plan>,
-    state: State,
+    plans: Vec<StatementPlan>,
+    state: ConnectionState,
     /// Whether a transaction is open.
     in_transaction: bool,
-    key: SessionKey,
+    key: BackendKey,
     made: Instant,
     home: runtime::Id,
-    session: Session,
+    session: SessionState,
     /// It ended since the server's state was not what we believe, before the batch took effect.
     is_in_doubt: bool,
     /// The answers that had arrived when the last batch was broken off.
-    interrupted: Option<Answers>,
+    interrupted: Option<ResultSets>,
 }
 
 /// The way in which a pool runs batches.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct SessionMode {
     /// The session is ours between two batches.
     pub prepared: bool,
     /// The known properties of the database's functions.
@@ -50,7 +50,7 @@ pub(crate) struct Way {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     /// Everything up to `ReadyForQuery` was read.
     Ready,
     /// The server may still have something to say.
@@ -61,35 +61,35 @@ enum State {
 
 /// What the server did, message by message.
 #[derive(Default)]
-pub(crate) struct Tally {
-    pub answers: Answers,
+pub(crate) struct Responses {
+    pub answers: ResultSets,
     parsed: usize,
     bound: usize,
     /// The first error. Everything behind the failed message is passed over by the server.
     pub error: Option<Box<PostgresError>>,
 }
 
-impl Connection {
+impl WireConnection {
     /// Takes a session that is ready.
-    pub fn new(channel: Channel, key: SessionKey, statements: Statements) -> Self {
+    pub fn new(channel: MessageChannel, key: BackendKey, statements: PreparedStatements) -> Self {
         Self {
             channel,
             statements,
             plans: Vec::new(),
-            state: State::Ready,
+            state: ConnectionState::Ready,
             in_transaction: false,
             key,
             made: Instant::now(),
             home: Handle::current().id(),
-            session: Session::default(),
+            session: SessionState::default(),
             is_in_doubt: false,
             interrupted: None,
         }
     }
 
     /// Begins the session: from here on statements of callers may run in it.
-    pub fn begin_session(&mut self, origin: Origin) {
-        self.session = Session::new(origin);
+    pub fn begin_session(&mut self, origin: SessionOrigin) {
+        self.session = SessionState::new(origin);
     }
 
     /// Returns whether another caller may have it: it waits for a batch, outside a transaction, in a session in which
@@ -104,12 +104,12 @@ impl Connection {
     }
 
     /// Returns how a session ends whose reads travel together.
-    pub fn tail(&self, way: Way) -> Tail {
+    pub fn tail(&self, way: SessionMode) -> SessionReset {
         self.session.tail(Access::ReadOnly, way.traits)
     }
 
     /// Returns the session, for reads that travel together.
-    pub fn session(&mut self) -> &mut Session {
+    pub fn session(&mut self) -> &mut SessionState {
         &mut self.session
     }
 
@@ -129,13 +129,13 @@ impl Connection {
         if self.home == home {
             return true;
         }
-        let Channel { stream, reader, .. } = &mut self.channel;
-        match stream.register_here(&mut reader.space()) {
+        let MessageChannel { stream, reader, .. } = &mut self.channel;
+        match stream.move_to_current_runtime(&mut reader.space()) {
             Ok(true) => self.home = home,
             Ok(false) => {}
             Err(error) => {
                 tracing::debug!(%error, "a connection could not be moved to another runtime");
-                self.state = State::Broken;
+                self.state = ConnectionState::Broken;
             }
         }
         !self.is_broken()
@@ -143,12 +143,12 @@ impl Connection {
 
     /// Whether it waits for a batch.
     pub fn is_ready(&self) -> bool {
-        self.state == State::Ready
+        self.state == ConnectionState::Ready
     }
 
     /// Whether it has ended.
     pub fn is_broken(&self) -> bool {
-        self.state == State::Broken
+        self.state == ConnectionState::Broken
     }
 
     /// Whether a transaction is open, be it only to be rolled back.
@@ -162,28 +162,28 @@ impl Connection {
     }
 
     /// What a cancellation needs.
-    pub fn key(&self) -> SessionKey {
+    pub fn key(&self) -> BackendKey {
         self.key
     }
 
     /// Whether the server is still there, as far as is known without asking: it has neither hung up nor said good-bye.
     pub fn is_alive(&mut self) -> bool {
-        while self.state == State::Ready {
-            match self.channel.message_now() {
+        while self.state == ConnectionState::Ready {
+            match self.channel.try_next_message() {
                 Ok(None) => return true,
                 Ok(Some(message)) if matches!(message.tag, b'S' | b'N' | b'A') => self.channel.reader.skip(message),
-                Ok(Some(_)) | Err(_) => self.state = State::Broken,
+                Ok(Some(_)) | Err(_) => self.state = ConnectionState::Broken,
             }
         }
         false
     }
 
     /// Tells the server that we go. The connection is of no use afterwards.
-    pub fn say_goodbye(&mut self) {
-        if self.state == State::Ready {
-            self.channel.stream.write_now(TERMINATE);
+    pub fn terminate(&mut self) {
+        if self.state == ConnectionState::Ready {
+            self.channel.stream.try_write(TERMINATE);
         }
-        self.state = State::Broken;
+        self.state = ConnectionState::Broken;
     }
 
     /// Runs SQL of ours that takes no values and whose rows nobody needs; several statements are possible.
@@ -193,9 +193,9 @@ impl Connection {
         }
         self.channel.out.clear();
         // A simple query takes its place
-        self.statements.lose_unnamed();
+        self.statements.forget_unnamed();
         frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
-        let tally = self.converse(&[], 1, None).await?;
+        let tally = self.exchange(&[], 1, None).await?;
         match tally.error {
             None => Ok(()),
             Some(error) => Err(WireError::Postgres(error)),
@@ -203,10 +203,14 @@ impl Connection {
     }
 
     /// Runs a batch, and behind one that [ends](Batch::ending) its transaction what takes the session back; see
-    /// [`Lease::run`](crate::wire::Lease::run). Also returns PostgreSQL's verdict on the session.
-    pub async fn run(&mut self, batch: &Batch<'_>, way: Way) -> Result<(Answers, Option<Verdict>), WireError> {
+    /// [`PooledConnection::run`](crate::wire::PooledConnection::run). Also returns PostgreSQL's verdict on the session.
+    pub async fn run(
+        &mut self,
+        batch: &Batch<'_>,
+        way: SessionMode,
+    ) -> Result<(ResultSets, Option<ResetCheck>), WireError> {
         let Some(access) = batch.ends else {
-            self.session.soil();
+            self.session.mark_dirty();
             return Ok((self.run_wanting(batch, batch.len(), way.prepared).await?, None));
         };
         let wanted = batch.len();
@@ -218,7 +222,7 @@ impl Connection {
         } else {
             whole.statements.extend(discard_everything(&origin.take_role));
         }
-        self.session.soil();
+        self.session.mark_dirty();
         let mut answers = self.run_wanting(&whole, wanted, way.prepared).await?;
         if answers.len() == wanted {
             // The tail failed, and the connection has ended
@@ -231,7 +235,7 @@ impl Connection {
             // The session goes back to the pooler, which lends another one next time
             self.session.discarded(way.traits);
         } else {
-            let Some(found) = tail.verdict(&answers, wanted) else { return Err(self.misunderstood()) };
+            let Some(found) = tail.verdict(&answers, wanted) else { return Err(self.answer_mismatch()) };
             verdict = Some(self.session.settle(found));
         }
         answers.truncate(wanted);
@@ -242,15 +246,15 @@ impl Connection {
     ///
     /// # Errors
     /// An error means that the connection is of no use any more: it has ended.
-    pub async fn restore(&mut self, way: Way) -> Result<(), WireError> {
+    pub async fn restore(&mut self, way: SessionMode) -> Result<(), WireError> {
         let outcome = self.try_to_restore(way).await;
         if outcome.is_err() {
-            self.say_goodbye();
+            self.terminate();
         }
         outcome
     }
 
-    async fn try_to_restore(&mut self, way: Way) -> Result<(), WireError> {
+    async fn try_to_restore(&mut self, way: SessionMode) -> Result<(), WireError> {
         if self.is_reusable() {
             return Ok(());
         }
@@ -265,30 +269,30 @@ impl Connection {
         if self.is_reusable() {
             return Ok(());
         }
-        if self.state != State::Ready || self.session.must_end() {
+        if self.state != ConnectionState::Ready || self.session.must_end() {
             return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
         }
         // Something is left that only this takes away, for the price of the parsed statements
         self.execute("discard all").await?;
-        self.statements.lose_all();
+        self.statements.forget_all();
         let origin = Arc::clone(&self.session.origin);
         if !origin.take_role.is_empty() {
             self.execute(&origin.take_role).await?;
         }
-        let way = Way { traits: way.traits.distrusted(), ..way };
+        let way = SessionMode { traits: way.traits.with_unknown(), ..way };
         self.run(&Batch::new().ending(Access::ReadWrite), way).await?;
         if self.is_reusable() { Ok(()) } else { Err(WireError::Lost(io::ErrorKind::NotConnected.into())) }
     }
 
     /// Runs a batch whose first statements are the `wanted` ones; the ones behind them take the session back.
     /// Fewer answers than statements mean that those failed, and that the connection has ended.
-    async fn run_wanting(&mut self, batch: &Batch<'_>, wanted: usize, prepared: bool) -> Result<Answers, WireError> {
+    async fn run_wanting(&mut self, batch: &Batch<'_>, wanted: usize, prepared: bool) -> Result<ResultSets, WireError> {
         check(batch)?;
         let is_whole = !self.in_transaction;
         let mut was_repeated = false;
         loop {
             // The end of an implicit transaction comes behind the last statement, and may fail there
-            let has_ended = |answers: &Answers| {
+            let has_ended = |answers: &ResultSets| {
                 let is_end = matches!(answers.tag(wanted.wrapping_sub(1)), "COMMIT" | "ROLLBACK");
                 is_end && answers.len() >= wanted && wanted < batch.len()
             };
@@ -298,7 +302,7 @@ impl Connection {
                 // The server went away behind the end of the transaction, whose answer is here
                 (Err(error), Some(mut answers)) if has_ended(&answers) => {
                     tracing::debug!(%error, "a session ended behind its transaction");
-                    self.say_goodbye();
+                    self.terminate();
                     answers.truncate(wanted);
                     return Ok(answers);
                 }
@@ -308,14 +312,14 @@ impl Connection {
             if has_ended(&tally.answers) && !self.in_transaction {
                 // What was wanted is done
                 tracing::warn!(%error, "a session could not be taken back, and ends");
-                self.say_goodbye();
+                self.terminate();
                 tally.answers.truncate(wanted);
                 return Ok(tally.answers);
             }
-            let may_be_repeated = is_whole && !has_committed(&tally.answers);
+            let may_be_repeated = is_whole && !contains_commit(&tally.answers);
             if is_in_doubt(&error) {
                 // The server no longer has what we believe that it has
-                self.say_goodbye();
+                self.terminate();
                 self.is_in_doubt = may_be_repeated;
                 return Err(WireError::Postgres(error));
             }
@@ -332,52 +336,52 @@ impl Connection {
     }
 
     /// Every statement has its answer, or we and the server do not mean the same.
-    fn finished(&mut self, batch: &Batch<'_>, mut answers: Answers) -> Result<Answers, WireError> {
+    fn finished(&mut self, batch: &Batch<'_>, mut answers: ResultSets) -> Result<ResultSets, WireError> {
         if answers.len() != batch.len() {
-            return Err(self.misunderstood());
+            return Err(self.answer_mismatch());
         }
         answers.in_transaction = self.in_transaction;
         Ok(answers)
     }
 
-    async fn attempt(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Tally, WireError> {
-        if self.state != State::Ready {
+    async fn attempt(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Responses, WireError> {
+        if self.state != ConnectionState::Ready {
             return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
         }
         let aside = self.encode(batch, prepared);
-        let gathers = batch.statements.iter().rposition(|statement| statement.gathered.is_some());
-        let gathers = gathers.and_then(|at| Some((at, batch.statements.get(at)?.gathered?)));
-        let tally = self.converse(&aside, batch.len(), gathers).await?;
+        let joins = batch.statements.iter().rposition(|statement| statement.joined.is_some());
+        let joins = joins.and_then(|at| Some((at, batch.statements.get(at)?.joined?)));
+        let tally = self.exchange(&aside, batch.len(), joins).await?;
         if tally.error.is_some() {
             // What was behind the failed message was not parsed.
             let sent = self.plans.iter().filter(|plan| plan.parses());
             for plan in sent.skip(tally.parsed) {
-                if let Plan::Parse { key, .. } = plan {
-                    self.statements.unlearn(*key);
+                if let StatementPlan::Parse { key, .. } = plan {
+                    self.statements.forget_unparsed(*key);
                 }
             }
-            self.statements.lose_unnamed();
+            self.statements.forget_unnamed();
         }
         Ok(tally)
     }
 
     /// Puts the batch into the write buffer, but for its large values.
-    fn encode<'a>(&mut self, batch: &Batch<'a>, prepared: bool) -> Vec<Aside<'a>> {
+    fn encode<'a>(&mut self, batch: &Batch<'a>, prepared: bool) -> Vec<LargeValue<'a>> {
         let out = &mut self.channel.out;
         out.clear();
         self.plans.clear();
         let statements = &mut self.statements;
         statements.begin();
-        self.plans.extend(batch.statements.iter().map(|statement| match statement.kind {
-            Kind::Named if prepared => match statements.plan(statement.text, statement.scope) {
-                Plan::Unnamed => statements.plan_unnamed(None),
+        self.plans.extend(batch.statements.iter().map(|statement| match statement.preparation {
+            Preparation::Named if prepared => match statements.plan(statement.text, statement.scope) {
+                StatementPlan::Unnamed => statements.plan_unnamed(None),
                 plan => plan,
             },
-            Kind::Named | Kind::Unnamed => statements.plan_unnamed(None),
-            Kind::KeptUnnamed(text) => statements.plan_unnamed(Some(text)),
+            Preparation::Named | Preparation::Unnamed => statements.plan_unnamed(None),
+            Preparation::KeptUnnamed(text) => statements.plan_unnamed(Some(text)),
         }));
         // In front of everything else, so that no error keeps the server from them.
-        for name in statements.obsolete() {
+        for name in statements.obsolete_names() {
             message(out, b'C', 0, |out| {
                 out.put_u8(b'S');
                 put_name(out, Some(name));
@@ -386,8 +390,8 @@ impl Connection {
         let mut aside = Vec::new();
         for (statement, plan) in batch.statements.iter().zip(&self.plans) {
             let name = match plan {
-                Plan::Known { name, .. } | Plan::Parse { name, .. } => Some(*name),
-                Plan::Unnamed | Plan::KnownUnnamed => None,
+                StatementPlan::Known { name, .. } | StatementPlan::Parse { name, .. } => Some(*name),
+                StatementPlan::Unnamed | StatementPlan::KnownUnnamed => None,
             };
             if plan.parses() {
                 parse(out, name, statement.text);
@@ -400,11 +404,11 @@ impl Connection {
     }
 
     /// Sends what `write` puts into the write buffer: reads for several callers, each with an end of its own. `false`: nothing is to be
-    /// sent. The answers to each are for [`hear_one`](Self::hear_one) to read, and then it has to be told that these were
-    /// [`all`](Self::heard_all).
+    /// sent. The answers to each are for [`receive_one`](Self::receive_one) to read, and then it has to be told that these were
+    /// [`all`](Self::finish_receiving).
     pub async fn send_together(
         &mut self,
-        write: impl FnOnce(&mut BytesMut, &mut Statements) -> bool,
+        write: impl FnOnce(&mut BytesMut, &mut PreparedStatements) -> bool,
     ) -> Result<bool, WireError> {
         self.channel.out.clear();
         if !write(&mut self.channel.out, &mut self.statements) {
@@ -412,29 +416,33 @@ impl Connection {
             return Ok(false);
         }
         // Should we be dropped before everything was heard, this is what remains.
-        self.state = State::Busy;
-        self.session.soil();
+        self.state = ConnectionState::Busy;
+        self.session.mark_dirty();
         match self.channel.send(&[]).await {
             Ok(()) => Ok(true),
             Err(error) => {
-                self.state = State::Broken;
+                self.state = ConnectionState::Broken;
                 Err(WireError::Lost(error))
             }
         }
     }
 
     /// Reads the answers up to the next `ReadyForQuery`.
-    pub async fn hear_one(&mut self, statements: usize, gathers: Option<(usize, Joining)>) -> Result<Tally, WireError> {
-        let outcome = self.listen(statements, gathers).await;
+    pub async fn receive_one(
+        &mut self,
+        statements: usize,
+        joins: Option<(usize, RowSeparators)>,
+    ) -> Result<Responses, WireError> {
+        let outcome = self.listen(statements, joins).await;
         if matches!(outcome, Err(WireError::Lost(_) | WireError::Postgres(_))) {
-            self.state = State::Broken;
+            self.state = ConnectionState::Broken;
         }
         outcome
     }
 
     /// The server and we do not mean the same: nothing that it says can be believed any more.
-    pub fn misunderstood(&mut self) -> WireError {
-        self.state = State::Broken;
+    pub fn answer_mismatch(&mut self) -> WireError {
+        self.state = ConnectionState::Broken;
         WireError::Protocol("more or fewer answers than statements")
     }
 
@@ -446,43 +454,43 @@ impl Connection {
     }
 
     /// Everything that was sent together is answered.
-    pub fn heard_all(&mut self) {
-        self.state = State::Ready;
+    pub fn finish_receiving(&mut self) {
+        self.state = ConnectionState::Ready;
         self.channel.reader.shrink();
     }
 
     /// The statements that the server keeps.
-    pub fn statements(&mut self) -> &mut Statements {
+    pub fn statements(&mut self) -> &mut PreparedStatements {
         &mut self.statements
     }
 
     /// Sends what was collected and reads everything up to `ReadyForQuery`.
-    async fn converse(
+    async fn exchange(
         &mut self,
-        aside: &[Aside<'_>],
+        aside: &[LargeValue<'_>],
         statements: usize,
-        gathers: Option<(usize, Joining)>,
-    ) -> Result<Tally, WireError> {
-        if self.state != State::Ready {
+        joins: Option<(usize, RowSeparators)>,
+    ) -> Result<Responses, WireError> {
+        if self.state != ConnectionState::Ready {
             return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
         }
         // Should we be dropped at one of the awaits below, this is what remains.
-        self.state = State::Busy;
+        self.state = ConnectionState::Busy;
         // A server that hangs up has often said why, which is still there to be read.
         let sent = self.channel.send(aside).await;
-        let outcome = self.listen(statements, gathers).await;
+        let outcome = self.listen(statements, joins).await;
         match (&outcome, sent) {
             (Ok(_), Ok(())) => {
-                self.state = State::Ready;
+                self.state = ConnectionState::Ready;
                 self.channel.reader.shrink();
                 outcome
             }
             (Ok(_) | Err(WireError::Lost(_)), Err(error)) => {
-                self.state = State::Broken;
+                self.state = ConnectionState::Broken;
                 Err(WireError::Lost(error))
             }
             (Err(WireError::Lost(_) | WireError::Postgres(_)), _) => {
-                self.state = State::Broken;
+                self.state = ConnectionState::Broken;
                 outcome
             }
             // The server is in the middle of something: it stays busy, and is told to stop.
@@ -490,11 +498,15 @@ impl Connection {
         }
     }
 
-    async fn listen(&mut self, statements: usize, gathers: Option<(usize, Joining)>) -> Result<Tally, WireError> {
-        let mut tally = Tally { answers: Answers::with_capacity(statements), ..Tally::default() };
-        let mut gathering = gathers.map(|(at, joining)| (at, Gathering::new(joining)));
-        let outcome = self.listen_into(&mut tally, &mut gathering).await;
-        tally.answers.gathered = gathering.map(|(_, gathering)| gathering.finish());
+    async fn listen(
+        &mut self,
+        statements: usize,
+        joins: Option<(usize, RowSeparators)>,
+    ) -> Result<Responses, WireError> {
+        let mut tally = Responses { answers: ResultSets::with_capacity(statements), ..Responses::default() };
+        let mut joiner = joins.map(|(at, separators)| (at, RowJoiner::new(separators)));
+        let outcome = self.receive_into(&mut tally, &mut joiner).await;
+        tally.answers.joined_rows = joiner.map(|(_, joiner)| joiner.finish());
         match outcome {
             Ok(()) => Ok(tally),
             Err(error) => {
@@ -504,18 +516,18 @@ impl Connection {
         }
     }
 
-    async fn listen_into(
+    async fn receive_into(
         &mut self,
-        tally: &mut Tally,
-        gathering: &mut Option<(usize, Gathering)>,
+        tally: &mut Responses,
+        joiner: &mut Option<(usize, RowJoiner)>,
     ) -> Result<(), WireError> {
         loop {
             let message = self.channel.message().await?;
             let reader = &mut self.channel.reader;
             match message.tag {
-                b'D' if gathering.as_ref().is_some_and(|(at, _)| *at == tally.answers.len()) => {
-                    if let Some((_, gathering)) = gathering {
-                        gathering.add(first_value(reader.body(message))?);
+                b'D' if joiner.as_ref().is_some_and(|(at, _)| *at == tally.answers.len()) => {
+                    if let Some((_, joiner)) = joiner {
+                        joiner.add(first_value(reader.body(message))?);
                     }
                 }
                 b'D' => {
@@ -553,15 +565,15 @@ impl Connection {
 
     /// Whether the failed statement may have failed for having been parsed by an earlier batch, before something it depends on
     /// changed. Then what the batch took from earlier ones is forgotten.
-    fn forget_stale(&mut self, answers: &Answers, bound: usize, error: &PostgresError) -> bool {
+    fn forget_stale(&mut self, answers: &ResultSets, bound: usize, error: &PostgresError) -> bool {
         let failed = answers.len();
-        let Some(Plan::Known { key, name }) = self.plans.get(failed).copied() else { return false };
-        let is_new = self.plans.contains(&Plan::Parse { key, name });
+        let Some(StatementPlan::Known { key, name }) = self.plans.get(failed).copied() else { return false };
+        let is_new = self.plans.contains(&StatementPlan::Parse { key, name });
         if is_new || !means_stale(error, bound <= failed) {
             return false;
         }
         for plan in &self.plans {
-            if let Plan::Known { key, .. } = plan {
+            if let StatementPlan::Known { key, .. } = plan {
                 self.statements.forget(*key);
             }
         }
@@ -569,7 +581,7 @@ impl Connection {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for WireConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { state, in_transaction, .. } = self;
         write!(f, "Connection({}, {state:?}, in_transaction: {in_transaction})", self.key.process)
@@ -597,6 +609,6 @@ pub(crate) fn is_in_doubt(error: &PostgresError) -> bool {
 }
 
 /// Whether something of the batch remains in spite of its error.
-fn has_committed(answers: &Answers) -> bool {
+fn contains_commit(answers: &ResultSets) -> bool {
     (0..answers.len()).any(|statement| matches!(answers.tag(statement), "COMMIT" | "PREPARE TRANSACTION"))
 }

@@ -1,4 +1,4 @@
 pub(crate) mod connection;
-pub(crate) mod dial;
+pub(crate) mod connector;
+pub(crate) mod prepared_statements;
 pub(crate) mod reset;
-pub(crate) mod statements;

@@ -7,14 +7,14 @@
 //!    settings) is set by `set_config(…, true)` for that transaction, to this request's value, in every
 //!    transaction. All that the transaction runs, deferred triggers at its commit included, sees these
 //!    values, and PostgreSQL takes them back at its end.
-//! 2. **What functions leave in the session** is taken back behind the transaction by [`Tail`], in the same
+//! 2. **What functions leave in the session** is taken back behind the transaction by [`SessionReset`], in the same
 //!    write, whatever the transaction was: settings (`reset all`), channels, cursors, advisory locks, the
 //!    sequences that `lastval` knows. Its last statement asks PostgreSQL for what is left all the same: another
 //!    role, a temporary schema, prepared statements. Only a session for which PostgreSQL has confirmed that
 //!    there is nothing is [clean](Session::is_clean).
 //!
 //! Invariant: a connection that is not clean is never handed to another caller. It is restored first
-//! ([`restore`](super::connection::Connection::restore)), or closed. A connection counts as not clean from
+//! ([`restore`](super::connection::WireConnection::restore)), or closed. A connection counts as not clean from
 //! the moment a batch is sent on it, so whatever happens in between (an error, an abort, a caller that goes
 //! away) cannot be forgotten.
 //!
@@ -29,13 +29,13 @@
 //! are discarded behind each transaction. What such functions return in the expressions of indexes, domains and
 //! partitions is kept outside of plans until the session ends: while there are such expressions
 //! ([`FunctionTraits::keeps`]), a session ends with its transaction. Event triggers keep the list of all these
-//! functions in the transactions that change them (`bootstrap/sql/session_traits.sql`), and [`Tail`] asks for it
+//! functions in the transactions that change them (`bootstrap/sql/session_traits.sql`), and [`SessionReset`] asks for it
 //! behind each transaction: what the server knows of the schema decides only how much time is spent.
 
 use std::sync::Arc;
 
-use crate::wire::protocol::answers::Answers;
 use crate::wire::protocol::batch::{Access, Statement};
+use crate::wire::protocol::result_sets::ResultSets;
 
 /// Properties of the functions in a database that decide what a session has to take back. Knowing less than
 /// is true costs a restored session and never lets anything pass; see [`session`](self).
@@ -89,7 +89,7 @@ impl FunctionTraits {
     }
 
     /// Returns these properties, and those of a database of which nothing is known.
-    pub(crate) fn distrusted(self) -> Self {
+    pub(crate) fn with_unknown(self) -> Self {
         Self::from_bits(self.bits() | Self::UNKNOWN.bits())
     }
 
@@ -104,7 +104,7 @@ impl FunctionTraits {
 
 /// The beginning of a session, which it returns to.
 #[derive(Debug, Default)]
-pub(crate) struct Origin {
+pub(crate) struct SessionOrigin {
     /// The role that is set in the session, as the setting `role` shows it.
     pub role: String,
     /// The user that the session acts as by itself.
@@ -113,26 +113,26 @@ pub(crate) struct Origin {
     pub take_role: String,
 }
 
-impl Origin {
+impl SessionOrigin {
     /// Returns the origin of a session of the role that logged in.
-    pub fn of_login(role: &str) -> Self {
+    pub fn of_login_role(role: &str) -> Self {
         Self { role: "none".into(), session_user: role.to_owned(), take_role: String::new() }
     }
 }
 
 /// The state of a connection's session between two batches.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
-    pub origin: Arc<Origin>,
+pub(crate) struct SessionState {
+    pub origin: Arc<SessionOrigin>,
     is_clean: bool,
     /// The session holds something until its end: it had a temporary table, which functions that were compiled
     /// meanwhile may have taken for another one, or values of immutable functions in expressions.
     must_end: bool,
 }
 
-impl Session {
+impl SessionState {
     /// Returns the state of a new session.
-    pub fn new(origin: Origin) -> Self {
+    pub fn new(origin: SessionOrigin) -> Self {
         Self { origin: Arc::new(origin), is_clean: true, must_end: false }
     }
 
@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// Notes that statements are about to be sent.
-    pub fn soil(&mut self) {
+    pub fn mark_dirty(&mut self) {
         self.is_clean = false;
     }
 
@@ -158,12 +158,12 @@ impl Session {
     }
 
     /// Returns the statements that end a transaction's use of the session.
-    pub fn tail(&self, access: Access, traits: FunctionTraits) -> Tail {
-        Tail { access, traits, origin: Arc::clone(&self.origin) }
+    pub fn tail(&self, access: Access, traits: FunctionTraits) -> SessionReset {
+        SessionReset { access, traits, origin: Arc::clone(&self.origin) }
     }
 
     /// Takes what PostgreSQL answered to a tail. Returns the verdict.
-    pub fn settle(&mut self, verdict: Verdict) -> Verdict {
+    pub fn settle(&mut self, verdict: ResetCheck) -> ResetCheck {
         self.must_end |= verdict.must_end;
         self.is_clean = verdict.is_bare && !self.must_end && !verdict.has_new_traits;
         verdict
@@ -172,15 +172,15 @@ impl Session {
 
 /// The statements behind a transaction that take back what functions may have left in the session.
 #[derive(Debug, Clone)]
-pub(crate) struct Tail {
+pub(crate) struct SessionReset {
     access: Access,
     traits: FunctionTraits,
-    origin: Arc<Origin>,
+    origin: Arc<SessionOrigin>,
 }
 
-/// PostgreSQL's answer to a [`Tail`].
+/// PostgreSQL's answer to a [`SessionReset`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Verdict {
+pub(crate) struct ResetCheck {
     /// Every command took effect, and neither another role nor a prepared statement is left.
     is_bare: bool,
     /// The session holds something that nothing takes back.
@@ -189,7 +189,7 @@ pub(crate) struct Verdict {
     pub has_new_traits: bool,
 }
 
-impl Tail {
+impl SessionReset {
     /// Returns the commands and the tags that PostgreSQL answers to them.
     fn commands(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let commands = [
@@ -216,7 +216,7 @@ impl Tail {
 
     /// Reads the verdict from the answers to a batch whose statements from `first` on are the tail's. `None`: PostgreSQL
     /// did not answer the question.
-    pub fn verdict(&self, answers: &Answers, first: usize) -> Option<Verdict> {
+    pub fn verdict(&self, answers: &ResultSets, first: usize) -> Option<ResetCheck> {
         let mut at = first;
         let mut is_bare = true;
         for (_, tag) in self.commands() {
@@ -232,7 +232,7 @@ impl Tail {
         let is_origin = row.text(1) == Some(&self.origin.role) && row.text(2) == Some(&self.origin.session_user);
         let (has_temporary_schema, has_prepared) = (flag(3)?, flag(5)?);
         let found = FunctionTraits::from_bits(row.text(4)?.parse().ok()?);
-        Some(Verdict {
+        Some(ResetCheck {
             is_bare: is_bare && is_origin && !has_prepared,
             must_end: has_temporary_schema || found.keeps || self.traits.keeps,
             has_new_traits: found.bits() & !self.traits.bits() != 0,

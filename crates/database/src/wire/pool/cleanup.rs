@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use super::Lease;
-use crate::wire::session::connection::Connection;
+use super::PooledConnection;
+use crate::wire::session::connection::WireConnection;
 
 /// The time that the aftermath of a batch may take: to cancel it, or to restore its session.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// A connection whose caller is gone and which is not ready for another.
-pub(crate) struct Aftermath {
+pub(crate) struct ConnectionCleanup {
     /// A lease without a connection: the place stays taken, so that there are never more connections than agreed.
-    pub place: Lease,
-    pub connection: Option<Box<Connection>>,
+    pub place: PooledConnection,
+    pub connection: Option<Box<WireConnection>>,
 }
 
-impl Aftermath {
+impl ConnectionCleanup {
     /// Returns whether there is nothing to be done but to close the connection.
     pub fn is_over(&self) -> bool {
         self.connection.as_ref().is_none_or(|connection| connection.is_broken())
@@ -44,10 +44,10 @@ impl Aftermath {
     }
 }
 
-impl Drop for Aftermath {
+impl Drop for ConnectionCleanup {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
-            connection.say_goodbye();
+            connection.terminate();
         }
     }
 }

@@ -1,32 +1,32 @@
-//! What is answered: rows as slices of the buffer they were read into.
+//! The results of a batch: rows as slices of the buffer that they were read into.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::gathered::Gathered;
-use super::reader::Malformed;
+use super::joined_rows::JoinedRows;
+use super::message_reader::MalformedMessage;
 
-/// The answers to the statements of a batch, in the batch's order.
+/// The results of the statements of a batch, in the order of the batch.
 #[derive(Debug, Default)]
-pub struct Answers {
+pub struct ResultSets {
     rows: Vec<Row>,
-    statements: Vec<Answer>,
-    /// Where the rows of the statement under way begin.
-    begun: usize,
-    /// What a statement's rows were joined to.
-    pub(crate) gathered: Option<Gathered>,
+    statements: Vec<CompletedStatement>,
+    /// The index of the first row of the current statement.
+    first_row: usize,
+    /// The joined rows of a statement.
+    pub(crate) joined_rows: Option<JoinedRows>,
     pub(crate) notices: usize,
     pub(crate) in_transaction: bool,
 }
 
 #[derive(Debug)]
-struct Answer {
+struct CompletedStatement {
     rows: Range<usize>,
-    tag: Tag,
+    tag: CommandTag,
 }
 
-impl Answers {
+impl ResultSets {
     pub(crate) fn with_capacity(statements: usize) -> Self {
         Self { rows: Vec::with_capacity(statements), statements: Vec::with_capacity(statements), ..Self::default() }
     }
@@ -35,72 +35,73 @@ impl Answers {
         self.rows.push(row);
     }
 
-    /// Ends the statement under way.
+    /// Ends the current statement.
     pub(crate) fn complete(&mut self, tag: &[u8]) {
-        self.statements.push(Answer { rows: self.begun..self.rows.len(), tag: Tag::new(tag) });
-        self.begun = self.rows.len();
+        self.statements.push(CompletedStatement { rows: self.first_row..self.rows.len(), tag: CommandTag::new(tag) });
+        self.first_row = self.rows.len();
     }
 
-    /// Leaves out the answers behind the first `statements`.
+    /// Discards the results after the first `statements`.
     pub(crate) fn truncate(&mut self, statements: usize) {
         self.statements.truncate(statements);
     }
 
-    /// What the rows of the batch's [gathered](crate::wire::Statement::gathered) statement were joined to; they are not among its
-    /// [`rows`](Self::rows).
-    pub fn gathered(&mut self) -> Option<Gathered> {
-        self.gathered.take()
+    /// Takes the joined rows of the statement that asked for [joining](crate::wire::Statement::joined).
+    /// Its [`rows`](Self::rows) are empty.
+    pub fn take_joined_rows(&mut self) -> Option<JoinedRows> {
+        self.joined_rows.take()
     }
 
-    /// How many statements were answered.
+    /// Returns the number of statements with a result.
     pub fn len(&self) -> usize {
         self.statements.len()
     }
 
-    /// Whether there was no statement.
+    /// Returns whether there was no statement.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
 
-    /// The rows of a statement, counted from 0; none for a statement that is not there.
+    /// Returns the rows of a statement, counted from 0. Empty for a statement that does not exist.
     pub fn rows(&self, statement: usize) -> &[Row] {
-        self.statements.get(statement).and_then(|answer| self.rows.get(answer.rows.clone())).unwrap_or_default()
+        self.statements.get(statement).and_then(|completed| self.rows.get(completed.rows.clone())).unwrap_or_default()
     }
 
-    /// The first row of a statement.
+    /// Returns the first row of a statement.
     pub fn row(&self, statement: usize) -> Option<&Row> {
         self.rows(statement).first()
     }
 
-    /// PostgreSQL's command tag, such as `INSERT 0 3`; empty for an empty statement and for one that is not there.
+    /// Returns PostgreSQL's command tag, such as `INSERT 0 3`. Empty for an empty statement and for one
+    /// that does not exist.
     pub fn tag(&self, statement: usize) -> &str {
-        self.statements.get(statement).map(|answer| answer.tag.as_str()).unwrap_or_default()
+        self.statements.get(statement).map(|completed| completed.tag.as_str()).unwrap_or_default()
     }
 
-    /// How many rows the statement returned or changed, as its tag says.
+    /// Returns how many rows the statement returned or changed, according to its command tag.
     pub fn affected(&self, statement: usize) -> Option<u64> {
         self.tag(statement).rsplit(' ').next().and_then(|count| count.parse().ok())
     }
 
-    /// How many notices and warnings came along; their texts are dropped.
+    /// Returns the number of notices and warnings. Their texts are discarded.
     pub fn notices(&self) -> usize {
         self.notices
     }
 
-    /// Whether the batch left a transaction open, which another batch has to end.
+    /// Returns whether the batch left a transaction open, which another batch has to end.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction
     }
 }
 
-/// PostgreSQL's command tags have less than 64 bytes: no allocation for them.
+/// A command tag. PostgreSQL's tags have less than 64 bytes, so they are stored without an allocation.
 #[derive(Debug, Clone, Copy)]
-struct Tag {
+struct CommandTag {
     length: u8,
     text: [u8; Self::LONGEST],
 }
 
-impl Tag {
+impl CommandTag {
     const LONGEST: usize = 63;
 
     fn new(tag: &[u8]) -> Self {
@@ -115,52 +116,52 @@ impl Tag {
     }
 }
 
-/// One row. Its values are slices of what was read from the connection: to keep one keeps the read buffer (some kilobytes, or
-/// exactly a large row).
+/// One row. Its values are slices of the read buffer: a value that is kept keeps that buffer (some
+/// kilobytes, or exactly one large row) in memory.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The body of a `DataRow`, known to be well-formed.
+    /// The body of a `DataRow` message, checked to be well-formed.
     body: Bytes,
 }
 
-/// The value of the first column in the body of a `DataRow`.
-pub(crate) fn first_value(body: &[u8]) -> Result<Option<&[u8]>, Malformed> {
-    const CUT: Malformed = Malformed("a row without a first column");
+/// Returns the value of the first column in the body of a `DataRow` message.
+pub(crate) fn first_value(body: &[u8]) -> Result<Option<&[u8]>, MalformedMessage> {
+    const CUT: MalformedMessage = MalformedMessage("a row without a first column");
     let (_, rest) = body.split_first_chunk::<2>().ok_or(CUT)?;
     value(rest).map(|(value, _)| value).ok_or(CUT)
 }
 
 impl Row {
-    /// Takes the body of a `DataRow`, after a look at every length in it.
-    pub(crate) fn new(body: Bytes) -> Result<Self, Malformed> {
-        const CUT: Malformed = Malformed("a row that ends too early");
+    /// Makes a row of the body of a `DataRow` message, after a check of every length in it.
+    pub(crate) fn new(body: Bytes) -> Result<Self, MalformedMessage> {
+        const CUT: MalformedMessage = MalformedMessage("a row that ends too early");
         let (count, mut rest) = body.split_first_chunk().ok_or(CUT)?;
         for _ in 0..u16::from_be_bytes(*count) {
             (_, rest) = value(rest).ok_or(CUT)?;
         }
         if !rest.is_empty() {
-            return Err(Malformed("a row with more than its columns"));
+            return Err(MalformedMessage("a row with more than its columns"));
         }
         Ok(Self { body })
     }
 
-    /// How many columns it has.
+    /// Returns the number of columns.
     pub fn len(&self) -> usize {
         self.body.first_chunk().map_or(0, |count| u16::from_be_bytes(*count).into())
     }
 
-    /// Whether it has no columns.
+    /// Returns whether it has no columns.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of a column, counted from 0, in PostgreSQL's text form and without a copy; `None` when it is null or there
-    /// is no such column.
+    /// Returns the value of a column, counted from 0, in PostgreSQL's text form and without a copy.
+    /// `None` when it is null or the column does not exist.
     pub fn get(&self, column: usize) -> Option<Bytes> {
         self.bytes(column).map(|value| self.body.slice_ref(value))
     }
 
-    /// As [`get`](Self::get), borrowed.
+    /// Returns the value as [`get`](Self::get) does, borrowed.
     pub fn bytes(&self, column: usize) -> Option<&[u8]> {
         let (count, mut rest) = self.body.split_first_chunk()?;
         if column >= usize::from(u16::from_be_bytes(*count)) {
@@ -172,13 +173,13 @@ impl Row {
         value(rest)?.0
     }
 
-    /// As [`get`](Self::get), as text.
+    /// Returns the value as [`get`](Self::get) does, as text.
     pub fn text(&self, column: usize) -> Option<&str> {
         std::str::from_utf8(self.bytes(column)?).ok()
     }
 }
 
-/// Takes one value: a length (-1 for null) and so many bytes. Also what follows it.
+/// Reads one value: a length (-1 for null) and that many bytes. Also returns the bytes after it.
 fn value(body: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (length, rest) = body.split_first_chunk()?;
     match i32::from_be_bytes(*length) {
@@ -212,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_row_gives_back_its_values_and_one_byte_less_is_no_row(values: Vec<Option<Vec<u8>>>) {
+        fn a_row_returns_its_values_and_a_truncated_one_is_rejected(values: Vec<Option<Vec<u8>>>) {
             let body = encoded(&values);
             let row = Row::new(Bytes::from(body.clone())).unwrap();
             prop_assert_eq!(row.len(), values.len());
@@ -225,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_row_or_not_without_harm(body: Vec<u8>) {
+        fn arbitrary_bytes_do_not_panic(body: Vec<u8>) {
             if let Ok(row) = Row::new(Bytes::from(body)) {
                 for column in 0..=row.len() {
                     let _ = row.text(column);
@@ -235,19 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn answers_keep_the_rows_of_each_statement_apart() {
+    fn result_sets_keep_the_rows_of_each_statement_apart() {
         let row = || Row::new(Bytes::from(encoded(&[Some(b"x".to_vec())]))).unwrap();
-        let mut answers = Answers::with_capacity(3);
-        answers.add_row(row());
-        answers.add_row(row());
-        answers.complete(b"SELECT 2");
-        answers.complete(b"");
-        answers.add_row(row());
-        answers.complete(b"INSERT 0 1");
+        let mut results = ResultSets::with_capacity(3);
+        results.add_row(row());
+        results.add_row(row());
+        results.complete(b"SELECT 2");
+        results.complete(b"");
+        results.add_row(row());
+        results.complete(b"INSERT 0 1");
         assert_eq!(
-            [answers.rows(0).len(), answers.rows(1).len(), answers.rows(2).len(), answers.rows(3).len()],
+            [results.rows(0).len(), results.rows(1).len(), results.rows(2).len(), results.rows(3).len()],
             [2, 0, 1, 0]
         );
-        assert_eq!((answers.tag(2), answers.affected(2), answers.affected(1)), ("INSERT 0 1", Some(1), None));
+        assert_eq!((results.tag(2), results.affected(2), results.affected(1)), ("INSERT 0 1", Some(1), None));
     }
 }

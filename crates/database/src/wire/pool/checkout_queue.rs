@@ -13,19 +13,19 @@ use tokio::time::Instant;
 
 use super::PoolStatus;
 use crate::wire::coalescing::together::{Pending, PendingRead};
-use crate::wire::protocol::answers::Answers;
-use crate::wire::session::connection::Connection;
+use crate::wire::protocol::result_sets::ResultSets;
+use crate::wire::session::connection::WireConnection;
 
 /// A caller that waits for longer than this comes first, wherever it is at home.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// A connection that nobody uses.
 #[derive(Debug)]
-pub(crate) struct Idle {
-    pub connection: Box<Connection>,
+pub(crate) struct IdleConnection {
+    pub connection: Box<WireConnection>,
     /// Since when.
     pub since: Instant,
-    /// See `Inner::generation` of the pool.
+    /// See `SharedPool::generation` of the pool.
     pub generation: u64,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Idle {
 #[derive(Debug)]
 pub(crate) enum Granted {
     /// A place for a connection, and the one that stands there already.
-    Place(Option<Idle>),
+    Place(Option<IdleConnection>),
     /// Somebody has taken his read along.
-    Answer(Answers),
+    CompletedStatement(ResultSets),
 }
 
 /// The places for connections.
@@ -46,11 +46,11 @@ pub(crate) enum Granted {
 ///
 /// Counted together, so that no connection is seen twice or not at all on its way from one to the other.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct CheckoutQueue {
     /// The last used at the back.
-    idle: VecDeque<Idle>,
+    idle: VecDeque<IdleConnection>,
     /// The caller that came first at the front. Somebody waits only while all places are taken.
-    queue: VecDeque<Waiter>,
+    waiters: VecDeque<Waiter>,
     in_use: usize,
     /// Places.
     most: usize,
@@ -80,7 +80,7 @@ struct Waiter {
 /// What a caller gets.
 pub(crate) enum Asked {
     /// A place, and the connection that stands there.
-    Granted(Option<Idle>),
+    Granted(Option<IdleConnection>),
     /// A place in the queue, and where the other one will come.
     Queued(Ticket, oneshot::Receiver<Granted>),
 }
@@ -96,16 +96,16 @@ pub(crate) enum Given {
         waiter: oneshot::Sender<Granted>,
         /// He has a quick read.
         is_quick: bool,
-        idle: Option<Idle>,
+        idle: Option<IdleConnection>,
     },
 }
 
-impl Shelf {
+impl CheckoutQueue {
     /// Room for so many connections, and for so many of them to be used by quick reads; for one at least.
     pub fn new(most: usize, most_quick: usize) -> Self {
         Self {
             idle: VecDeque::new(),
-            queue: VecDeque::new(),
+            waiters: VecDeque::new(),
             in_use: 0,
             most: most.max(1),
             quick: 0,
@@ -137,12 +137,12 @@ impl Shelf {
         let (answer, coming) = oneshot::channel();
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.queue.push_back(Waiter { ticket, home, since: Instant::now(), is_quick, read, answer });
+        self.waiters.push_back(Waiter { ticket, home, since: Instant::now(), is_quick, read, answer });
         Some(Asked::Queued(ticket, coming))
     }
 
     /// An idle connection for a place that is taken: the last used of those at home, else the last used.
-    pub fn reuse(&mut self, home: runtime::Id) -> Option<Idle> {
+    pub fn reuse(&mut self, home: runtime::Id) -> Option<IdleConnection> {
         let at_home = self.idle.iter().rposition(|idle| idle.connection.home() == home);
         match at_home {
             Some(at) => self.idle.remove(at),
@@ -152,8 +152,8 @@ impl Shelf {
 
     /// A caller no longer waits. `false`: he is not in the queue any more, and something comes for him.
     pub fn leave(&mut self, ticket: Ticket) -> bool {
-        let at = self.queue.iter().position(|waiter| waiter.ticket == ticket);
-        at.and_then(|at| self.queue.remove(at)).is_some()
+        let at = self.waiters.iter().position(|waiter| waiter.ticket == ticket);
+        at.and_then(|at| self.waiters.remove(at)).is_some()
     }
 
     /// Takes callers at `home` out of the queue whose reads somebody does for them: so many at most, and those that `admits` says so of.
@@ -167,13 +167,13 @@ impl Shelf {
         const SEEN: usize = 64;
         let mut reads = Vec::new();
         let mut at = 0;
-        for _ in 0..self.queue.len().min(SEEN) {
+        for _ in 0..self.waiters.len().min(SEEN) {
             if reads.len() == most {
                 break;
             }
-            let waiter = self.queue.get(at).filter(|waiter| waiter.home == home);
+            let waiter = self.waiters.get(at).filter(|waiter| waiter.home == home);
             let fits = waiter.and_then(|waiter| waiter.read.as_ref()).is_some_and(&mut *admits);
-            match fits.then(|| self.queue.remove(at)).flatten() {
+            match fits.then(|| self.waiters.remove(at)).flatten() {
                 Some(Waiter { read: Some(read), answer, .. }) => reads.push((read, answer)),
                 _ => at += 1,
             }
@@ -182,7 +182,7 @@ impl Shelf {
     }
 
     /// A place comes back, with a connection or without. `is_quick`: it was for a quick read.
-    pub fn give(&mut self, idle: Option<Idle>, is_quick: bool) -> Given {
+    pub fn give(&mut self, idle: Option<IdleConnection>, is_quick: bool) -> Given {
         self.in_use -= 1;
         self.quick -= usize::from(is_quick);
         if let Some(waiter) = self.next(idle.as_ref()) {
@@ -199,32 +199,32 @@ impl Shelf {
     }
 
     /// Who comes next of those there is room for: the first, or the first at the connection's home while the first has not waited for long.
-    fn next(&mut self, idle: Option<&Idle>) -> Option<Waiter> {
+    fn next(&mut self, idle: Option<&IdleConnection>) -> Option<Waiter> {
         let fits = |waiter: &Waiter| self.has_room(waiter.is_quick);
-        let first = self.queue.iter().position(fits)?;
-        let waiter = self.queue.get(first)?;
+        let first = self.waiters.iter().position(fits)?;
+        let waiter = self.waiters.get(first)?;
         let at = match idle {
             Some(idle) if waiter.home != idle.connection.home() && idle.since - waiter.since < PATIENCE => {
                 let home = idle.connection.home();
-                self.queue.iter().position(|waiter| waiter.home == home && fits(waiter)).unwrap_or(first)
+                self.waiters.iter().position(|waiter| waiter.home == home && fits(waiter)).unwrap_or(first)
             }
             _ => first,
         };
-        self.queue.remove(at)
+        self.waiters.remove(at)
     }
 
     /// Takes all idle connections away.
-    pub fn clear(&mut self) -> VecDeque<Idle> {
+    pub fn clear(&mut self) -> VecDeque<IdleConnection> {
         std::mem::take(&mut self.idle)
     }
 
     /// Keeps the idle connections that `is_good` says so of.
-    pub fn retain(&mut self, is_good: impl FnMut(&mut Idle) -> bool) {
+    pub fn retain(&mut self, is_good: impl FnMut(&mut IdleConnection) -> bool) {
         self.idle.retain_mut(is_good);
     }
 
     /// Takes away a connection that has been idle for so long.
-    pub fn pop_idle_for(&mut self, long: Duration) -> Option<Idle> {
+    pub fn pop_idle_for(&mut self, long: Duration) -> Option<IdleConnection> {
         self.idle.pop_front_if(|oldest| oldest.since.elapsed() >= long)
     }
 
@@ -236,7 +236,7 @@ impl Shelf {
     /// From now on nobody gets a place, neither those who wait.
     pub fn close(&mut self) {
         self.is_closed = true;
-        self.queue.clear();
+        self.waiters.clear();
     }
 
     /// Whether it was closed.
@@ -247,6 +247,6 @@ impl Shelf {
     /// How many connections there are.
     pub fn status(&self) -> PoolStatus {
         let idle = self.idle.len();
-        PoolStatus { open: idle + self.in_use, idle, waiting: self.queue.len() }
+        PoolStatus { open: idle + self.in_use, idle, waiting: self.waiters.len() }
     }
 }

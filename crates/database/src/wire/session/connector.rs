@@ -10,18 +10,18 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 
-use super::connection::{Connection, Way};
-use super::reset::{FunctionTraits, Origin};
-use super::statements::{Statements, Texts};
+use super::connection::{SessionMode, WireConnection};
+use super::prepared_statements::{PreparedStatements, StatementTexts};
+use super::reset::{FunctionTraits, SessionOrigin};
 use crate::endpoint::{Endpoint, Host, TlsMode};
 use crate::error::DatabaseError;
 use crate::tls::Tls;
-use crate::wire::pool::PoolSettings;
-use crate::wire::protocol::authentication::{SessionKey, authenticate};
+use crate::wire::pool::WirePoolSettings;
+use crate::wire::protocol::authentication::{BackendKey, authenticate};
 use crate::wire::protocol::batch::{Batch, Statement};
-use crate::wire::protocol::channel::Channel;
 use crate::wire::protocol::error::{PostgresError, WireError};
-use crate::wire::protocol::stream::Stream;
+use crate::wire::protocol::message_channel::MessageChannel;
+use crate::wire::protocol::server_stream::ServerStream;
 
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -38,7 +38,7 @@ const ROLE_SETTINGS: &str = "
 
 /// Opens connections that act as one role.
 #[derive(Debug)]
-pub(crate) struct Dialer {
+pub(crate) struct Connector {
     /// With the login role: the role itself where the server trusts us.
     endpoint: Endpoint,
     tls: Tls,
@@ -48,11 +48,11 @@ pub(crate) struct Dialer {
     role_settings: Mutex<Arc<[(String, String)]>>,
     /// How many statements a connection keeps, and their texts.
     statements: usize,
-    texts: Arc<Texts>,
+    texts: Arc<StatementTexts>,
 }
 
-impl Dialer {
-    pub fn new(endpoint: &Endpoint, role: &str, settings: &PoolSettings) -> Result<Self, DatabaseError> {
+impl Connector {
+    pub fn new(endpoint: &Endpoint, role: &str, settings: &WirePoolSettings) -> Result<Self, DatabaseError> {
         let (endpoint, role) = (endpoint.for_part(role), endpoint.role_for(role));
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| DatabaseError::Refused(format!("no randomness: {error}")))?;
@@ -62,12 +62,12 @@ impl Dialer {
             role,
             role_settings: Mutex::new(Arc::from([])),
             statements: settings.statements_per_connection,
-            texts: Arc::new(Texts::new(u64::from_ne_bytes(seed))),
+            texts: Arc::new(StatementTexts::new(u64::from_ne_bytes(seed))),
         })
     }
 
     /// The texts of statements that connections know.
-    pub fn texts(&self) -> &Texts {
+    pub fn texts(&self) -> &StatementTexts {
         &self.texts
     }
 
@@ -75,7 +75,7 @@ impl Dialer {
     /// to the endpoint's connect timeout.
     ///
     /// `keeps`: the session stays ours between two batches, and begins with the role's settings.
-    pub async fn dial(&self, keeps: bool) -> Result<Connection, WireError> {
+    pub async fn dial(&self, keeps: bool) -> Result<WireConnection, WireError> {
         let patience = self.endpoint.connect_timeout();
         let deadline = Instant::now() + patience;
         let attempts = async {
@@ -104,22 +104,22 @@ impl Dialer {
         WireError::Unreachable { place: self.endpoint.place(), source }
     }
 
-    async fn attempt(&self, keeps: bool) -> Result<Connection, WireError> {
+    async fn attempt(&self, keeps: bool) -> Result<WireConnection, WireError> {
         let mut settings = self.role_settings();
         loop {
             let connection = self.open(if keeps { &settings } else { &[] }).await?;
             if self.endpoint.user() == self.role {
-                return Ok(self.begun(connection, Origin::of_login(&self.role)));
+                return Ok(self.begin_session(connection, SessionOrigin::of_login_role(&self.role)));
             }
             let mut connection = connection;
-            let (origin, found) = self.look_at_role(&mut connection, &settings).await?;
+            let (origin, found) = self.inspect_role(&mut connection, &settings).await?;
             if !keeps || *found == *settings {
                 let taken = connection.execute(&origin.take_role).await;
                 taken.map_err(|error| self.explain_refused_role(error))?;
-                return Ok(self.begun(connection, origin));
+                return Ok(self.begin_session(connection, origin));
             }
             // A session goes back to the settings that it is opened with, so it has to be opened with these
-            connection.say_goodbye();
+            connection.terminate();
             settings = found;
             *self.role_settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
         }
@@ -129,32 +129,32 @@ impl Dialer {
         Arc::clone(&self.role_settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn begun(&self, mut connection: Connection, origin: Origin) -> Connection {
+    fn begin_session(&self, mut connection: WireConnection, origin: SessionOrigin) -> WireConnection {
         connection.begin_session(origin);
         connection
     }
 
     /// Opens a session with settings.
-    async fn open(&self, settings: &[(String, String)]) -> Result<Connection, WireError> {
-        let mut channel = Channel::new(self.reach().await?);
+    async fn open(&self, settings: &[(String, String)]) -> Result<WireConnection, WireError> {
+        let mut channel = MessageChannel::new(self.open_stream().await?);
         let key = authenticate(&mut channel, &self.endpoint, settings).await?;
         let mut first_name = [0; 8];
         getrandom::fill(&mut first_name)
             .map_err(|error| WireError::Refused(format!("no randomness for a connection to the database: {error}")))?;
-        let statements = Statements::new(self.statements, self.texts.clone(), u64::from_ne_bytes(first_name));
-        Ok(Connection::new(channel, key, statements))
+        let statements = PreparedStatements::new(self.statements, self.texts.clone(), u64::from_ne_bytes(first_name));
+        Ok(WireConnection::new(channel, key, statements))
     }
 
     /// Connects, with TLS as the endpoint wants it.
-    async fn reach(&self) -> Result<Stream, WireError> {
-        let stream = Stream::connect(&self.endpoint).await.map_err(WireError::Lost)?;
+    async fn open_stream(&self) -> Result<ServerStream, WireError> {
+        let stream = ServerStream::connect(&self.endpoint).await.map_err(WireError::Lost)?;
         let (mut stream, host) = match (stream, self.endpoint.host()) {
-            (Stream::Tcp(stream), Host::Tcp(host)) => (stream, host),
+            (ServerStream::Tcp(stream), Host::Tcp(host)) => (stream, host),
             (stream, _) => return Ok(stream),
         };
         let mode = self.endpoint.tls().mode;
         if mode == TlsMode::Disable {
-            return Ok(Stream::Tcp(stream));
+            return Ok(ServerStream::Tcp(stream));
         }
         let mut request = bytes::BytesMut::new();
         frontend::ssl_request(&mut request);
@@ -162,7 +162,7 @@ impl Dialer {
         // Exactly one byte: whatever someone put behind it, unencrypted, must not count as said under encryption.
         match stream.read_u8().await.map_err(WireError::Lost)? {
             b'S' => {}
-            b'N' if mode == TlsMode::Prefer => return Ok(Stream::Tcp(stream)),
+            b'N' if mode == TlsMode::Prefer => return Ok(ServerStream::Tcp(stream)),
             b'N' => {
                 let text =
                     format!("the database at {} does not speak TLS, and sslmode demands it", self.endpoint.place());
@@ -177,7 +177,7 @@ impl Dialer {
         let connector =
             MakeTlsConnect::<TcpStream>::make_tls_connect(&mut tls, host).map_err(|error| refused(&error))?;
         match connector.connect(stream).await {
-            Ok(stream) => Ok(Stream::Tls(stream)),
+            Ok(stream) => Ok(ServerStream::Tls(stream)),
             Err(error) if error.kind() == ErrorKind::InvalidData || error.kind() == ErrorKind::Other => {
                 Err(refused(&error))
             }
@@ -187,12 +187,12 @@ impl Dialer {
 
     /// Finds out how to act as the role, and which settings a login as the role would have brought, beyond those
     /// that the session was `opened` with.
-    async fn look_at_role(
+    async fn inspect_role(
         &self,
-        connection: &mut Connection,
+        connection: &mut WireConnection,
         opened: &Arc<[(String, String)]>,
-    ) -> Result<(Origin, Arc<[(String, String)]>), WireError> {
-        let way = Way { prepared: false, traits: FunctionTraits::UNKNOWN };
+    ) -> Result<(SessionOrigin, Arc<[(String, String)]>), WireError> {
+        let way = SessionMode { prepared: false, traits: FunctionTraits::UNKNOWN };
         let role = Some(self.role.as_bytes());
         let is_superuser = "select rolsuper, session_user from pg_catalog.pg_roles where rolname = current_user";
         let params = [role];
@@ -229,12 +229,14 @@ impl Dialer {
         }
         let quoted = format!("\"{}\"", self.role.replace('"', "\"\""));
         let origin = match is_superuser {
-            true => Origin {
+            true => SessionOrigin {
                 role: "none".into(),
                 session_user: self.role.clone(),
                 take_role: format!("set session authorization {quoted}"),
             },
-            false => Origin { role: self.role.clone(), session_user: login, take_role: format!("set role {quoted}") },
+            false => {
+                SessionOrigin { role: self.role.clone(), session_user: login, take_role: format!("set role {quoted}") }
+            }
         };
         Ok((origin, settings.into()))
     }
@@ -252,8 +254,8 @@ impl Dialer {
     }
 
     /// Has the server end what the session is doing, over a connection of its own.
-    pub async fn cancel(&self, key: SessionKey) -> Result<(), WireError> {
-        let mut stream = self.reach().await?;
+    pub async fn cancel(&self, key: BackendKey) -> Result<(), WireError> {
+        let mut stream = self.open_stream().await?;
         let mut request = bytes::BytesMut::new();
         frontend::cancel_request(key.process, key.secret, &mut request);
         stream.write_all(&request).await.map_err(WireError::Lost)?;

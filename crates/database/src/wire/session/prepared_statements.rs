@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The statements that a connection has parsed, the least recently used of which make way.
 #[derive(Debug)]
-pub(crate) struct Statements {
-    known: HashMap<u64, Known, BuildHasherDefault<Digested>>,
+pub(crate) struct PreparedStatements {
+    known: HashMap<u64, Known, BuildHasherDefault<DigestHasher>>,
     most: usize,
-    texts: Arc<Texts>,
+    texts: Arc<StatementTexts>,
     /// Counts batches.
     batch: u64,
     /// Names begin at a random number and are never used again, so that no statement that SQL prepares has one.
     next_name: u64,
     /// Statements that the server still keeps and that we forgot: closed with the next batch.
-    obsolete: Vec<u64>,
+    obsolete_names: Vec<u64>,
     /// The text of the unnamed statement, where it is to be kept.
     unnamed: Option<&'static str>,
 }
@@ -30,7 +30,7 @@ struct Known {
 
 /// How a statement of a batch is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum StatementPlan {
     /// Parsed on this connection before: by the batch of this number.
     Known { key: u64, name: u64 },
     /// To be parsed under this name.
@@ -41,23 +41,23 @@ pub(crate) enum Plan {
     KnownUnnamed,
 }
 
-impl Plan {
+impl StatementPlan {
     /// Returns whether the statement has to be parsed.
     pub fn parses(self) -> bool {
         matches!(self, Self::Parse { .. } | Self::Unnamed)
     }
 }
 
-impl Statements {
+impl PreparedStatements {
     /// Keeps `most` statements.
-    pub fn new(most: usize, texts: Arc<Texts>, first_name: u64) -> Self {
+    pub fn new(most: usize, texts: Arc<StatementTexts>, first_name: u64) -> Self {
         Self {
             known: HashMap::default(),
             most,
             texts,
             batch: 0,
             next_name: first_name,
-            obsolete: Vec::new(),
+            obsolete_names: Vec::new(),
             unnamed: None,
         }
     }
@@ -68,34 +68,34 @@ impl Statements {
     }
 
     /// How to send a statement. One that is new counts as known from here on.
-    pub fn plan(&mut self, text: &str, scope: &str) -> Plan {
+    pub fn plan(&mut self, text: &str, scope: &str) -> StatementPlan {
         let key = self.key(text, scope);
         if let Some(known) = self.known.get_mut(&key) {
             if *known.text == *text && *known.scope == *scope {
                 known.used = self.batch;
-                return Plan::Known { key, name: known.name };
+                return StatementPlan::Known { key, name: known.name };
             }
             // Two texts with one digest: it happens to nobody, but it must not run the wrong statement.
-            return Plan::Unnamed;
+            return StatementPlan::Unnamed;
         }
-        if self.known.len() >= self.most && !self.make_way() {
-            return Plan::Unnamed;
+        if self.known.len() >= self.most && !self.evict() {
+            return StatementPlan::Unnamed;
         }
         self.next_name = self.next_name.wrapping_add(1);
         let name = self.next_name;
         let (text, scope) = (self.texts.share(text), self.texts.share(scope));
         self.known.insert(key, Known { text, scope, name, used: self.batch });
-        Plan::Parse { key, name }
+        StatementPlan::Parse { key, name }
     }
 
     /// Returns how to send a statement without a name. `keeps`: its text, where it is to be kept until another one takes
     /// its place. It counts as known from here on.
-    pub fn plan_unnamed(&mut self, keeps: Option<&'static str>) -> Plan {
+    pub fn plan_unnamed(&mut self, keeps: Option<&'static str>) -> StatementPlan {
         if keeps.is_some() && self.unnamed == keeps {
-            return Plan::KnownUnnamed;
+            return StatementPlan::KnownUnnamed;
         }
         self.unnamed = keeps;
-        Plan::Unnamed
+        StatementPlan::Unnamed
     }
 
     /// Returns whether this text is the unnamed statement.
@@ -104,7 +104,7 @@ impl Statements {
     }
 
     /// Forgets the unnamed statement.
-    pub fn lose_unnamed(&mut self) {
+    pub fn forget_unnamed(&mut self) {
         self.unnamed = None;
     }
 
@@ -121,7 +121,7 @@ impl Statements {
     }
 
     /// Forgets the least recently used statement, but none of this batch.
-    fn make_way(&mut self) -> bool {
+    fn evict(&mut self) -> bool {
         let oldest =
             self.known.iter().filter(|(_, known)| known.used != self.batch).min_by_key(|(_, known)| known.used);
         match oldest.map(|(key, _)| *key) {
@@ -136,31 +136,31 @@ impl Statements {
     /// Forgets a statement, and has the server forget it with the next batch.
     pub fn forget(&mut self, key: u64) {
         if let Some(known) = self.known.remove(&key) {
-            self.obsolete.push(known.name);
+            self.obsolete_names.push(known.name);
         }
     }
 
     /// Forgets a statement that the server did not get to parse.
-    pub fn unlearn(&mut self, key: u64) {
+    pub fn forget_unparsed(&mut self, key: u64) {
         self.known.remove(&key);
     }
 
     /// Forgets every statement: the server has discarded them.
-    pub fn lose_all(&mut self) {
+    pub fn forget_all(&mut self) {
         self.known.clear();
-        self.obsolete.clear();
+        self.obsolete_names.clear();
         self.unnamed = None;
     }
 
     /// The statements to close in front of the batch.
-    pub fn obsolete(&mut self) -> std::vec::Drain<'_, u64> {
-        self.obsolete.drain(..)
+    pub fn obsolete_names(&mut self) -> std::vec::Drain<'_, u64> {
+        self.obsolete_names.drain(..)
     }
 }
 
 /// The texts of a pool's statements: its connections mostly know the same ones, and share them.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct StatementTexts {
     /// Makes the digests differ between processes, so that nobody can prepare texts that collide.
     seed: u64,
     shared: Mutex<Shared>,
@@ -173,7 +173,7 @@ struct Shared {
     tolerated: usize,
 }
 
-impl Texts {
+impl StatementTexts {
     /// No texts yet.
     pub fn new(seed: u64) -> Self {
         Self { seed, shared: Mutex::default() }
@@ -203,9 +203,9 @@ impl Texts {
 
 /// The keys are digests already.
 #[derive(Debug, Default)]
-struct Digested(u64);
+struct DigestHasher(u64);
 
-impl Hasher for Digested {
+impl Hasher for DigestHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -247,50 +247,51 @@ fn fold(left: u64, right: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn name(plan: Plan) -> u64 {
+    fn name(plan: StatementPlan) -> u64 {
         match plan {
-            Plan::Known { name, .. } | Plan::Parse { name, .. } => name,
-            Plan::Unnamed | Plan::KnownUnnamed => 0,
+            StatementPlan::Known { name, .. } | StatementPlan::Parse { name, .. } => name,
+            StatementPlan::Unnamed | StatementPlan::KnownUnnamed => 0,
         }
     }
 
     #[test]
     fn a_statement_is_parsed_once_for_each_scope() {
-        let mut statements = Statements::new(8, Arc::new(Texts::new(1)), 0);
+        let mut statements = PreparedStatements::new(8, Arc::new(StatementTexts::new(1)), 0);
         statements.begin();
         let first = statements.plan("select 1", "anon");
-        assert!(matches!(first, Plan::Parse { .. }));
+        assert!(matches!(first, StatementPlan::Parse { .. }));
         let again = statements.plan("select 1", "anon");
-        assert!(matches!(again, Plan::Known { .. }));
+        assert!(matches!(again, StatementPlan::Known { .. }));
         assert_eq!(name(first), name(again));
-        assert!(matches!(statements.plan("select 1", "other"), Plan::Parse { .. }));
+        assert!(matches!(statements.plan("select 1", "other"), StatementPlan::Parse { .. }));
         assert!(
-            matches!(statements.plan("select 1a", "non"), Plan::Parse { .. }),
+            matches!(statements.plan("select 1a", "non"), StatementPlan::Parse { .. }),
             "text and scope do not run together"
         );
     }
 
     #[test]
     fn the_least_recently_used_makes_way_but_none_of_the_batch_under_way() {
-        let mut statements = Statements::new(2, Arc::new(Texts::new(1)), 0);
+        let mut statements = PreparedStatements::new(2, Arc::new(StatementTexts::new(1)), 0);
         statements.begin();
         let (a, b) = (statements.plan("a", ""), statements.plan("b", ""));
-        assert_eq!(statements.plan("c", ""), Plan::Unnamed, "both are in this very batch");
+        assert_eq!(statements.plan("c", ""), StatementPlan::Unnamed, "both are in this very batch");
         statements.begin();
         statements.plan("a", "");
-        assert!(matches!(statements.plan("c", ""), Plan::Parse { .. }));
-        assert_eq!(statements.obsolete().collect::<Vec<_>>(), [name(b)]);
+        assert!(matches!(statements.plan("c", ""), StatementPlan::Parse { .. }));
+        assert_eq!(statements.obsolete_names().collect::<Vec<_>>(), [name(b)]);
         statements.begin();
-        assert_eq!(statements.plan("a", ""), Plan::Known { key: digest(1, "a", ""), name: name(a) });
-        statements.lose_all();
-        assert_eq!(statements.obsolete().count(), 0);
-        assert!(matches!(statements.plan("a", ""), Plan::Parse { .. }));
+        assert_eq!(statements.plan("a", ""), StatementPlan::Known { key: digest(1, "a", ""), name: name(a) });
+        statements.forget_all();
+        assert_eq!(statements.obsolete_names().count(), 0);
+        assert!(matches!(statements.plan("a", ""), StatementPlan::Parse { .. }));
     }
 
     #[test]
     fn connections_share_their_texts_and_what_nobody_knows_is_dropped() {
-        let texts = Arc::new(Texts::new(1));
-        let mut connections = [Statements::new(4, texts.clone(), 0), Statements::new(4, texts.clone(), 0)];
+        let texts = Arc::new(StatementTexts::new(1));
+        let mut connections =
+            [PreparedStatements::new(4, texts.clone(), 0), PreparedStatements::new(4, texts.clone(), 0)];
         for number in 0..1000 {
             for statements in &mut connections {
                 statements.begin();

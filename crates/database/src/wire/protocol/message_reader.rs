@@ -1,50 +1,51 @@
-//! Messages out of bytes that arrive as they like.
+//! Splits the incoming bytes into messages.
 
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// How much one read asks for, and what a connection keeps between batches.
+/// The size of one read, and of the buffer that a connection keeps between batches.
 const CHUNK: usize = 16 * 1024;
-/// A message from this size on gets a buffer of exactly its size, so that it is not copied while the buffer grows, and so
-/// that the connection does not keep the large buffer.
+/// A message of this size or more gets a buffer of exactly its size, so that it is not copied while the
+/// buffer grows, and so that the connection does not keep the large buffer.
 const LARGE: usize = 32 * 1024;
-/// PostgreSQL makes no value larger than 1 GiB; a row holds little beside it.
-const LONGEST: usize = (1 << 30) + (1 << 20);
+/// The maximum length of a message: PostgreSQL returns no value larger than 1 GiB, and a row adds little.
+const MAX_LENGTH: usize = (1 << 30) + (1 << 20);
 /// The type byte and the length.
 const HEADER: usize = 5;
 
-/// The other side does not speak PostgreSQL's protocol.
+/// A message that violates PostgreSQL's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed(pub &'static str);
+pub(crate) struct MalformedMessage(pub &'static str);
 
-/// The head of a message that has arrived in full.
+/// The head of a message that has arrived completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Message {
-    /// Its type.
+pub(crate) struct MessageHead {
+    /// The type byte.
     pub tag: u8,
     length: usize,
 }
 
-/// Collects what arrives, and cuts it into messages.
+/// Collects the incoming bytes and splits them into messages.
 ///
-/// The cycle is: [`next`](Self::next) until it gives a message, and [`space`](Self::space) to read more when it does not; then
-/// [`body`](Self::body) and at last either [`skip`](Self::skip) or [`take`](Self::take).
+/// The cycle is: call [`next`](Self::next) until it returns a message, and read more into
+/// [`space`](Self::space) while it returns none; then use [`body`](Self::body), and finally either
+/// [`skip`](Self::skip) or [`take`](Self::take).
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct MessageReader {
     buffer: BytesMut,
-    large: Option<Large>,
+    large: Option<LargeMessage>,
 }
 
-/// A large message under way, without its head.
+/// A large message that is arriving, without its head.
 #[derive(Debug)]
-struct Large {
+struct LargeMessage {
     tag: u8,
     length: usize,
     body: BytesMut,
 }
 
-impl Reader {
-    /// Where the next bytes go; at least one fits.
+impl MessageReader {
+    /// Returns the buffer for the next bytes, which has room for at least one.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         match &mut self.large {
             Some(large) if large.body.len() < large.length => {
@@ -61,54 +62,55 @@ impl Reader {
         }
     }
 
-    /// The next message, when it has arrived in full. The same one again until it is skipped or taken.
-    pub fn next(&mut self) -> Result<Option<Message>, Malformed> {
+    /// Returns the next message if it has arrived completely. Returns the same one again until it is
+    /// skipped or taken.
+    pub fn next(&mut self) -> Result<Option<MessageHead>, MalformedMessage> {
         if let Some(large) = &mut self.large {
-            // While a batch is still being written, what follows may lie in the buffer already.
+            // While a batch is still being written, the rest may already be in the buffer
             let missing = large.length - large.body.len();
             if missing > 0 && !self.buffer.is_empty() {
                 let arrived = self.buffer.split_to(missing.min(self.buffer.len()));
                 large.body.extend_from_slice(&arrived);
             }
             let whole = large.body.len() == large.length;
-            return Ok(whole.then_some(Message { tag: large.tag, length: large.length }));
+            return Ok(whole.then_some(MessageHead { tag: large.tag, length: large.length }));
         }
         let Some((&[tag, length @ ..], rest)) = self.buffer.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        // The length counts itself.
-        let length = length.checked_sub(4).ok_or(Malformed("a message shorter than its head"))?;
-        if length > LONGEST {
-            return Err(Malformed("a message longer than any"));
+        // The length includes its own four bytes
+        let length = length.checked_sub(4).ok_or(MalformedMessage("a message shorter than its head"))?;
+        if length > MAX_LENGTH {
+            return Err(MalformedMessage("a message longer than any"));
         }
         if rest.len() >= length {
-            return Ok(Some(Message { tag, length }));
+            return Ok(Some(MessageHead { tag, length }));
         }
         if length >= LARGE {
             let mut body = BytesMut::with_capacity(length);
             body.extend_from_slice(rest);
             self.buffer.clear();
-            self.large = Some(Large { tag, length, body });
+            self.large = Some(LargeMessage { tag, length, body });
         }
         Ok(None)
     }
 
-    /// What the message says.
-    pub fn body(&self, message: Message) -> &[u8] {
+    /// Returns the body of the message.
+    pub fn body(&self, message: MessageHead) -> &[u8] {
         match &self.large {
             Some(large) => &large.body,
             None => self.buffer.get(HEADER..HEADER + message.length).unwrap_or_default(),
         }
     }
 
-    /// Goes on behind the message.
-    pub fn skip(&mut self, message: Message) {
+    /// Discards the message.
+    pub fn skip(&mut self, message: MessageHead) {
         if self.large.take().is_none() {
             self.buffer.advance((HEADER + message.length).min(self.buffer.len()));
         }
     }
 
-    /// What the message says, to keep, without a copy; and goes on behind it.
-    pub fn take(&mut self, message: Message) -> Bytes {
+    /// Removes the message and returns its body, without a copy.
+    pub fn take(&mut self, message: MessageHead) -> Bytes {
         match self.large.take() {
             Some(large) => large.body.freeze(),
             None => {
@@ -120,12 +122,12 @@ impl Reader {
     }
 
     #[cfg(test)]
-    /// Whether nothing has arrived that was not skipped or taken.
+    /// Returns whether every byte that has arrived was skipped or taken.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty() && self.large.is_none()
     }
 
-    /// Lets go of a buffer that had to grow. For the time between two batches.
+    /// Frees a buffer that has grown. Called between two batches.
     pub fn shrink(&mut self) {
         if self.buffer.capacity() > 4 * CHUNK && self.buffer.is_empty() {
             self.buffer = BytesMut::new();
@@ -139,8 +141,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lets bytes arrive, as many as fit.
-    fn arrive(reader: &mut Reader, bytes: &mut &[u8], most: usize) {
+    /// Passes bytes to the reader, as many as fit.
+    fn arrive(reader: &mut MessageReader, bytes: &mut &[u8], most: usize) {
         let mut space = reader.space();
         let count = bytes.len().min(most).min(space.remaining_mut());
         assert!(count > 0);
@@ -155,16 +157,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_out_as_they_went_in_however_they_are_cut(
+        fn messages_are_read_unchanged_however_they_are_split(
             bodies in prop::collection::vec((any::<u8>(), 0_usize..100, any::<bool>()), 1..8),
             cuts in prop::collection::vec(1_usize..50_000, 1..8),
         ) {
-            // Every third body is large.
+            // Every third body is large
             let bodies: Vec<(u8, Vec<u8>, bool)> = bodies.into_iter()
                 .map(|(tag, length, keep)| (tag, vec![tag; if length % 3 == 0 { length * 1000 } else { length }], keep))
                 .collect();
             let all: Vec<u8> = bodies.iter().flat_map(|(tag, body, _)| encoded(*tag, body)).collect();
-            let (mut reader, mut rest, mut cut) = (Reader::default(), &all[..], cuts.iter().cycle());
+            let (mut reader, mut rest, mut cut) = (MessageReader::default(), &all[..], cuts.iter().cycle());
             let mut kept = Vec::new();
             for (tag, body, keep) in &bodies {
                 let message = loop {
@@ -189,8 +191,8 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_messages_or_malformed_without_harm(bytes: Vec<u8>, cut in 1_usize..64) {
-            let (mut reader, mut rest) = (Reader::default(), &bytes[..]);
+        fn arbitrary_bytes_do_not_panic(bytes: Vec<u8>, cut in 1_usize..64) {
+            let (mut reader, mut rest) = (MessageReader::default(), &bytes[..]);
             loop {
                 match reader.next() {
                     Err(_) => break,
@@ -206,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn a_large_message_takes_its_own_size_and_nothing_stays() {
+    fn a_large_message_uses_a_buffer_of_its_own_size_that_is_not_kept() {
         let length = 20 << 20;
         let all = encoded(b'D', &vec![7; length]);
-        let (mut reader, mut rest) = (Reader::default(), &all[..]);
+        let (mut reader, mut rest) = (MessageReader::default(), &all[..]);
         let message = loop {
             match reader.next().unwrap() {
                 Some(message) => break message,
@@ -222,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_can_not_be_are_refused() {
+    fn impossible_lengths_are_rejected() {
         for length in [0_u32, 3, u32::MAX, 1 << 31] {
-            let mut reader = Reader::default();
+            let mut reader = MessageReader::default();
             reader.space().put_slice(&[&b"D"[..], &length.to_be_bytes()].concat());
             assert!(reader.next().is_err(), "{length}");
         }

@@ -1,4 +1,4 @@
-//! The bytes' way to the server: a socket, TCP, or TLS over it.
+//! The byte stream to the server: a Unix socket, TCP, or TLS over TCP.
 
 use std::io;
 use std::os::unix::net;
@@ -14,13 +14,13 @@ use crate::endpoint::{Endpoint, Host};
 use crate::tls;
 
 /// A connected stream.
-pub(crate) enum Stream {
+pub(crate) enum ServerStream {
     Socket(UnixStream),
     Tcp(TcpStream),
     Tls(tls::Stream<TcpStream>),
 }
 
-impl Stream {
+impl ServerStream {
     /// Connects to the endpoint's host, without TLS.
     pub async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint.host() {
@@ -37,7 +37,8 @@ impl Stream {
         }
     }
 
-    /// Whether nobody between us and the server can listen: it is encrypted, or does not leave the machine.
+    /// Returns whether the connection cannot be intercepted: it is encrypted, or does not leave the
+    /// machine.
     pub fn is_private(&self) -> bool {
         match self {
             Self::Socket(_) | Self::Tls(_) => true,
@@ -45,36 +46,38 @@ impl Stream {
         }
     }
 
-    /// What a password exchange can be bound to: the hash of the server's certificate.
-    pub fn end_point(&self) -> Option<Vec<u8>> {
+    /// Returns the hash of the server's certificate, which a password exchange can be bound to
+    /// (`tls-server-end-point`).
+    pub fn tls_server_end_point(&self) -> Option<Vec<u8>> {
         match self {
             Self::Tls(stream) => stream.end_point(),
             Self::Socket(_) | Self::Tcp(_) => None,
         }
     }
 
-    /// Lets the current runtime wake whoever waits for the stream, and no other. What is there already goes into `buffer`, since this runtime
-    /// learns of it only when it looks next; an error when the stream has ended. `false`: it stays where it is, since what encrypts it can not
-    /// be taken apart.
-    pub fn register_here(&mut self, buffer: &mut impl BufMut) -> io::Result<bool> {
+    /// Registers the stream with the current runtime instead of its previous one. Bytes that have already
+    /// arrived are read into `buffer`, since this runtime is not notified of them. Returns an error when
+    /// the stream has ended, and `false` when it could not be moved: a TLS stream cannot be separated
+    /// from its registered socket.
+    pub fn move_to_current_runtime(&mut self, buffer: &mut impl BufMut) -> io::Result<bool> {
         match self {
             Self::Socket(stream) => {
-                let mut same = net::UnixStream::from(rustix::io::fcntl_dupfd_cloexec(&*stream, 0)?);
-                take_in(&mut same, buffer)?;
-                *stream = UnixStream::from_std(same)?;
+                let mut duplicate = net::UnixStream::from(rustix::io::fcntl_dupfd_cloexec(&*stream, 0)?);
+                read_available(&mut duplicate, buffer)?;
+                *stream = UnixStream::from_std(duplicate)?;
             }
             Self::Tcp(stream) => {
-                let mut same = std::net::TcpStream::from(rustix::io::fcntl_dupfd_cloexec(&*stream, 0)?);
-                take_in(&mut same, buffer)?;
-                *stream = TcpStream::from_std(same)?;
+                let mut duplicate = std::net::TcpStream::from(rustix::io::fcntl_dupfd_cloexec(&*stream, 0)?);
+                read_available(&mut duplicate, buffer)?;
+                *stream = TcpStream::from_std(duplicate)?;
             }
             Self::Tls(_) => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Reads what is there already; `None` when nothing is. Nobody is woken when more comes.
-    pub fn read_now(&mut self, buffer: &mut impl BufMut) -> Option<io::Result<usize>> {
+    /// Reads bytes that have already arrived; `None` when there are none. Registers no wake-up.
+    pub fn try_read(&mut self, buffer: &mut impl BufMut) -> Option<io::Result<usize>> {
         let mut read = std::pin::pin!(tokio::io::AsyncReadExt::read_buf(self, buffer));
         match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Some(outcome),
@@ -82,8 +85,8 @@ impl Stream {
         }
     }
 
-    /// Writes what can be written at once, for a message that the other side need not get.
-    pub fn write_now(&mut self, bytes: &[u8]) {
+    /// Writes as much as is possible without waiting, for a message whose loss does not matter.
+    pub fn try_write(&mut self, bytes: &[u8]) {
         let mut context = Context::from_waker(Waker::noop());
         if let Poll::Ready(Ok(_)) = Pin::new(&mut *self).poll_write(&mut context, bytes) {
             let _ = Pin::new(self).poll_flush(&mut context);
@@ -91,8 +94,8 @@ impl Stream {
     }
 }
 
-/// Reads what is there already from a stream that does not block, as far as there is room.
-fn take_in(stream: &mut impl io::Read, buffer: &mut impl BufMut) -> io::Result<()> {
+/// Reads the bytes that have already arrived from a non-blocking stream, as far as there is room.
+fn read_available(stream: &mut impl io::Read, buffer: &mut impl BufMut) -> io::Result<()> {
     let mut bytes = [0; 512];
     loop {
         let room = buffer.remaining_mut().min(bytes.len());
@@ -106,7 +109,7 @@ fn take_in(stream: &mut impl io::Read, buffer: &mut impl BufMut) -> io::Result<(
     }
 }
 
-/// A peer that vanished without a word is noticed after a minute, not after hours.
+/// Enables keep-alive probes, so that a peer that vanished is detected after a minute, not after hours.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -120,7 +123,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ServerStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Socket(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -130,7 +133,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ServerStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Socket(stream) => Pin::new(stream).poll_write(cx, bytes),

@@ -4,17 +4,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Inner;
+use super::SharedPool;
 
 /// The task that closes connections which were idle for too long. When it ends early, with its runtime, another may begin.
-pub(crate) struct Sweeper {
-    pool: Weak<Inner>,
+pub(crate) struct IdleSweeper {
+    pool: Weak<SharedPool>,
     is_done: bool,
 }
 
-impl Sweeper {
+impl IdleSweeper {
     /// Returns the task of a pool.
-    pub fn new(pool: &Arc<Inner>) -> Self {
+    pub fn new(pool: &Arc<SharedPool>) -> Self {
         Self { pool: Arc::downgrade(pool), is_done: false }
     }
 
@@ -31,7 +31,7 @@ impl Sweeper {
     }
 }
 
-impl Drop for Sweeper {
+impl Drop for IdleSweeper {
     fn drop(&mut self) {
         if !self.is_done
             && let Some(pool) = self.pool.upgrade()
