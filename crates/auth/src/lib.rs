@@ -39,10 +39,10 @@ use messages::mailer::Mailer;
 pub use messages::text::{TextMessage, TextTransport};
 use password::Passwords;
 use protection::captcha::Captcha;
-use protection::column_encryption::{ColumnKeys, Opened};
+use protection::column_encryption::{ColumnKeys, DecryptedColumn};
 use protection::limits::Limits;
 use protection::mail_domain::MailDomains;
-use protection::redirect_allow_list::AllowList;
+use protection::redirect_allow_list::RedirectAllowList;
 
 /// The account service. Clones share everything.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ struct Inner {
     database: Database,
     keys: Arc<KeyRing>,
     clock: Clock,
-    allow_list: AllowList,
+    allow_list: RedirectAllowList,
     refresh_gate: session::refresh::Gate,
     passwords: Passwords,
     columns: ColumnKeys,
@@ -80,8 +80,8 @@ impl Auth {
         clock: Clock,
     ) -> Result<Self, SettingsError> {
         settings.validate()?;
-        let allow_list =
-            AllowList::new(&settings.site_url, &settings.redirect_allow_list)?.closed_to_api(&settings.external_url);
+        let allow_list = RedirectAllowList::new(&settings.site_url, &settings.redirect_allow_list)?
+            .excluding_api(&settings.external_url);
         let mailer = Mailer::new(&settings, mail, database.clone())?;
         mailer.start();
         let passwords = Passwords::new(&settings.password);
@@ -130,7 +130,7 @@ impl Auth {
     }
 
     /// Where people may be sent back to.
-    pub fn allow_list(&self) -> &AllowList {
+    pub fn allow_list(&self) -> &RedirectAllowList {
         &self.inner.allow_list
     }
 
@@ -155,8 +155,8 @@ impl Auth {
     }
 
     /// The hash of an account's password. `None`: there is none, or it can not be opened, which the log says.
-    fn stored_password(&self, user: &model::User) -> Option<Opened> {
-        match self.columns().open(user.id.0, &user.encrypted_password) {
+    fn stored_password(&self, user: &model::User) -> Option<DecryptedColumn> {
+        match self.columns().decrypt(user.id.0, &user.encrypted_password) {
             Ok(opened) => Some(opened).filter(|opened| !opened.text.is_empty()),
             Err(error) => {
                 tracing::error!(user.id = %user.id, %error, "The password of an account can not be opened");

@@ -20,7 +20,7 @@ use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::token::Kind;
 use crate::protection::attempts;
-use crate::protection::audit::{self, Action, Traits, provider_trait};
+use crate::protection::audit::{self, Action, AuditEvent, Traits, provider_trait};
 use crate::session::{self, Method};
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, identities, users};
@@ -57,7 +57,7 @@ pub(crate) async fn send_reauthentication(
     request: &RequestInfo,
 ) -> Result<Reserved, AuthError> {
     let phone = PhoneNumber::parse(&user.phone)?;
-    audit::record(auth, tx, user, Action::UserReauthenticateRequested, Traits::new(), None, request.now).await?;
+    audit::record(auth, tx, AuditEvent::new(user, Action::UserReauthenticateRequested), request.now).await?;
     reserve(auth, tx, user, Kind::Reauthentication, &phone, "sms", request).await
 }
 
@@ -136,7 +136,13 @@ async fn try_sign_up(
                 return Err(ContractError::UserExists.into());
             }
             let traits = provider_trait("phone");
-            audit::record(auth, &tx, &user, Action::UserRepeatedSignUp, traits, None, request.now).await?;
+            audit::record(
+                auth,
+                &tx,
+                AuditEvent::new(&user, Action::UserRepeatedSignUp).with_traits(traits),
+                request.now,
+            )
+            .await?;
             tx.commit().await?;
             return Ok(Some(axum::Json(stranger(request, phone, data.clone())).into_response()));
         }
@@ -148,7 +154,7 @@ async fn try_sign_up(
             } else {
                 // What is chosen now belongs to the code that is sent now
                 let data = metadata::of_contact(data.clone(), user.id, None);
-                let hash = auth.columns().seal(user.id.0, hash);
+                let hash = auth.columns().encrypt(user.id.0, hash);
                 users::replace_credentials(&tx, user.id, &hash, &data, request.now).await?;
             }
             (user, false)
@@ -157,7 +163,7 @@ async fn try_sign_up(
     if autoconfirm {
         let mut traits = provider_trait("phone");
         traits.insert("channel".into(), if channel.is_empty() { "sms" } else { channel }.into());
-        audit::record(auth, &tx, &user, Action::UserSignedUp, traits, None, request.now).await?;
+        audit::record(auth, &tx, AuditEvent::new(&user, Action::UserSignedUp).with_traits(traits), request.now).await?;
         users::confirm_phone(&tx, user.id, request.now).await.context(ContractError::UpdatingUserFailed)?;
         let mut user = users::complete(&tx, user.id).await?.ok_or(ContractError::SubjectGone)?;
         // Wire contract (4.2): this answer does not have it
@@ -167,7 +173,7 @@ async fn try_sign_up(
         return Ok(Some(tokens.into_response()));
     }
     let action = Action::UserConfirmationRequested;
-    audit::record(auth, &tx, &user, action, provider_trait("phone"), None, request.now).await?;
+    audit::record(auth, &tx, AuditEvent::new(&user, action).with_traits(provider_trait("phone")), request.now).await?;
     let reserved = send_confirmation(auth, &tx, &user, channel, request).await?;
     let user = users::complete(&tx, user.id).await?.ok_or(ContractError::SubjectGone)?;
     tx.commit().await?;
@@ -196,7 +202,7 @@ async fn insert(
 ) -> Result<User, AuthError> {
     const FAILED: ContractError = ContractError::SavingUserFailed;
     let (id, now) = (UserId::random(), request.now);
-    let password = auth.columns().seal(id.0, hash);
+    let password = auth.columns().encrypt(id.0, hash);
     let full = metadata::of_contact(data.clone(), id, None);
     let new = NewUser {
         id,
@@ -271,7 +277,13 @@ async fn try_sign_in(
     match users::lock_by_phone(&tx, phone, &request.aud).await? {
         Some(user) if user.is_phone_confirmed() => {
             let traits = Traits::from_iter([("channel".to_owned(), "sms".into())]);
-            audit::record(auth, &tx, &user, Action::UserRecoveryRequested, traits, None, request.now).await?;
+            audit::record(
+                auth,
+                &tx,
+                AuditEvent::new(&user, Action::UserRecoveryRequested).with_traits(traits),
+                request.now,
+            )
+            .await?;
             let reserved = send_confirmation(auth, &tx, &user, channel, request).await?;
             tx.commit().await?;
             reserved.deliver(auth).await.map(Some)

@@ -15,7 +15,7 @@ use crate::one_time::mail::{self, Recovery};
 use crate::one_time::token::Kind;
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
-use crate::protection::uniform_timing::evenly;
+use crate::protection::uniform_timing::with_uniform_timing;
 use crate::sql::{Tx, users};
 
 /// The body of `POST /recover`.
@@ -45,7 +45,7 @@ pub async fn recover(
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let email = EmailAddress::parse(&body.email)?;
     mailer::check_domain(&auth, &email).await?;
-    evenly(send(&auth, &request, &email, challenge.as_ref())).await?;
+    with_uniform_timing(send(&auth, &request, &email, challenge.as_ref())).await?;
     Ok(axum::Json(json!({})).into_response())
 }
 

@@ -16,7 +16,7 @@ use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{JsonObject, User};
 use crate::one_time::token::Kind;
-use crate::protection::audit::{self, Action, provider_trait};
+use crate::protection::audit::{self, Action, AuditEvent, provider_trait};
 use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
 
 /// What a token did.
@@ -102,7 +102,7 @@ async fn confirm_email(
         sessions::delete_all(tx, user.id).await?;
     }
     let (audit, confirmed, verified) = tokio::join!(biased;
-        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserSignedUp).with_traits(provider_trait(main_provider(user))), now),
         users::confirm_email(tx, user.id, now),
         identities::verify_email(tx, user.id, &user.email, now),
     );
@@ -116,7 +116,7 @@ async fn sign_in_again(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
     let now = request.now;
     let (cleared, audit) = tokio::join!(biased;
         users::clear_recovery(tx, user.id, now),
-        audit::record(auth, tx, user, Action::Login, provider_trait(main_provider(user)), None, now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::Login).with_traits(provider_trait(main_provider(user))), now),
     );
     cleared?;
     Ok(audit?)
@@ -129,7 +129,7 @@ async fn recover_unconfirmed(auth: &Auth, tx: &Tx, user: &User, request: &Reques
     unconfirmed_email::clear_access(tx, user, false, now).await?;
     let (unverified, audit, confirmed, verified) = tokio::join!(biased;
         identities::delete_unverified(tx, user.id, &user.email),
-        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserSignedUp).with_traits(provider_trait(main_provider(user))), now),
         users::confirm_email(tx, user.id, now),
         identities::verify_email(tx, user.id, &user.email, now),
     );
@@ -202,7 +202,7 @@ pub(crate) async fn apply_email_change(
         ("phone_verified".to_owned(), false.into()),
     ]);
     let (audit, applied, identity) = tokio::join!(biased;
-        audit::record(auth, tx, user, Action::UserModified, audit::Traits::new(), None, now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserModified), now),
         users::apply_email_change(tx, user.id, &new, now),
         identities::upsert_contact(tx, user.id, "email", &data, now),
     );
@@ -225,7 +225,7 @@ async fn confirm_claim(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
     take_address(auth, tx, user, &new, now).await?;
     unconfirmed_email::clear_access(tx, user, false, now).await?;
     let (audit, applied, verified) = tokio::join!(biased;
-        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait(main_provider(user)), None, now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserSignedUp).with_traits(provider_trait(main_provider(user))), now),
         users::apply_email_change(tx, user.id, &new, now),
         identities::verify_email(tx, user.id, new.as_str(), now),
     );
@@ -236,7 +236,7 @@ async fn confirm_claim(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
 
 async fn confirm_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
     let (audit, confirmed) = tokio::join!(biased;
-        audit::record(auth, tx, user, Action::UserSignedUp, provider_trait("phone"), None, request.now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserSignedUp).with_traits(provider_trait("phone")), request.now),
         users::confirm_phone(tx, user.id, request.now),
     );
     audit?;
@@ -244,6 +244,6 @@ async fn confirm_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo)
 }
 
 async fn change_phone(auth: &Auth, tx: &Tx, user: &User, request: &RequestInfo) -> Result<(), AuthError> {
-    audit::record(auth, tx, user, Action::UserModified, audit::Traits::new(), None, request.now).await?;
+    audit::record(auth, tx, AuditEvent::new(user, Action::UserModified), request.now).await?;
     phone::apply_phone_change(auth, tx, user, request).await
 }

@@ -15,10 +15,10 @@ use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::mail;
 use crate::one_time::token::Kind;
-use crate::protection::audit::{self, Action, provider_trait};
+use crate::protection::audit::{self, Action, AuditEvent, provider_trait};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
-use crate::protection::uniform_timing::evenly;
+use crate::protection::uniform_timing::with_uniform_timing;
 use crate::sql::{Tx, users};
 
 /// The body of `POST /resend`.
@@ -80,7 +80,7 @@ pub async fn resend(
     if gets_mail && let Ok(email) = EmailAddress::parse(&body.email) {
         mailer::check_domain(&auth, &email).await?;
     }
-    let reserved = evenly(send(&auth, &request, message, &body)).await?;
+    let reserved = with_uniform_timing(send(&auth, &request, message, &body)).await?;
     let answer = match reserved {
         Some(reserved) => reserved.deliver(&auth).await?,
         None => json!({}),
@@ -123,7 +123,8 @@ async fn send(
     let reserved = match (message, user) {
         (Message::SignUp, Some(user)) if !user.is_email_confirmed() => {
             let action = Action::UserConfirmationRequested;
-            audit::record(auth, &tx, &user, action, provider_trait("email"), None, request.now).await?;
+            audit::record(auth, &tx, AuditEvent::new(&user, action).with_traits(provider_trait("email")), request.now)
+                .await?;
             mail::send_confirmation(auth, &tx, &user, challenge.as_ref(), request).await?;
             None
         }

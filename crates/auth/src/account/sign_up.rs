@@ -19,7 +19,7 @@ use crate::oauth::pkce::Challenge;
 use crate::one_time::mail::{self, Recovery};
 use crate::one_time::token::Kind;
 use crate::protection::attempts;
-use crate::protection::audit::{self, Action, provider_trait};
+use crate::protection::audit::{self, Action, AuditEvent, provider_trait};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::session::{self, Method};
@@ -132,7 +132,7 @@ pub(crate) async fn register_for_link(
             None => match insert(auth, &tx, request, applicant).await {
                 Ok(user) => {
                     let (audit, confirmed, verified) = tokio::join!(biased;
-                        audit::record(auth, &tx, &user, Action::UserSignedUp, provider_trait("email"), None, request.now),
+                        audit::record(auth, &tx, AuditEvent::new(&user, Action::UserSignedUp).with_traits(provider_trait("email")), request.now),
                         users::confirm_email(&tx, user.id, request.now),
                         identities::verify_email(&tx, user.id, &user.email, request.now),
                     );
@@ -210,7 +210,8 @@ async fn try_register(auth: &Auth, request: &RequestInfo, applicant: &Applicant<
             return Err(ContractError::UserExists.into());
         }
         let action = Action::UserRepeatedSignUp;
-        audit::record(auth, &tx, &existing, action, provider_trait("email"), None, request.now).await?;
+        audit::record(auth, &tx, AuditEvent::new(&existing, action).with_traits(provider_trait("email")), request.now)
+            .await?;
         // Also as often as one that waits for its confirmation
         mail::pretend(auth, &tx, Kind::Confirmation, &applicant.email, request).await?;
         tx.commit().await?;
@@ -225,7 +226,7 @@ async fn insert(auth: &Auth, tx: &Tx, request: &RequestInfo, applicant: &Applica
     let id = UserId::random();
     let email = applicant.email.as_str();
     let now = request.now;
-    let password = auth.columns().seal(id.0, &applicant.hash);
+    let password = auth.columns().encrypt(id.0, &applicant.hash);
     let new = NewUser {
         id,
         aud: &request.aud,
@@ -276,7 +277,7 @@ async fn finish_new(
 async fn sign_in_confirmed(auth: &Auth, tx: Tx, request: &RequestInfo, user: User) -> Result<Registration, AuthError> {
     let now = request.now;
     let (audit, confirmed, verified, reread) = tokio::join!(biased;
-        audit::record(auth, &tx, &user, Action::UserSignedUp, provider_trait("email"), None, now),
+        audit::record(auth, &tx, AuditEvent::new(&user, Action::UserSignedUp).with_traits(provider_trait("email")), now),
         users::confirm_email(&tx, user.id, now),
         identities::verify_email(&tx, user.id, &user.email, now),
         users::complete(&tx, user.id),
@@ -301,7 +302,7 @@ async fn await_confirmation(
 ) -> Result<Registration, AuthError> {
     let action = Action::UserConfirmationRequested;
     let (audit, sent, user) = tokio::join!(biased;
-        audit::record(auth, &tx, user, action, provider_trait("email"), None, request.now),
+        audit::record(auth, &tx, AuditEvent::new(user, action).with_traits(provider_trait("email")), request.now),
         mail::send_confirmation(auth, &tx, user, applicant.challenge.as_ref(), request),
         users::complete(&tx, user.id),
     );
@@ -325,7 +326,7 @@ async fn continue_unconfirmed(
 ) -> Result<Registration, AuthError> {
     let now = request.now;
     let data = metadata::of_contact(applicant.data.clone(), existing.id, Some(applicant.email.as_str()));
-    let password = auth.columns().seal(existing.id.0, &applicant.hash);
+    let password = auth.columns().encrypt(existing.id.0, &applicant.hash);
     let (replaced, identity, providers) = tokio::join!(biased;
         users::replace_credentials(&tx, existing.id, &password, &data, now),
         identities::upsert_contact(&tx, existing.id, "email", &data, now),

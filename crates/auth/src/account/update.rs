@@ -21,7 +21,7 @@ use crate::one_time::mail;
 use crate::one_time::text_code;
 use crate::one_time::token::{self, Kind};
 use crate::protection::attempts;
-use crate::protection::audit::{self, Action};
+use crate::protection::audit::{self, Action, AuditEvent};
 use crate::protection::limits::Limiter;
 use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
 
@@ -130,7 +130,7 @@ pub async fn put(
         None => None,
     };
     let (audit, updated) = tokio::join!(biased;
-        audit::record(&auth, &tx, &user, Action::UserModified, audit::Traits::new(), None, request.now),
+        audit::record(&auth, &tx, AuditEvent::new(&user, Action::UserModified), request.now),
         users::complete(&tx, user.id),
     );
     audit?;
@@ -243,7 +243,7 @@ async fn prepare_password(
         return Err(ContractError::PasswordUnchanged.into());
     }
     let hash = auth.passwords().hash(password).await?;
-    Ok(auth.columns().seal(user.id.0, &hash))
+    Ok(auth.columns().encrypt(user.id.0, &hash))
 }
 
 /// Whether the session began with a message: its owner may have forgotten the password.
@@ -268,7 +268,7 @@ async fn set_password(
     let (stored, tokens, audit) = tokio::join!(biased;
         users::set_password(tx, user.id, hash, now),
         one_time_tokens::delete_all(tx, user.id),
-        audit::record(auth, tx, user, Action::UserUpdatedPassword, audit::Traits::new(), None, now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserUpdatedPassword), now),
     );
     stored.context(FAILED)?;
     tokens?;

@@ -195,18 +195,18 @@ pub(crate) fn confirmation_url(auth: &Auth, kind: MailKind, hash: &str, request:
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.
-pub(crate) fn count(auth: &Auth) -> Result<(), AuthError> {
+pub(crate) fn count_mail(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().email.autoconfirm && !auth.limits().blocks_all_email() {
         return Ok(());
     }
     auth.limits().take_email()
 }
 
-/// As [`count`], for a mail that is only pretended.
+/// As [`count_mail`], for a mail that is only pretended.
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.
-pub(crate) fn check_count(auth: &Auth) -> Result<(), AuthError> {
+pub(crate) fn check_mail_budget(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().email.autoconfirm && !auth.limits().blocks_all_email() {
         return Ok(());
     }
@@ -285,7 +285,7 @@ fn is_invented(address: &EmailAddress) -> bool {
 ///
 /// # Errors
 /// 500 with the contract's text when it can not be written.
-pub(crate) async fn promise(
+pub(crate) async fn enqueue(
     auth: &Auth,
     tx: &Tx,
     kind: MailKind,
@@ -308,13 +308,18 @@ pub(crate) async fn promise(
 ///
 /// # Errors
 /// Only what the database says.
-pub(crate) async fn pretend(auth: &Auth, tx: &Tx, kind: MailKind, variables: &Variables) -> Result<(), AuthError> {
+pub(crate) async fn enqueue_decoy(
+    auth: &Auth,
+    tx: &Tx,
+    kind: MailKind,
+    variables: &Variables,
+) -> Result<(), AuthError> {
     let rendered = auth
         .mailer()
         .templates
         .render(kind, variables)
         .map_err(|error| AuthError::failed(failure(kind), anyhow::anyhow!("{error}")))?;
-    Ok(outbox::pretend(tx, kind.key(), rendered.subject.as_str(), &rendered.html).await?)
+    Ok(outbox::insert_decoy(tx, kind.key(), rendered.subject.as_str(), &rendered.html).await?)
 }
 
 /// Promises a notification, if it is wanted. Never fails the request: a template that can not be rendered is logged.
@@ -331,7 +336,7 @@ pub(crate) async fn notify(
     if !auth.settings().notifies(kind) || Address::parse(to).is_err() {
         return Ok(());
     }
-    match promise(auth, tx, kind, to, variables).await {
+    match enqueue(auth, tx, kind, to, variables).await {
         Err(AuthError::Internal { source, .. }) => {
             tracing::error!(error = format!("{source:#}"), kind = kind.key(), "Notification not written");
             Ok(())

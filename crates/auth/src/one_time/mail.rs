@@ -11,7 +11,7 @@ use crate::model::User;
 use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
 use crate::one_time::token::{Kind, OneTimeToken};
-use crate::protection::audit::{self, Action};
+use crate::protection::audit::{self, Action, AuditEvent};
 use crate::sql::flow_state::{self, NewFlow, method};
 use crate::sql::{Tx, one_time_tokens, users};
 
@@ -67,14 +67,14 @@ pub(crate) async fn send_confirmation(
     check_interval(auth, user, Kind::Confirmation)?;
     let email = EmailAddress::from_stored(&user.email);
     mailer::check_recipient(auth, &email)?;
-    mailer::count(auth)?;
+    mailer::count_mail(auth)?;
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, challenge.is_some());
     let variables = with_link(auth, user, MailKind::Confirmation, &token, request);
     let (column, row, flow, mail) = tokio::join!(biased;
         users::set_confirmation(tx, user.id, &token.hash, request.now),
         one_time_tokens::put(tx, user.id, Kind::Confirmation.as_str(), &token.hash, email.as_str(), request.now),
         begin_flow(tx, user, challenge, method::EMAIL_SIGNUP, request),
-        mailer::promise(auth, tx, MailKind::Confirmation, email.as_str(), &variables),
+        mailer::enqueue(auth, tx, MailKind::Confirmation, email.as_str(), &variables),
     );
     column?;
     row?;
@@ -106,7 +106,7 @@ pub(crate) async fn send_recovery(
     check_interval(auth, user, Kind::Recovery)?;
     let email = EmailAddress::from_stored(&user.email);
     mailer::check_recipient(auth, &email)?;
-    mailer::count(auth)?;
+    mailer::count_mail(auth)?;
     let (kind, method) = match which {
         Recovery::Password => (MailKind::Recovery, method::RECOVERY),
         Recovery::MagicLink => (MailKind::MagicLink, method::MAGIC_LINK),
@@ -114,11 +114,11 @@ pub(crate) async fn send_recovery(
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, challenge.is_some());
     let variables = with_link(auth, user, kind, &token, request);
     let (audit, column, row, flow, mail) = tokio::join!(biased;
-        audit::record(auth, tx, user, Action::UserRecoveryRequested, audit::Traits::new(), None, request.now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserRecoveryRequested), request.now),
         users::set_recovery(tx, user.id, &token.hash, request.now),
         one_time_tokens::put(tx, user.id, Kind::Recovery.as_str(), &token.hash, email.as_str(), request.now),
         begin_flow(tx, user, challenge, method, request),
-        mailer::promise(auth, tx, kind, email.as_str(), &variables),
+        mailer::enqueue(auth, tx, kind, email.as_str(), &variables),
     );
     audit?;
     column?;
@@ -140,14 +140,14 @@ pub(crate) async fn send_reauthentication(
     check_interval(auth, user, Kind::Reauthentication)?;
     let email = EmailAddress::from_stored(&user.email);
     mailer::check_recipient(auth, &email)?;
-    mailer::count(auth)?;
+    mailer::count_mail(auth)?;
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables = Variables { token: Some(token.code.clone()), ..mailer::variables(auth, user) };
     let (audit, column, row, mail) = tokio::join!(biased;
-        audit::record(auth, tx, user, Action::UserReauthenticateRequested, audit::Traits::new(), None, request.now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::UserReauthenticateRequested), request.now),
         users::set_reauthentication(tx, user.id, &token.hash, request.now),
         one_time_tokens::put(tx, user.id, Kind::Reauthentication.as_str(), &token.hash, email.as_str(), request.now),
-        mailer::promise(auth, tx, MailKind::Reauthentication, email.as_str(), &variables),
+        mailer::enqueue(auth, tx, MailKind::Reauthentication, email.as_str(), &variables),
     );
     audit?;
     column?;
@@ -169,7 +169,7 @@ pub(crate) async fn send_email_change(
 ) -> Result<(), AuthError> {
     check_interval(auth, user, Kind::EmailChangeNew)?;
     mailer::check_recipient(auth, new)?;
-    mailer::count(auth)?;
+    mailer::count_mail(auth)?;
     let settings = auth.settings();
     let digits = settings.email.otp_length;
     let token_new = OneTimeToken::generate(new.as_str(), digits, challenge.is_some());
@@ -188,7 +188,7 @@ pub(crate) async fn send_email_change(
         users::set_email_change(tx, user.id, new, &token_new.hash, hash_current, request.now),
         one_time_tokens::put(tx, user.id, Kind::EmailChangeNew.as_str(), &token_new.hash, new.as_str(), request.now),
         begin_flow(tx, user, challenge, method::EMAIL_CHANGE, request),
-        mailer::promise(auth, tx, MailKind::EmailChange, new.as_str(), &to_new),
+        mailer::enqueue(auth, tx, MailKind::EmailChange, new.as_str(), &to_new),
     );
     columns?;
     row?;
@@ -200,7 +200,7 @@ pub(crate) async fn send_email_change(
             let to_current = letter(token, current);
             let (row, mail) = tokio::join!(biased;
                 one_time_tokens::put(tx, user.id, kind, &token.hash, current.as_str(), request.now),
-                mailer::promise(auth, tx, MailKind::EmailChange, current.as_str(), &to_current),
+                mailer::enqueue(auth, tx, MailKind::EmailChange, current.as_str(), &to_current),
             );
             row?;
             mail
@@ -225,7 +225,7 @@ pub(crate) async fn send_claim_confirmation(
     let kind = Kind::EmailChangeNew;
     check_interval(auth, user, kind)?;
     mailer::check_recipient(auth, email)?;
-    mailer::count(auth)?;
+    mailer::count_mail(auth)?;
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables =
         Variables { email: email.to_string(), ..with_link(auth, user, MailKind::Confirmation, &token, request) };
@@ -233,7 +233,7 @@ pub(crate) async fn send_claim_confirmation(
         users::set_email_change(tx, user.id, email, &token.hash, "", request.now),
         one_time_tokens::put(tx, user.id, kind.as_str(), &token.hash, email.as_str(), request.now),
         one_time_tokens::delete_kind(tx, user.id, Kind::EmailChangeCurrent.as_str()),
-        mailer::promise(auth, tx, MailKind::Confirmation, email.as_str(), &variables),
+        mailer::enqueue(auth, tx, MailKind::Confirmation, email.as_str(), &variables),
     );
     column?;
     row?;
@@ -253,11 +253,11 @@ pub(crate) async fn pretend(
     email: &EmailAddress,
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
-    auth.limits().pretend(kind, email.as_str(), auth.settings().email.max_frequency)?;
+    auth.limits().check_decoy_interval(kind, email.as_str(), auth.settings().email.max_frequency)?;
     mailer::check_recipient(auth, email)?;
-    mailer::check_count(auth)?;
+    mailer::check_mail_budget(auth)?;
     let nobody = User { email: email.to_string(), ..crate::account::sign_up::blank(request) };
     let token = OneTimeToken::generate(email.as_str(), auth.settings().email.otp_length, false);
     let variables = with_link(auth, &nobody, MailKind::Recovery, &token, request);
-    mailer::pretend(auth, tx, MailKind::Recovery, &variables).await
+    mailer::enqueue_decoy(auth, tx, MailKind::Recovery, &variables).await
 }

@@ -18,7 +18,7 @@ use crate::oauth::pkce::Challenge;
 use crate::one_time::mail::{self, Recovery};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
-use crate::protection::uniform_timing::evenly;
+use crate::protection::uniform_timing::with_uniform_timing;
 use crate::sql::{Tx, users};
 
 /// The body of `POST /otp` and `POST /magiclink`.
@@ -108,7 +108,7 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
 
     // No password: a new account belongs to whoever reads the mail, and to nobody who chose a password earlier
     let applicant = Applicant { email, password: None, hash: String::new(), data: body.data, challenge };
-    evenly(send_link_to(auth, request, &applicant, may_create)).await?;
+    with_uniform_timing(send_link_to(auth, request, &applicant, may_create)).await?;
     Ok(axum::Json(json!({})).into_response())
 }
 

@@ -1,7 +1,7 @@
-//! The audit log (auth-core 22): what happened to accounts, in `auth.audit_log_entries` and in the log.
+//! The audit log: the events of accounts, in `auth.audit_log_entries` and in the log.
 //!
-//! Failed sign-ins are in it as well, beyond the contract. Their number is not bounded by anything else, so their entries have a
-//! budget, see [`Limits::take_failure`](crate::protection::limits::Limits::take_failure), and an unknown account is not named.
+//! Unlike in GoTrue, failed sign-ins are events as well. Nothing else bounds their number, so their entries have a budget
+//! ([`Limits::take_failed_login`](crate::protection::limits::Limits::take_failed_login)), and an unknown account is not named.
 
 use std::net::IpAddr;
 
@@ -27,17 +27,17 @@ const INSERT: &str = "
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $variant:ident $name:literal $log_type:literal),+ $(,)?) => {
-        /// What happened.
+        /// The action of an event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Action { $($(#[$doc])* $variant),+ }
 
         impl Action {
-            /// The `action` of the entry.
+            /// Returns the `action` of the entry.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The `log_type` of the entry.
+            /// Returns the `log_type` of the entry.
             pub const fn log_type(self) -> &'static str {
                 match self { $(Self::$variant => $log_type),+ }
             }
@@ -48,11 +48,11 @@ macro_rules! actions {
 actions! {
     /// Signed in; trait `provider`.
     Login "login" "account",
-    /// A password or code was refused; traits `provider`, `error_code`, and `omitted` where entries before were left out.
+    /// A password or code was rejected; traits `provider`, `error_code`, and `omitted` if earlier entries were omitted.
     LoginFailed "login_failed" "account",
     /// Signed out.
     Logout "logout" "account",
-    /// An invited person came; trait `provider`.
+    /// An invitation was accepted; trait `provider`.
     InviteAccepted "invite_accepted" "account",
     /// A new account is confirmed; trait `provider`, for phones `channel`.
     UserSignedUp "user_signedup" "team",
@@ -60,19 +60,19 @@ actions! {
     UserInvited "user_invited" "team",
     /// Deleted.
     UserDeleted "user_deleted" "team",
-    /// A session goes on.
+    /// A session was refreshed.
     TokenRefreshed "token_refreshed" "token",
     /// A refresh token was replaced or ended.
     TokenRevoked "token_revoked" "token",
     /// The account changed.
     UserModified "user_modified" "user",
-    /// A recovery message was asked for.
+    /// A recovery message was requested.
     UserRecoveryRequested "user_recovery_requested" "user",
-    /// A nonce was asked for.
+    /// A nonce was requested.
     UserReauthenticateRequested "user_reauthenticate_requested" "user",
-    /// A confirmation was asked for; trait `provider`.
+    /// A confirmation was requested; trait `provider`.
     UserConfirmationRequested "user_confirmation_requested" "user",
-    /// Someone signed up for an account that exists; trait `provider`.
+    /// A sign-up for an account that exists; trait `provider`.
     UserRepeatedSignUp "user_repeated_signup" "user",
     /// The password changed.
     UserUpdatedPassword "user_updated_password" "user",
@@ -82,57 +82,81 @@ actions! {
     IdentityUnlinked "identity_unlinked" "user",
 }
 
-/// Facts of an entry beyond who and what.
+/// The facts of an event beyond its actor and action.
 pub type Traits = JsonObject;
 
-/// The traits `{"provider": provider}`.
+/// Returns the traits `{"provider": provider}`.
 pub fn provider_trait(provider: &str) -> Traits {
     Traits::from_iter([("provider".to_owned(), provider.into())])
 }
 
-/// Writes an entry, in the transaction of what happened. `ip` only for identity, factor and passkey actions.
-///
-/// # Errors
-/// What PostgreSQL said.
-pub async fn record(
-    auth: &Auth,
-    tx: &Tx,
-    actor: &User,
+/// An event of an account.
+#[derive(Debug)]
+pub struct AuditEvent<'a> {
+    actor: &'a User,
     action: Action,
     traits: Traits,
     ip: Option<IpAddr>,
-    now: OffsetDateTime,
-) -> Result<(), Error> {
-    tracing::info!(target: "auth_audit_event", { user.id = %actor.id, action = action.name() }, "Account event");
+}
+
+impl<'a> AuditEvent<'a> {
+    /// An event without traits and without an IP address.
+    pub fn new(actor: &'a User, action: Action) -> Self {
+        Self { actor, action, traits: Traits::new(), ip: None }
+    }
+
+    /// The event with these traits.
+    #[must_use]
+    pub fn with_traits(self, traits: Traits) -> Self {
+        Self { traits, ..self }
+    }
+
+    /// The event with the client's IP address. Only for actions on identities, factors and passkeys.
+    #[must_use]
+    pub fn with_ip(self, ip: Option<IpAddr>) -> Self {
+        Self { ip, ..self }
+    }
+
+    fn log(&self) {
+        tracing::info!(target: "auth_audit_event", { user.id = %self.actor.id, action = self.action.name() }, "account event");
+    }
+}
+
+/// Writes an entry, in the transaction of the event.
+///
+/// # Errors
+/// Those of the database.
+pub async fn record(auth: &Auth, tx: &Tx, event: AuditEvent<'_>, now: OffsetDateTime) -> Result<(), Error> {
+    event.log();
     if auth.settings().audit_log_disabled {
         return Ok(());
     }
-    let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
+    let ip = event.ip.map(|ip| ip.to_string()).unwrap_or_default();
     let id: Uuid = portico_base::random::uuid();
-    tx.execute(INSERT, &[&id, &payload(actor, action, traits), &now, &ip]).await.map(drop)
+    tx.execute(INSERT, &[&id, &payload(event.actor, event.action, event.traits), &now, &ip]).await.map(drop)
 }
 
-/// A sign-in that failed.
+/// A failed sign-in.
 pub(crate) struct FailedLogin<'a> {
-    /// The account. `None`: there is none of that name, which is not written: it may be a password in the wrong field.
+    /// The account. `None`: there is none. The name is not written: it may be a password in the wrong field.
     pub(crate) user: Option<&'a User>,
     /// `email` or `phone`.
     pub(crate) provider: &'static str,
-    /// Why it failed.
+    /// The error that the client sees.
     pub(crate) error: &'a AuthError,
 }
 
-/// Writes an entry for a failed sign-in, with the client's address, where the budget of such entries allows one. A failure
-/// to write is logged: the refusal of the sign-in does not depend on it.
+/// Writes an entry for a failed sign-in, with the client's address, if the budget of such entries allows
+/// one. A failure to write is logged: the client sees the error of the sign-in all the same.
 pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, request: &RequestInfo) {
-    let Some(omitted) = auth.limits().take_failure(request) else { return };
+    let Some(omitted) = auth.limits().take_failed_login(request) else { return };
     let unknown = User { id: UserId(Uuid::nil()), ..blank(request) };
     let actor = login.user.unwrap_or(&unknown);
     let (action, code) = (Action::LoginFailed, login.error.code().as_str());
     tracing::info!(
         target: "auth_audit_event",
         { user.id = %actor.id, action = action.name(), error.code = code },
-        "Account event"
+        "account event"
     );
     if auth.settings().audit_log_disabled {
         return;
@@ -151,7 +175,7 @@ pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, re
     if let Err(error) = written.await {
         tracing::warn!(
             error = format!("{:#}", anyhow::Error::new(error)),
-            "A failed sign-in could not be written down"
+            "the audit entry of a failed sign-in could not be written"
         );
     }
 }

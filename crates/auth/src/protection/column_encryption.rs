@@ -1,8 +1,9 @@
-//! Column encryption (auth-core 14.3): secrets of accounts that are kept sealed in their rows.
+//! Column encryption: secrets of accounts that are encrypted in their columns.
 //!
-//! A sealed value is a JSON text that names its key: AES-256-GCM under a key derived from the operator's master key and the
-//! id of the row, so that a value copied into another row opens nothing. Values in clear and values under any known key are
-//! read; what is written is sealed with the current key, if there is one. Dumps of hosted projects may carry this form.
+//! An encrypted value is a JSON text that names its key: AES-256-GCM with a key derived from the
+//! operator's master key and the id of the row, so that a value copied into another row cannot be
+//! decrypted. Plain values and values of any known key are read; new values are encrypted with the
+//! current key, if there is one. Dumps of hosted projects may contain this form.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use crate::settings::{EncryptionSettings, SettingsError};
 
 const ALGORITHM: &str = "aes-gcm-hkdf";
-/// The form of a password has 255 characters at most; names of keys must leave room.
+/// A password column has at most 255 characters; key names must leave room.
 const MAX_KEY_NAME: usize = 64;
 const KEY_BYTES: usize = 32;
 
@@ -27,42 +28,42 @@ type MasterKey = [u8; KEY_BYTES];
 #[derive(Default)]
 pub(crate) struct ColumnKeys {
     keys: BTreeMap<String, MasterKey>,
-    /// Seals what is written.
+    /// Encrypts new values.
     current: Option<String>,
 }
 
-/// As the column has it.
+/// The stored form of an encrypted value.
 #[derive(Serialize, Deserialize)]
-struct Sealed {
+struct EncryptedColumn {
     key_id: String,
     alg: String,
     data: String,
     nonce: String,
 }
 
-/// A value as it was before it was sealed.
+/// A decrypted value.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Opened {
+pub(crate) struct DecryptedColumn {
     pub(crate) text: String,
-    /// It was in clear or under an older key: store it anew.
+    /// It was plain or encrypted with an older key, and should be stored anew.
     pub(crate) is_outdated: bool,
 }
 
-impl std::fmt::Debug for Opened {
+impl std::fmt::Debug for DecryptedColumn {
     // The text is a secret
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened").field("is_outdated", &self.is_outdated).finish_non_exhaustive()
+        f.debug_struct("DecryptedColumn").field("is_outdated", &self.is_outdated).finish_non_exhaustive()
     }
 }
 
-/// A sealed value that can not be read.
+/// Why a value cannot be decrypted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OpenError {
-    #[error("it is sealed with the key {0:?}, which is not configured")]
+pub(crate) enum DecryptError {
+    #[error("it is encrypted with the key {0:?}, which is not configured")]
     UnknownKey(String),
-    #[error("it is sealed by {0:?}, which is not known")]
+    #[error("it is encrypted by {0:?}, which is not known")]
     UnknownAlgorithm(String),
-    #[error("it was not sealed with the configured key of that name, or for another row")]
+    #[error("it was not encrypted with the configured key of that name, or for another row")]
     Damaged,
 }
 
@@ -91,44 +92,47 @@ impl ColumnKeys {
         Ok(Self { keys, current: settings.current.clone() })
     }
 
-    /// The form for the column of `row`: sealed, or in clear without a current key. Nothing stays nothing.
-    pub(crate) fn seal(&self, row: Uuid, text: &str) -> String {
+    /// Returns the value for a column of `row`: encrypted, or plain without a current key. An empty text stays empty.
+    pub(crate) fn encrypt(&self, row: Uuid, text: &str) -> String {
         let Some((name, key)) = self.current.as_ref().and_then(|name| self.keys.get_key_value(name)) else {
             return text.to_owned();
         };
         if text.is_empty() {
             return String::new();
         }
-        seal(name, key, row, text, random::bytes())
+        encrypt_value(name, key, row, text, random::bytes())
     }
 
-    /// Reads the column of `row`. What is not of the sealed form is in clear.
-    pub(crate) fn open(&self, row: Uuid, stored: &str) -> Result<Opened, OpenError> {
-        let Some(sealed) = parse(stored) else {
+    /// Reads a column of `row`. A value that is not of the encrypted form is plain.
+    ///
+    /// # Errors
+    /// [`DecryptError`] when the value is encrypted and no key fits.
+    pub(crate) fn decrypt(&self, row: Uuid, stored: &str) -> Result<DecryptedColumn, DecryptError> {
+        let Some(encrypted) = parse(stored) else {
             let is_outdated = self.current.is_some() && !stored.is_empty();
-            return Ok(Opened { text: stored.to_owned(), is_outdated });
+            return Ok(DecryptedColumn { text: stored.to_owned(), is_outdated });
         };
-        if sealed.alg != ALGORITHM {
-            return Err(OpenError::UnknownAlgorithm(sealed.alg));
+        if encrypted.alg != ALGORITHM {
+            return Err(DecryptError::UnknownAlgorithm(encrypted.alg));
         }
-        let Some(key) = self.keys.get(&sealed.key_id) else {
-            return Err(OpenError::UnknownKey(sealed.key_id));
+        let Some(key) = self.keys.get(&encrypted.key_id) else {
+            return Err(DecryptError::UnknownKey(encrypted.key_id));
         };
-        let text = decrypt(key, row, &sealed).ok_or(OpenError::Damaged)?;
-        // Without a current key nothing is sealed any more, but nothing is opened for good either
-        let is_outdated = self.current.as_ref().is_some_and(|current| *current != sealed.key_id);
-        Ok(Opened { text, is_outdated })
+        let text = decrypt_value(key, row, &encrypted).ok_or(DecryptError::Damaged)?;
+        // Without a current key new values are plain, but encrypted ones are not rewritten
+        let is_outdated = self.current.as_ref().is_some_and(|current| *current != encrypted.key_id);
+        Ok(DecryptedColumn { text, is_outdated })
     }
 }
 
-fn parse(stored: &str) -> Option<Sealed> {
+fn parse(stored: &str) -> Option<EncryptedColumn> {
     if !stored.starts_with('{') {
         return None;
     }
     serde_json::from_str(stored).ok()
 }
 
-/// base64url, padding as it comes.
+/// Parses base64url, with or without padding.
 fn master_key(text: &str) -> Option<MasterKey> {
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('=')).ok()?.try_into().ok()
@@ -142,7 +146,7 @@ impl hkdf::KeyType for Length {
     }
 }
 
-/// The row's own key.
+/// Derives the key of a row.
 fn row_key(master: &MasterKey, row: Uuid) -> Option<LessSafeKey> {
     let info = row.hyphenated().to_string();
     let mut key = [0; KEY_BYTES];
@@ -151,23 +155,23 @@ fn row_key(master: &MasterKey, row: Uuid) -> Option<LessSafeKey> {
     UnboundKey::new(&AES_256_GCM, &key).ok().map(LessSafeKey::new)
 }
 
-fn seal(name: &str, master: &MasterKey, row: Uuid, text: &str, nonce: [u8; NONCE_LEN]) -> String {
+fn encrypt_value(name: &str, master: &MasterKey, row: Uuid, text: &str, nonce: [u8; NONCE_LEN]) -> String {
     let key = row_key(master, row).expect("a key of 32 bytes is a key of AES-256");
     let mut data = text.as_bytes().to_vec();
     key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut data)
         .expect("a text of some hundred bytes can be sealed");
-    let sealed = Sealed {
+    let encrypted = EncryptedColumn {
         key_id: name.to_owned(),
         alg: ALGORITHM.to_owned(),
         data: STANDARD.encode(data),
         nonce: STANDARD.encode(nonce),
     };
-    serde_json::to_string(&sealed).expect("four texts are JSON")
+    serde_json::to_string(&encrypted).expect("four texts are JSON")
 }
 
-fn decrypt(master: &MasterKey, row: Uuid, sealed: &Sealed) -> Option<String> {
-    let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
-    let mut data = STANDARD.decode(&sealed.data).ok()?;
+fn decrypt_value(master: &MasterKey, row: Uuid, encrypted: &EncryptedColumn) -> Option<String> {
+    let nonce: [u8; NONCE_LEN] = STANDARD.decode(&encrypted.nonce).ok()?.try_into().ok()?;
+    let mut data = STANDARD.decode(&encrypted.data).ok()?;
     let key = row_key(master, row)?;
     let text = key.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut data).ok()?;
     String::from_utf8(text.to_vec()).ok()
@@ -191,53 +195,53 @@ mod tests {
     }
 
     #[test]
-    fn a_value_sealed_elsewhere_is_opened() {
+    fn a_value_that_another_implementation_encrypted_is_decrypted() {
         // Computed with another implementation: HKDF-SHA-256 of the bytes 0 to 31 with the row's id as info, AES-256-GCM
         let stored = r#"{"key_id":"k1","alg":"aes-gcm-hkdf","data":"wgbkiVW1kEz6OcsxwlA8P3T1sEJW3x+BD+m+wLg=","nonce":"AAECAwQFBgcICQoL"}"#;
-        let opened = keys(None, &[("k1", FIRST)]).open(ROW, stored).unwrap();
-        assert_eq!(opened.text, "$2a$04$vector");
-        assert!(!opened.is_outdated);
-        let sealed: Sealed = serde_json::from_str(stored).unwrap();
-        let nonce = STANDARD.decode(&sealed.nonce).unwrap().try_into().unwrap();
-        assert_eq!(seal("k1", &master_key(FIRST).unwrap(), ROW, "$2a$04$vector", nonce), stored);
+        let decrypted = keys(None, &[("k1", FIRST)]).decrypt(ROW, stored).unwrap();
+        assert_eq!(decrypted.text, "$2a$04$vector");
+        assert!(!decrypted.is_outdated);
+        let encrypted: EncryptedColumn = serde_json::from_str(stored).unwrap();
+        let nonce = STANDARD.decode(&encrypted.nonce).unwrap().try_into().unwrap();
+        assert_eq!(encrypt_value("k1", &master_key(FIRST).unwrap(), ROW, "$2a$04$vector", nonce), stored);
     }
 
     #[test]
-    fn old_keys_and_clear_values_are_read_and_found_outdated() {
-        let old = keys(Some("k1"), &[("k1", FIRST)]).seal(ROW, "secret");
+    fn values_that_are_plain_or_of_older_keys_are_read_and_outdated() {
+        let old = keys(Some("k1"), &[("k1", FIRST)]).encrypt(ROW, "secret");
         let both = keys(Some("k2"), &[("k1", FIRST), ("k2", SECOND)]);
         for stored in [old.as_str(), "secret"] {
-            let opened = both.open(ROW, stored).unwrap();
-            assert_eq!((opened.text.as_str(), opened.is_outdated), ("secret", true));
+            let decrypted = both.decrypt(ROW, stored).unwrap();
+            assert_eq!((decrypted.text.as_str(), decrypted.is_outdated), ("secret", true));
         }
-        let new = both.seal(ROW, "secret");
+        let new = both.encrypt(ROW, "secret");
         assert!(!new.contains("secret") && new.contains("\"key_id\":\"k2\""));
-        assert!(!both.open(ROW, &new).unwrap().is_outdated);
+        assert!(!both.decrypt(ROW, &new).unwrap().is_outdated);
     }
 
     #[test]
-    fn without_keys_everything_is_in_clear() {
+    fn without_keys_every_value_is_plain() {
         let none = ColumnKeys::default();
-        assert_eq!(none.seal(ROW, "secret"), "secret");
-        let opened = none.open(ROW, "{not json").unwrap();
-        assert_eq!((opened.text.as_str(), opened.is_outdated), ("{not json", false));
-        assert_eq!(keys(Some("k1"), &[("k1", FIRST)]).seal(ROW, ""), "");
-        assert!(!keys(Some("k1"), &[("k1", FIRST)]).open(ROW, "").unwrap().is_outdated);
+        assert_eq!(none.encrypt(ROW, "secret"), "secret");
+        let decrypted = none.decrypt(ROW, "{not json").unwrap();
+        assert_eq!((decrypted.text.as_str(), decrypted.is_outdated), ("{not json", false));
+        assert_eq!(keys(Some("k1"), &[("k1", FIRST)]).encrypt(ROW, ""), "");
+        assert!(!keys(Some("k1"), &[("k1", FIRST)]).decrypt(ROW, "").unwrap().is_outdated);
     }
 
     #[test]
-    fn what_can_not_be_opened_says_why() {
-        let stored = keys(Some("k1"), &[("k1", FIRST)]).seal(ROW, "secret");
-        let open = |keys: ColumnKeys, row, stored: &str| keys.open(row, stored).unwrap_err();
-        assert_eq!(open(ColumnKeys::default(), ROW, &stored), OpenError::UnknownKey("k1".into()));
-        assert_eq!(open(keys(None, &[("k1", SECOND)]), ROW, &stored), OpenError::Damaged);
-        assert_eq!(open(keys(None, &[("k1", FIRST)]), Uuid::from_u128(1), &stored), OpenError::Damaged);
+    fn a_value_that_cannot_be_decrypted_has_a_reason() {
+        let stored = keys(Some("k1"), &[("k1", FIRST)]).encrypt(ROW, "secret");
+        let open = |keys: ColumnKeys, row, stored: &str| keys.decrypt(row, stored).unwrap_err();
+        assert_eq!(open(ColumnKeys::default(), ROW, &stored), DecryptError::UnknownKey("k1".into()));
+        assert_eq!(open(keys(None, &[("k1", SECOND)]), ROW, &stored), DecryptError::Damaged);
+        assert_eq!(open(keys(None, &[("k1", FIRST)]), Uuid::from_u128(1), &stored), DecryptError::Damaged);
         let other = stored.replace(ALGORITHM, "rot13");
-        assert_eq!(open(keys(None, &[("k1", FIRST)]), ROW, &other), OpenError::UnknownAlgorithm("rot13".into()));
+        assert_eq!(open(keys(None, &[("k1", FIRST)]), ROW, &other), DecryptError::UnknownAlgorithm("rot13".into()));
     }
 
     #[test]
-    fn keys_are_checked_at_the_start() {
+    fn keys_are_checked_at_start() {
         let refused = |current: Option<&str>, name: &str, key: &str| {
             let keys = BTreeMap::from([(name.to_owned(), key.into())]);
             let refused = ColumnKeys::new(&EncryptionSettings { current: current.map(str::to_owned), keys });
@@ -253,8 +257,8 @@ mod tests {
     #[test]
     fn a_sealed_password_fits_its_column() {
         let name = "k".repeat(MAX_KEY_NAME);
-        let sealed = keys(Some(&name), &[(&name, FIRST)]).seal(ROW, &"x".repeat(60));
-        assert!(sealed.len() <= 255, "{}", sealed.len());
+        let encrypted = keys(Some(&name), &[(&name, FIRST)]).encrypt(ROW, &"x".repeat(60));
+        assert!(encrypted.len() <= 255, "{}", encrypted.len());
     }
 
     proptest! {
@@ -262,15 +266,15 @@ mod tests {
         fn every_text_round_trips(text in "\\PC{1,200}", row: u128) {
             let keys = keys(Some("k1"), &[("k1", FIRST)]);
             let row = Uuid::from_u128(row);
-            prop_assert_eq!(keys.open(row, &keys.seal(row, &text)).unwrap().text, text);
+            prop_assert_eq!(keys.decrypt(row, &keys.encrypt(row, &text)).unwrap().text, text);
         }
 
         #[test]
         fn nothing_panics(stored in "\\PC{0,80}", data in "[A-Za-z0-9+/=]{0,40}", nonce in "[A-Za-z0-9+/=]{0,24}") {
             let keys = keys(Some("k1"), &[("k1", FIRST)]);
-            let _ = keys.open(ROW, &stored);
+            let _ = keys.decrypt(ROW, &stored);
             let json = format!(r#"{{"key_id":"k1","alg":"aes-gcm-hkdf","data":"{data}","nonce":"{nonce}"}}"#);
-            prop_assert_eq!(keys.open(ROW, &json), Err(OpenError::Damaged));
+            prop_assert_eq!(keys.decrypt(ROW, &json), Err(DecryptError::Damaged));
         }
     }
 }

@@ -82,37 +82,37 @@ pub struct Limits {
     settings: RateLimitSettings,
     clock: Clock,
     buckets: TokenBuckets<(Limiter, String)>,
-    /// The monotonic time at which a mail was last pretended to an address.
-    pretended: Mutex<HashMap<(Kind, String), Duration>>,
-    emails: Option<Mutex<Sends>>,
-    texts: Option<Mutex<Sends>>,
-    failures: Failures,
+    /// The monotonic time at which a mail was last decoys to an address.
+    decoys: Mutex<HashMap<(Kind, String), Duration>>,
+    emails: Option<Mutex<SendBudget>>,
+    texts: Option<Mutex<SendBudget>>,
+    failures: FailedLoginBudget,
 }
 
 /// The budget of audit entries for failed sign-ins: of each network, and of all.
-struct Failures {
+struct FailedLoginBudget {
     of_network: TokenBuckets<Option<String>>,
     of_all: Mutex<TokenBucket>,
-    /// Failures without an entry, since the last one with an entry.
+    /// FailedLoginBudget without an entry, since the last one with an entry.
     omitted: AtomicU64,
 }
 
 /// Entries for failed sign-ins from one network: 20 at once and 20 more an hour. One network leaves room for the others.
-const FAILURES_OF_NETWORK: Quota = Quota::full_after(20.0, HOUR);
+const FAILED_LOGINS_OF_NETWORK: Quota = Quota::full_after(20.0, HOUR);
 /// Entries for failed sign-ins of the whole service: 500 at once and 120 more an hour, about a megabyte a day at most.
-const FAILURES: Quota = Quota::new(500.0, 120.0 / 3600.0);
+const FAILED_LOGINS: Quota = Quota::new(500.0, 120.0 / 3600.0);
 
 impl Limits {
     /// The limits of a service that nothing was asked of yet.
     pub fn new(settings: RateLimitSettings, clock: Clock) -> Self {
         Self {
             buckets: TokenBuckets::new(clock.clone(), MAX_BUCKETS),
-            pretended: Mutex::default(),
-            emails: settings.emails.map(|limit| Mutex::new(Sends::new(limit, &clock))),
-            texts: settings.texts.map(|limit| Mutex::new(Sends::new(limit, &clock))),
-            failures: Failures {
+            decoys: Mutex::default(),
+            emails: settings.emails.map(|limit| Mutex::new(SendBudget::new(limit, &clock))),
+            texts: settings.texts.map(|limit| Mutex::new(SendBudget::new(limit, &clock))),
+            failures: FailedLoginBudget {
                 of_network: TokenBuckets::new(clock.clone(), MAX_BUCKETS),
-                of_all: Mutex::new(TokenBucket::full(FAILURES, &clock)),
+                of_all: Mutex::new(TokenBucket::full(FAILED_LOGINS, &clock)),
                 omitted: AtomicU64::new(0),
             },
             settings,
@@ -153,20 +153,20 @@ impl Limits {
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`, as for an address that has an account.
-    pub fn pretend(&self, kind: Kind, address: &str, interval: Duration) -> Result<(), AuthError> {
-        let mut pretended = lock(&self.pretended);
+    pub fn check_decoy_interval(&self, kind: Kind, address: &str, interval: Duration) -> Result<(), AuthError> {
+        let mut decoys = lock(&self.decoys);
         let now = self.clock.monotonic();
         let key = (kind, address.to_owned());
-        if let Some(next) = pretended.get(&key).map(|at| *at + interval).filter(|next| now < *next) {
+        if let Some(next) = decoys.get(&key).map(|at| *at + interval).filter(|next| now < *next) {
             return Err(AuthError::too_soon(next - now, |seconds| ContractError::EmailTooSoon { seconds }));
         }
-        if pretended.len() >= MAX_BUCKETS {
-            pretended.retain(|_, at| now < *at + interval);
-            if pretended.len() >= MAX_BUCKETS {
-                pretended.clear();
+        if decoys.len() >= MAX_BUCKETS {
+            decoys.retain(|_, at| now < *at + interval);
+            if decoys.len() >= MAX_BUCKETS {
+                decoys.clear();
             }
         }
-        pretended.insert(key, now);
+        decoys.insert(key, now);
         Ok(())
     }
 
@@ -184,11 +184,11 @@ impl Limits {
     }
 
     /// Counts an audit entry for a failed sign-in. Returns how many were left out before it; `None`: so is this one.
-    pub fn take_failure(&self, request: &RequestInfo) -> Option<u64> {
-        let Failures { of_network, of_all, omitted } = &self.failures;
+    pub fn take_failed_login(&self, request: &RequestInfo) -> Option<u64> {
+        let FailedLoginBudget { of_network, of_all, omitted } = &self.failures;
         let network = request.network_key().map(str::to_owned);
         let is_allowed =
-            of_network.take(network, FAILURES_OF_NETWORK, 1).is_ok() && lock(of_all).take(1, &self.clock).is_ok();
+            of_network.take(network, FAILED_LOGINS_OF_NETWORK, 1).is_ok() && lock(of_all).take(1, &self.clock).is_ok();
         if is_allowed {
             return Some(omitted.swap(0, Ordering::Relaxed));
         }
@@ -222,7 +222,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The state of a limit on messages of the whole service.
 #[derive(Debug, Clone)]
-enum Sends {
+enum SendBudget {
     /// Windows of an hour. `since`: the monotonic time at which this one began, with its first message.
     PerHour {
         size: u32,
@@ -232,7 +232,7 @@ enum Sends {
     Bucket(TokenBucket),
 }
 
-impl Sends {
+impl SendBudget {
     fn new(limit: SendLimit, clock: &Clock) -> Self {
         match limit {
             SendLimit::PerHour(size) => Self::PerHour { size, left: size, since: None },
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn mails_are_counted_by_the_hour_or_by_a_bucket() {
         let clock = clock();
-        let mut hourly = Sends::new(SendLimit::PerHour(2), &clock);
+        let mut hourly = SendBudget::new(SendLimit::PerHour(2), &clock);
         assert!(hourly.take(&clock).is_ok());
         advance(&clock, 60);
         assert!(hourly.take(&clock).is_ok());
@@ -287,22 +287,22 @@ mod tests {
         advance(&clock, 1800 + 3540);
         assert!(hourly.take(&clock).is_ok());
 
-        let mut bucket = Sends::new(SendLimit::Bucket(1, Duration::from_secs(30)), &clock);
+        let mut bucket = SendBudget::new(SendLimit::Bucket(1, Duration::from_secs(30)), &clock);
         assert!(bucket.take(&clock).is_ok());
         advance(&clock, 10);
         assert_eq!(bucket.take(&clock).map_err(|wait| whole_seconds(wait, DAY)), Err(Duration::from_secs(20)));
         advance(&clock, 20);
         assert!(bucket.take(&clock).is_ok());
 
-        assert_eq!(Sends::new(SendLimit::PerHour(0), &clock).take(&clock), Err(HOUR));
-        assert!(Sends::new(SendLimit::Bucket(0, HOUR), &clock).take(&clock).is_err());
+        assert_eq!(SendBudget::new(SendLimit::PerHour(0), &clock).take(&clock), Err(HOUR));
+        assert!(SendBudget::new(SendLimit::Bucket(0, HOUR), &clock).take(&clock).is_err());
     }
 
     #[test]
     fn a_mail_that_is_only_pretended_has_its_interval() {
         let clock = clock();
         let limits = Limits::new(RateLimitSettings::default(), clock.clone());
-        let pretend = |kind| limits.pretend(kind, "ada@example.com", Duration::from_secs(60));
+        let pretend = |kind| limits.check_decoy_interval(kind, "ada@example.com", Duration::from_secs(60));
         let wait = || match pretend(Kind::Recovery) {
             Err(AuthError::TooMany { retry_after, .. }) => retry_after.as_secs(),
             _ => 0,

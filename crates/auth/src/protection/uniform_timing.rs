@@ -1,24 +1,25 @@
-//! Answers that take as long for everybody.
+//! Uniform timing: responses whose duration does not reveal whether an account exists.
 //!
-//! Whether an address has an account shows in how long its answer takes, however alike the work is: another row, a
-//! longer transaction. So where a message is asked for, the answer waits for the next tick after the work. A difference
-//! of a millisecond then moves no answer but those that end right beside a tick, and nobody notices the wait: the
-//! message takes longer. The work itself is kept alike as well, since under load it ends anywhere between the ticks.
+//! However similar the work is, an existing account costs another row or a longer transaction. So where
+//! a message is requested, the response waits for the next tick after the work. A difference of a
+//! millisecond then moves only those responses that end close to a tick, and the wait is short compared
+//! with the delivery of a message. The work itself is kept similar as well, since under load it ends
+//! anywhere between the ticks.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Several times what the work takes on an idle server.
+/// Several times the duration of the work on an idle server.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Does `work`, and ends a whole number of ticks after its beginning. Nothing is held meanwhile that `work` does not
-/// return.
-pub(crate) async fn evenly<T>(work: impl Future<Output = T>) -> T {
-    let begin = Instant::now();
-    let done = work.await;
-    tokio::time::sleep_until(begin + next_tick(begin.elapsed())).await;
-    done
+/// Runs `work`, and returns a whole number of ticks after its start. During the wait nothing is held
+/// except the result of `work`.
+pub(crate) async fn with_uniform_timing<T>(work: impl Future<Output = T>) -> T {
+    let start = Instant::now();
+    let result = work.await;
+    tokio::time::sleep_until(start + next_tick(start.elapsed())).await;
+    result
 }
 
 fn next_tick(taken: Duration) -> Duration {
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_a_little_longer_ends_at_the_same_tick() {
+    fn slightly_longer_work_ends_at_the_same_tick() {
         let ends = |micros| next_tick(Duration::from_micros(micros)).as_millis();
         assert_eq!([ends(0), ends(1_900), ends(3_300), ends(19_999)], [20, 20, 20, 20]);
         assert_eq!([ends(20_000), ends(39_999), ends(61_000)], [40, 40, 80]);
@@ -39,9 +40,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_answer_comes_before_its_tick() {
-        let begin = Instant::now();
-        assert_eq!(evenly(async { 5 }).await, 5);
-        assert!(begin.elapsed() >= TICK);
+    async fn no_result_is_returned_before_its_tick() {
+        let start = Instant::now();
+        assert_eq!(with_uniform_timing(async { 5 }).await, 5);
+        assert!(start.elapsed() >= TICK);
     }
 }

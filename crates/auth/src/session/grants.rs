@@ -13,7 +13,7 @@ use crate::model::User;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth;
 use crate::protection::attempts;
-use crate::protection::audit::{self, Action, FailedLogin, Traits};
+use crate::protection::audit::{self, Action, AuditEvent, FailedLogin, Traits};
 use crate::protection::captcha;
 use crate::protection::limits::Limiter;
 use crate::session::refresh;
@@ -124,10 +124,16 @@ async fn sign_in(
         return Err(ContractError::UnconfirmedPhone.into());
     }
     if let Some(hash) = rehashed {
-        let sealed = auth.columns().seal(user.id.0, &hash);
+        let sealed = auth.columns().encrypt(user.id.0, &hash);
         users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
     }
-    audit::record(auth, &tx, &user, Action::Login, audit::provider_trait(provider), None, request.now).await?;
+    audit::record(
+        auth,
+        &tx,
+        AuditEvent::new(&user, Action::Login).with_traits(audit::provider_trait(provider)),
+        request.now,
+    )
+    .await?;
     let response = session::issue(auth, &tx, &user, Method::Password, request).await?;
     tx.commit().await?;
     Ok(response.with_password_strength(weak.as_ref()))
@@ -210,7 +216,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
     }
     let method = Method::parse(&flow.authentication_method).unwrap_or(Method::Otp);
     let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);
-    audit::record(auth, &tx, &user, Action::Login, traits, None, request.now).await?;
+    audit::record(auth, &tx, AuditEvent::new(&user, Action::Login).with_traits(traits), request.now).await?;
     let response = session::issue(auth, &tx, &user, method, request).await?;
     flow_state::delete(&tx, flow.id).await?;
     tx.commit().await?;

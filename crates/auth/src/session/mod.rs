@@ -192,7 +192,7 @@ pub async fn issue(
     let now = request.now;
     let id = SessionId::random();
     let key = (settings.refresh.algorithm_version == 2).then(SessionKey::generate);
-    let key_column = key.as_ref().map(|key| auth.columns().seal(id.0, &key.to_column()));
+    let key_column = key.as_ref().map(|key| auth.columns().encrypt(id.0, &key.to_column()));
     let refresh_token = match &key {
         Some(key) => key.token(id.0, 0),
         None => RefreshToken::new_stored(),

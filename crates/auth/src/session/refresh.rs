@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::Auth;
 use crate::error::{AuthError, ContractError, OAuthError};
 use crate::http::extract::RequestInfo;
-use crate::protection::audit::{self, Action, Traits};
+use crate::protection::audit::{self, Action, AuditEvent};
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, user_agent};
 use crate::sql::refresh_tokens::{Family, Locked, StoredToken};
@@ -153,7 +153,7 @@ fn is_recent(auth: &Auth, at: OffsetDateTime, now: OffsetDateTime) -> bool {
 /// The key of a session's counted tokens, and whether its column is to be written anew.
 fn session_key(auth: &Auth, family: &Family) -> Option<(SessionKey, bool)> {
     let session = &family.session;
-    match auth.columns().open(session.id.0, session.hmac_key.as_deref()?) {
+    match auth.columns().decrypt(session.id.0, session.hmac_key.as_deref()?) {
         Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
         Err(error) => {
             tracing::error!(session.id = %session.id, %error, "The key of a session can not be opened");
@@ -191,7 +191,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     if matches!(verdict, Verdict::Reuse) {
         if auth.settings().refresh.rotation {
             refresh_tokens::revoke_family(&tx, session.id, now).await?;
-            audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, now).await?;
+            audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
             tx.commit().await?;
         }
         tracing::warn!(session.id = %session.id, user.id = %user.id, "A replaced refresh token was presented again");
@@ -213,7 +213,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         },
         async {
             if replace {
-                audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, now).await
+                audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await
             } else {
                 Ok(())
             }
@@ -261,9 +261,9 @@ async fn upgrade(
 ) -> Result<Response, AuthError> {
     let Family { session, user } = family;
     let key = SessionKey::generate();
-    sessions::set_key(&tx, session.id, &auth.columns().seal(session.id.0, &key.to_column())).await?;
+    sessions::set_key(&tx, session.id, &auth.columns().encrypt(session.id.0, &key.to_column())).await?;
     refresh_tokens::revoke_family(&tx, session.id, now).await?;
-    audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, now).await?;
+    audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
     finish(auth, &tx, request, family, now).await?;
     tx.commit().await?;
     let mut response = session::respond(auth, session, user.clone(), key.token(session.id.0, 0), now)?;
@@ -312,7 +312,7 @@ async fn counted(
     let (stored, moved, finished, committed) = tokio::join!(biased;
         async {
             if is_outdated {
-                let column = auth.columns().seal(session.id.0, &key.to_column());
+                let column = auth.columns().encrypt(session.id.0, &key.to_column());
                 sessions::store_key_anew(&tx, session.id, &column).await
             } else {
                 Ok(())
@@ -346,7 +346,7 @@ async fn reuse_of_counted(auth: &Auth, tx: Tx, family: &Family, now: OffsetDateT
         return Err(already_used());
     }
     sessions::delete(&tx, session.id).await?;
-    audit::record(auth, &tx, user, Action::TokenRevoked, Traits::new(), None, now).await?;
+    audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
     tx.commit().await?;
     let mut response = already_used().into_response();
     response.headers_mut().insert("sb-auth-refresh-token-rotated", HeaderValue::from_static("true"));
@@ -364,7 +364,7 @@ async fn finish(
     let Family { session, user } = family;
     let (touched, audited) = tokio::join!(biased;
         sessions::touch(tx, session.id, user_agent(request), request.ip, now),
-        audit::record(auth, tx, user, Action::TokenRefreshed, Traits::new(), None, now),
+        audit::record(auth, tx, AuditEvent::new(user, Action::TokenRefreshed), now),
     );
     touched?;
     audited

@@ -81,7 +81,7 @@ pub async fn insert(
 }
 
 /// Costs what [`insert`] costs, and leaves nothing.
-pub async fn pretend(tx: &Tx, kind: &str, subject: &str, html: &str) -> Result<(), Error> {
+pub async fn insert_decoy(tx: &Tx, kind: &str, subject: &str, html: &str) -> Result<(), Error> {
     if let Some(row) = tx.query_opt(INSERT_NOTHING, &[&kind, &subject, &html]).await? {
         tx.execute(DELETE, &[&row.get::<_, i64>(0)]).await?;
     }

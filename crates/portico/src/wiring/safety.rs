@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use anyhow::{Context, bail};
 use ipnet::IpNet;
 use portico_auth::AuthSettings;
-use portico_auth::protection::redirect_allow_list::AllowList;
+use portico_auth::protection::redirect_allow_list::RedirectAllowList;
 use portico_project::portico_toml::Settings;
 use portico_project::{Config, Warning, WarningKind};
 use url::Url;
@@ -103,7 +103,7 @@ fn leads_anywhere(pattern: &str) -> bool {
         .iter()
         .flat_map(|ending| [format!("https://q7x-stranger.{ending}/"), format!("https://a.q7x-stranger.{ending}/x")]);
     // A list that can not be read is refused elsewhere, with its reason
-    let list = AllowList::new("https://site.invalid", &[pattern.to_owned()]);
+    let list = RedirectAllowList::new("https://site.invalid", &[pattern.to_owned()]);
     pattern.trim() == "*"
         || list.is_ok_and(|list| {
             strangers.into_iter().any(|url| list.allows(&url) || list.allows(&url.replacen("https", "http", 1)))

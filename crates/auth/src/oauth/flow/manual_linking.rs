@@ -19,7 +19,7 @@ use crate::oauth::flow::authorize;
 use crate::oauth::flow::browser_binding::BrowserContext;
 use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
-use crate::protection::audit::{self, Action};
+use crate::protection::audit::{self, Action, AuditEvent};
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, accounts, identities, users};
 
@@ -217,7 +217,13 @@ pub(crate) async fn unlink(
     }
     users::refresh_providers(&tx, user.id, now).await?;
     let traits = identity_traits(removed);
-    audit::record(&auth, &tx, &user, Action::IdentityUnlinked, traits, request.ip, now).await?;
+    audit::record(
+        &auth,
+        &tx,
+        AuditEvent::new(&user, Action::IdentityUnlinked).with_traits(traits).with_ip(request.ip),
+        now,
+    )
+    .await?;
     notify(&auth, &tx, &user, MailKind::IdentityUnlinked, removed).await?;
     tx.commit().await?;
     Ok(Json(json!({})))

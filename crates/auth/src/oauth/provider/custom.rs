@@ -53,7 +53,7 @@ pub(crate) async fn row(auth: &Auth, name: &str) -> Result<Option<CustomProvider
 
 /// Resolves a row. `None`: it lacks a URL, or its secret cannot be decrypted.
 pub(crate) fn resolve(auth: &Auth, row: CustomProvider) -> Option<ResolvedProvider> {
-    let secret = match auth.columns().open(row.id, &row.client_secret) {
+    let secret = match auth.columns().decrypt(row.id, &row.client_secret) {
         Ok(opened) => opened.text,
         Err(error) => {
             tracing::error!(provider = row.identifier, %error, "the secret of a provider cannot be decrypted");

@@ -19,14 +19,14 @@ const MAX_PATTERN_CHARS: usize = 2048;
 
 /// The site and the patterns of further targets.
 #[derive(Debug, Clone)]
-pub struct AllowList {
+pub struct RedirectAllowList {
     site_url: String,
     site: Target,
     patterns: Vec<Pattern>,
     api: Option<Api>,
 }
 
-impl AllowList {
+impl RedirectAllowList {
     /// Reads the patterns.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl AllowList {
 
     /// Closes the paths of the API in which the account service is at `external_url` (`https://app.example.com/auth/v1`).
     #[must_use]
-    pub fn closed_to_api(self, external_url: &str) -> Self {
+    pub fn excluding_api(self, external_url: &str) -> Self {
         Self { api: Api::around(external_url), ..self }
     }
 
@@ -433,8 +433,8 @@ mod tests {
 
     use super::*;
 
-    fn list(site: &str, patterns: &[&str]) -> AllowList {
-        AllowList::new(site, &patterns.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>()).unwrap()
+    fn list(site: &str, patterns: &[&str]) -> RedirectAllowList {
+        RedirectAllowList::new(site, &patterns.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -544,7 +544,7 @@ mod tests {
             ),
         ] {
             for site in ["https://app.example.com", "http://localhost:3000"] {
-                let list = list(site, &patterns).closed_to_api(external_url);
+                let list = list(site, &patterns).excluding_api(external_url);
                 for origin in origins {
                     for path in [
                         "/auth/v1",
@@ -576,7 +576,7 @@ mod tests {
                 }
             }
         }
-        let list = list("https://app.example.com", &[]).closed_to_api("https://app.example.com/auth/v1");
+        let list = list("https://app.example.com", &[]).excluding_api("https://app.example.com/auth/v1");
         let inner = "https://app.example.com/auth/v1/authorize";
         assert_eq!(list.resolve(Some(inner), Some(inner)), "https://app.example.com");
     }
@@ -584,7 +584,7 @@ mod tests {
     #[test]
     fn malformed_patterns_are_refused_at_the_start() {
         for pattern in ["[", "[]", "{a", "a}", "x\\", "[z-a]", "{{{{{{{{{{a}}}}}}}}}}"] {
-            assert!(AllowList::new("https://a.example", &[pattern.to_owned()]).is_err(), "{pattern}");
+            assert!(RedirectAllowList::new("https://a.example", &[pattern.to_owned()]).is_err(), "{pattern}");
         }
     }
 
