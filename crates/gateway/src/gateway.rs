@@ -26,45 +26,44 @@ use portico_base::{AllowedOrigins, ClientAddress, Clock, RequestId};
 use portico_tokens::{ApiKeys, KeyRing};
 use tower::Service;
 
-use crate::access::{Access, KeyPolicy};
-use crate::address::Client;
-use crate::body::{self, RequestBody};
-use crate::compression::Wish;
-use crate::context::{self, CurrentRequest};
-use crate::cors;
-use crate::forwarding::{Called, Outside};
-use crate::host;
-use crate::keys::{self, Keys};
-use crate::refusal::Refusal;
-use crate::request_line::LONGEST_TARGET;
+use crate::connection::request_line::LONGEST_TARGET;
+use crate::request::access::{Access, KeyPolicy};
+use crate::request::body::{self, RequestBody};
+use crate::request::client::Client;
+use crate::request::compression::CompressionRequest;
+use crate::request::cors;
+use crate::request::gateway_headers::{CalledUrl, GatewayHeaders, REQUEST_ID};
+use crate::request::host;
+use crate::request::keys::{self, Keys};
+use crate::request::rejection::Rejection;
+use crate::request_context::{CurrentRequest, with_request};
 use crate::web_app::WebApp;
 
 /// The most bytes that a request's line and headers may have together.
 const HEADER_LIMIT: usize = 64 * 1024;
 
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SB_REQUEST_ID: HeaderName = HeaderName::from_static("sb-request-id");
 
 /// What answers below a prefix.
-type Answering = Arc<dyn Fn(Request, Outside) -> BoxedAnswer + Send + Sync>;
+type MountedService = Arc<dyn Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync>;
 
 /// An answer under way.
-pub type BoxedAnswer = Pin<Box<dyn Future<Output = Response> + Send>>;
+pub type BoxedResponse = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// The front door. Clones share everything.
 #[derive(Clone)]
-pub struct Gateway(Arc<Door>);
+pub struct Gateway(Arc<GatewayState>);
 
 /// Settles what a [`Gateway`] does.
 pub struct GatewayBuilder {
-    door: Door,
+    state: GatewayState,
 }
 
 impl Gateway {
     /// A gateway that checks keys and tokens with these.
     pub fn builder(keys: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> GatewayBuilder {
         GatewayBuilder {
-            door: Door {
+            state: GatewayState {
                 keys: Keys::new(keys, api_keys, clock),
                 mounts: Vec::new(),
                 web_app: None,
@@ -79,7 +78,7 @@ impl GatewayBuilder {
     /// Who needs an API key. Default: [`KeyPolicy::Hosted`].
     #[must_use]
     pub fn key_policy(mut self, policy: KeyPolicy) -> Self {
-        self.door.keys.policy = policy;
+        self.state.keys.policy = policy;
         self
     }
 
@@ -87,7 +86,7 @@ impl GatewayBuilder {
     /// be another website's (DNS rebinding). For servers whose keys and secrets are published. Default: the page does not matter.
     #[must_use]
     pub fn secret_keys_from(mut self, pages: AllowedOrigins) -> Self {
-        self.door.keys.pages = Some(pages);
+        self.state.keys.pages = Some(pages);
         self
     }
 
@@ -95,11 +94,11 @@ impl GatewayBuilder {
     /// prefix wins.
     #[must_use]
     pub fn mount(self, prefix: &str, router: Router, access: Access) -> Self {
-        let router = router.layer(middleware::from_fn(tell_route));
-        let answer = move |mut request: Request, outside: Outside| -> BoxedAnswer {
-            outside.tell(request.headers_mut());
-            request.extensions_mut().insert(ClientAddress(outside.client.address));
-            request.extensions_mut().insert(outside.id);
+        let router = router.layer(middleware::from_fn(record_route));
+        let answer = move |mut request: Request, gateway_headers: GatewayHeaders| -> BoxedResponse {
+            gateway_headers.write_to(request.headers_mut());
+            request.extensions_mut().insert(ClientAddress(gateway_headers.client.address));
+            request.extensions_mut().insert(gateway_headers.id);
             let mut router = router.clone();
             Box::pin(async move { infallible(Service::call(&mut router, request).await) })
         };
@@ -112,48 +111,48 @@ impl GatewayBuilder {
     pub fn mount_service(
         mut self,
         prefix: &str,
-        answer: impl Fn(Request, Outside) -> BoxedAnswer + Send + Sync + 'static,
+        answer: impl Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync + 'static,
         access: Access,
     ) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
         // A prefix is a path of ours, which every header can carry
-        let told_prefix = HeaderValue::from_str(&prefix).unwrap_or(HeaderValue::from_static("/"));
-        self.door.mounts.push(Mount { prefix, told_prefix, answer: Arc::new(answer), access });
+        let prefix_header = HeaderValue::from_str(&prefix).unwrap_or(HeaderValue::from_static("/"));
+        self.state.mounts.push(Mount { prefix, prefix_header, answer: Arc::new(answer), access });
         self
     }
 
     /// Serves the web app on all other paths.
     #[must_use]
     pub fn web_app(mut self, app: WebApp) -> Self {
-        self.door.web_app = Some(app);
+        self.state.web_app = Some(app);
         self
     }
 
     /// Proxies whose `X-Forwarded-*` headers are believed. From anybody else these headers are removed.
     #[must_use]
     pub fn trusted_proxies(mut self, networks: Vec<IpNet>) -> Self {
-        self.door.trusted_proxies = networks;
+        self.state.trusted_proxies = networks;
         self
     }
 
     /// Says that people reach the server by https (then browsers are told to stay with it).
     #[must_use]
     pub fn https(mut self, https: bool) -> Self {
-        self.door.https = https;
+        self.state.https = https;
         self
     }
 
     /// The whole server, for [`crate::serve`].
     pub fn build(mut self) -> Gateway {
-        self.door.mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
-        if let Some(app) = self.door.web_app.take() {
-            self.door.web_app = Some(app.seal(self.door.https));
+        self.state.mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
+        if let Some(app) = self.state.web_app.take() {
+            self.state.web_app = Some(app.seal(self.state.https));
         }
-        Gateway(Arc::new(self.door))
+        Gateway(Arc::new(self.state))
     }
 }
 
-struct Door {
+struct GatewayState {
     keys: Keys,
     /// Longest prefix first.
     mounts: Vec<Mount>,
@@ -165,8 +164,8 @@ struct Door {
 struct Mount {
     prefix: String,
     /// The prefix as services are told it.
-    told_prefix: HeaderValue,
-    answer: Answering,
+    prefix_header: HeaderValue,
+    answer: MountedService,
     access: Access,
 }
 
@@ -174,7 +173,7 @@ struct Mount {
 #[derive(Clone)]
 struct Route(MatchedPath);
 
-async fn tell_route(request: Request, next: Next) -> Response {
+async fn record_route(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut answer = next.run(request).await;
     if let Some(route) = route {
@@ -188,20 +187,20 @@ impl Gateway {
     /// `peer`: who is at the other end of the connection.
     pub async fn answer(&self, request: Request, peer: SocketAddr) -> Response {
         let begun = Instant::now();
-        let door = &*self.0;
+        let state = &*self.0;
         let (mut parts, body) = request.into_parts();
-        let client = Client::of(&mut parts.headers, peer, &door.trusted_proxies);
+        let client = Client::of(&mut parts.headers, peer, &state.trusted_proxies);
         let id = request_id(&parts.headers, client.by_proxy);
         let current = CurrentRequest { id: id.clone(), method: parts.method.clone() };
 
-        let (current, (mut answer, prefix)) = context::during(current, door.route(parts, body, client, id)).await;
+        let (current, (mut answer, prefix)) = with_request(current, state.route(parts, body, client, id)).await;
 
         let headers = answer.headers_mut();
         if let Ok(value) = HeaderValue::from_str(current.id.as_str()) {
             headers.insert(SB_REQUEST_ID, value.clone());
             headers.insert(REQUEST_ID, value);
         }
-        if door.https {
+        if state.https {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
         }
         let route = answer.extensions().get::<Route>().map_or("", |Route(route)| route.as_str());
@@ -223,12 +222,12 @@ fn tenths(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-impl Door {
+impl GatewayState {
     /// Finds who answers; the prefix is for the log.
     async fn route(&self, mut parts: Parts, body: Body, client: Client, id: RequestId) -> (Response, &str) {
-        let refusal = too_large(&parts).or_else(|| host::settle(&mut parts).err().map(|_| Refusal::WrongHost));
-        if let Some(refusal) = refusal {
-            return (refuse(refusal, &parts.headers, body).await, "");
+        let rejection = too_large(&parts).or_else(|| host::settle(&mut parts).err().map(|_| Rejection::WrongHost));
+        if let Some(rejection) = rejection {
+            return (refuse(rejection, &parts.headers, body).await, "");
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.holds(parts.uri.path())) {
             return (self.enter(mount, parts, body, client, id).await, &mount.prefix);
@@ -238,9 +237,9 @@ impl Door {
                 // No page reads a body
                 ignore(&parts.headers, body).await;
                 let page = Box::pin(app.answer(Request::from_parts(parts, Body::empty())));
-                (guarded(page).await.unwrap_or_else(Refusal::answer), "web")
+                (guarded(page).await.unwrap_or_else(Rejection::answer), "web")
             }
-            _ => (refuse(Refusal::NoRoute, &parts.headers, body).await, ""),
+            _ => (refuse(Rejection::NoRoute, &parts.headers, body).await, ""),
         }
     }
 
@@ -252,10 +251,10 @@ impl Door {
             return cors.preflight(&parts.headers);
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
-        let wish = mount.access.compressed.then(|| Wish::of(&parts));
+        let compression = mount.access.compressed.then(|| CompressionRequest::of(&parts));
         let mut answer = self.admit(mount, parts, body, client, id).await;
-        if let Some(wish) = wish {
-            answer = wish.grant(answer);
+        if let Some(compression) = compression {
+            answer = compression.grant(answer);
         }
         cors.open(origin.as_ref(), answer.headers_mut());
         answer
@@ -267,30 +266,30 @@ impl Door {
         let open = access.is_open(path);
         let limit = access.body_limit;
         let waits = waits(&parts.headers);
-        let refusal = match self.keys.caller(&parts.headers, &parts.uri, open) {
-            Err(refusal) => Some(refusal),
-            Ok(_) if body.size_hint().lower() > limit as u64 => Some(Refusal::BodyTooLarge { limit }),
+        let rejection = match self.keys.caller(&parts.headers, &parts.uri, open) {
+            Err(rejection) => Some(rejection),
+            Ok(_) if body.size_hint().lower() > limit as u64 => Some(Rejection::BodyTooLarge { limit }),
             Ok(caller) => {
                 parts.extensions.insert(caller);
                 None
             }
         };
-        if let Some(refusal) = refusal {
+        if let Some(rejection) = rejection {
             ignore(&parts.headers, body).await;
-            return refusal.answer();
+            return rejection.answer();
         }
         let Some((path, uri)) = called_and_inner(std::mem::take(&mut parts.uri), &mount.prefix) else {
             ignore(&parts.headers, body).await;
-            return Refusal::NoRoute.answer();
+            return Rejection::NoRoute.answer();
         };
-        let called = Called { path, prefix: mount.told_prefix.clone(), authority: uri.authority().cloned() };
-        let outside = Outside { client, id, called };
+        let called = CalledUrl { path, prefix: mount.prefix_header.clone(), authority: uri.authority().cloned() };
+        let gateway_headers = GatewayHeaders { client, id, called };
         parts.uri = uri;
         if body.is_end_stream() {
-            return mount.call(Request::from_parts(parts, body), outside).await;
+            return mount.call(Request::from_parts(parts, body), gateway_headers).await;
         }
         let (body, mut rest) = RequestBody::new(body, limit);
-        let answer = mount.call(Request::from_parts(parts, Body::new(body)), outside).await;
+        let answer = mount.call(Request::from_parts(parts, Body::new(body)), gateway_headers).await;
         match rest.try_recv() {
             Ok(rest) => {
                 if !waits {
@@ -298,7 +297,7 @@ impl Door {
                 }
                 // A service that answers long bodies in its own words has a lower limit than ours
                 if rest.too_large && !answer.status().is_success() {
-                    Refusal::BodyTooLarge { limit }.answer()
+                    Rejection::BodyTooLarge { limit }.answer()
                 } else {
                     answer
                 }
@@ -309,9 +308,9 @@ impl Door {
 }
 
 /// Answers a request that no mount sees.
-async fn refuse(refusal: Refusal, headers: &HeaderMap, body: Body) -> Response {
+async fn refuse(rejection: Rejection, headers: &HeaderMap, body: Body) -> Response {
     ignore(headers, body).await;
-    let mut answer = refusal.answer();
+    let mut answer = rejection.answer();
     cors::open_to_pages(answer.headers_mut());
     answer
 }
@@ -334,18 +333,18 @@ impl Mount {
         path.strip_prefix(self.prefix.as_str()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    async fn call(&self, request: Request, outside: Outside) -> Response {
-        let called = guarded((self.answer)(request, outside));
+    async fn call(&self, request: Request, gateway_headers: GatewayHeaders) -> Response {
+        let called = guarded((self.answer)(request, gateway_headers));
         let outcome = match self.access.timeout {
-            Some(limit) => tokio::time::timeout(limit, called).await.unwrap_or(Err(Refusal::TooSlow)),
+            Some(limit) => tokio::time::timeout(limit, called).await.unwrap_or(Err(Rejection::TooSlow)),
             None => called.await,
         };
-        outcome.unwrap_or_else(Refusal::answer)
+        outcome.unwrap_or_else(Rejection::answer)
     }
 }
 
 /// A panic is a bug, but one client's: it becomes an error, and the server goes on.
-async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Response, Refusal> {
+async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Response, Rejection> {
     AssertUnwindSafe(answer).catch_unwind().await.map_err(|panic| {
         let message = panic
             .downcast_ref::<&str>()
@@ -353,7 +352,7 @@ async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Respo
             .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no message");
         tracing::error!(panic = message, "a handler panicked");
-        Refusal::Panicked
+        Rejection::Panicked
     })
 }
 
@@ -365,14 +364,14 @@ fn request_id(headers: &HeaderMap, by_proxy: bool) -> RequestId {
         .unwrap_or_else(RequestId::generate)
 }
 
-fn too_large(parts: &Parts) -> Option<Refusal> {
+fn too_large(parts: &Parts) -> Option<Rejection> {
     let target = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
     if target > LONGEST_TARGET {
-        return Some(Refusal::TargetTooLong);
+        return Some(Rejection::TargetTooLong);
     }
     // Name, colon, space, line end
     let headers: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    (target + headers > HEADER_LIMIT).then_some(Refusal::HeadersTooLarge)
+    (target + headers > HEADER_LIMIT).then_some(Rejection::HeadersTooLarge)
 }
 
 /// The path that the client called; and what the service sees: the path without the prefix, the query without the API key.

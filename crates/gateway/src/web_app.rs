@@ -16,9 +16,9 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
-use crate::encoding::{self, Encoding};
 use crate::gateway::is_read;
-use crate::refusal::Refusal;
+use crate::request::encoding::{self, Encoding};
+use crate::request::rejection::Rejection;
 use asset::{Asset, Content, Document, Source};
 
 /// Where the page finds its configuration.
@@ -105,7 +105,7 @@ impl WebApp {
     /// Answers a request that no service is mounted for.
     pub(crate) async fn answer(&self, request: Request) -> Response {
         if !is_read(request.method()) {
-            return Refusal::MethodNotAllowed.answer();
+            return Rejection::MethodNotAllowed.answer();
         }
         let mut answer = match self.find(request.uri().path(), request.headers()).await {
             Some(found) => found.render(request.headers()),

@@ -10,7 +10,7 @@ use portico_analytics::Analytics;
 use portico_auth::{Auth, AuthSettings, TextTransport};
 use portico_base::{AllowedOrigins, Clock};
 use portico_database::Database;
-use portico_gateway::{Access, BoxedAnswer, Cors, Gateway, KeyPolicy, Outside, WebApp};
+use portico_gateway::{Access, BoxedResponse, Cors, Gateway, GatewayHeaders, KeyPolicy, WebApp};
 use portico_mail::Transport;
 use portico_rest::{Rest, RestSettings};
 use serde_json::Value;
@@ -108,13 +108,13 @@ impl Server {
             .mount("/portico/v1", analytics.router(), Access::open());
         if let Some(rest) = &rest {
             let service = rest.clone();
-            let answer = move |request, outside: Outside| -> BoxedAnswer {
+            let answer = move |request, gateway_headers: GatewayHeaders| -> BoxedResponse {
                 let service = service.clone();
-                Box::pin(async move { service.answer(request, |headers| outside.tell(headers)).await })
+                Box::pin(async move { service.answer(request, |headers| gateway_headers.write_to(headers)).await })
             };
             let service = rest.clone();
-            let graphql = move |request, outside: Outside| -> BoxedAnswer {
-                Box::pin(graphql::answer(service.clone(), request, outside))
+            let graphql = move |request, gateway_headers: GatewayHeaders| -> BoxedResponse {
+                Box::pin(graphql::answer(service.clone(), request, gateway_headers))
             };
             gateway = gateway.mount_service(graphql::PREFIX, graphql, rest_access(rest));
             gateway = gateway.mount_service("/rest/v1", answer, rest_access(rest)).mount(

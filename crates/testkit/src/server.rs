@@ -9,7 +9,7 @@ use portico_auth::{AuthSettings, TextMessage, TextTransport};
 use portico_base::{AllowedOrigins, Clock};
 use portico_database::{Database, Endpoint, PoolSettings, scratch};
 use portico_emulators::Development;
-use portico_gateway::{KeyPolicy, Lanes, ServeLimits};
+use portico_gateway::{KeyPolicy, ServeLimits, Workers};
 use portico_mail::{Email, Transport};
 use portico_rest::RestSettings;
 use portico_tokens::ApiKeys;
@@ -471,7 +471,7 @@ fn serve(listener: tokio::net::TcpListener, server: &Server) -> CancellationToke
         server.gateway(),
         ending.clone().cancelled_owned(),
         limits,
-        Lanes::here(),
+        Workers::on_current_runtime(),
     ));
     ending
 }

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use portico_base::hash;
 
-use crate::encoding::Encoding;
+use crate::request::encoding::Encoding;
 
 /// All files of the web app.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use portico_gateway::{Access, KeyPolicy, Lanes, ServeLimits};
+use portico_gateway::{Access, KeyPolicy, ServeLimits, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -191,7 +191,7 @@ async fn a_connection_that_rested_goes_on_where_it_was() {
     // The server runs on this test's thread
     let _listening = tracing::subscriber::set_default(Rests(Arc::clone(&rested)));
     let limits = ServeLimits { rest: Duration::from_millis(1), head_timeout: PATIENCE, ..ServeLimits::default() };
-    let mut server = Server::start_on(Lanes::here(), limits, |gateway| {
+    let mut server = Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
         gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", crate::echo(), Access::open()).mount(
             "/large/v1",
             Router::new().route("/", get(async || "x".repeat(LARGE))),

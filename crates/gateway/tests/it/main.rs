@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod compression;
+mod connection_limit;
 mod connections;
 mod cors;
 mod keys;
@@ -10,7 +11,6 @@ mod limits;
 mod log;
 mod proxies;
 mod request_line;
-mod slots;
 mod web_app;
 
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::routing::{any, get, post};
 use portico_base::{ClientAddress, Clock, RequestId, Secret};
-use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, Lanes, ServeLimits, serve};
+use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, ServeLimits, Workers, serve};
 use portico_tokens::{ApiKeys, Caller, KeyRing, development};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -47,11 +47,11 @@ impl Server {
     }
 
     async fn start_with(limits: ServeLimits, settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> Self {
-        Self::start_on(Lanes::start(2, || ()).unwrap(), limits, settle).await
+        Self::start_on(Workers::start(2, || ()).unwrap(), limits, settle).await
     }
 
     async fn start_on(
-        lanes: Lanes,
+        workers: Workers,
         limits: ServeLimits,
         settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder,
     ) -> Self {
@@ -65,7 +65,7 @@ impl Server {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let ended = tokio::spawn(serve(listener, settle(builder).build(), shutdown, limits, lanes));
+        let ended = tokio::spawn(serve(listener, settle(builder).build(), shutdown, limits, workers));
         let client =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE).build().unwrap();
         Self { address, client, ring, stop: Some(stop), ended }

@@ -139,12 +139,12 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let limits =
             || ServeLimits { drain: DRAIN, max_connections, max_connections_per_address, ..ServeLimits::default() };
         let mut serving = tokio::task::JoinSet::new();
-        let lanes = super::lanes()?;
+        let workers = super::workers()?;
         let ended = || ending.clone().cancelled_owned();
-        serving.spawn(portico_gateway::serve(api.0, server.gateway(), ended(), limits(), lanes.clone()));
+        serving.spawn(portico_gateway::serve(api.0, server.gateway(), ended(), limits(), workers.clone()));
         if let Some((listener, _)) = mailbox_listener {
             let router = mailbox_router(&mailbox, &origin, &project.config().auth.site_url);
-            serving.spawn(portico_gateway::serve(listener, router, ended(), limits(), lanes.clone()));
+            serving.spawn(portico_gateway::serve(listener, router, ended(), limits(), workers.clone()));
         }
         let _smtp = listen_for_mail(&project, &mailbox).await?;
 

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use portico_database::PoolSettings;
-use portico_gateway::Lanes;
+use portico_gateway::Workers;
 use portico_project::portico_toml::Settings;
 
 use crate::telemetry::{self, LogFormat};
@@ -138,9 +138,9 @@ fn pool_settings(settings: &Settings) -> PoolSettings {
 }
 
 /// The threads that serve connections. They have to live for as long as anything uses the connections to the database that began there.
-fn lanes() -> anyhow::Result<Lanes> {
+fn workers() -> anyhow::Result<Workers> {
     let count = std::thread::available_parallelism().map_or(1, NonZero::get);
-    Lanes::start(count, telemetry::write_held).context("the threads that serve connections")
+    Workers::start(count, telemetry::write_held).context("the threads that serve connections")
 }
 
 /// The error and what lies behind it, in words. A cause that the text above it quotes already is left out.

@@ -164,9 +164,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         };
         // A proxy's connections are many people's
         limits.unlimited_peers.extend(trusted_proxies.iter().copied());
-        let (ended, lanes) = (ending.clone().cancelled_owned(), super::lanes()?);
+        let (ended, workers) = (ending.clone().cancelled_owned(), super::workers()?);
         let mut serving =
-            tokio::spawn(portico_gateway::serve(listener, server.gateway(), ended, limits, lanes.clone()));
+            tokio::spawn(portico_gateway::serve(listener, server.gateway(), ended, limits, workers.clone()));
         let rows: Vec<Row> = vec![
             ("Web app", public_url.clone()),
             ("Listens on", format!("http://{address}")),

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, StatusCode, Uri};
-use portico_gateway::Outside;
+use portico_gateway::GatewayHeaders;
 use portico_rest::Rest;
 use serde_json::json;
 
@@ -15,14 +15,14 @@ pub const PREFIX: &str = "/graphql";
 const CONTENT_PROFILE: HeaderName = HeaderName::from_static("content-profile");
 
 /// Answers a request below [`PREFIX`], whose path comes without it.
-pub async fn answer(rest: Rest, mut request: Request, outside: Outside) -> Response {
+pub async fn answer(rest: Rest, mut request: Request, gateway_headers: GatewayHeaders) -> Response {
     let Some(uri) = function(request.uri()) else {
         let body = json!({ "message": "no Route matched with those values" });
         return (StatusCode::NOT_FOUND, axum::Json(body)).into_response();
     };
     *request.uri_mut() = uri;
     request.headers_mut().insert(CONTENT_PROFILE, HeaderValue::from_static("graphql_public"));
-    rest.answer(request, |headers| outside.tell(headers)).await
+    rest.answer(request, |headers| gateway_headers.write_to(headers)).await
 }
 
 /// Returns the function's address for `/v1`.

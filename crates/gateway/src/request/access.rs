@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cors::Cors;
+use crate::request::cors::Cors;
 
 /// Which of the two sets of rules about API keys holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -8,9 +8,9 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portico_base::RequestId;
 
-use crate::address::Client;
-use crate::gateway::REQUEST_ID;
+use crate::request::client::Client;
 
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
@@ -19,18 +19,18 @@ const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 /// A proxy's prefix that is longer than this is not carried on.
 const LONGEST_PREFIX: usize = 1024;
 
-/// What a service can be told of a request besides the request itself. As headers ([`Outside::tell`]) that costs more than most services
+/// What a service can be told of a request besides the request itself. As headers ([`GatewayHeaders::tell`]) that costs more than most services
 /// would make of them, so each decides whether it wants them.
 #[derive(Debug, Clone)]
-pub struct Outside {
+pub struct GatewayHeaders {
     pub(crate) client: Client,
     pub(crate) id: RequestId,
-    pub(crate) called: Called,
+    pub(crate) called: CalledUrl,
 }
 
 /// How a service was called.
 #[derive(Debug, Clone)]
-pub(crate) struct Called {
+pub(crate) struct CalledUrl {
     /// The path as the client called it.
     pub path: HeaderValue,
     /// What of it the service does not see.
@@ -39,23 +39,23 @@ pub(crate) struct Called {
     pub authority: Option<Authority>,
 }
 
-impl Outside {
+impl GatewayHeaders {
     /// Puts `X-Request-Id`, `X-Real-IP` and `X-Forwarded-*` into the request's headers.
-    pub fn tell(&self, headers: &mut HeaderMap) {
+    pub fn write_to(&self, headers: &mut HeaderMap) {
         headers.reserve(8);
-        self.client.tell(headers);
+        self.client.write_to(headers);
         if let Ok(id) = HeaderValue::from_str(self.id.as_str()) {
             headers.insert(REQUEST_ID, id);
         }
-        self.called.tell(headers);
+        self.called.write_to(headers);
     }
 }
 
-impl Called {
+impl CalledUrl {
     /// Says under which address the client called.
     ///
     /// Precondition: what strangers wrote is gone ([`Client::of`]).
-    fn tell(&self, headers: &mut HeaderMap) {
+    fn write_to(&self, headers: &mut HeaderMap) {
         let Self { path, prefix, authority } = self;
         if !headers.contains_key(&HOST)
             && let Some(host) = host(headers, authority.as_ref())
@@ -121,7 +121,7 @@ mod tests {
         for (name, value) in given {
             headers.insert(*name, HeaderValue::from_str(value).expect("a header"));
         }
-        Called { path: CALLED, prefix: PREFIX_OF_SERVICE, authority: None }.tell(&mut headers);
+        CalledUrl { path: CALLED, prefix: PREFIX_OF_SERVICE, authority: None }.write_to(&mut headers);
         [HOST, PROTO, PORT, PREFIX, PATH]
             .map(|name| headers.get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default())
     }
@@ -158,7 +158,7 @@ mod tests {
     fn a_request_without_host_names_it_in_its_address() {
         let mut headers = HeaderMap::new();
         let authority = Some(Authority::from_static("app.example:81"));
-        Called { path: CALLED, prefix: PREFIX_OF_SERVICE, authority }.tell(&mut headers);
+        CalledUrl { path: CALLED, prefix: PREFIX_OF_SERVICE, authority }.write_to(&mut headers);
         assert_eq!((&headers[HOST], &headers[PORT]), (&"app.example:81".parse().unwrap(), &HeaderValue::from(81)));
     }
 }

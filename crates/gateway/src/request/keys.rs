@@ -8,8 +8,8 @@ use http::{HeaderMap, Uri, header};
 use portico_base::{AllowedOrigins, Clock, Secret};
 use portico_tokens::{ApiKeys, ApiRole, Caller, Claims, KeyRing, bearer, looks_opaque};
 
-use crate::access::KeyPolicy;
-use crate::refusal::Refusal;
+use crate::request::access::KeyPolicy;
+use crate::request::rejection::Rejection;
 
 /// What keys and tokens are checked with.
 pub(crate) struct Keys {
@@ -32,7 +32,7 @@ impl Keys {
     }
 
     /// The caller of a request; a refusal when the policy does not let it pass. `open`: the path needs no key.
-    pub(crate) fn caller(&self, headers: &HeaderMap, uri: &Uri, open: bool) -> Result<Caller, Refusal> {
+    pub(crate) fn caller(&self, headers: &HeaderMap, uri: &Uri, open: bool) -> Result<Caller, Rejection> {
         let key = api_key(headers, uri);
         let role = key.as_deref().and_then(|key| self.role_of(key));
         if !open {
@@ -41,7 +41,7 @@ impl Keys {
         let caller = self.present(key, role, headers);
         match &self.pages {
             Some(pages) if is_privileged(&caller) && !may_be_privileged(pages, headers) => {
-                Err(Refusal::SecretKeyOfOtherPage)
+                Err(Rejection::SecretKeyOfOtherPage)
             }
             _ => Ok(caller),
         }
@@ -78,14 +78,14 @@ impl Keys {
         }
     }
 
-    fn admit(&self, key: Option<&str>, role: Option<ApiRole>, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn admit(&self, key: Option<&str>, role: Option<ApiRole>, headers: &HeaderMap) -> Result<(), Rejection> {
         match (self.policy, key, role) {
-            (KeyPolicy::Development, Some(key), None) if looks_opaque(key) => Err(Refusal::WrongKey),
+            (KeyPolicy::Development, Some(key), None) if looks_opaque(key) => Err(Rejection::WrongKey),
             (KeyPolicy::Development, ..) => Ok(()),
-            (KeyPolicy::Hosted, None, _) => Err(Refusal::NoKey),
-            (KeyPolicy::Hosted, Some(_), None) => Err(Refusal::WrongKey),
+            (KeyPolicy::Hosted, None, _) => Err(Rejection::NoKey),
+            (KeyPolicy::Hosted, Some(_), None) => Err(Rejection::WrongKey),
             (KeyPolicy::Hosted, Some(key), Some(ApiRole::ServiceRole)) if looks_opaque(key) && is_browser(headers) => {
-                Err(Refusal::SecretKeyInBrowser)
+                Err(Rejection::SecretKeyInBrowser)
             }
             (KeyPolicy::Hosted, Some(_), Some(_)) => Ok(()),
         }

@@ -20,7 +20,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::encoding::{self, Encoding};
+use crate::request::encoding::{self, Encoding};
 
 /// Shorter answers stay as they are. The contract's gateway begins at 100 bytes; but up to here head and body share one packet anyhow,
 /// and for a few bytes less each answer would cost the processor ten to twenty microseconds more.
@@ -40,12 +40,12 @@ const BROTLI_BUFFER: usize = 4096;
 const GZIP_LEVEL: u32 = 4;
 
 /// What a request says about the form of its answer.
-pub(crate) struct Wish {
+pub(crate) struct CompressionRequest {
     accepted: Option<HeaderValue>,
     is_head: bool,
 }
 
-impl Wish {
+impl CompressionRequest {
     pub(crate) fn of(parts: &Parts) -> Self {
         Self { accepted: accepted(&parts.headers), is_head: parts.method == Method::HEAD }
     }

@@ -20,27 +20,27 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Where connections are served. Clones share the threads, which end with the last.
 #[derive(Debug, Clone)]
-pub struct Lanes {
-    lanes: Arc<[Arc<Lane>]>,
+pub struct Workers {
+    workers: Arc<[Arc<Worker>]>,
     _ending: Option<Arc<DropGuard>>,
 }
 
 #[derive(Debug)]
-struct Lane {
+struct Worker {
     runtime: Handle,
     /// How many are served there.
     connections: AtomicUsize,
 }
 
-impl Lanes {
+impl Workers {
     /// Everything on the runtime of the caller.
     ///
     /// # Panics
     /// Outside of a runtime.
     #[must_use]
-    pub fn here() -> Self {
-        let lane = Lane { runtime: Handle::current(), connections: AtomicUsize::new(0) };
-        Self { lanes: Arc::new([Arc::new(lane)]), _ending: None }
+    pub fn on_current_runtime() -> Self {
+        let worker = Worker { runtime: Handle::current(), connections: AtomicUsize::new(0) };
+        Self { workers: Arc::new([Arc::new(worker)]), _ending: None }
     }
 
     /// So many threads (one at least). `at_rest` is called on each of them whenever it has nothing to do, before it waits.
@@ -50,20 +50,20 @@ impl Lanes {
     pub fn start(count: usize, at_rest: impl Fn() + Clone + Send + Sync + 'static) -> io::Result<Self> {
         let ending = CancellationToken::new();
         let guard = ending.clone().drop_guard();
-        let start = |number: usize| -> io::Result<Arc<Lane>> {
+        let start = |number: usize| -> io::Result<Arc<Worker>> {
             let runtime = Builder::new_current_thread().enable_all().on_thread_park(at_rest.clone()).build()?;
-            let lane = Lane { runtime: runtime.handle().clone(), connections: AtomicUsize::new(0) };
+            let worker = Worker { runtime: runtime.handle().clone(), connections: AtomicUsize::new(0) };
             let (ended, at_rest) = (ending.clone(), at_rest.clone());
-            std::thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
+            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 runtime.block_on(ended.cancelled());
                 at_rest();
                 // What still runs (a blocked hash) must keep nobody waiting
                 runtime.shutdown_background();
             })?;
-            Ok(Arc::new(lane))
+            Ok(Arc::new(worker))
         };
-        let lanes = (0..count.max(1)).map(start).collect::<io::Result<_>>()?;
-        Ok(Self { lanes, _ending: Some(Arc::new(guard)) })
+        let workers = (0..count.max(1)).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { workers, _ending: Some(Arc::new(guard)) })
     }
 
     /// Serves a connection on the lane that has the fewest, as one of `connections`.
@@ -74,8 +74,10 @@ impl Lanes {
         peer: SocketAddr,
         serve: impl FnOnce(TcpStream, SocketAddr) -> F + Send + 'static,
     ) {
-        let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed)) else { return };
-        let counted = Counted::new(lane);
+        let Some(worker) = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let counted = Counted::new(worker);
         // Taken from the listener's runtime, to be registered with the lane's
         let Ok(stream) = stream.into_std() else { return };
         connections.spawn_on(
@@ -86,18 +88,18 @@ impl Lanes {
                     Err(error) => tracing::error!(%error, "a connection could not be served"),
                 }
             },
-            &lane.runtime,
+            &worker.runtime,
         );
     }
 }
 
 /// A connection among those of its lane.
-struct Counted(Arc<Lane>);
+struct Counted(Arc<Worker>);
 
 impl Counted {
-    fn new(lane: &Arc<Lane>) -> Self {
-        lane.connections.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(lane))
+    fn new(worker: &Arc<Worker>) -> Self {
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(worker))
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
     async fn connections_are_spread_and_stay_where_they_are() {
         let rests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&rests);
-        let lanes = Lanes::start(2, move || {
+        let workers = Workers::start(2, move || {
             counter.fetch_add(1, Ordering::Relaxed);
         })
         .unwrap();
@@ -132,7 +134,7 @@ mod tests {
             clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
             let (stream, peer) = listener.accept().await.unwrap();
             let seen = Arc::clone(&seen);
-            lanes.serve(&mut connections, stream, peer, |stream, _| async move {
+            workers.serve(&mut connections, stream, peer, |stream, _| async move {
                 let begun = std::thread::current().id();
                 let _ = stream.readable().await;
                 assert_eq!(begun, std::thread::current().id());
@@ -149,6 +151,6 @@ mod tests {
         assert!(seen[0] == seen[1] && seen[1] != seen[2] && seen[2] == seen[3], "two on each: {seen:?}");
         assert!(!seen.contains(&std::thread::current().id()));
         assert!(rests.load(Ordering::Relaxed) > 0);
-        assert!(lanes.lanes.iter().all(|lane| lane.connections.load(Ordering::Relaxed) == 0));
+        assert!(workers.workers.iter().all(|worker| worker.connections.load(Ordering::Relaxed) == 0));
     }
 }

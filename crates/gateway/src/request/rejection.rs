@@ -9,7 +9,7 @@ use serde_json::json;
 /// Why a request is answered here and not by a service. The bodies are those of the wire contract where it has
 /// one: `message`, sometimes with `hint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum Rejection {
     NoRoute,
     /// No host, several, or none that is one.
     WrongHost,
@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
     Panicked,
 }
 
-impl Refusal {
+impl Rejection {
     fn contract(self) -> (StatusCode, &'static str, Option<&'static str>) {
         match self {
             Self::NoRoute => (StatusCode::NOT_FOUND, "no Route matched with those values", None),

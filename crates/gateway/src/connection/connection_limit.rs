@@ -18,7 +18,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::request_line::{Calls, Standing};
+use super::request_line::{Calls, Standing};
 
 /// The time that one connection has to end before the next one has to, too.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
@@ -31,9 +31,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 const UNFINISHED_FOUND: usize = 256;
 const OTHERS_FOUND: usize = 16;
 
-/// The limits of [`Slots`].
+/// The limits of [`ConnectionLimit`].
 #[derive(Debug, Clone)]
-pub(crate) struct SlotLimits {
+pub(crate) struct ConnectionLimits {
     /// Connections at a time.
     pub most: usize,
     /// Connections of one network at a time.
@@ -45,9 +45,9 @@ pub(crate) struct SlotLimits {
 }
 
 /// The slots of a listener.
-pub(crate) struct Slots {
+pub(crate) struct ConnectionLimit {
     free: Arc<Semaphore>,
-    limits: SlotLimits,
+    limits: ConnectionLimits,
     open: Arc<Mutex<Open>>,
     /// Connections that a look found, in the order in which they have to end.
     found: VecDeque<Arc<Connection>>,
@@ -86,7 +86,7 @@ enum Rank {
 }
 
 /// A connection's slot, which is free when this is dropped.
-pub(crate) struct Slot {
+pub(crate) struct AdmittedConnection {
     connection: Arc<Connection>,
     open: Arc<Mutex<Open>>,
     _permit: OwnedSemaphorePermit,
@@ -118,14 +118,14 @@ impl Connection {
     }
 }
 
-impl Slot {
+impl AdmittedConnection {
     /// The connection that has it.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 }
 
-impl Drop for Slot {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         lock(&self.open).forget(&self.connection);
     }
@@ -183,7 +183,7 @@ impl Open {
     }
 
     /// The one of a network that is to end for another one of the same network.
-    fn surplus(&self, network: IpAddr, limits: &SlotLimits) -> Surplus {
+    fn surplus(&self, network: IpAddr, limits: &ConnectionLimits) -> Surplus {
         let most = limits.most_per_network.max(1);
         let Some(numbers) = self.by_network.get(&network).filter(|numbers| numbers.len() >= most) else {
             return Surplus::None;
@@ -209,9 +209,9 @@ enum Surplus {
     AllBusy,
 }
 
-impl Slots {
+impl ConnectionLimit {
     /// As many free ones as there may be.
-    pub fn new(mut limits: SlotLimits) -> Self {
+    pub fn new(mut limits: ConnectionLimits) -> Self {
         limits.most = limits.most.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             free: Arc::new(Semaphore::new(limits.most)),
@@ -225,7 +225,7 @@ impl Slots {
 
     /// A slot for a connection from `peer` that is there already. While none is free, others are asked to end, one after the other.
     /// `None`: requests are under way on all connections of its network, and it may have no more.
-    pub async fn take(&mut self, peer: IpAddr) -> Option<Slot> {
+    pub async fn take(&mut self, peer: IpAddr) -> Option<AdmittedConnection> {
         let network = self.limited_network(peer);
         if let Some(network) = network {
             let surplus = lock(&self.open).surplus(network, &self.limits);
@@ -240,7 +240,7 @@ impl Slots {
         }
         let permit = self.permit().await;
         let connection = lock(&self.open).admit(network);
-        Some(Slot { connection, open: Arc::clone(&self.open), _permit: permit })
+        Some(AdmittedConnection { connection, open: Arc::clone(&self.open), _permit: permit })
     }
 
     /// Asks one connection to end, and gives it some time for that: the system has no room for another one.

@@ -54,7 +54,7 @@ impl Client {
     /// Puts the address, as the only entry, into `X-Forwarded-For` and `X-Real-IP`.
     ///
     /// `X-Real-IP` of a trusted proxy stays when the proxy says nothing else of the client: services may go by it.
-    pub fn tell(self, headers: &mut HeaderMap) {
+    pub fn write_to(self, headers: &mut HeaderMap) {
         let Ok(value) = HeaderValue::try_from(self.address.to_string()) else { return };
         if self.is_told || !headers.contains_key(&REAL_IP) {
             headers.insert(REAL_IP, value.clone());
@@ -113,7 +113,7 @@ mod tests {
     fn client(peer: &str, forwarded: &[&str]) -> String {
         let mut headers = headers(forwarded);
         let client = of(&mut headers, peer, &["10.0.0.0/8", "::1/128"]);
-        client.tell(&mut headers);
+        client.write_to(&mut headers);
         assert_eq!(headers[FORWARDED_FOR], client.address.to_string());
         assert_eq!(headers.get_all(FORWARDED_FOR).iter().count(), 1);
         client.address.to_string()
@@ -155,7 +155,7 @@ mod tests {
             for value in said {
                 headers.append(REAL_IP, HeaderValue::from_static(value));
             }
-            of(&mut headers, peer, &["10.0.0.0/8"]).tell(&mut headers);
+            of(&mut headers, peer, &["10.0.0.0/8"]).write_to(&mut headers);
             let values: Vec<_> = headers.get_all(REAL_IP).iter().map(|value| value.to_str().unwrap()).collect();
             values.join(" ")
         };

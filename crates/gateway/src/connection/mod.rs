@@ -1,5 +1,9 @@
 //! Connections: accepting them, HTTP/1.1 or HTTP/2 on each, and ending them gracefully.
 
+pub(crate) mod connection_limit;
+pub(crate) mod request_line;
+pub(crate) mod workers;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -27,10 +31,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::Service;
 
+use self::connection_limit::{Connection, ConnectionLimit, ConnectionLimits, PATIENCE};
+use self::request_line::{BodyLength, Calls, RequestLines, Standing, UnderWay};
+use self::workers::Workers;
 use crate::gateway::{Gateway, infallible};
-use crate::lanes::Lanes;
-use crate::request_line::{BodyLength, Calls, RequestLines, Standing, UnderWay};
-use crate::slots::{Connection, PATIENCE, SlotLimits, Slots};
 
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -130,10 +134,10 @@ pub async fn serve(
     service: impl Serve,
     shutdown: impl Future<Output = ()> + Send,
     limits: ServeLimits,
-    lanes: Lanes,
+    workers: Workers,
 ) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
-    let mut slots = Slots::new(SlotLimits {
+    let mut slots = ConnectionLimit::new(ConnectionLimits {
         most: limits.max_connections,
         most_per_network: limits.max_connections_per_address,
         unlimited: limits.unlimited_peers.clone(),
@@ -158,7 +162,7 @@ pub async fn serve(
                 // Without one it is closed
                 let Some(slot) = slot else { continue };
                 let service = service.clone();
-                lanes.serve(&mut connections, stream, peer, move |stream, peer| async move {
+                workers.serve(&mut connections, stream, peer, move |stream, peer| async move {
                     connection(stream, peer, service, slot.connection(), times).await;
                     drop(slot);
                 });
@@ -455,8 +459,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        let mut slots =
-            Slots::new(SlotLimits { most: 1, most_per_network: 1, unlimited: Vec::new(), new_for: Duration::ZERO });
+        let mut slots = ConnectionLimit::new(ConnectionLimits {
+            most: 1,
+            most_per_network: 1,
+            unlimited: Vec::new(),
+            new_for: Duration::ZERO,
+        });
         let slot = slots.take(peer.ip()).await.unwrap();
         let limits = TimeLimits { head: Duration::ZERO, idle: Duration::ZERO, rest: Duration::ZERO };
         let size = size_of_val(&connection(stream, peer, gateway, slot.connection(), limits));

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use portico_gateway::{Access, KeyPolicy, Lanes, ServeLimits};
+use portico_gateway::{Access, KeyPolicy, ServeLimits, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ fn limits(max_connections: usize) -> ServeLimits {
 
 async fn server(limits: ServeLimits) -> Server {
     // One thread, so that what was sent first is read first
-    Server::start_on(Lanes::here(), limits, |gateway| {
+    Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
         gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", echo(), Access::open())
     })
     .await
@@ -161,7 +161,7 @@ async fn a_head_has_a_limit_of_its_own() {
 async fn an_address_takes_slots_from_itself_only() {
     let (router, asked, go) = slow();
     let limits = ServeLimits { max_connections_per_address: 2, unlimited_peers: Vec::new(), ..limits(100) };
-    let server = Server::start_on(Lanes::here(), limits, |gateway| {
+    let server = Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
         gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", echo(), Access::open()).mount(
             "/slow/v1",
             router,

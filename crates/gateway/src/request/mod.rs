@@ -1,0 +1,13 @@
+//! The rules for one request: which host and client it names, which key and body it may carry, what
+//! pages of other origins may read, and how its response is encoded.
+
+pub(crate) mod access;
+pub(crate) mod body;
+pub(crate) mod client;
+pub(crate) mod compression;
+pub(crate) mod cors;
+pub(crate) mod encoding;
+pub(crate) mod gateway_headers;
+pub(crate) mod host;
+pub(crate) mod keys;
+pub(crate) mod rejection;
