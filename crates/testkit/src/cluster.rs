@@ -54,7 +54,7 @@ async fn prepare() -> Endpoint {
     let name = template();
     let endpoint = scratch::clone_database(&admin, "template0", &name).await.expect("the template is made");
     let database = Database::open(&endpoint, PoolSettings::default()).expect("the pools are made");
-    portico::setup::bootstrap_for_tests(&database).await.expect("the bootstrap runs");
+    portico::compose::setup::bootstrap_for_tests(&database).await.expect("the bootstrap runs");
     database.close().await;
     admin
 }

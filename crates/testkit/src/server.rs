@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portico::wiring::keys::Keys;
-use portico::{Server, ServerSettings};
+use portico::compose::emulators::EmulatedGoogle;
+use portico::compose::keys::Keys;
+use portico::{Server, ServerDescription};
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
 use portico_base::{AllowedOrigins, Clock};
 use portico_database::{Database, Endpoint, PoolSettings, scratch};
@@ -14,7 +15,8 @@ use portico_mail::{Email, Transport};
 use portico_rest::RestSettings;
 use portico_tokens::ApiKeys;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -33,13 +35,13 @@ pub struct TestServer {
     cookies: Cookies,
     outgoing: Outgoing,
     texts: OutgoingTexts,
-    clock: Clock,
-    keys: Keys,
-    auth: AuthSettings,
-    server: Server,
-    database: Database,
+    description: ServerDescription,
+    pool: PoolSettings,
+    /// The listening socket, which stays open while the server restarts: connections wait meanwhile.
+    listener: std::net::TcpListener,
+    /// `None` only while the server restarts.
+    running: Option<Running>,
     admin: tokio_postgres::Client,
-    ending: CancellationToken,
     scratch: cluster::ScratchDatabase,
 }
 
@@ -80,10 +82,9 @@ impl TestServer {
     /// When it does not start.
     pub async fn with(change: impl FnOnce(&mut TestSettings)) -> Self {
         portico::install_cryptography();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let origin = format!("http://{}", listener.local_addr().expect("the listener is bound"));
-        // Today, to the second: tokens carry whole seconds, and a test that compares times should not see fractions.
-        let now = OffsetDateTime::now_utc().replace_nanosecond(0).expect("zero is a nanosecond");
+        let (listener, origin) = free_port();
+        // Today, to the second: tokens carry whole seconds, so fractions would disturb comparisons
+        let now = Clock::system().now().replace_nanosecond(0).expect("zero is a nanosecond");
         let clock = Clock::movable(now);
         let mut settings = TestSettings {
             auth: auth_settings(&origin),
@@ -97,111 +98,75 @@ impl TestServer {
         };
         change(&mut settings);
         let scratch = cluster::scratch_database().await;
-        let database = Database::open(scratch.endpoint(), settings.pool).expect("the pools are made");
-        let keys = portico::wiring::keys::well_known().expect("the development keys are usable");
+        let keys = portico::compose::keys::development().expect("the development keys are usable");
         let outgoing = Outgoing::new();
         let texts = OutgoingTexts::new();
-        let mut mounts = Vec::new();
-        if settings.emulate_google {
-            let google = portico::wiring::google::emulate(
-                Development::confirm(),
-                &mut settings.auth,
-                &origin,
-                None,
-                &clock,
-                AllowedOrigins::default(),
-            );
-            mounts.push(google.expect("Google is emulated"));
-        }
-        let auth = settings.auth.clone();
-        let server = Server::new(
-            ServerSettings {
-                auth: settings.auth,
-                rest: settings.rest,
-                key_policy: settings.key_policy,
-                mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
-                texts: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),
-                page: json!({ "anonKey": keys.api.publishable() }),
-                keys: keys.clone(),
-                trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
-                https: false,
-                development: true,
-                secret_key_pages: None,
-                mounts,
-                clock: clock.clone(),
-            },
-            &database,
-        )
-        .expect("the server is made");
-        let ending = serve(listener, &server);
+        let description = ServerDescription {
+            auth: settings.auth,
+            rest: settings.rest,
+            key_policy: settings.key_policy,
+            mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
+            texts: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),
+            page: json!({ "anonKey": keys.api.publishable() }),
+            keys,
+            trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
+            https: false,
+            development: true,
+            secret_key_pages: None,
+            google: settings.emulate_google.then(|| EmulatedGoogle {
+                witness: Development::confirm(),
+                origin: origin.clone(),
+                accounts: None,
+                pages: AllowedOrigins::default(),
+            }),
+            mark: None,
+            clock,
+        };
+        let running = Running::start(&listener, description.clone(), scratch.endpoint(), settings.pool.clone());
         let admin = scratch::connect(scratch.endpoint()).await.expect("the scratch database answers");
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(PATIENCE)
-            .build()
-            .expect("a client");
-        let cookies = Cookies::default();
         Self {
             base: origin,
-            http,
-            cookies,
+            http: http_client(),
+            cookies: Cookies::default(),
             outgoing,
             texts,
-            clock,
-            keys,
-            auth,
-            server,
-            database,
+            description,
+            pool: settings.pool,
+            listener,
+            running: Some(running),
             admin,
-            ending,
             scratch,
         }
     }
 
-    /// Stops the server and starts one with the same account service on the same database, at another address. Nothing is left of
-    /// what the first one kept in memory.
+    /// Stops the server and starts it again at the same address. Only the database, the clock and the
+    /// captured messages are the same; nothing is left of what the first server kept in memory.
     ///
     /// # Panics
     /// When it does not start.
     pub async fn restart(&mut self) {
-        self.ending.cancel();
-        (self.base, self.server, self.ending) = self.start_another().await;
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
+        let description = self.description.clone();
+        self.running = Some(Running::start(&self.listener, description, self.endpoint(), self.pool.clone()));
+        // Connections to the first server are closed; a new client has none of them
+        self.http = http_client();
     }
 
-    /// Starts a second server with the same account service on the same database, at another address: it shares nothing with
-    /// the first one but the database and the clock.
+    /// Starts a second server like the first one, at another address. They share the database and the
+    /// clock, and deliver to the same mailbox.
     ///
     /// # Panics
     /// When it does not start.
     pub async fn peer(&self) -> Peer {
-        let (base, _, ending) = self.start_another().await;
-        Peer { base, _ending: ending.drop_guard() }
+        let (listener, base) = free_port();
+        let running = Running::start(&listener, self.description.clone(), self.endpoint(), self.pool.clone());
+        Peer { base, _running: running }
     }
 
-    async fn start_another(&self) -> (String, Server, CancellationToken) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let base = format!("http://{}", listener.local_addr().expect("the listener is bound"));
-        let server = Server::new(
-            ServerSettings {
-                auth: self.auth.clone(),
-                rest: None,
-                key_policy: KeyPolicy::Development,
-                mail: Arc::new(self.outgoing.clone()),
-                texts: Some(Arc::new(self.texts.clone())),
-                page: json!({ "anonKey": self.keys.api.publishable() }),
-                keys: self.keys.clone(),
-                trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
-                https: false,
-                development: true,
-                secret_key_pages: None,
-                mounts: Vec::new(),
-                clock: self.clock.clone(),
-            },
-            &self.database,
-        )
-        .expect("the server is made");
-        let ending = serve(listener, &server);
-        (base, server, ending)
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("the server runs")
     }
 
     /// `http://127.0.0.1:<port>`
@@ -353,22 +318,22 @@ impl TestServer {
 
     /// The server's clock; the test moves it.
     pub fn clock(&self) -> &Clock {
-        &self.clock
+        &self.description.clock
     }
 
     /// The API keys.
     pub fn api_keys(&self) -> &ApiKeys {
-        &self.keys.api
+        &self.description.keys.api
     }
 
     /// What the server signs with.
     pub fn keys(&self) -> &Keys {
-        &self.keys
+        &self.description.keys
     }
 
     /// Runs the clean-up that the server does in the background.
     pub async fn clean_up(&self) {
-        self.server.auth().clean_up().await;
+        self.running().server.auth().clean_up().await;
     }
 
     /// The emulated Google, driven as a browser would.
@@ -378,7 +343,7 @@ impl TestServer {
 
     /// The server's own connections.
     pub fn database(&self) -> &Database {
-        &self.database
+        &self.running().database
     }
 
     /// Where the scratch database is.
@@ -428,7 +393,7 @@ impl TestServer {
     /// # Panics
     /// When PostgreSQL refuses them.
     pub async fn migrate(&self, sql: &str) {
-        let mut session = self.database.migrations().await.expect("a migration session");
+        let mut session = self.running().database.migrations().await.expect("a migration session");
         session.batch(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
     }
 
@@ -446,7 +411,7 @@ impl TestServer {
 /// A second server on the database of a [`TestServer`]. It ends when this is dropped.
 pub struct Peer {
     base: String,
-    _ending: DropGuard,
+    _running: Running,
 }
 
 impl Peer {
@@ -456,24 +421,52 @@ impl Peer {
     }
 }
 
-impl Drop for TestServer {
-    fn drop(&mut self) {
-        self.ending.cancel();
+/// A server that is being served, with its own connections to the database. It stops when this is
+/// dropped.
+struct Running {
+    server: Server,
+    database: Database,
+    stopping: DropGuard,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl Running {
+    fn start(
+        listener: &std::net::TcpListener,
+        description: ServerDescription,
+        endpoint: &Endpoint,
+        pool: PoolSettings,
+    ) -> Self {
+        let database = Database::open(endpoint, pool).expect("the pools are made");
+        let server = Server::new(description, &database).expect("the server is made");
+        let listener = listener.try_clone().and_then(TcpListener::from_std).expect("the listener can be shared");
+        let stopping = CancellationToken::new();
+        let stopped = stopping.clone().cancelled_owned();
+        let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
+        let workers = Workers::on_current_runtime();
+        let serving = tokio::spawn(portico_gateway::serve(listener, server.gateway(), stopped, limits, workers));
+        Self { server, database, stopping: stopping.drop_guard(), serving }
+    }
+
+    /// Waits until requests in flight are complete, and closes everything.
+    async fn stop(self) {
+        drop(self.stopping);
+        let _ = self.serving.await;
+        self.server.finish().await;
+        self.database.close().await;
     }
 }
 
-/// Answers until the token is cancelled.
-fn serve(listener: tokio::net::TcpListener, server: &Server) -> CancellationToken {
-    let ending = CancellationToken::new();
-    let limits = ServeLimits { drain: Duration::from_secs(1), ..ServeLimits::default() };
-    tokio::spawn(portico_gateway::serve(
-        listener,
-        server.gateway(),
-        ending.clone().cancelled_owned(),
-        limits,
-        Workers::on_current_runtime(),
-    ));
-    ending
+/// Listens on a free port. Returns the listener and its origin.
+fn free_port() -> (std::net::TcpListener, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.set_nonblocking(true).expect("a listener can be non-blocking");
+    let origin = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+    (listener, origin)
+}
+
+fn http_client() -> reqwest::Client {
+    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE).build().expect("a client")
 }
 
 fn auth_settings(origin: &str) -> AuthSettings {

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use portico_auth::AuthSettings;
-use portico_base::{AllowedOrigins, Clock};
+use portico_base::Clock;
 use portico_database::Database;
-use portico_emulators::{Development, Mailbox};
-use portico_gateway::{KeyPolicy, ServeLimits};
+use portico_emulators::Mailbox;
+use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::status::StatusValues;
 use portico_project::{Exposure, LoadOptions, Progress, Project};
@@ -22,13 +21,13 @@ use super::panel::{self, Row};
 use super::signals::EndSignals;
 use super::store::Store;
 use super::{Global, folder, pool_settings, status};
+use crate::compose::development::{self, DevelopmentInputs};
+use crate::compose::setup::DatabaseSetup;
+use crate::compose::{Server, database, emulators, keys, unsupported};
 use crate::control::{self, Control, Reply, Request};
 use crate::open_files;
-use crate::setup::SetUp;
-use crate::wiring::{auth, brand, database, google, keys, mail, page, rest, texts, unsupported};
-use crate::{Mount, Server, ServerSettings};
 
-/// How long requests in flight may take once the server is asked to end.
+/// The time that requests in flight have to complete once the server is stopped.
 const DRAIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
@@ -62,75 +61,27 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let exposure = Exposure::of(&project)?;
     let outcome = async {
         let database = Database::open(&store.endpoint, pool_settings(&settings))?;
-        let set_up = SetUp::development(&project, &database, &keys, &exposure);
+        let setup = DatabaseSetup::development(&project, &database, &keys, &exposure);
         let mut say = |step: Progress| folder::say(&step.to_string());
         tokio::select! {
-            outcome = set_up.run(!options.no_seed, &mut say) => outcome?,
+            outcome = setup.run(!options.no_seed, &mut say) => outcome?,
             () = signals.recv() => return Ok(None),
         }
 
-        let witness = Development::confirm();
-        let mut auth_settings = auth::settings(project.config());
-        auth::add(&mut auth_settings, &settings.auth);
         for warning in unsupported::warnings(project.config()) {
             folder::say(&format!("WARN: {warning}"));
         }
-        auth_settings.allow_insecure_loopback_providers = true;
-        auth_settings.rate_limits.per_address = false;
-        auth_settings.rate_limits.passwords = false;
-        // The same machine has two names, and people use both.
-        auth_settings.redirect_allow_list.push(format!("http://localhost:{}/**", api.1.port()));
-        let mailbox = Mailbox::new(witness, portico_emulators::MailboxLimits::default());
-        let delivery = match &project.config().auth.email.smtp {
-            Some(smtp) => mail::smtp(smtp)?,
-            None => {
-                auth_settings.rate_limits.emails = None;
-                mailbox.transport()
-            }
-        };
-        let text_delivery = match &project.config().auth.sms.provider {
-            Some(provider) => texts::gateway(provider, &settings.texts, &auth_settings, true)?,
-            None => {
-                auth_settings.rate_limits.texts = None;
-                texts::inbox(mailbox.clone())
-            }
-        };
-        let pages = own_pages(&origin, &auth_settings, settings.server.public_url.as_deref());
-        let mut mounts: Vec<Mount> = Vec::new();
-        if google::is_emulated(&auth_settings, settings.emulators.google) {
-            let accounts = Some(data.join("google-accounts.json"));
-            mounts.push(google::emulate(witness, &mut auth_settings, &origin, accounts, &clock, pages.clone())?);
-        }
-        let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;
-        let mark_path = mark.as_ref().map(brand::Mark::path);
-        mounts.extend(mark.map(brand::Mark::mount));
         let mailbox_url = mailbox_listener.as_ref().map(|(_, address)| format!("http://{address}"));
-        let page = page::config(page::Facts {
-            publishable_key: keys.api.publishable(),
-            mailbox: mailbox_url.as_deref(),
-            development: true,
-            web: &settings.web,
-            mark: mark_path.as_deref(),
-            auth: &auth_settings,
-        });
-        let server = Server::new(
-            ServerSettings {
-                auth: auth_settings,
-                rest: rest::settings(project.config(), &origin, settings.database.pool_size as usize, true),
-                keys: keys.clone(),
-                key_policy: KeyPolicy::Development,
-                mail: delivery,
-                texts: Some(text_delivery),
-                page,
-                trusted_proxies: Vec::new(),
-                https: false,
-                development: true,
-                secret_key_pages: Some(pages),
-                mounts,
-                clock: clock.clone(),
-            },
-            &database,
-        )?;
+        let (description, mailbox) = development::describe(DevelopmentInputs {
+            project: &project,
+            settings: &settings,
+            keys: &keys,
+            clock: &clock,
+            port: api.1.port(),
+            data: &data,
+            mailbox_url: mailbox_url.as_deref(),
+        })?;
+        let server = Server::new(description, &database)?;
 
         let ending = CancellationToken::new();
         let max_connections = open_files::max_connections(settings.server.max_connections);
@@ -143,7 +94,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let ended = || ending.clone().cancelled_owned();
         serving.spawn(portico_gateway::serve(api.0, server.gateway(), ended(), limits(), workers.clone()));
         if let Some((listener, _)) = mailbox_listener {
-            let router = mailbox_router(&mailbox, &origin, &project.config().auth.site_url);
+            let router = emulators::mailbox_router(&mailbox, &origin, &project.config().auth.site_url);
             serving.spawn(portico_gateway::serve(listener, router, ended(), limits(), workers.clone()));
         }
         let _smtp = listen_for_mail(&project, &mailbox).await?;
@@ -162,7 +113,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 () = signals.recv() => break,
                 Some(call) = incoming.recv() => match call.request {
                     Request::Status { format, names } => {
-                        for line in set_up.warnings().await {
+                        for line in setup.warnings().await {
                             let _ = call.replies.send(Reply::Progress { line }).await;
                         }
                         let reply = match status::render(&values, &format, &names) {
@@ -176,7 +127,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                         break;
                     }
                     Request::Reset { version, last, seed } => tokio::select! {
-                        () = set_up.reset(version, last, seed, &call.replies) => {}
+                        () = setup.reset(version, last, seed, &call.replies) => {}
                         () = signals.recv() => break,
                     },
                 },
@@ -194,7 +145,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         Ok(stopping)
     }
     .await;
-    // Whatever happened, PostgreSQL is stopped as it should be.
+    // PostgreSQL is stopped cleanly after an error too
     store.close().await;
     if let Some(replies) = outcome? {
         let done = Reply::Done { value: serde_json::Value::Null };
@@ -206,7 +157,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
 
 type Bound = (TcpListener, SocketAddr);
 
-/// Reads the project and takes its ports. Port 0 means any free one; what was found is then the project's configuration.
+/// Reads the project and binds its ports. Port 0 means any free port, which then becomes part of the
+/// project's configuration.
 async fn open_ports(global: &Global) -> anyhow::Result<(Project, Bound, Option<Bound>)> {
     let load = |overrides: Vec<(String, String)>| {
         let environment = std::env::vars().chain(overrides).collect();
@@ -230,7 +182,7 @@ async fn open_ports(global: &Global) -> anyhow::Result<(Project, Bound, Option<B
         choose("SUPABASE_INBUCKET_PORT", wanted_mailbox, *address);
     }
     if project.config().db.port == 0 {
-        // PostgreSQL takes the port itself a moment later.
+        // PostgreSQL binds the port itself a moment later
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?;
         choose("SUPABASE_DB_PORT", 0, free);
     }
@@ -249,22 +201,6 @@ async fn bind(port: u16, setting: &str) -> anyhow::Result<Bound> {
     })?;
     let address = listener.local_addr()?;
     Ok((listener, address))
-}
-
-/// The pages that the project calls its own, besides those of this machine: at the server's address, the site, and the sites that
-/// people may be sent back to.
-fn own_pages(origin: &str, auth: &AuthSettings, public_url: Option<&str>) -> AllowedOrigins {
-    let sites = auth.redirect_allow_list.iter().chain([&auth.site_url, &auth.external_url]).map(String::as_str);
-    AllowedOrigins::new(sites.chain([origin]).chain(public_url))
-}
-
-/// The mailbox's own port: its API, and for a person the page of the web app. Besides pages of this machine, those of the
-/// server's own address and of the project's site may read it.
-fn mailbox_router(mailbox: &Mailbox, origin: &str, site_url: &str) -> axum::Router {
-    let page = format!("{origin}/mailbox");
-    mailbox
-        .router(&[origin, site_url])
-        .route("/", axum::routing::get(move || async move { axum::response::Redirect::temporary(&page) }))
 }
 
 /// The SMTP port of the mailbox, when the project has one.

@@ -13,8 +13,8 @@ use portico_project::{LoadOptions, PlanOptions, Progress, Project, warn_of_edite
 
 use super::store::Store;
 use super::{Global, folder};
+use crate::compose::database;
 use crate::control::{self, Request};
-use crate::wiring::database;
 
 /// The longest text that `migration new` takes from standard input, in bytes.
 const MAX_PIPED: u64 = 16 * 1024 * 1024;

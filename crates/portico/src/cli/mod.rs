@@ -137,7 +137,8 @@ fn pool_settings(settings: &Settings) -> PoolSettings {
     PoolSettings { auth_connections: settings.database.pool_size as usize, ..PoolSettings::default() }
 }
 
-/// The threads that serve connections. They have to live for as long as anything uses the connections to the database that began there.
+/// Starts the threads that serve connections. They have to live for as long as anything uses the
+/// database connections that were opened there.
 fn workers() -> anyhow::Result<Workers> {
     let count = std::thread::available_parallelism().map_or(1, NonZero::get);
     Workers::start(count, telemetry::write_held).context("the threads that serve connections")

@@ -9,7 +9,7 @@ use clap::Args;
 use portico_base::Clock;
 use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_database::{Database, Endpoint};
-use portico_gateway::{KeyPolicy, ServeLimits};
+use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::{Exposure, LoadOptions, Progress};
 use tokio::net::TcpListener;
@@ -18,10 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::panel::{self, Row};
 use super::signals::EndSignals;
 use super::{Global, folder, pool_settings};
+use crate::compose::setup::DatabaseSetup;
+use crate::compose::{Server, database, keys, production};
 use crate::open_files;
-use crate::setup::SetUp;
-use crate::wiring::{auth, brand, database, keys, mail, page, rest, safety, texts, unsupported};
-use crate::{Server, ServerSettings};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -45,7 +44,7 @@ pub(super) struct Options {
 pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut signals = EndSignals::install()?;
-    // Files of a developer's machine are none of this server's
+    // `.env` files of a developer's machine do not apply to this server
     let stage = "production";
     let project = folder::load(LoadOptions { workdir: global.workdir.clone(), stage, ..LoadOptions::default() })?;
     let settings = Settings::load(&project)?;
@@ -55,32 +54,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let clock = Clock::system();
     let methods = settings.auth.jwt_valid_methods.as_deref();
     let keys_for = |missing| keys::for_production(&project.config().auth, methods, &data, missing, &clock);
-    keys_for(keys::Missing::Imagine)?;
-    let public_url = safety::public_url(&settings)?;
-    let mut auth_settings = auth::settings(project.config());
-    auth::add(&mut auth_settings, &settings.auth);
-    auth::at_public_url(&mut auth_settings, project.config(), &public_url);
-    auth_settings.rate_limits.per_address = true;
-    let mut problems = safety::problems(project.config(), &auth_settings);
-    problems.extend(safety::unset(project.warnings()));
-    if !problems.is_empty() {
-        bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
-    }
-    unsupported::refuse(project.config())?;
-    let text_delivery = match &project.config().auth.sms.provider {
-        Some(provider) => Some(texts::gateway(provider, &settings.texts, &auth_settings, false)?),
-        None => {
-            texts::none(&mut auth_settings);
-            None
-        }
-    };
-    let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;
-    auth_settings.validate().context("the settings of [auth] can not work")?;
-    let trusted_proxies = safety::networks(&settings.server.trusted_proxies)?;
-    let delivery = match &project.config().auth.email.smtp {
-        Some(smtp) => mail::smtp(smtp)?,
-        None => mail::none(),
-    };
+    keys_for(keys::MissingSecrets::Simulate)?;
+    let checked = production::check(&project, &settings)?;
     let url = options.database_url.or_else(|| settings.database.url.as_ref().map(|url| url.expose().to_owned()));
     let external = url.map(|url| Endpoint::parse(&url).context("DATABASE_URL")).transpose()?;
     if options.check {
@@ -95,7 +70,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     })?;
     let address = listener.local_addr()?;
     folder::make_data_folder(&data)?;
-    let keys = keys_for(keys::Missing::Make)?;
+    let keys = keys_for(keys::MissingSecrets::Create)?;
 
     let (endpoint, cluster) = match external {
         Some(endpoint) => (database::with_own_logins(&endpoint, &data)?, None),
@@ -123,34 +98,10 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             Progress::Warning { message } => tracing::warn!("{message}"),
             step => tracing::info!("{step}"),
         };
-        SetUp::production(&project, &database, &exposure).run(false, &mut say).await?;
-        let mark_path = mark.as_ref().map(brand::Mark::path);
-        let page = page::config(page::Facts {
-            publishable_key: keys.api.publishable(),
-            mailbox: None,
-            development: false,
-            web: &settings.web,
-            mark: mark_path.as_deref(),
-            auth: &auth_settings,
-        });
-        let server = Server::new(
-            ServerSettings {
-                auth: auth_settings,
-                rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
-                page,
-                keys: keys.clone(),
-                key_policy: KeyPolicy::Hosted,
-                mail: delivery,
-                texts: text_delivery,
-                trusted_proxies: trusted_proxies.clone(),
-                https: public_url.starts_with("https://"),
-                development: false,
-                secret_key_pages: None,
-                mounts: mark.map(brand::Mark::mount).into_iter().collect(),
-                clock,
-            },
-            &database,
-        )?;
+        DatabaseSetup::production(&project, &database, &exposure).run(false, &mut say).await?;
+        let public_url = checked.public_url.clone();
+        let trusted_proxies = checked.trusted_proxies.clone();
+        let server = Server::new(checked.describe(&project, &settings, &keys, clock), &database)?;
         let ending = CancellationToken::new();
         let max_connections = open_files::max_connections(settings.server.max_connections);
         let mut limits = ServeLimits {
@@ -162,8 +113,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             ),
             ..ServeLimits::default()
         };
-        // A proxy's connections are many people's
-        limits.unlimited_peers.extend(trusted_proxies.iter().copied());
+        // The connections of a proxy belong to many clients
+        limits.unlimited_peers.extend(trusted_proxies);
         let (ended, workers) = (ending.clone().cancelled_owned(), super::workers()?);
         let mut serving =
             tokio::spawn(portico_gateway::serve(listener, server.gateway(), ended, limits, workers.clone()));
@@ -179,7 +130,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             anstream::println!("\n{requests}");
         }
         panel::print("Portico is ready", started.elapsed(), &rows, "Press Ctrl-C to stop");
-        tracing::info!(%address, "Serving");
+        tracing::info!(address = %address, "serving");
         tokio::select! {
             () = signals.recv() => {}
             ended = &mut serving => {
@@ -187,7 +138,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 bail!("the server ended");
             }
         }
-        tracing::info!("Ending: no new connections, requests in flight are finished");
+        tracing::info!("stopping: no new connections, requests in flight complete");
         ending.cancel();
         let _ = serving.await;
         server.finish().await;

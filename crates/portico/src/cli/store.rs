@@ -10,7 +10,7 @@ use portico_project::Project;
 use portico_project::portico_toml::Settings;
 
 use super::folder;
-use crate::wiring::database;
+use crate::compose::database;
 
 /// The project's PostgreSQL, and the process of it that is ours.
 pub(super) struct Store {

@@ -1,27 +1,84 @@
-//! `[auth]` of the configuration as settings of the account service.
+//! The account service, at `/auth/v1`: `[auth]` of the configuration as its settings, its routes and
+//! its periodic work.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use portico_auth::settings::{
     AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, ProviderSettings, SendLimit, TemplateSettings,
 };
-use portico_mail::MailKind;
+use portico_auth::{Auth, TextTransport};
+use portico_gateway::Access;
+use portico_mail::{MailKind, Transport};
 use portico_project::portico_toml::{AccountSettings, BreachCheck, SendRate};
 use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, PasswordRequirements,
 };
 
+use super::service::{Foundation, Service};
 use super::texts;
 
 const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const DIGITS: &str = "0123456789";
 const SYMBOLS: &str = "!@#$%^&*()_+-=[]{};'\\:\"|<>?,./`~";
-/// How old a text message's code may be: fixed by the format, whatever the file says.
+/// The lifetime of a text message's code. The format of `config.toml` fixes it.
 const SMS_OTP_EXPIRY: Duration = Duration::from_secs(6000);
+/// The period at which expired sessions, tokens and flow states are removed. Each run works in small
+/// batches and skips locked rows.
+const CLEAN_UP_PERIOD: Duration = Duration::from_secs(60);
 
-/// The settings that the configuration describes, for a service at the configuration's own addresses.
+/// The paths that need no API key: links in mails and redirects of providers arrive without one.
+const OPEN_PATHS: [&str; 9] = [
+    "/verify",
+    "/callback",
+    "/authorize",
+    "/.well-known/jwks.json",
+    "/.well-known/openid-configuration",
+    "/.well-known/oauth-authorization-server",
+    "/sso/saml/acs",
+    "/sso/saml/metadata",
+    "/health",
+];
+
+/// Opens the account service.
+///
+/// # Errors
+/// When a setting is invalid; the text names it.
+pub(super) fn open(
+    settings: AuthSettings,
+    mail: Arc<dyn Transport>,
+    texts: Option<Arc<dyn TextTransport>>,
+    foundation: &Foundation,
+) -> anyhow::Result<Auth> {
+    let Foundation { database, keys, clock } = foundation;
+    let auth = Auth::new(settings, database.clone(), keys.ring.clone(), mail, clock.clone())
+        .context("the settings of [auth] cannot work")?;
+    Ok(match texts {
+        Some(texts) => auth.with_texts(texts),
+        None => auth,
+    })
+}
+
+/// The routes and the periodic work of the account service.
+pub(super) fn service(auth: &Auth) -> Service {
+    let cleaned = auth.clone();
+    Service::new().mount("/auth/v1", auth.router(), access()).every(CLEAN_UP_PERIOD, move || {
+        let auth = cleaned.clone();
+        async move { auth.clean_up().await }
+    })
+}
+
+/// The service limits bodies itself. Its responses are never compressed: many hold tokens beside text
+/// that users chose (BREACH).
+fn access() -> Access {
+    Access::keyed().body_limit(usize::MAX).except(OPEN_PATHS)
+}
+
+/// Returns the settings that the configuration describes, for a service at the configuration's own
+/// addresses.
 #[must_use]
 pub fn settings(config: &Config) -> AuthSettings {
     let auth = &config.auth;
@@ -45,7 +102,7 @@ pub fn settings(config: &Config) -> AuthSettings {
         password_change_needs_reauthentication: auth.email.secure_password_change,
         ..AuthSettings::default()
     };
-    // The web app of this server is always a place to come back to.
+    // The web app of this server is always an allowed redirect target
     settings.redirect_allow_list.push(format!("{}/**", config.api.external_url));
     settings.jwt.expiry = Duration::from_secs(auth.jwt_expiry.into());
     settings.jwt.issuer.clone_from(&auth.jwt_issuer);
@@ -62,10 +119,11 @@ pub fn settings(config: &Config) -> AuthSettings {
     settings
 }
 
-/// Moves what the configuration does not place itself to the address under which people reach the server.
+/// Replaces the addresses that the configuration does not set itself by those at `public_url`, under
+/// which clients reach the server.
 pub fn at_public_url(settings: &mut AuthSettings, config: &Config, public_url: &str) {
     let auth = &config.auth;
-    // Without an application of its own the web app at the public address is the site
+    // Without an application of its own, the web app at the public address is the site
     if !auth.has_site_url {
         settings.site_url = public_url.to_owned();
     }
@@ -88,7 +146,7 @@ pub fn at_public_url(settings: &mut AuthSettings, config: &Config, public_url: &
     settings.redirect_allow_list.push(format!("{public_url}/**"));
 }
 
-/// Adds what `portico.toml` says; what it does not mention stays.
+/// Adds the settings of `portico.toml`; a setting that it does not mention keeps its value.
 pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut settings.password_change_needs_current, own.require_current_password);
     set(&mut settings.create_email_identity_on_password_set, own.create_email_identity_on_password_set);
@@ -134,7 +192,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     sessions.allow_low_aal = own.sessions.allow_low_aal;
 
     let (refresh, tokens) = (&mut settings.refresh, &own.refresh_tokens);
-    // Larger numbers are refused by the service, which knows what is possible
+    // The service rejects larger numbers: it knows the range
     let small = |number: u16| u8::try_from(number).unwrap_or(u8::MAX);
     set(&mut refresh.algorithm_version, tokens.algorithm_version.map(small));
     set(&mut refresh.upgrade_percentage, tokens.upgrade_percentage.map(small));
@@ -176,10 +234,10 @@ fn send_limit(rate: SendRate) -> SendLimit {
     }
 }
 
-/// A value that was written replaces the default.
-fn set<T>(place: &mut T, written: Option<T>) {
-    if let Some(written) = written {
-        *place = written;
+/// Replaces the default by the configured value, if there is one.
+fn set<T>(setting: &mut T, configured: Option<T>) {
+    if let Some(configured) = configured {
+        *setting = configured;
     }
 }
 
@@ -279,14 +337,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_written_keeps_its_default() {
+    fn a_setting_that_is_not_configured_keeps_its_default() {
         let mut settings = AuthSettings::default();
         add(&mut settings, &AccountSettings::default());
         assert_eq!(format!("{settings:?}"), format!("{:?}", AuthSettings::default()));
     }
 
     #[test]
-    fn what_is_written_reaches_the_service() {
+    fn a_configured_setting_reaches_the_service() {
         let mut own = AccountSettings {
             require_current_password: Some(true),
             sb_forwarded_for: Some(true),

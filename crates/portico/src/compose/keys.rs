@@ -40,13 +40,13 @@ pub struct Keys {
 ///
 /// # Errors
 /// Never, unless they were mistyped here.
-pub fn well_known() -> anyhow::Result<Keys> {
+pub fn development() -> anyhow::Result<Keys> {
     let jwt_secret = Secret::new(development::JWT_SECRET);
-    let ring = KeyRing::new(Some(jwt_secret.clone()), vec![well_known_signing_key()?])?;
+    let ring = KeyRing::new(Some(jwt_secret.clone()), vec![development_signing_key()?])?;
     Ok(Keys { ring: Arc::new(ring), api: Arc::new(ApiKeys::development()), jwt_secret })
 }
 
-fn well_known_signing_key() -> anyhow::Result<SigningKey> {
+fn development_signing_key() -> anyhow::Result<SigningKey> {
     let key = serde_json::from_str(development::SIGNING_KEY).context("the development signing key")?;
     Ok(SigningKey::parse_jwk(&key)?)
 }
@@ -55,11 +55,11 @@ fn well_known_signing_key() -> anyhow::Result<SigningKey> {
 ///
 /// # Errors
 /// When a configured key is not usable.
-pub fn for_development(auth: &AuthConfig, methods: Methods<'_>, clock: &Clock) -> anyhow::Result<Keys> {
+pub fn for_development(auth: &AuthConfig, methods: ValidMethods<'_>, clock: &Clock) -> anyhow::Result<Keys> {
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| Secret::new(development::JWT_SECRET));
     let signing = match &auth.signing_keys_path {
         Some(path) => read_signing_keys(path)?,
-        None => vec![well_known_signing_key()?],
+        None => vec![development_signing_key()?],
     };
     let ring = issuing(auth, &jwt_secret, signing, methods)?;
     let publishable = configured(auth.publishable_key.as_ref()).unwrap_or(development::PUBLISHABLE_KEY);
@@ -80,9 +80,9 @@ pub fn for_development(auth: &AuthConfig, methods: Methods<'_>, clock: &Clock) -
 /// When a configured key is a published development key or not usable, or the secrets can not be kept.
 pub fn for_production(
     auth: &AuthConfig,
-    methods: Methods<'_>,
+    methods: ValidMethods<'_>,
     data: &Path,
-    missing: Missing,
+    missing: MissingSecrets,
     clock: &Clock,
 ) -> anyhow::Result<Keys> {
     let own = own_secrets(data, missing, clock)?;
@@ -123,10 +123,15 @@ fn with_configured(auth: &AuthConfig, signed: &ApiKeys, publishable: &str, secre
 }
 
 /// `[auth] jwt_valid_methods` of `portico.toml`: the algorithms of accepted tokens; `None`: those of the keys.
-pub type Methods<'a> = Option<&'a [String]>;
+pub type ValidMethods<'a> = Option<&'a [String]>;
 
 /// The ring that signs people's tokens.
-fn issuing(auth: &AuthConfig, secret: &Secret, keys: Vec<SigningKey>, methods: Methods<'_>) -> anyhow::Result<KeyRing> {
+fn issuing(
+    auth: &AuthConfig,
+    secret: &Secret,
+    keys: Vec<SigningKey>,
+    methods: ValidMethods<'_>,
+) -> anyhow::Result<KeyRing> {
     let known = |name: &String| {
         Algorithm::parse(name).with_context(|| format!("auth.jwt_valid_methods: {name:?} is no signature algorithm"))
     };
@@ -147,11 +152,11 @@ fn read_signing_keys(path: &Path) -> anyhow::Result<Vec<SigningKey>> {
 
 /// What happens when a production server has no secrets of its own yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingSecrets {
     /// They are made and kept: its first start.
-    Make,
+    Create,
     /// Some stand in for them, and nothing is written: a check.
-    Imagine,
+    Simulate,
 }
 
 /// What a production server made for itself.
@@ -163,7 +168,7 @@ struct OwnSecrets {
     created_at: i64,
 }
 
-fn own_secrets(data: &Path, missing: Missing, clock: &Clock) -> anyhow::Result<OwnSecrets> {
+fn own_secrets(data: &Path, missing: MissingSecrets, clock: &Clock) -> anyhow::Result<OwnSecrets> {
     let path = data.join(SECRETS_FILE);
     match std::fs::read(&path) {
         Ok(text) => {
@@ -180,7 +185,7 @@ fn own_secrets(data: &Path, missing: Missing, clock: &Clock) -> anyhow::Result<O
                 secret_key: ApiKeys::generate_secret(),
                 created_at: clock.now().unix_timestamp(),
             };
-            if missing == Missing::Make {
+            if missing == MissingSecrets::Create {
                 keep(&path, &secrets).with_context(|| format!("could not write {}", path.display()))?;
             }
             Ok(secrets)
@@ -240,18 +245,19 @@ mod tests {
     fn a_check_of_production_writes_nothing_and_sees_what_is_there() {
         let data = tempfile::tempdir().unwrap();
         let absent = data.path().join("absent");
-        let check = |data: &Path| for_production(&auth(""), None, data, Missing::Imagine, &Clock::system()).unwrap();
+        let check =
+            |data: &Path| for_production(&auth(""), None, data, MissingSecrets::Simulate, &Clock::system()).unwrap();
         assert_ne!(check(&absent).api.secret(), check(&absent).api.secret());
         assert!(!absent.exists());
-        let kept = for_production(&auth(""), None, data.path(), Missing::Make, &Clock::system()).unwrap();
+        let kept = for_production(&auth(""), None, data.path(), MissingSecrets::Create, &Clock::system()).unwrap();
         assert_eq!(check(data.path()).api.secret(), kept.api.secret());
     }
 
     #[test]
     fn production_keeps_its_own_secrets_privately() {
         let data = tempfile::tempdir().unwrap();
-        let first = for_production(&auth(""), None, data.path(), Missing::Make, &Clock::system()).unwrap();
-        let second = for_production(&auth(""), None, data.path(), Missing::Make, &Clock::system()).unwrap();
+        let first = for_production(&auth(""), None, data.path(), MissingSecrets::Create, &Clock::system()).unwrap();
+        let second = for_production(&auth(""), None, data.path(), MissingSecrets::Create, &Clock::system()).unwrap();
         assert_eq!(first.api.secret(), second.api.secret());
         assert_eq!(first.api.anon_jwt(), second.api.anon_jwt());
         assert!(!first.api.contains_development_key());
@@ -268,7 +274,10 @@ mod tests {
             ("anon_key", development::ANON_KEY),
         ] {
             let auth = auth(&format!("[auth]\n{key} = \"{value}\""));
-            assert!(for_production(&auth, None, data.path(), Missing::Make, &Clock::system()).is_err(), "{key}");
+            assert!(
+                for_production(&auth, None, data.path(), MissingSecrets::Create, &Clock::system()).is_err(),
+                "{key}"
+            );
         }
     }
 

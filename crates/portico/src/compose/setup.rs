@@ -1,4 +1,5 @@
-//! Bringing the database to where the project wants it: roles and schemas, then vault, migrations and seeds.
+//! Brings the database to the state that the project describes: roles and schemas, then vault,
+//! migrations and seeds.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use portico_project::{Exposure, MigrationError, PlanOptions, PrepareOptions, Pro
 use portico_tokens::development;
 use tokio::sync::mpsc;
 
+use super::keys::Keys;
 use crate::control::Reply;
-use crate::wiring::keys::Keys;
 
-/// Login roles whose password is the published one in development. The superuser is not one of them: SQL
-/// can connect to its own server.
+/// The login roles that have the published password in development. The superuser is not one of
+/// them: SQL can connect to its own server.
 const DEVELOPMENT_LOGINS: [&str; 7] = [
     "postgres",
     "authenticator",
@@ -22,28 +23,30 @@ const DEVELOPMENT_LOGINS: [&str; 7] = [
     "supabase_read_only_user",
 ];
 
-/// A project and the database that it wants set up.
+/// The set-up of a database as a project describes it.
 #[derive(Clone)]
-pub struct SetUp {
+pub struct DatabaseSetup {
     project: Project,
     database: Database,
     bootstrap: BootstrapSettings,
 }
 
-impl SetUp {
-    /// For development: logins have the published password, and SQL can read the signing secret as old migrations expect.
+impl DatabaseSetup {
+    /// A set-up for development: login roles have the published password, and SQL can read the signing
+    /// secret, as older migrations expect.
     pub fn development(project: &Project, database: &Database, keys: &Keys, exposure: &Exposure) -> Self {
         let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
-        let mut set_up = Self::production(project, database, exposure);
-        set_up.bootstrap.jwt_secret = Some(Password::new(keys.jwt_secret.expose()));
-        // On a server of others these roles, and their passwords, may be another project's
+        let mut setup = Self::production(project, database, exposure);
+        setup.bootstrap.jwt_secret = Some(Password::new(keys.jwt_secret.expose()));
+        // On a shared server these roles and their passwords may belong to another project
         if database.endpoint().trusts_any_role() {
-            set_up.bootstrap.role_passwords = DEVELOPMENT_LOGINS.into_iter().map(login).collect();
+            setup.bootstrap.role_passwords = DEVELOPMENT_LOGINS.into_iter().map(login).collect();
         }
-        set_up
+        setup
     }
 
-    /// For production: nobody can log in but through the server's own socket or URL.
+    /// A set-up for production: no role gets a password, so logins work through the server's own socket
+    /// or URL only.
     pub fn production(project: &Project, database: &Database, exposure: &Exposure) -> Self {
         let config = project.config();
         let bootstrap = BootstrapSettings {
@@ -54,10 +57,12 @@ impl SetUp {
         Self { project: project.clone(), database: database.clone(), bootstrap }
     }
 
-    /// Brings roles and schemas up to date, then applies what is pending of the project; `seed` matters on the first start only.
+    /// Brings roles and schemas up to date, then applies the pending parts of the project. `seed` has an
+    /// effect on the first start only.
     ///
     /// # Errors
-    /// When the database is not there or a file of the project fails; nothing of a failing file stays.
+    /// When the database does not answer or a file of the project fails; a failing file leaves nothing
+    /// behind.
     pub async fn run(&self, seed: bool, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(), MigrationError> {
         self.database.bootstrap(&self.bootstrap).await?;
         let mut session = self.database.migrations().await?;
@@ -67,7 +72,7 @@ impl SetUp {
         Ok(())
     }
 
-    /// Returns what a person should know about the database as it is, one line each.
+    /// Returns the warnings about the database in its present state, one line each.
     pub async fn warnings(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut note = |step: Progress| lines.push(step.to_string());
@@ -77,19 +82,20 @@ impl SetUp {
         }
         .await;
         if let Err(error) = outcome {
-            tracing::debug!(%error, "The database could not be looked at");
+            tracing::debug!(error = %error, "could not inspect the database");
         }
         lines
     }
 
-    /// Throws the database away and sets it up anew, while the server runs. Says every step and the outcome to `replies`.
+    /// Drops the database and sets it up again while the server runs. Sends each step and the outcome to
+    /// `replies`.
     pub async fn reset(&self, version: Option<String>, last: usize, seed: bool, replies: &mpsc::Sender<Reply>) {
         let outcome = self.try_reset(version, last, seed, replies).await;
         let reply = match outcome {
             Ok(()) => Reply::Done { value: serde_json::Value::Null },
             Err(error) => Reply::Failed { message: format!("failed to reset database: {error}") },
         };
-        // Who asked may have gone meanwhile.
+        // The command may have ended meanwhile
         let _ = replies.send(reply).await;
     }
 
@@ -102,23 +108,23 @@ impl SetUp {
     ) -> Result<(), MigrationError> {
         let plan = PlanOptions { up_to: version, leave_out_last: last, ..PlanOptions::default() };
         let options = PrepareOptions { plan, seed };
-        let say = |line: String| {
-            // Never waits: a reader that is slow or gone must not hold the reset up.
+        let report = |line: String| {
+            // Does not wait: a command that reads slowly or has ended must not delay the reset
             let _ = replies.try_send(Reply::Progress { line });
         };
-        let mut progress = |step: Progress| say(step.to_string());
+        let mut progress = |step: Progress| report(step.to_string());
         portico_project::reset(&self.database, &self.bootstrap, &self.project, &options, &mut progress).await?;
         self.database.maintain_message_partitions().await?;
         let branch = portico_project::current_branch(self.project.root());
-        say(format!("Finished portico db reset on branch {branch}."));
+        report(format!("Finished portico db reset on branch {branch}."));
         Ok(())
     }
 }
 
-/// Everything that a server finds in its database on the first start.
+/// Sets a test's database up as a server finds it after its first start.
 ///
 /// # Errors
-/// When the database refuses it.
+/// When a statement fails.
 pub async fn bootstrap_for_tests(database: &Database) -> Result<(), DatabaseError> {
     database.bootstrap(&BootstrapSettings::default()).await?;
     database.maintain_message_partitions().await

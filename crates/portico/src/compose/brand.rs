@@ -1,4 +1,4 @@
-//! The mark of another product: `[web.brand] mark` as a file that the page can show.
+//! The mark of another product: `[web.brand] mark` of the configuration as a file that the web app shows.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -12,25 +12,26 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use portico_gateway::Access;
 
-use crate::Mount;
+use super::service::Service;
 
 const PREFIX: &str = "/portico/brand";
-/// A mark is shown at 26 pixels; what is larger than this was not made for the web.
-const LARGEST: u64 = 512 * 1024;
+/// The largest file, in bytes. A mark is shown at 26 pixels: a larger file was not made for the web.
+const MAX_BYTES: u64 = 512 * 1024;
 
-/// An image that stands for the product, and where the server shows it.
+/// An image that stands for the product, and the name under which the server serves it.
 #[derive(Debug, Clone)]
 pub struct Mark {
     name: String,
-    kind: &'static str,
+    media_type: &'static str,
     content: Bytes,
 }
 
 impl Mark {
-    /// Reads the configured image, once. Nothing is configured: nothing is shown but our own arch.
+    /// Reads the configured image. Without one the web app shows Portico's own mark.
     ///
     /// # Errors
-    /// When the file can not be read, is larger than 512 KiB, or its name ends like no image a browser shows.
+    /// When the file cannot be read, is larger than 512 KiB, or is by its extension no image that
+    /// browsers show.
     pub fn read(path: Option<&Path>) -> anyhow::Result<Option<Self>> {
         path.map(|path| {
             Self::of(path).with_context(|| format!("[web.brand] mark in supabase/portico.toml: {}", path.display()))
@@ -40,7 +41,7 @@ impl Mark {
 
     fn of(path: &Path) -> anyhow::Result<Self> {
         let extension = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default().to_ascii_lowercase();
-        let kind = match extension.as_str() {
+        let media_type = match extension.as_str() {
             "svg" => "image/svg+xml",
             "png" => "image/png",
             "jpg" | "jpeg" => "image/jpeg",
@@ -51,32 +52,31 @@ impl Mark {
             _ => bail!("expected an image: .svg, .png, .webp, .avif, .jpg, .gif or .ico"),
         };
         let size = std::fs::metadata(path)?.len();
-        if size == 0 || size > LARGEST {
-            bail!("expected at most {} KiB and at least one byte, found {size} bytes", LARGEST / 1024);
+        if size == 0 || size > MAX_BYTES {
+            bail!("expected at most {} KiB and at least one byte, found {size} bytes", MAX_BYTES / 1024);
         }
         let content = Bytes::from(std::fs::read(path)?);
-        // Named by its content, so that browsers keep it until it changes
+        // The name contains a hash of the content, so that browsers can cache it for ever
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
-        Ok(Self { name: format!("mark-{:016x}.{extension}", hasher.finish()), kind, content })
+        Ok(Self { name: format!("mark-{:016x}.{extension}", hasher.finish()), media_type, content })
     }
 
-    /// The path at which pages find it.
+    /// Returns the path at which the server serves the image.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{PREFIX}/{}", self.name)
     }
 
-    /// What answers at that path.
-    #[must_use]
-    pub fn mount(self) -> Mount {
-        let Self { name, kind, content } = self;
+    /// The route of the image.
+    pub(super) fn service(self) -> Service {
+        let Self { name, media_type, content } = self;
         let answer = async move || {
             let headers = [
-                (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+                (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
                 (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
                 (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-                // Opened by itself an SVG is a document: it may look as it likes and do nothing
+                // An SVG that is opened by itself is a document: it may have styles, and must not run scripts
                 (
                     header::CONTENT_SECURITY_POLICY,
                     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox"),
@@ -85,11 +85,7 @@ impl Mark {
             ];
             (headers, content.clone()).into_response()
         };
-        Mount {
-            prefix: PREFIX.to_owned(),
-            router: Router::new().route(&format!("/{name}"), get(answer)),
-            access: Access::open(),
-        }
+        Service::new().mount(PREFIX, Router::new().route(&format!("/{name}"), get(answer)), Access::open())
     }
 }
 
@@ -105,14 +101,14 @@ mod tests {
         let read = || Mark::read(Some(&file)).expect("readable").expect("configured");
         let first = read();
         assert!(first.path().starts_with("/portico/brand/mark-") && first.path().ends_with(".svg"), "{}", first.path());
-        assert_eq!((first.path(), first.kind), (read().path(), "image/svg+xml"));
+        assert_eq!((first.path(), first.media_type), (read().path(), "image/svg+xml"));
         std::fs::write(&file, "<svg xmlns='http://www.w3.org/2000/svg' width='1'/>").expect("writable");
         assert_ne!(first.path(), read().path());
         assert!(Mark::read(None).expect("nothing to read").is_none());
     }
 
     #[test]
-    fn what_is_no_image_is_named_in_the_error() {
+    fn a_file_that_is_no_image_is_named_in_the_error() {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, content) in
             [("mark.html", "x".repeat(9)), ("mark.png", String::new()), ("big.png", "x".repeat(600_000))]

@@ -1,47 +1,47 @@
-//! The web app inside the program, and what it is told when it starts.
+//! The web app inside the program, and the document that it reads when it starts.
 
 use portico_auth::AuthSettings;
 use portico_gateway::WebApp;
 use portico_project::portico_toml::{AnalyticsAdapter, WebSettings};
 use serde_json::{Value, json};
 
-/// The built web app, by path; empty when it was not built before the program.
+/// The built web app, by path. Empty if it was not built before the program.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web_files.rs"));
 
-/// The web app's files, when this build has them.
-#[must_use]
-pub fn files() -> Option<&'static [(&'static str, &'static [u8])]> {
+/// Returns the files of the web app, if this build has them.
+fn files() -> Option<&'static [(&'static str, &'static [u8])]> {
     (!FILES.is_empty()).then_some(FILES)
 }
 
-/// What the page is told about the server it comes from.
+/// The facts about the server that the web app depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
-    /// The key that calls carry while nobody is signed in.
+pub struct PageFacts<'a> {
+    /// The API key of requests without a session.
     pub publishable_key: &'a str,
-    /// Where captured messages are read, in development.
+    /// The address of the mailbox of captured messages, in development.
     pub mailbox: Option<&'a str>,
-    /// Whether this is a development server.
+    /// True for a development server.
     pub development: bool,
     /// `[web]` of the configuration.
     pub web: &'a WebSettings,
-    /// Path of the product's own mark.
+    /// The path of the product's own mark.
     pub mark: Option<&'a str>,
-    /// The account service as it runs.
+    /// The settings of the account service.
     pub auth: &'a AuthSettings,
 }
 
-/// The document at `/portico/config.json`. It is public.
+/// Returns the document at `/portico/config.json`. It is public.
 #[must_use]
-pub fn config(facts: Facts<'_>) -> Value {
-    let Facts { publishable_key, mailbox, development, web, mark, auth } = facts;
+pub fn config(facts: PageFacts<'_>) -> Value {
+    let PageFacts { publishable_key, mailbox, development, web, mark, auth } = facts;
     let analytics = match &web.analytics {
         AnalyticsAdapter::Builtin => json!({ "adapter": "builtin", "key": null, "host": null }),
         AnalyticsAdapter::Posthog { key, host } => json!({ "adapter": "posthog", "key": key, "host": host }),
         AnalyticsAdapter::Ga4 { measurement_id } => json!({ "adapter": "ga4", "key": measurement_id, "host": null }),
         AnalyticsAdapter::None => json!({ "adapter": "none", "key": null, "host": null }),
     };
-    // Which of the mails about another address have to be answered (auth-core, 7.3)
+    // The links that have to be opened to change the address: one of the mails to the old and the new
+    // address, both, or the one to the new address
     let email_change = match (auth.email.secure_change, auth.email.autoconfirm) {
         (false, _) => "new",
         (true, true) => "either",
@@ -49,7 +49,7 @@ pub fn config(facts: Facts<'_>) -> Value {
     };
     let code_length = json!({ "email": auth.email.otp_length, "phone": auth.sms.otp_length });
     json!({
-        // The API is on the page's own origin, by whichever name a person has opened it.
+        // The API is on the page's own origin, under the name by which it was opened
         "url": null,
         "anonKey": publishable_key,
         "development": development,
@@ -60,11 +60,24 @@ pub fn config(facts: Facts<'_>) -> Value {
     })
 }
 
-/// Lets the page reach the analytics service that `config` names, and no other.
+/// Composes the web app. `None` if this build has none.
 ///
 /// # Errors
-/// When the configured host is no origin.
-pub fn allow_adapter(app: WebApp, config: &Value) -> anyhow::Result<WebApp> {
+/// When the configured analytics host is not an origin.
+pub(super) fn compose(config: Value, development: bool) -> anyhow::Result<Option<WebApp>> {
+    let Some(files) = files() else {
+        tracing::warn!("this build has no web app inside: run `make build` to build both");
+        return Ok(None);
+    };
+    let app = WebApp::from_files(files)?.with_config(config.clone()).development(development);
+    Ok(Some(allow_adapter(app, &config)?))
+}
+
+/// Allows the page to connect to the analytics service that `config` names, and to no other.
+///
+/// # Errors
+/// When the configured host is not an origin.
+fn allow_adapter(app: WebApp, config: &Value) -> anyhow::Result<WebApp> {
     let analytics = &config["analytics"];
     Ok(match analytics["adapter"].as_str() {
         Some("posthog") => app.allow_origin(analytics["host"].as_str().unwrap_or_default())?,
@@ -83,12 +96,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_learns_what_the_account_service_allows() {
+    fn the_page_reads_what_the_account_service_allows() {
         let brand = BrandSettings { name: "Shop".into(), mark: None, accent: None };
         let web = WebSettings { brand, analytics: AnalyticsAdapter::None };
         let mut auth = AuthSettings::default();
-        let told = |auth: &AuthSettings| {
-            let facts = Facts {
+        let config_for = |auth: &AuthSettings| {
+            let facts = PageFacts {
                 publishable_key: "sb_publishable_x",
                 mailbox: None,
                 development: false,
@@ -99,11 +112,11 @@ mod tests {
             config(facts)
         };
         assert_eq!(
-            told(&auth)["brand"],
+            config_for(&auth)["brand"],
             json!({ "name": "Shop", "accent": null, "mark": "/portico/brand/mark-1.svg" })
         );
         assert_eq!(
-            told(&auth)["accounts"],
+            config_for(&auth)["accounts"],
             json!({ "manualLinking": false, "emailChange": "both", "codeLength": { "email": 6, "phone": 6 } })
         );
         auth.manual_linking = true;
@@ -111,10 +124,10 @@ mod tests {
         auth.email.otp_length = 8;
         auth.sms.otp_length = 10;
         assert_eq!(
-            told(&auth)["accounts"],
+            config_for(&auth)["accounts"],
             json!({ "manualLinking": true, "emailChange": "either", "codeLength": { "email": 8, "phone": 10 } })
         );
         auth.email.secure_change = false;
-        assert_eq!(told(&auth)["accounts"]["emailChange"], "new");
+        assert_eq!(config_for(&auth)["accounts"]["emailChange"], "new");
     }
 }

@@ -1,0 +1,34 @@
+//! The collector of product events, at `/portico/v1`.
+
+use std::time::Duration;
+
+use portico_analytics::Analytics;
+use portico_gateway::Access;
+
+use super::service::{Foundation, Service};
+
+/// The time for which events are kept.
+const RETENTION: time::Duration = time::Duration::days(400);
+/// The period at which older events are removed.
+const CLEAN_UP_PERIOD: Duration = Duration::from_secs(60 * 60);
+
+/// The collector, open to callers without an API key.
+pub(super) fn service(foundation: &Foundation) -> Service {
+    let analytics = Analytics::new(foundation.database.clone(), foundation.clock.clone());
+    let (cleaned, closed) = (analytics.clone(), analytics.clone());
+    Service::new()
+        .mount("/portico/v1", analytics.router(), Access::open())
+        .every(CLEAN_UP_PERIOD, move || {
+            let analytics = cleaned.clone();
+            async move {
+                if let Err(error) = analytics.clean_up(RETENTION).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "could not remove old analytics events");
+                }
+            }
+        })
+        .before_close(async move {
+            if !closed.flush().await {
+                tracing::warn!("some analytics events could not be written");
+            }
+        })
+}

@@ -1,0 +1,95 @@
+//! The description of a production server, which exists only for a configuration that has passed
+//! every check.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use ipnet::IpNet;
+use portico_auth::{AuthSettings, TextTransport};
+use portico_base::Clock;
+use portico_gateway::KeyPolicy;
+use portico_mail::Transport;
+use portico_project::Project;
+use portico_project::portico_toml::Settings;
+
+use super::brand::Mark;
+use super::keys::Keys;
+use super::{ServerDescription, auth, mail, rest, safety, texts, unsupported, web_app};
+
+/// The parts of a configuration that has passed the checks of [`check`].
+pub struct CheckedConfiguration {
+    /// The address under which clients reach the server.
+    pub public_url: String,
+    /// The proxies whose `X-Forwarded-*` headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    auth: AuthSettings,
+    mail: Arc<dyn Transport>,
+    texts: Option<Arc<dyn TextTransport>>,
+    mark: Option<Mark>,
+}
+
+/// Checks the configuration of a production server. Writes nothing.
+///
+/// # Errors
+/// When the configuration is incomplete, invalid or unsafe; the text says what to change.
+pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedConfiguration> {
+    let config = project.config();
+    let public_url = safety::public_url(settings)?;
+    let mut auth = auth::settings(config);
+    auth::add(&mut auth, &settings.auth);
+    auth::at_public_url(&mut auth, config, &public_url);
+    auth.rate_limits.per_address = true;
+    let mut problems = safety::problems(config, &auth);
+    problems.extend(safety::unset(project.warnings()));
+    if !problems.is_empty() {
+        bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
+    }
+    unsupported::refuse(config)?;
+    let texts = match &config.auth.sms.provider {
+        Some(provider) => Some(texts::gateway(provider, &settings.texts, &auth, false)?),
+        None => {
+            texts::none(&mut auth);
+            None
+        }
+    };
+    let mark = Mark::read(settings.web.brand.mark.as_deref())?;
+    auth.validate().context("the settings of [auth] cannot work")?;
+    let trusted_proxies = safety::networks(&settings.server.trusted_proxies)?;
+    let mail = match &config.auth.email.smtp {
+        Some(smtp) => mail::smtp(smtp)?,
+        None => mail::none(),
+    };
+    Ok(CheckedConfiguration { public_url, trusted_proxies, auth, mail, texts, mark })
+}
+
+impl CheckedConfiguration {
+    /// Returns the description of the production server.
+    #[must_use]
+    pub fn describe(self, project: &Project, settings: &Settings, keys: &Keys, clock: Clock) -> ServerDescription {
+        let Self { public_url, trusted_proxies, auth, mail, texts, mark } = self;
+        let page = web_app::config(web_app::PageFacts {
+            publishable_key: keys.api.publishable(),
+            mailbox: None,
+            development: false,
+            web: &settings.web,
+            mark: mark.as_ref().map(Mark::path).as_deref(),
+            auth: &auth,
+        });
+        ServerDescription {
+            auth,
+            rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
+            keys: keys.clone(),
+            key_policy: KeyPolicy::Hosted,
+            mail,
+            texts,
+            page,
+            trusted_proxies,
+            https: public_url.starts_with("https://"),
+            development: false,
+            secret_key_pages: None,
+            google: None,
+            mark,
+            clock,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The whole server, apart from where its configuration comes from and where its database is.
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use portico_auth::{Auth, AuthSettings, TextTransport};
+use portico_base::{AllowedOrigins, Clock};
+use portico_database::Database;
+use portico_gateway::{Gateway, KeyPolicy};
+use portico_mail::Transport;
+use portico_rest::RestSettings;
+use serde_json::Value;
+
+use super::brand::Mark;
+use super::emulators::EmulatedGoogle;
+use super::keys::Keys;
+use super::service::{Foundation, Service, Upkeep};
+use super::{analytics, auth, functions, graphql, realtime, rest, storage, web_app};
+
+/// Everything that decides how a server behaves, apart from its database. Servers that are made from
+/// clones of one description share nothing but the transports of mails and text messages.
+#[derive(Clone)]
+pub struct ServerDescription {
+    /// The settings of the account service.
+    pub auth: AuthSettings,
+    /// The settings of the data API; `None` turns it off.
+    pub rest: Option<RestSettings>,
+    /// The keys that sign and verify tokens, and the API keys.
+    pub keys: Keys,
+    /// The requests that need an API key.
+    pub key_policy: KeyPolicy,
+    /// Delivers mails.
+    pub mail: Arc<dyn Transport>,
+    /// Delivers text messages; `None` turns sign-in by phone off.
+    pub texts: Option<Arc<dyn TextTransport>>,
+    /// The document that the web app reads when it starts; see [`web_app`].
+    pub page: Value,
+    /// Proxies whose `X-Forwarded-*` headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// True if clients reach the server by https.
+    pub https: bool,
+    /// True for a development server, whose page may talk to every port of this machine.
+    pub development: bool,
+    /// The pages from which secret keys and tokens with a service's rights are accepted; `None`:
+    /// every page. Set where the keys are the published ones.
+    pub secret_key_pages: Option<AllowedOrigins>,
+    /// The emulated Google of a development server.
+    pub google: Option<EmulatedGoogle>,
+    /// The product's own mark.
+    pub mark: Option<Mark>,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// A server that is ready to be served. Its periodic work ends when it is dropped.
+pub struct Server {
+    gateway: Gateway,
+    auth: Auth,
+    upkeep: Upkeep,
+}
+
+impl Server {
+    /// Composes the services on `database`. Starts their tasks, so it needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// When a setting is invalid; the text names it.
+    pub fn new(description: ServerDescription, database: &Database) -> anyhow::Result<Self> {
+        let ServerDescription {
+            auth: mut auth_settings,
+            rest,
+            keys,
+            key_policy,
+            mail,
+            texts,
+            page,
+            trusted_proxies,
+            https,
+            development,
+            secret_key_pages,
+            google,
+            mark,
+            clock,
+        } = description;
+        let foundation = Foundation { database: database.clone(), keys: keys.clone(), clock: clock.clone() };
+        let mut services: Vec<Service> = Vec::new();
+        if let Some(google) = google {
+            services.push(google.service(&mut auth_settings, &clock)?);
+        }
+        let auth = auth::open(auth_settings, mail, texts, &foundation)?;
+        services.push(auth::service(&auth));
+        services.push(analytics::service(&foundation));
+        if let Some(settings) = rest {
+            let rest = rest::open(settings, &foundation)?;
+            services.extend([rest::service(&rest), graphql::service(&rest)]);
+        }
+        services.extend([storage::service(), functions::service(), realtime::service(&foundation)]);
+        services.extend(mark.map(Mark::service));
+
+        let mut gateway = Gateway::builder(keys.ring, keys.api, clock)
+            .key_policy(key_policy)
+            .trusted_proxies(trusted_proxies)
+            .https(https);
+        if let Some(pages) = secret_key_pages {
+            gateway = gateway.secret_keys_from(pages);
+        }
+        if let Some(app) = web_app::compose(page, development)? {
+            gateway = gateway.web_app(app);
+        }
+        let mut upkeep = Upkeep::default();
+        for service in services {
+            let (mounted, work) = service.mount_on(gateway);
+            gateway = mounted;
+            upkeep.start(work);
+        }
+        Ok(Self { gateway: gateway.build(), auth, upkeep })
+    }
+
+    /// Returns what answers the server's requests, for [`portico_gateway::serve`].
+    #[must_use]
+    pub fn gateway(&self) -> Gateway {
+        self.gateway.clone()
+    }
+
+    /// Writes what the services hold in memory. Call it after the last request and before the
+    /// database is closed.
+    pub async fn finish(self) {
+        self.upkeep.close().await;
+    }
+
+    /// Returns the account service, for tests that run its clean-up themselves.
+    #[must_use]
+    pub fn auth(&self) -> &Auth {
+        &self.auth
+    }
+}
