@@ -1,6 +1,6 @@
-//! Puts the built web app into the program: `web/dist`, when it is there, becomes a list of paths and bytes.
+//! Embeds the built web app: `web/dist`, if it exists, becomes a list of paths and bytes.
 //!
-//! Without it the server still builds and works; its pages then say how to build them.
+//! The server builds and works without it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let dist = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?).join("../../web/dist");
-    // A path that is not there yet counts as changed at each build, so that building the web app later is noticed.
+    // A path that does not exist yet counts as changed at each build, so a later build of the web app is
+    // picked up
     println!("cargo:rerun-if-changed={}", dist.display());
     println!("cargo:rerun-if-changed=build.rs");
     let mut files = Vec::new();
@@ -17,7 +18,7 @@ fn main() -> io::Result<()> {
     }
     files.sort();
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
-    // Copies, because the folder may be built anew while the program is being compiled.
+    // Copies, because the folder may be rebuilt while the program is being compiled
     let copies = out.join("web");
     if copies.exists() {
         fs::remove_dir_all(&copies)?;

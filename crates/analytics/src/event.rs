@@ -97,7 +97,7 @@ fn check(given: Given, user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Eve
         Some(text) => OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| EventError::Time)?,
         None => now,
     };
-    // Compared as distances, which can not overflow for any time that the format allows
+    // Compared as distances, which cannot overflow for any time that the format allows
     let age = now - occurred_at;
     let occurred_at = if age > MAX_AGE || age < -MAX_AHEAD { now } else { occurred_at };
     let route = properties.get("route").and_then(Value::as_str).map(str::to_owned);

@@ -1,27 +1,28 @@
-//! The pages and host names that a development server answers.
+//! The origins and host names that a development server accepts.
 //!
-//! Its keys are published and its port is open to every page in the developer's browser. Two headers keep other websites
-//! out, since no page can forge either: `Origin` names the page that asks, and `Host` the name by which the port was
-//! found, which a website that points its own name here (DNS rebinding) cannot make ours. Programs send no `Origin`.
+//! Its keys are published and its port is open to every page in the developer's browser. Two headers keep
+//! other websites out, since no page can forge either: `Origin` names the page that sends the request, and
+//! `Host` the name under which the port was reached. A website that points its own name at this machine
+//! (DNS rebinding) cannot turn that name into an allowed one. Programs send no `Origin`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use url::{Host, Url};
 
-/// The sites besides those of this machine whose pages may use a development server. Clones share them.
+/// The sites whose pages may use a development server, besides those of this machine. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedOrigins(Arc<[Url]>);
 
 impl AllowedOrigins {
-    /// The sites at these addresses. Everything but the scheme (http or https), host and port is ignored; what has no such
-    /// address, such as `myapp://open`, allows nothing, and neither does a pattern for hosts.
+    /// Allows the sites at these addresses. Only scheme (http or https), host and port of an address count.
+    /// Another address, such as `myapp://open`, allows nothing, and neither does a pattern for hosts.
     pub fn new<'a>(sites: impl IntoIterator<Item = &'a str>) -> Self {
         Self(sites.into_iter().filter_map(|site| Url::parse(site).ok()).filter(is_website).collect())
     }
 
-    /// Returns true if pages of this origin, as an `Origin` header names it, are of this machine or of one of the sites.
-    /// `null`, which pages without an origin of their own send, is neither.
+    /// Returns true if an origin, as an `Origin` header names it, is of this machine or of one of the
+    /// sites. `null`, which pages without an origin of their own send, is neither.
     pub fn allows(&self, origin: &str) -> bool {
         let Ok(origin) = Url::parse(origin) else { return false };
         is_website(&origin)
@@ -29,15 +30,15 @@ impl AllowedOrigins {
                 || self.0.iter().any(|site| site.origin() == origin.origin()))
     }
 
-    /// Returns true if a host, without its port, is a name of this machine or of one of the sites.
+    /// Returns true if a host (without port) is a name of this machine or of one of the sites.
     pub fn knows_host(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         is_of_this_machine(&host) || self.0.iter().any(|site| site.host_str() == Some(&host))
     }
 
-    /// As [`AllowedOrigins::knows_host`], and true as well for what no website can point at this machine: addresses, names
-    /// without a dot as of containers, and names below `internal` and `test`, which have no owners (RFC 6761; ICANN
-    /// reserved `internal` for private use).
+    /// As [`AllowedOrigins::knows_host`], and also true for hosts that no website can point at this
+    /// machine: IP addresses, names without a dot (such as those of containers), and names below
+    /// `internal` and `test`, which have no owners (RFC 6761; ICANN reserved `internal` for private use).
     pub fn is_private_host(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         self.knows_host(&host)
@@ -55,7 +56,8 @@ fn is_website(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
 }
 
-/// Names that lead to this machine whatever answers for names: the loopback addresses and `localhost` (RFC 6761, 6.3).
+/// Returns true for names that lead to this machine whatever the DNS server returns: the loopback
+/// addresses and `localhost` (RFC 6761, 6.3).
 fn is_of_this_machine(host: &str) -> bool {
     match Host::parse(host) {
         Ok(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_no_website_can_have_are_private() {
+    fn a_host_that_no_website_can_have_is_private() {
         let origins = AllowedOrigins::new(["https://app.example.com"]);
         for private in
             ["localhost", "app.example.com", "10.0.0.1", "[fd00::1]", "portico", "host.docker.internal", "shop.test"]

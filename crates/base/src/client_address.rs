@@ -3,13 +3,13 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a request comes from: the connection's other end, or what a trusted proxy says it is.
+/// The address of a client: the other end of the connection, or the address that a trusted proxy reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
 impl ClientAddress {
-    /// Returns the part of the address that limits go by: an IPv4 address whole, of an IPv6 address the /64 network, which
-    /// one household has to itself.
+    /// Returns the part of the address that limits are applied to: a whole IPv4 address, or the /64 network
+    /// of an IPv6 address, since a single client usually controls all of it.
     pub fn network(self) -> IpAddr {
         match self.0.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_go_by_an_ipv4_address_or_an_ipv6_network() {
+    fn limits_apply_to_an_ipv4_address_or_an_ipv6_network() {
         let network = |address: &str| ClientAddress(address.parse().unwrap()).network().to_string();
         assert_eq!(network("192.0.2.1"), "192.0.2.1");
         assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");

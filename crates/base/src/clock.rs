@@ -7,78 +7,81 @@ use std::time::{Duration as Span, Instant};
 
 use time::{Duration, OffsetDateTime};
 
-/// Tells the time to everything that must be testable.
+/// A clock that is handed to everything that depends on the time, so that tests control it.
 ///
-/// [`Clock::system`] is the machine's; [`Clock::movable`] stands still until it is advanced. Clones of a
-/// movable clock share its hand.
+/// [`Clock::system`] is the machine's clock. [`Clock::movable`] stands still until it is advanced;
+/// its clones move together.
 #[derive(Clone)]
-pub struct Clock(Hand);
+pub struct Clock(Source);
 
 #[derive(Clone)]
-enum Hand {
+enum Source {
     System,
-    Movable(Arc<MovableHand>),
+    Movable(Arc<MovableTime>),
 }
 
 /// Times in nanoseconds since 1970.
-struct MovableHand {
+struct MovableTime {
     start: i64,
     now: AtomicI64,
-    /// The latest time that was ever shown.
+    /// The latest time that the clock has shown.
     latest: AtomicI64,
 }
 
-/// The beginning of the machine's monotonic time.
+/// The start of the machine's monotonic time.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the machine's clock.
     pub fn system() -> Self {
-        Self(Hand::System)
+        Self(Source::System)
     }
 
-    /// A clock that shows `start` until [`Clock::advance`] moves it. Years 1678 to 2261; others are cut to these.
+    /// Returns a clock that shows `start` until [`Clock::advance`] moves it. Times outside the years 1678
+    /// to 2261 are clamped.
     pub fn movable(start: OffsetDateTime) -> Self {
         let start = clamp(start.unix_timestamp_nanos());
-        Self(Hand::Movable(Arc::new(MovableHand { start, now: start.into(), latest: start.into() })))
+        Self(Source::Movable(Arc::new(MovableTime { start, now: start.into(), latest: start.into() })))
     }
 
-    /// The time now, in UTC.
+    /// Returns the time now, in UTC.
+    #[expect(clippy::disallowed_methods, reason = "the one reader of the wall clock")]
     pub fn now(&self) -> OffsetDateTime {
         match &self.0 {
-            Hand::System => OffsetDateTime::now_utc(),
-            Hand::Movable(hand) => {
-                OffsetDateTime::from_unix_timestamp_nanos(i128::from(hand.now.load(Ordering::SeqCst)))
+            Source::System => OffsetDateTime::now_utc(),
+            Source::Movable(time) => {
+                OffsetDateTime::from_unix_timestamp_nanos(i128::from(time.now.load(Ordering::SeqCst)))
                     .unwrap_or(OffsetDateTime::UNIX_EPOCH)
             }
         }
     }
 
-    /// The time that has passed since a fixed but arbitrary moment: only the difference between two readings of clones of
-    /// one clock means something.
+    /// Returns the time since a fixed but arbitrary moment. Only the difference between two readings of
+    /// clones of one clock is meaningful.
     ///
-    /// Never runs backwards. Setting the machine's wall clock does not change it. A movable clock's stands still while its
-    /// hand is behind the latest time that it has shown.
+    /// It never decreases, and setting the machine's wall clock does not change it. That of a movable
+    /// clock stands still while the clock is behind the latest time that it has shown.
     pub fn monotonic(&self) -> Span {
         match &self.0 {
-            Hand::System => {
+            Source::System => {
                 let start = *START;
                 Instant::now().saturating_duration_since(start)
             }
-            Hand::Movable(hand) => Span::from_nanos(hand.latest.load(Ordering::SeqCst).abs_diff(hand.start)),
+            Source::Movable(time) => Span::from_nanos(time.latest.load(Ordering::SeqCst).abs_diff(time.start)),
         }
     }
 
-    /// Moves the hand of a movable clock (backwards when `by` is negative). `false`: this is the machine's clock.
+    /// Moves a movable clock, backwards if `by` is negative. Returns false for the machine's clock, which
+    /// cannot be moved.
     pub fn advance(&self, by: Duration) -> bool {
-        let Hand::Movable(hand) = &self.0 else {
+        let Source::Movable(time) = &self.0 else {
             return false;
         };
         let by = clamp(by.whole_nanoseconds());
         // The closure always returns `Some`, so the update cannot fail
         let (Ok(before) | Err(before)) =
-            hand.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(old.saturating_add(by)));
-        hand.latest.fetch_max(before.saturating_add(by), Ordering::SeqCst);
+            time.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(old.saturating_add(by)));
+        time.latest.fetch_max(before.saturating_add(by), Ordering::SeqCst);
         true
     }
 }
@@ -86,8 +89,8 @@ impl Clock {
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Hand::System => f.write_str("Clock::system"),
-            Hand::Movable(_) => write!(f, "Clock::movable({})", self.now()),
+            Source::System => f.write_str("Clock::system"),
+            Source::Movable(_) => write!(f, "Clock::movable({})", self.now()),
         }
     }
 }
@@ -101,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_movable_clock_stands_still_until_it_is_advanced_and_clones_share_the_hand() {
+    fn a_movable_clock_stands_still_until_it_is_advanced_and_clones_move_together() {
         let start = OffsetDateTime::UNIX_EPOCH + Duration::days(20_000);
         let clock = Clock::movable(start);
         let other = clock.clone();
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_s_clock_can_not_be_moved() {
+    fn the_machine_s_clock_cannot_be_moved() {
         assert!(!Clock::system().advance(Duration::HOUR));
     }
 }

@@ -1,26 +1,27 @@
-//! Digests for what is stored or compared as a hash.
+//! Digests of values that are stored or compared as a hash.
 
 use aws_lc_rs::digest;
 
-/// SHA-256 of `data`.
+/// Returns the SHA-256 digest of `data`.
 pub fn sha256(data: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     out.copy_from_slice(digest::digest(&digest::SHA256, data).as_ref());
     out
 }
 
-/// SHA-256 of `data` in lower-case hexadecimal digits.
+/// Returns the SHA-256 digest of `data` in lower-case hexadecimal digits.
 pub fn sha256_hex(data: &[u8]) -> String {
     hex::encode(sha256(data))
 }
 
-/// SHA-224 of `data` in lower-case hexadecimal digits: the form in which one-time tokens are stored.
+/// Returns the SHA-224 digest of `data` in lower-case hexadecimal digits: the form in which one-time
+/// tokens are stored.
 pub fn sha224_hex(data: &[u8]) -> String {
     hex::encode(digest::digest(&digest::SHA224, data))
 }
 
-/// SHA-1 of `data` in lower-case hexadecimal digits. Only for protocols that are defined on it (the range
-/// query of the breached-password service); never to protect anything.
+/// Returns the SHA-1 digest of `data` in lower-case hexadecimal digits. Only for protocols that are
+/// defined on it (the range query of the breached-password service), never for protection.
 pub fn sha1_hex(data: &[u8]) -> String {
     hex::encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, data))
 }

@@ -1,4 +1,5 @@
-//! Unpredictable values from the cryptographic library's generator; no character is more likely than another.
+//! Unpredictable values from the generator of the cryptographic library. Every character of an alphabet
+//! is equally likely.
 
 use aws_lc_rs::rand;
 use base64::Engine as _;
@@ -8,46 +9,46 @@ use uuid::Uuid;
 const BASE32_LOWER: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const ALPHANUMERIC: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// `N` random bytes.
+/// Returns `N` random bytes.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut out = [0; N];
     fill(&mut out);
     out
 }
 
-/// `bytes` random bytes, as URL-safe base64 without padding.
+/// Returns `bytes` random bytes as URL-safe base64 without padding.
 pub fn base64url(bytes: usize) -> String {
     let mut raw = vec![0; bytes];
     fill(&mut raw);
     URL_SAFE_NO_PAD.encode(raw)
 }
 
-/// `n` decimal digits, leading zeros included.
+/// Returns `n` random decimal digits, leading zeros included.
 pub fn digits(n: usize) -> String {
     pick(b"0123456789", n)
 }
 
-/// `n` characters out of `a-z2-7` (five bits each).
+/// Returns `n` random characters of `a-z2-7` (five bits each).
 pub fn base32_lower(n: usize) -> String {
     pick(BASE32_LOWER, n)
 }
 
-/// `n` characters out of `A-Za-z0-9`.
+/// Returns `n` random characters of `A-Za-z0-9`.
 pub fn alphanumeric(n: usize) -> String {
     pick(ALPHANUMERIC, n)
 }
 
-/// A random (version 4) UUID.
+/// Returns a random (version 4) UUID.
 pub fn uuid() -> Uuid {
     uuid::Builder::from_random_bytes(bytes()).into_uuid()
 }
 
 fn fill(out: &mut [u8]) {
-    rand::fill(out).expect("the random generator works: without it nothing here is safe");
+    rand::fill(out).expect("the random generator works: nothing is safe without it");
 }
 
-/// `n` characters of `alphabet` (at most 256), each equally likely: bytes beyond the last whole multiple of
-/// the alphabet's length are thrown away.
+/// Returns `n` characters of `alphabet` (at most 256 characters), each equally likely: bytes from the last
+/// whole multiple of the alphabet's length on are discarded.
 fn pick(alphabet: &[u8], n: usize) -> String {
     let fair = 256 - 256 % alphabet.len();
     let mut out = String::with_capacity(n);
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_and_alphabets_are_as_asked() {
+    fn values_have_the_length_and_alphabet_of_their_function() {
         for n in [0, 1, 6, 12, 63, 64, 65, 300] {
             assert_eq!(digits(n).len(), n);
             assert!(digits(n).bytes().all(|c| c.is_ascii_digit()));

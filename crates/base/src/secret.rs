@@ -1,4 +1,4 @@
-//! A string that must not be seen.
+//! Strings that must not be printed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,22 +6,23 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq;
 
-/// A password, key or signing secret: `Debug` prints `***`, comparison takes the same time for every content.
+/// A password, key or signing secret. `Debug` prints `***`, and comparison takes the same time for every
+/// content.
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Takes the secret's text.
+    /// Wraps the text of a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into().into())
     }
 
-    /// The text itself. Never log it.
+    /// Returns the text. Never log it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether nothing was given.
+    /// Returns true if the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,11 +1,11 @@
-//! Token buckets: limits on how often something may be done.
+//! Token buckets: limits on how often an action is allowed.
 //!
-//! Promises: a bucket reads the clock itself, at the moment of a charge and behind the lock that guards it. No caller can
-//! charge at a time that it read earlier, for example before a slow request body arrived. The clock that is read is
-//! [`Clock::monotonic`]: a wall clock that is set back or forth neither fills a bucket nor keeps it from filling.
-//! The memory of [`TokenBuckets`] is bounded.
+//! Promises: a bucket reads the clock itself, at the moment of a charge and while it holds the lock. A
+//! caller cannot charge at a time that it read earlier, for example before a slow request body arrived.
+//! The clock is [`Clock::monotonic`]: setting the wall clock neither fills a bucket nor keeps it from
+//! filling. The memory of [`TokenBuckets`] is bounded.
 //!
-//! Must not know: what is limited, and how a refusal is reported.
+//! Must not know: which action is limited, and how a rejection is reported.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// Absorbs what adding fractions of tokens loses.
+/// Absorbs rounding errors of fractions of tokens.
 const ROUNDING: f64 = 1e-9;
 
-/// The size of a bucket and the speed at which it fills.
+/// The size of a bucket and the rate at which it fills.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quota {
     burst: f64,
@@ -25,8 +25,9 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A bucket of `burst` tokens that gets `per_second` tokens a second. A burst of 0 refuses every charge; with
-    /// 0 tokens a second the bucket never fills. Negative and non-finite numbers count as 0.
+    /// Returns the quota of a bucket of `burst` tokens that gets `per_second` tokens a second. A burst of 0
+    /// rejects every charge; with 0 tokens a second the bucket never fills. Negative and non-finite
+    /// numbers count as 0.
     pub const fn new(burst: f64, per_second: f64) -> Self {
         const fn valid(number: f64) -> f64 {
             if number.is_finite() && number > 0.0 { number } else { 0.0 }
@@ -34,28 +35,28 @@ impl Quota {
         Self { burst: valid(burst), per_second: valid(per_second) }
     }
 
-    /// A bucket of `burst` tokens that fills from empty to full within `period`.
+    /// Returns the quota of a bucket of `burst` tokens that fills from empty to full within `period`.
     pub const fn full_after(burst: f64, period: Duration) -> Self {
         Self::new(burst, burst / period.as_secs_f64())
     }
 
-    /// The tokens that a full bucket holds.
+    /// Returns the number of tokens in a full bucket.
     pub const fn burst(self) -> f64 {
         self.burst
     }
 }
 
-/// One bucket of tokens, which is full at first and fills again with time.
+/// A bucket of tokens that is full at first and fills again over time.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
     quota: Quota,
     tokens: f64,
-    /// The monotonic time up to which `tokens` is filled.
+    /// The monotonic time up to which the bucket has been filled.
     filled_at: Duration,
 }
 
 impl TokenBucket {
-    /// A full bucket.
+    /// Returns a full bucket.
     pub fn full(quota: Quota, clock: &Clock) -> Self {
         Self { quota, tokens: quota.burst, filled_at: clock.monotonic() }
     }
@@ -63,8 +64,8 @@ impl TokenBucket {
     /// Takes `count` tokens, all or none.
     ///
     /// # Errors
-    /// The time until there will be enough; [`Duration::MAX`] when there never will be: `count` is above the burst, or the
-    /// bucket does not fill.
+    /// Returns the time until there will be enough tokens; [`Duration::MAX`] if there never will be, because
+    /// `count` is above the burst or the bucket does not fill.
     pub fn take(&mut self, count: u32, clock: &Clock) -> Result<(), Duration> {
         self.fill(clock.monotonic());
         self.check_filled(count)?;
@@ -72,7 +73,7 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Checks what [`TokenBucket::take`] would answer now, and takes nothing.
+    /// Returns what [`TokenBucket::take`] would return now, and takes nothing.
     ///
     /// # Errors
     /// As [`TokenBucket::take`].
@@ -82,18 +83,19 @@ impl TokenBucket {
         filled.check_filled(count)
     }
 
-    /// Puts back `count` tokens that were taken for something that turned out not to count.
+    /// Puts back `count` tokens that were taken for an action that turned out not to count.
     pub fn refund(&mut self, count: u32) {
         self.tokens = (self.tokens + f64::from(count)).min(self.quota.burst);
     }
 
-    /// Takes `tokens` whatever is left, as many as there are: for a charge that was made elsewhere, as by another process.
+    /// Takes `tokens`, or as many as there are: for a charge that was made elsewhere, such as by another
+    /// process.
     pub fn take_up_to(&mut self, tokens: f64, clock: &Clock) {
         self.fill(clock.monotonic());
         self.tokens = (self.tokens - tokens.max(0.0)).max(0.0);
     }
 
-    /// The share of the bucket that is filled at a monotonic time: 0 to 1.
+    /// Returns the fraction of the bucket that is filled at a monotonic time: 0 to 1.
     fn fullness(&self, now: Duration) -> f64 {
         if self.quota.burst > 0.0 { self.tokens_at(now) / self.quota.burst } else { 0.0 }
     }
@@ -108,7 +110,7 @@ impl TokenBucket {
         self.filled_at = self.filled_at.max(now);
     }
 
-    /// Keeps what is in the bucket, up to the new size.
+    /// Changes the quota. Tokens in the bucket are kept, up to the new size.
     fn resize(&mut self, quota: Quota, now: Duration) {
         if self.quota != quota {
             self.fill(now);
@@ -129,17 +131,18 @@ impl TokenBucket {
     }
 }
 
-/// Rounds the wait of a refused charge up to whole seconds, at least 1 and at most `most`.
+/// Rounds the wait of a rejected charge up to whole seconds, at least 1 and at most `most`.
 pub fn whole_seconds(wait: Duration, most: Duration) -> Duration {
-    // A microsecond less, or what adding fractions gains would become a second
+    // A microsecond less, or a rounding error of fractions would become a second
     let wait = wait.min(most).saturating_sub(Duration::from_micros(1));
     Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(Duration::from_secs(1))
 }
 
 /// A bucket for each key, in bounded memory.
 ///
-/// When `most` keys are known and another one comes, the fuller half is forgotten: a key that has used up its tokens stays
-/// limited however many other keys come. A forgotten key starts with a full bucket.
+/// When `most` keys are known and another one arrives, the fuller half is removed: a key that has used up
+/// its tokens stays limited however many other keys arrive. A removed key starts again with a full
+/// bucket.
 pub struct TokenBuckets<K> {
     clock: Clock,
     most: usize,
@@ -147,13 +150,13 @@ pub struct TokenBuckets<K> {
 }
 
 impl<K: Eq + Hash> TokenBuckets<K> {
-    /// Remembers `most` keys (minimum 1).
+    /// Keeps the buckets of `most` keys (minimum 1).
     pub fn new(clock: Clock, most: usize) -> Self {
         Self { clock, most: most.max(1), buckets: Mutex::default() }
     }
 
-    /// Takes `count` tokens of the bucket of `key`, all or none. A key that is not known gets a full one; a known one
-    /// keeps what it has when `quota` differs from the last.
+    /// Takes `count` tokens of the bucket of `key`, all or none. A new key gets a full bucket; a known key
+    /// keeps its tokens if `quota` has changed.
     ///
     /// # Errors
     /// As [`TokenBucket::take`].
@@ -161,7 +164,7 @@ impl<K: Eq + Hash> TokenBuckets<K> {
         self.with(key, quota, |bucket, clock| bucket.take(count, clock))
     }
 
-    /// Checks what [`TokenBuckets::take`] would answer now, and takes nothing.
+    /// Returns what [`TokenBuckets::take`] would return now, and takes nothing.
     ///
     /// # Errors
     /// As [`TokenBucket::take`].
@@ -181,50 +184,50 @@ impl<K: Eq + Hash> TokenBuckets<K> {
         }
     }
 
-    /// Takes `tokens` of the bucket of `key` whatever is left; see [`TokenBucket::take_up_to`].
+    /// Takes `tokens` of the bucket of `key`, or as many as there are; see [`TokenBucket::take_up_to`].
     pub fn take_up_to(&self, key: K, quota: Quota, tokens: f64) {
         self.with(key, quota, |bucket, clock| bucket.take_up_to(tokens, clock));
     }
 
-    /// The number of keys that are remembered.
+    /// Returns the number of known keys.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Returns true if no key is remembered.
+    /// Returns true if no key is known.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
     fn with<T>(&self, key: K, quota: Quota, charge: impl FnOnce(&mut TokenBucket, &Clock) -> T) -> T {
         let mut buckets = self.lock();
-        // Read behind the lock: a wait for it does not make the time old
+        // Read while the lock is held: waiting for the lock does not make the time stale
         let now = self.clock.monotonic();
         if buckets.len() >= self.most && !buckets.contains_key(&key) {
-            forget_half(&mut buckets, now);
+            remove_fuller_half(&mut buckets, now);
         }
         let bucket = buckets.entry(key).or_insert_with(|| TokenBucket::full(quota, &self.clock));
         bucket.resize(quota, now);
         charge(bucket, &self.clock)
     }
 
-    // A panic elsewhere leaves the map whole: each bucket is changed by single assignments
+    // A panic in another thread leaves the map consistent: each bucket is changed by single assignments
     fn lock(&self) -> MutexGuard<'_, HashMap<K, TokenBucket>> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Forgets the fuller half, rounded up.
-fn forget_half<K>(buckets: &mut HashMap<K, TokenBucket>, now: Duration) {
+/// Removes the fuller half of the buckets, rounded up.
+fn remove_fuller_half<K>(buckets: &mut HashMap<K, TokenBucket>, now: Duration) {
     let mut fullness: Vec<f64> = buckets.values().map(|bucket| bucket.fullness(now)).collect();
     let middle = fullness.len() / 2;
     let (_, limit, _) = fullness.select_nth_unstable_by(middle, f64::total_cmp);
     let limit = *limit;
     let mut left = fullness.len() - middle;
     buckets.retain(|_, bucket| {
-        let goes = left > 0 && bucket.fullness(now) >= limit;
-        left -= usize::from(goes);
-        !goes
+        let is_removed = left > 0 && bucket.fullness(now) >= limit;
+        left -= usize::from(is_removed);
+        !is_removed
     });
 }
 
@@ -264,7 +267,7 @@ mod tests {
         let mut bucket = TokenBucket::full(Quota::new(10.0, 1.0), &clock);
         assert_eq!(bucket.take(6, &clock), Ok(()));
         assert_eq!(bucket.take(6, &clock), Err(2 * SECOND));
-        assert_eq!(bucket.take(4, &clock), Ok(()), "the refused charge took nothing");
+        assert_eq!(bucket.take(4, &clock), Ok(()), "the rejected charge took nothing");
         bucket.refund(3);
         assert_eq!(bucket.take(3, &clock), Ok(()));
         bucket.refund(1000);
@@ -273,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_backwards_is_charged_as_no_time() {
+    fn time_that_goes_backwards_fills_no_bucket() {
         let clock = clock();
         let mut bucket = TokenBucket::full(Quota::new(30.0, 1.0), &clock);
         assert_eq!(bucket.take(30, &clock), Ok(()));
-        // Back and forth again: the hour was never passed, so it fills nothing either way
+        // Back and forth again: the hour never passed, so it fills nothing either way
         for _ in 0..3 {
             clock.advance(-time::Duration::HOUR);
             assert_eq!(bucket.take(1, &clock), Err(SECOND));
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_without_burst_or_speed_refuses() {
+    fn a_quota_without_burst_or_rate_rejects_charges() {
         let clock = clock();
         for odd in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(TokenBucket::full(Quota::new(odd, 1.0), &clock).take(1, &clock), Err(Duration::MAX));
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_buckets_of_their_own_and_keep_what_they_have_under_another_quota() {
+    fn a_key_has_its_own_bucket_and_keeps_its_tokens_under_another_quota() {
         let clock = clock();
         let buckets = TokenBuckets::new(clock.clone(), 100);
         let quota = Quota::new(2.0, 1.0);
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_does_not_make_a_used_up_bucket_forgotten_and_the_memory_is_bounded() {
+    fn many_new_keys_do_not_remove_an_empty_bucket_and_memory_is_bounded() {
         let buckets = TokenBuckets::new(clock(), 1000);
         let quota = Quota::new(30.0, 0.1);
         assert_eq!(buckets.take(0, quota, 30), Ok(()));

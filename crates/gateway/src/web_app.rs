@@ -36,7 +36,7 @@ pub struct WebApp {
     page_headers: HeaderMap,
 }
 
-/// Why a web app can not be served.
+/// Why a web app cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum WebAppError {
     /// There is no `index.html`.

@@ -1,11 +1,12 @@
-//! The way in for `portico status`, `stop` and `db reset`: a unix socket that a running `portico dev` or `serve` listens on.
+//! The control socket: a unix socket of a running development server, for `portico status`, `stop` and
+//! `db reset`.
 //!
-//! One request per connection: a JSON object on one line. The answer is a stream of JSON lines, any number of
-//! [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`]. Only the user who runs the server can
-//! connect: the socket lies in a folder that nobody else may enter.
+//! One request per connection: a JSON object on one line. The response is a stream of JSON lines, any
+//! number of [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`]. Only the user
+//! who runs the server can connect: the socket is in a folder that other users cannot enter.
 //!
-//! The data folder holds `server.json`, which says who runs and where the socket is, because a socket's path may not be longer
-//! than about a hundred bytes and a project's path often is.
+//! The data folder contains `server.json` with the process and the path of the socket, because the path of
+//! a socket is limited to about a hundred bytes and a project's path is often longer.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -18,91 +19,91 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-/// The longest request line that is read, in bytes.
-const MAX_REQUEST: u64 = 16 * 1024;
-/// The longest path a unix socket can have on Linux and macOS.
+/// The longest request line, in bytes.
+const MAX_REQUEST_BYTES: u64 = 16 * 1024;
+/// The longest path of a unix socket on Linux and macOS, in bytes.
 const MAX_SOCKET_PATH: usize = 100;
 
-/// What a command asks of the running server.
+/// A request of a command to the running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Request {
-    /// What `portico status` prints.
+    /// Returns the output of `portico status`.
     Status {
         /// `pretty`, `env`, `json`, `toml` or `yaml`.
         format: String,
-        /// Values under other names, as `id=NAME`.
+        /// Other names for values, as `id=NAME`.
         names: Vec<String>,
     },
-    /// End the server, cleanly.
+    /// Stops the server cleanly.
     Stop,
-    /// Throw the database away and set it up anew from the project folder.
+    /// Drops the database and sets it up again from the project folder.
     Reset {
-        /// Stop after this migration.
+        /// The last migration to apply.
         version: Option<String>,
-        /// Leave out the last so many migrations.
+        /// The number of migrations to leave out at the end.
         last: usize,
-        /// Whether seed files run.
+        /// True if seed files run.
         seed: bool,
     },
 }
 
-/// One line of an answer.
+/// One line of a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
-    /// Something a person may want to see while waiting.
+    /// A step of the work, for display.
     Progress {
         /// The line to print.
         line: String,
     },
-    /// The request was carried out.
+    /// The request succeeded.
     Done {
-        /// What was asked for; null where there is nothing to say.
+        /// The result, or null.
         value: serde_json::Value,
     },
     /// The request failed.
     Failed {
-        /// What went wrong and what to do.
+        /// The error, and what to do about it.
         message: String,
     },
 }
 
-/// A request together with the channel its answer goes to.
+/// A request with the channel of its replies.
 #[derive(Debug)]
-pub struct Call {
-    /// What is asked.
+pub struct ControlCall {
+    /// The request.
     pub request: Request,
-    /// Where the replies go; the connection ends after the last one.
+    /// The channel of the replies. The connection ends after the last one.
     pub replies: mpsc::Sender<Reply>,
 }
 
-/// What `server.json` says of the running server.
+/// The content of `server.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Running {
+struct ServerRecord {
     pid: u32,
     socket: PathBuf,
-    /// The data folder of the server: a copy of the folder has the same record, and no server.
+    /// The data folder of the server. A copy of the folder contains the same record, but has no server.
     #[serde(default)]
     data: PathBuf,
 }
 
-impl Running {
-    /// Reads the record of a data folder, if it is about this folder.
+impl ServerRecord {
+    /// Reads the record of a data folder, if it belongs to this folder.
     fn read(data: &Path) -> Option<Self> {
         let running: Self = serde_json::from_slice(&std::fs::read(record_path(data)).ok()?).ok()?;
         (running.data == own_path(data)).then_some(running)
     }
 }
 
-/// A folder's path without links.
+/// Returns the path of a folder without symbolic links.
 fn own_path(data: &Path) -> PathBuf {
     data.canonicalize().unwrap_or_else(|_| data.to_owned())
 }
 
-/// Returns the process id of the server that runs with the data in `data`, if there is one.
+/// Returns the process id of the server that runs with the data folder `data`, if there is one.
 pub async fn running(data: &Path) -> Option<u32> {
-    let running = Running::read(data)?;
+    let running = ServerRecord::read(data)?;
     UnixStream::connect(&running.socket).await.ok().map(|_| running.pid)
 }
 
@@ -115,11 +116,11 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens for commands about the server whose data lies in `data`.
+    /// Listens for requests to the server with the data folder `data`.
     ///
     /// # Errors
-    /// When the socket or its record can not be made.
-    pub fn listen(data: &Path, calls: mpsc::Sender<Call>) -> anyhow::Result<Self> {
+    /// When the socket or its record cannot be created.
+    pub fn listen(data: &Path, calls: mpsc::Sender<ControlCall>) -> anyhow::Result<Self> {
         let socket = socket_path(data)?;
         match std::fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -131,8 +132,8 @@ impl Control {
             UnixListener::bind(&socket).with_context(|| format!("could not listen on {}", socket.display()))?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
         let record = record_path(data);
-        let running = Running { pid: std::process::id(), socket: socket.clone(), data: own_path(data) };
-        // Written aside and renamed, so that a reader never sees half of it.
+        let running = ServerRecord { pid: std::process::id(), socket: socket.clone(), data: own_path(data) };
+        // Written under another name and renamed, so that a reader never sees an incomplete file
         let draft = record.with_extension("json.new");
         let _ = std::fs::remove_file(&draft);
         OpenOptions::new()
@@ -150,7 +151,7 @@ impl Control {
                         tokio::spawn(answer(stream, calls.clone()));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "The control socket did not accept a connection");
+                        tracing::warn!(error = %error, "the control socket did not accept a connection");
                         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                     }
                 }
@@ -168,16 +169,16 @@ impl Drop for Control {
     }
 }
 
-async fn answer(stream: UnixStream, calls: mpsc::Sender<Call>) {
+async fn answer(stream: UnixStream, calls: mpsc::Sender<ControlCall>) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
-    if BufReader::new(read.take(MAX_REQUEST)).read_line(&mut line).await.is_err() {
+    if BufReader::new(read.take(MAX_REQUEST_BYTES)).read_line(&mut line).await.is_err() {
         return;
     }
     let (replies, mut lines) = mpsc::channel(64);
     match serde_json::from_str(&line) {
         Ok(request) => {
-            if calls.send(Call { request, replies }).await.is_err() {
+            if calls.send(ControlCall { request, replies }).await.is_err() {
                 return;
             }
         }
@@ -196,31 +197,32 @@ async fn answer(stream: UnixStream, calls: mpsc::Sender<Call>) {
     }
 }
 
-/// Why a command could not be carried out by the running server.
+/// The reasons for which a request to the running server fails.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// Nothing runs on this data folder.
+    /// No server runs with this data folder.
     #[error("no Portico server is running for {}: start it with `portico dev`", .0.display())]
     NotRunning(PathBuf),
-    /// The server answered that it failed.
+    /// The server reported a failure.
     #[error("{0}")]
     Failed(String),
-    /// The connection broke before the answer was complete.
+    /// The connection ended before the response was complete.
     #[error("the server ended before it had answered")]
     Broken,
 }
 
-/// Sends `request` to the server whose data lies in `data`; `progress` gets each line meanwhile.
+/// Sends `request` to the server with the data folder `data`, and calls `progress` with each line of
+/// progress.
 ///
 /// # Errors
-/// [`CallError`] says which.
+/// When no server runs, the request fails, or the connection breaks.
 pub async fn call(
     data: &Path,
     request: &Request,
     mut progress: impl FnMut(&str),
 ) -> Result<serde_json::Value, CallError> {
     let not_running = || CallError::NotRunning(data.parent().unwrap_or(data).to_owned());
-    let running = Running::read(data).ok_or_else(not_running)?;
+    let running = ServerRecord::read(data).ok_or_else(not_running)?;
     let stream = UnixStream::connect(&running.socket).await.map_err(|_| not_running())?;
     let (read, mut write) = stream.into_split();
     let mut line = serde_json::to_vec(request).map_err(|_| CallError::Broken)?;
@@ -241,7 +243,8 @@ fn record_path(data: &Path) -> PathBuf {
     data.join("server.json")
 }
 
-/// In the data folder where the path is short enough, else in a private folder of the temporary one.
+/// Returns the path of the socket: in the data folder if the path is short enough, else in a private folder
+/// of the temporary folder.
 fn socket_path(data: &Path) -> anyhow::Result<PathBuf> {
     let direct = data.join("control.sock");
     if direct.as_os_str().len() <= MAX_SOCKET_PATH {
@@ -255,7 +258,7 @@ fn socket_path(data: &Path) -> anyhow::Result<PathBuf> {
         }
         _ => {}
     }
-    // A folder that somebody else prepared could be theirs to swap.
+    // Another user who prepared this folder could replace its content
     let owner = rustix::fs::stat(&folder)?;
     anyhow::ensure!(
         owner.st_uid == rustix::process::getuid().as_raw() && owner.st_mode & 0o077 == 0,
@@ -273,7 +276,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_gets_progress_and_then_its_answer() {
         let data = tempfile::tempdir().unwrap();
-        let (calls, mut incoming) = mpsc::channel::<Call>(1);
+        let (calls, mut incoming) = mpsc::channel::<ControlCall>(1);
         let control = Control::listen(data.path(), calls).unwrap();
         for file in ["server.json", "control.sock"] {
             let mode = std::fs::metadata(data.path().join(file)).unwrap().permissions().mode();
@@ -299,7 +302,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("a".repeat(120));
         std::fs::create_dir(&data).unwrap();
-        let (calls, mut incoming) = mpsc::channel::<Call>(1);
+        let (calls, mut incoming) = mpsc::channel::<ControlCall>(1);
         let _control = Control::listen(&data, calls).unwrap();
         tokio::spawn(async move {
             let call = incoming.recv().await.unwrap();

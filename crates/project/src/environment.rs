@@ -49,7 +49,7 @@ impl Environment {
     /// `SUPABASE_ENV` names another.
     ///
     /// # Errors
-    /// When a file can not be read or parsed. The text never holds the file's content.
+    /// When a file cannot be read or parsed. The text never holds the file's content.
     pub fn load_files(&mut self, root: &Path, stage: &str) -> Result<(), ProjectError> {
         let stage = self.get("SUPABASE_ENV").unwrap_or(stage).to_owned();
         // The stage becomes part of a file name; a separator would lead out of the folder.
@@ -76,7 +76,7 @@ impl Environment {
     /// Adds the variables of one file; a missing file has none.
     ///
     /// # Errors
-    /// When the file can not be read or parsed.
+    /// When the file cannot be read or parsed.
     pub fn load_file(&mut self, path: &Path) -> Result<(), ProjectError> {
         let Some(text) = read_text(path, MAX_FILE)? else {
             return Ok(());

@@ -149,7 +149,7 @@ pub enum ProjectError {
         /// The file in the way.
         path: PathBuf,
     },
-    /// A name that can not be used for a file.
+    /// A name that cannot be used for a file.
     #[error("invalid migration name: {name:?}")]
     InvalidName {
         /// The name as given.

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 /// All files that match a pattern which begins at `base`, sorted. Folders do not count.
 ///
 /// # Errors
-/// When a folder exists and can not be read.
+/// When a folder exists and cannot be read.
 pub(crate) fn files(base: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = vec![base.to_owned()];
     for component in Path::new(pattern).components() {

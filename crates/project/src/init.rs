@@ -15,7 +15,7 @@ const IGNORED: [&str; 5] = [".branches", ".temp", ".env.keys", ".env.local", ".e
 /// `supabase/.gitignore`. Gives back the files written.
 ///
 /// # Errors
-/// When the configuration exists and `force` is not given, or a file can not be written.
+/// When the configuration exists and `force` is not given, or a file cannot be written.
 pub fn init(folder: &Path, force: bool) -> Result<Vec<PathBuf>, ProjectError> {
     let supabase = folder.join("supabase");
     let config = supabase.join("config.toml");

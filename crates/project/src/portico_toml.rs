@@ -138,7 +138,7 @@ impl Settings {
     /// Reads the project's `supabase/portico.toml`; without one, everything has its default.
     ///
     /// # Errors
-    /// When the file can not be read or parsed, or holds an unknown key or a wrong value: then with
+    /// When the file cannot be read or parsed, or holds an unknown key or a wrong value: then with
     /// every problem.
     pub fn load(project: &Project) -> Result<Self, ProjectError> {
         let shown = Path::new("supabase/portico.toml");

@@ -64,7 +64,7 @@ const IS_FRESH: &str = "
 /// Later calls apply new migrations only.
 ///
 /// # Errors
-/// When files and history do not fit, a file can not be read, or a statement fails. What was applied
+/// When files and history do not fit, a file cannot be read, or a statement fails. What was applied
 /// before stays; nothing of the failing file does.
 pub async fn prepare(
     session: &mut MigrationSession,
@@ -86,7 +86,7 @@ async fn prepare_locked(
     progress: ProgressSink<'_>,
 ) -> Result<Prepared, MigrationError> {
     let files = migrations::list(project)?;
-    // Before anything is written: a plan that can not be fulfilled changes nothing.
+    // Before anything is written: a plan that cannot be fulfilled changes nothing.
     let applied = history::applied(session).await?;
     migrations::plan(&files.migrations, &applied, &options.plan)?;
 
@@ -236,7 +236,7 @@ pub async fn store_vault_secrets(
 /// uses the database before, and starts it afterwards.
 ///
 /// # Errors
-/// As [`prepare`], and when the database can not be made again.
+/// As [`prepare`], and when the database cannot be made again.
 pub async fn reset(
     database: &Database,
     bootstrap: &BootstrapSettings,

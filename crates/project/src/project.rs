@@ -52,7 +52,7 @@ impl Project {
     /// Finds the project, reads its environment files and its configuration.
     ///
     /// # Errors
-    /// When a file can not be read or parsed, or the configuration has wrong values: then with
+    /// When a file cannot be read or parsed, or the configuration has wrong values: then with
     /// every problem, each with file, line and key.
     pub fn load(options: LoadOptions) -> Result<Self, ProjectError> {
         let root = find_root(&options)?;

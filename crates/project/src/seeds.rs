@@ -49,7 +49,7 @@ const RECORD: &str = "
 /// Lists the files that `db.seed.sql_paths` names. None when seeds are switched off.
 ///
 /// # Errors
-/// When a folder can not be read.
+/// When a folder cannot be read.
 pub fn list(project: &Project) -> Result<SeedListing, ProjectError> {
     let seed = &project.config().db.seed;
     let mut listing = SeedListing::default();
@@ -84,7 +84,7 @@ fn shown(root: &Path, path: &Path) -> String {
 /// Runs the seed files that have not run on this database yet. Gives back the paths of those that ran.
 ///
 /// # Errors
-/// When a file can not be read or a statement fails; then nothing of that file stays.
+/// When a file cannot be read or a statement fails; then nothing of that file stays.
 pub async fn apply(
     session: &mut MigrationSession,
     project: &Project,

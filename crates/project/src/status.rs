@@ -131,7 +131,7 @@ impl std::str::FromStr for NameOverride {
         if is_name {
             Ok(Self { id: known.0, name: name.to_owned() })
         } else {
-            Err(format!("{name:?} can not be the name of a variable"))
+            Err(format!("{name:?} cannot be the name of a variable"))
         }
     }
 }

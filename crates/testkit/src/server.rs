@@ -203,7 +203,7 @@ impl TestServer {
     /// An account that exists already and is signed in: the token answer of its sign-in. Made by sign-up and confirmed by SQL.
     ///
     /// # Panics
-    /// When it can not be made.
+    /// When it cannot be made.
     pub async fn signed_in(&self, email: &str, password: &str) -> Value {
         self.account(email, password).await;
         self.sign_in(email, password).await
@@ -212,7 +212,7 @@ impl TestServer {
     /// A confirmed account; its id. The mail that asked for the confirmation has been delivered.
     ///
     /// # Panics
-    /// When it can not be made.
+    /// When it cannot be made.
     pub async fn account(&self, email: &str, password: &str) -> String {
         let body = json!({ "email": email, "password": password });
         self.post("/auth/v1/signup").json(&body).send().await.expect(200);
@@ -401,7 +401,7 @@ impl TestServer {
     /// one moment stand in that order.
     ///
     /// # Panics
-    /// When the log can not be read.
+    /// When the log cannot be read.
     pub async fn actions(&self) -> Vec<String> {
         let sql = "select payload->>'action' from auth.audit_log_entries order by created_at, ctid";
         self.query(sql).await.iter().map(|row| row.get(0)).collect()

@@ -32,7 +32,7 @@ impl ApiRole {
     }
 }
 
-/// Why a set of API keys can not be used.
+/// Why a set of API keys cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiKeyError {
     /// An opaque key without its form.

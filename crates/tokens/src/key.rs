@@ -69,14 +69,14 @@ impl Algorithm {
     }
 }
 
-/// Why a JWK can not be used.
+/// Why a JWK cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The key lacks a member, or it has the wrong form.
     #[error("the key's {0:?} is missing or malformed")]
     Member(&'static str),
     /// The key type, curve and algorithm do not go together, or we do not know them.
-    #[error("a key of type {kty:?} can not be used with algorithm {alg:?}")]
+    #[error("a key of type {kty:?} cannot be used with algorithm {alg:?}")]
     Unsupported {
         /// The key's `kty`, with its curve.
         kty: String,
@@ -342,7 +342,7 @@ impl SigningKey {
         }
     }
 
-    /// `None`: this key can not sign, or the library refused.
+    /// `None`: this key cannot sign, or the library refused.
     pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match (self.signer.as_ref()?, &self.verifier) {

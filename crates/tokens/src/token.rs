@@ -19,7 +19,7 @@ pub enum TokenError {
     /// Not three parts with dots between; how many there are.
     #[error("token is malformed: token contains an invalid number of segments")]
     Segments(usize),
-    /// Not a JWT at all: a part that is no base64url, a header that can not be read.
+    /// Not a JWT at all: a part that is no base64url, a header that cannot be read.
     #[error("token is malformed: {0}")]
     Malformed(&'static str),
     /// The header can be read, but the signature is no base64url.

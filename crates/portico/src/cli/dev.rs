@@ -1,4 +1,4 @@
-//! `portico dev`: everything an app needs, in a project folder, until Ctrl-C.
+//! `portico dev`: serves a project folder until Ctrl-C.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::panel::{self, Row};
-use super::signals::EndSignals;
-use super::store::Store;
+use super::signals::StopSignals;
+use super::store::ProjectPostgres;
 use super::{Global, folder, pool_settings, status};
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::setup::DatabaseSetup;
@@ -39,7 +39,7 @@ pub(super) struct Options {
 
 pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
     let started = Instant::now();
-    let mut signals = EndSignals::install()?;
+    let mut signals = StopSignals::install()?;
     if let Some(process) = control::running(&folder::data_folder(global)?).await {
         bail!(
             "a Portico server runs in this folder already (process {process}): `portico status` shows its addresses, and `portico \
@@ -55,7 +55,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let origin = project.config().api.external_url.clone();
     let keys = keys::for_development(&project.config().auth, settings.auth.jwt_valid_methods.as_deref(), &clock)?;
     let store = tokio::select! {
-        store = Store::open(&project, &settings, &data, Some(project.config().db.port)) => store?,
+        store = ProjectPostgres::open(&project, &settings, &data, Some(project.config().db.port)) => store?,
         () = signals.recv() => return Ok(()),
     };
     let exposure = Exposure::of(&project)?;
@@ -213,7 +213,7 @@ async fn listen_for_mail(
     Ok(Some(mailbox.listen_smtp(listener)))
 }
 
-fn status_values(project: &Project, keys: &keys::Keys, store: &Store, mailbox: Option<&str>) -> StatusValues {
+fn status_values(project: &Project, keys: &keys::Keys, store: &ProjectPostgres, mailbox: Option<&str>) -> StatusValues {
     let config = project.config();
     StatusValues {
         api_url: Some(config.api.external_url.clone()),
@@ -234,7 +234,7 @@ fn status_values(project: &Project, keys: &keys::Keys, store: &Store, mailbox: O
     }
 }
 
-fn print_panel(status: &StatusValues, has_mailbox: bool, store: &Store, exposure: &Exposure, took: Duration) {
+fn print_panel(status: &StatusValues, has_mailbox: bool, store: &ProjectPostgres, exposure: &Exposure, took: Duration) {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let origin = text(&status.api_url);
     let mut rows: Vec<Row> = vec![("Web app", origin.clone())];

@@ -1,8 +1,8 @@
-//! Commands of the reference command line that are not here, and what does the same.
+//! Commands of the Supabase command line that Portico does not have, and their replacements.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The command as it was typed, after the program's name, and what to use in its place.
+/// The command as it is typed, without the program's name, and its replacement.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("start", "`portico dev` starts the server"),
     ("restart", "press Ctrl-C where `portico dev` runs, and start it again"),
@@ -37,7 +37,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("migration fetch", "not here yet; the history is in the table supabase_migrations.schema_migrations"),
 ];
 
-/// Returns what to use in the place of the command that was not recognised, if it is a known one.
+/// Returns the replacement of the command that was not recognised, if it is a known one.
 pub(super) fn advice(error: &clap::Error, arguments: &[String]) -> Option<String> {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;

@@ -1,4 +1,4 @@
-//! Where a project's data lies, and the commands that only need to know that.
+//! The data folder of a project, and the commands that only need to know it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -27,7 +27,7 @@ pub(super) struct InitOptions {
     force: bool,
 }
 
-/// Reads the project folder and says on standard error what is odd about it.
+/// Reads the project folder and prints its warnings to standard error.
 pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
     let project = Project::load(options)?;
     for warning in project.warnings() {
@@ -36,7 +36,7 @@ pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
     Ok(project)
 }
 
-/// Prints a line of progress to standard error; a warning is marked by its colour as well.
+/// Prints a line of progress to standard error, a warning in colour.
 pub(super) fn say(line: &str) {
     let style = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
     match line.strip_prefix("WARN: ") {
@@ -45,17 +45,17 @@ pub(super) fn say(line: &str) {
     }
 }
 
-/// The folder of the development server's data: `.portico` in the project.
+/// Returns the data folder of the development server: `.portico` in the project.
 pub(super) fn data_folder(global: &Global) -> anyhow::Result<PathBuf> {
     let options = LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() };
     Ok(Project::find_root(&options)?.join(".portico"))
 }
 
-/// The data folder of the embedded cluster within the data folder.
+/// The folder of the embedded cluster within the data folder.
 pub(super) const CLUSTER: &str = "postgres";
 
-/// Makes a data folder that other users cannot enter and that git ignores. An existing one keeps its mode: the operator
-/// chose it.
+/// Creates a data folder that other users cannot enter and that git ignores. An existing folder keeps its
+/// mode, which the operator chose.
 pub(super) fn make_data_folder(path: &Path) -> anyhow::Result<()> {
     cluster::make_folder(path, CLUSTER)
         .with_context(|| format!("could not make the data folder {}", path.display()))?;
@@ -68,8 +68,8 @@ pub(super) fn make_data_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Makes the data folder of a development server, and closes it to other users if it exists and is open to them, with the
-/// files of earlier versions in it.
+/// Creates the data folder of a development server. An existing folder that is open to other users is
+/// closed to them, including files of earlier versions in it.
 pub(super) fn make_development_folder(path: &Path) -> anyhow::Result<()> {
     make_data_folder(path)?;
     cluster::close_folder(path, CLUSTER).with_context(|| format!("could not close {} to other users", path.display()))
@@ -80,7 +80,7 @@ pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()
     let stopped = control::call(&data, &Request::Stop, |_| {}).await;
     match stopped {
         Ok(_) => anstream::println!("Stopped portico local development setup."),
-        // Nothing runs: there may still be data to delete.
+        // No server runs, but there may be data to delete
         Err(control::CallError::NotRunning(_)) if options.no_backup => {}
         Err(error) => return Err(error.into()),
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_development_folder_is_its_owner_s_alone_also_one_that_was_open() {
+    fn only_its_owner_can_enter_a_development_folder_even_if_it_was_open_before() {
         let project = tempfile::tempdir().unwrap();
         let data = project.path().join(".portico");
         fs::create_dir(&data).unwrap();

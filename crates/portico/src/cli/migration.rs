@@ -1,4 +1,4 @@
-//! `portico migration`: new files, what was applied, and mending the record of it.
+//! `portico migration`: creates and applies migrations, and repairs the migration history.
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -11,12 +11,12 @@ use portico_project::migrations::{self, history};
 use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, PlanOptions, Progress, Project, warn_of_edited, warn_of_unprotected};
 
-use super::store::Store;
+use super::store::ProjectPostgres;
 use super::{Global, folder};
 use crate::compose::database;
 use crate::control::{self, Request};
 
-/// The longest text that `migration new` takes from standard input, in bytes.
+/// The longest text that `migration new` reads from standard input, in bytes.
 const MAX_PIPED: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, Subcommand)]
@@ -49,7 +49,7 @@ pub(super) enum Command {
     },
 }
 
-/// Which database.
+/// The options that choose a database.
 #[derive(Debug, clap::Args)]
 pub(super) struct Target {
     /// Another database than the running development server's
@@ -89,12 +89,13 @@ fn new(project: &Project, name: &str) -> anyhow::Result<()> {
 /// The database that a command acts on.
 struct Connected {
     session: MigrationSession,
-    store: Option<Store>,
+    store: Option<ProjectPostgres>,
 }
 
 impl Connected {
-    /// Connects to the database of `--db-url`, to that of the server that runs in this folder, or, where none runs, to the
-    /// folder's own, which is started for the command. A server of another folder is never taken, whatever its port is.
+    /// Connects to the database of `--db-url`, to that of the server that runs in this folder, or, if none
+    /// runs, to the folder's own, which is started for the command. The server of another folder is never
+    /// used, whatever its port is.
     async fn open(global: &Global, project: &Project, target: &Target) -> anyhow::Result<Self> {
         let (endpoint, store) = match &target.db_url {
             Some(url) => (Endpoint::parse(url).context("the database's URL")?, None),
@@ -104,7 +105,7 @@ impl Connected {
                 match running(&data).await? {
                     Some(url) => (Endpoint::parse(&url).context("the database's URL")?, None),
                     None => {
-                        let store = Store::open_existing(project, &data).await?;
+                        let store = ProjectPostgres::open_existing(project, &data).await?;
                         (store.endpoint.clone(), Some(store))
                     }
                 }
@@ -123,7 +124,7 @@ impl Connected {
         }
     }
 
-    /// Ends what was started, and passes on the outcome.
+    /// Stops a PostgreSQL that was started for the command, and returns the outcome.
     async fn close<T>(self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         drop(self.session);
         stop(self.store).await;
@@ -131,20 +132,21 @@ impl Connected {
     }
 }
 
-async fn stop(store: Option<Store>) {
+async fn stop(store: Option<ProjectPostgres>) {
     if let Some(store) = store {
         store.close().await;
     }
 }
 
-/// Adds the login roles that the server of this folder has made, if it has made any.
+/// Adds the login roles that the server of this folder has created, if there are any.
 fn with_known_logins(global: &Global, project: &Project, endpoint: Endpoint) -> anyhow::Result<Endpoint> {
     let folders = [folder::data_folder(global)?, Settings::load(project)?.database.data];
     let known = folders.iter().find_map(|data| database::with_known_logins(&endpoint, data).transpose());
     Ok(known.transpose()?.unwrap_or(endpoint))
 }
 
-/// Returns the database's URL of the server that runs in this folder: its port need not be the configured one, which may be 0.
+/// Returns the database URL of the server that runs in this folder. Its port may differ from the configured
+/// one, which may be 0.
 async fn running(data: &Path) -> anyhow::Result<Option<String>> {
     let request = Request::Status { format: "json".to_owned(), names: Vec::new() };
     let status = match control::call(data, &request, |_| {}).await {

@@ -1,6 +1,7 @@
-//! The command line: what a developer and an operator type.
+//! The command line.
 //!
-//! Results go to standard output, progress and errors to standard error. A command that fails exits with 1.
+//! Results go to standard output, progress and errors to standard error. A command that fails exits with
+//! status 1.
 
 mod dev;
 mod elsewhere;
@@ -35,7 +36,7 @@ struct Cli {
     command: Command,
 }
 
-/// What every command understands.
+/// The options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
     /// The project folder: the one that contains `supabase/` [default: the nearest one upwards]
@@ -95,7 +96,8 @@ pub fn main() -> ExitCode {
         _ => "warn",
     };
     let format = match (cli.global.log_format, &cli.command) {
-        // Programs read the log of the production server only; what a developer sees does not depend on a pipe
+        // Only the log of the production server is read by programs; a developer's output does not depend on
+        // a pipe
         (LogFormat::Auto, command) if !matches!(command, Command::Serve(_)) => LogFormat::Text,
         (format, _) => format,
     };
@@ -109,7 +111,7 @@ pub fn main() -> ExitCode {
         }
     };
     let outcome = runtime.block_on(run(cli));
-    // What still runs (a slow look-up, a blocked hash) must not keep a person waiting.
+    // Work that still runs (a slow look-up, a blocked hash) must not delay the exit
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -132,7 +134,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// The pools' sizes as `[database] pool_size` wants them.
+/// Returns the pool sizes that follow from `[database] pool_size`.
 fn pool_settings(settings: &Settings) -> PoolSettings {
     PoolSettings { auth_connections: settings.database.pool_size as usize, ..PoolSettings::default() }
 }
@@ -144,11 +146,11 @@ fn workers() -> anyhow::Result<Workers> {
     Workers::start(count, telemetry::write_held).context("the threads that serve connections")
 }
 
-/// The error and what lies behind it, in words. A cause that the text above it quotes already is left out.
+/// Prints the error and its causes. A cause that the text above already quotes is left out.
 fn report(error: &anyhow::Error) {
     let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
     let mut shown = error.to_string();
-    // PostgreSQL's errors begin with a severity of their own
+    // Errors of PostgreSQL begin with their own severity
     let (severity, text) = match shown.split_once(": ") {
         Some((severity @ ("ERROR" | "FATAL" | "PANIC"), text)) => (severity, text),
         _ => ("error", shown.as_str()),
@@ -157,7 +159,7 @@ fn report(error: &anyhow::Error) {
     for cause in error.chain().skip(1) {
         let text = cause.to_string();
         let plain = text.strip_prefix("ERROR: ").unwrap_or(&text);
-        // The driver's word for an error of PostgreSQL, which follows
+        // The driver's wrapper of an error of PostgreSQL, which follows
         if plain != "db error" && !shown.contains(plain) {
             anstream::eprintln!("  because: {text}");
             shown = text;

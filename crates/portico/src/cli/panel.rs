@@ -1,4 +1,4 @@
-//! The short panel that a server prints when it is ready: what a person needs next, and nothing else.
+//! The start panel: the addresses and keys that a user needs next.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 /// One line of the panel: a label and its value; an empty label is a gap.
 pub(super) type Row = (&'static str, String);
 
-/// Prints the panel to standard output, with colours where the terminal has them.
+/// Prints the panel to standard output, with colours if the terminal supports them.
 pub(super) fn print(title: &str, took: Duration, rows: &[Row], ending: &str) {
     let strong = Style::new().bold();
     let quiet = Style::new().dimmed();

@@ -1,4 +1,4 @@
-//! `portico db reset`: the database thrown away and set up anew, by the running server.
+//! `portico db reset`: makes the running server drop its database and set it up again.
 
 use clap::Args;
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::panel::{self, Row};
-use super::signals::EndSignals;
+use super::signals::StopSignals;
 use super::{Global, folder, pool_settings};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{Server, database, keys, production};
@@ -43,7 +43,7 @@ pub(super) struct Options {
 
 pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
     let started = Instant::now();
-    let mut signals = EndSignals::install()?;
+    let mut signals = StopSignals::install()?;
     // `.env` files of a developer's machine do not apply to this server
     let stage = "production";
     let project = folder::load(LoadOptions { workdir: global.workdir.clone(), stage, ..LoadOptions::default() })?;

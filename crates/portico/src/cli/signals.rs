@@ -1,19 +1,19 @@
-//! Ctrl-C and its relatives.
+//! The signals that stop a server.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Waits for the signals that ask a server to end.
-pub(super) struct EndSignals {
+/// The signals that stop a server.
+pub(super) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
 }
 
-impl EndSignals {
-    /// From here on the signals no longer end the process at once.
+impl StopSignals {
+    /// Installs the handlers. From then on the signals do not end the process immediately.
     ///
     /// # Errors
-    /// When the handlers can not be installed.
+    /// When the handlers cannot be installed.
     pub(super) fn install() -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -22,7 +22,7 @@ impl EndSignals {
         })
     }
 
-    /// Comes back with the first signal.
+    /// Waits for the next signal.
     pub(super) async fn recv(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -1,4 +1,4 @@
-//! `portico status`: addresses and keys of the running development server, for people and for scripts.
+//! `portico status`: the addresses and keys of the running development server, for users and scripts.
 
 use clap::Args;
 use portico_project::status::{NameOverride, StatusFormat, StatusValues};
@@ -20,7 +20,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// The text itself, when it can be read as a `T`: the server reads it again.
+/// Returns the text itself if it can be parsed as a `T`. The server parses it again.
 fn checked<T: std::str::FromStr<Err = String>>(text: &str) -> Result<String, String> {
     text.parse::<T>().map(|_| text.to_owned())
 }
@@ -37,7 +37,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What the server answers.
+/// Renders the values on the server's side.
 pub(super) fn render(values: &StatusValues, format: &str, names: &[String]) -> Result<String, String> {
     let overrides = names.iter().map(|name| name.parse::<NameOverride>()).collect::<Result<Vec<_>, _>>()?;
     Ok(values.render(format.parse()?, &overrides))

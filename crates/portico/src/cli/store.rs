@@ -1,4 +1,5 @@
-//! The database of a project folder: the embedded PostgreSQL in its data folder, or the server that `portico.toml` names.
+//! The PostgreSQL of a project folder: the embedded one in its data folder, or the server that
+//! `portico.toml` names.
 
 use std::path::Path;
 
@@ -12,16 +13,16 @@ use portico_project::portico_toml::Settings;
 use super::folder;
 use crate::compose::database;
 
-/// The project's PostgreSQL, and the process of it that is ours.
-pub(super) struct Store {
+/// The PostgreSQL of a project, with its process if it is the embedded one.
+pub(super) struct ProjectPostgres {
     pub(super) endpoint: Endpoint,
     pub(super) cluster: Option<Cluster>,
-    /// The URL of the external one, as it is configured.
+    /// The configured URL of an external PostgreSQL.
     pub(super) url: Option<Secret>,
 }
 
-impl Store {
-    /// Opens the database; starts the embedded one. `tcp_port`: where other programs reach it.
+impl ProjectPostgres {
+    /// Returns the external PostgreSQL, or starts the embedded one. Other programs reach it at `tcp_port`.
     ///
     /// # Errors
     /// When PostgreSQL does not start, or the URL is wrong.
@@ -47,7 +48,7 @@ impl Store {
         Ok(Self { endpoint: cluster.endpoint(), cluster: Some(cluster), url: None })
     }
 
-    /// Opens the database of a folder in which no server runs, and that has one.
+    /// As [`open`](Self::open), for a folder in which no server runs.
     ///
     /// # Errors
     /// As [`open`](Self::open), and when the folder has no database yet.
@@ -62,7 +63,7 @@ impl Store {
         Self::open(project, &settings, data, None).await
     }
 
-    /// Names the PostgreSQL that was found, for a person.
+    /// Returns a description of the PostgreSQL for the start panel.
     pub(super) fn description(&self) -> String {
         match &self.cluster {
             Some(cluster) => format!("{} from {}", cluster.major_version(), cluster.programs().display()),
@@ -70,7 +71,7 @@ impl Store {
         }
     }
 
-    /// Stops what was started.
+    /// Stops the embedded PostgreSQL.
     pub(super) async fn close(self) {
         if let Some(cluster) = self.cluster {
             cluster.stop().await;

@@ -1,4 +1,5 @@
-//! An external PostgreSQL: the secret of our login roles there, and what an administrator of the server has to do.
+//! An external PostgreSQL: the secret of Portico's login roles there, and the statements that an
+//! administrator of that server has to run.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -9,22 +10,22 @@ use anyhow::{Context, bail};
 use portico_base::random;
 use portico_database::{Database, Endpoint};
 
-/// The name of the file from which the names and passwords of the login roles follow.
+/// The name of the file that the names and passwords of the login roles are derived from.
 const SECRET_FILE: &str = "database-login";
-/// The random bytes of the secret.
+/// The number of random bytes of the secret.
 const SECRET_LENGTH: usize = 32;
 
-/// Returns the endpoint with login roles of this installation, whose data is in the folder `data`. The secret is made
-/// when there is none.
+/// Returns the endpoint with login roles of this installation, whose data folder is `data`. Creates the
+/// secret if there is none.
 ///
 /// # Errors
-/// When the secret cannot be kept, or other users can read it.
+/// When the secret cannot be stored, or other users can read it.
 pub fn with_own_logins(endpoint: &Endpoint, data: &Path) -> anyhow::Result<Endpoint> {
     if let Some(known) = with_known_logins(endpoint, data)? {
         return Ok(known);
     }
     let path = data.join(SECRET_FILE);
-    keep(&path, &random::base64url(SECRET_LENGTH)).with_context(|| format!("could not write {}", path.display()))?;
+    store(&path, &random::base64url(SECRET_LENGTH)).with_context(|| format!("could not write {}", path.display()))?;
     with_known_logins(endpoint, data)?.with_context(|| format!("could not read {}", path.display()))
 }
 
@@ -50,8 +51,9 @@ pub fn with_known_logins(endpoint: &Endpoint, data: &Path) -> anyhow::Result<Opt
     }
 }
 
-/// Written aside and renamed: a crash leaves all of it or nothing. The file of a process that was faster stays.
-fn keep(path: &Path, secret: &str) -> std::io::Result<()> {
+/// Stores the secret. The file is written under another name and linked, so a crash leaves a complete file
+/// or none, and a file that another process has made meanwhile is kept.
+fn store(path: &Path, secret: &str) -> std::io::Result<()> {
     let draft = path.with_extension(format!("new-{}", std::process::id()));
     let _ = std::fs::remove_file(&draft);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
@@ -65,7 +67,8 @@ fn keep(path: &Path, secret: &str) -> std::io::Result<()> {
     }
 }
 
-/// Returns what an administrator of the server has to do, as SQL with comments, and `None` where nothing is missing.
+/// Returns the SQL, with comments, that an administrator of the server has to run; `None` if nothing is
+/// missing.
 #[must_use]
 pub fn requests_to_administrator(database: &Database) -> Option<String> {
     let limitations = database.limitations();
@@ -79,7 +82,7 @@ pub fn requests_to_administrator(database: &Database) -> Option<String> {
         database.endpoint().database()
     );
     for missing in limitations {
-        // A name or a message may hold a line break, behind which it would be a statement
+        // A name or a message may contain a line break, and the text behind it would be a statement
         let comment = |text: &str| text.replace(['\n', '\r'], " ");
         text.push_str(&format!("\n-- {} ({})\n", comment(&missing.what), comment(&missing.why)));
         text.push_str(&format!("-- Until then: {}.\n", comment(&missing.effect)));

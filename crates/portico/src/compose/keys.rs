@@ -1,8 +1,9 @@
-//! Which keys a server signs, verifies and is called with.
+//! The keys of a server: those that sign and verify tokens, and the API keys.
 //!
-//! `dev` uses the published development keys unless the configuration names others, so that `.env` files and tests of
-//! existing projects just work. `serve` makes its own at the first start and keeps them in the data folder, readable by nobody
-//! else; what the configuration or the environment names takes precedence there too.
+//! `dev` uses the published development keys unless the configuration names others, so that `.env` files
+//! and tests of existing projects work unchanged. `serve` makes its own at the first start and keeps them
+//! in the data folder, readable by its user only. Keys in the configuration or the environment take
+//! precedence in both.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -20,26 +21,26 @@ use time::Duration;
 
 /// The name of the file that holds a production server's own secrets.
 const SECRETS_FILE: &str = "secrets.json";
-/// How long a legacy API key that is signed at start stays valid.
-const LEGACY_KEYS_LAST: Duration = Duration::days(3650);
+/// The lifetime of a legacy API key that is signed at the start.
+const LEGACY_KEY_LIFETIME: Duration = Duration::days(3650);
 /// The issuer of the legacy API keys in production.
 const LEGACY_ISSUER: &str = "supabase";
 
-/// Everything that proves who somebody is.
+/// The keys that prove identities.
 #[derive(Debug, Clone)]
 pub struct Keys {
-    /// Signs and verifies access tokens.
+    /// The key ring that signs and verifies access tokens.
     pub ring: Arc<KeyRing>,
     /// The API keys.
     pub api: Arc<ApiKeys>,
-    /// The HS256 secret, which `portico status` prints and old SQL reads as `app.settings.jwt_secret`.
+    /// The HS256 secret, which `portico status` prints and older SQL reads as `app.settings.jwt_secret`.
     pub jwt_secret: Secret,
 }
 
-/// The published development keys.
+/// Returns the published development keys.
 ///
 /// # Errors
-/// Never, unless they were mistyped here.
+/// When a constant is invalid, which a test rules out.
 pub fn development() -> anyhow::Result<Keys> {
     let jwt_secret = Secret::new(development::JWT_SECRET);
     let ring = KeyRing::new(Some(jwt_secret.clone()), vec![development_signing_key()?])?;
@@ -51,7 +52,7 @@ fn development_signing_key() -> anyhow::Result<SigningKey> {
     Ok(SigningKey::parse_jwk(&key)?)
 }
 
-/// The development keys, with what the configuration puts in their place.
+/// Returns the development keys, replaced by the configured ones where there are any.
 ///
 /// # Errors
 /// When a configured key is not usable.
@@ -67,17 +68,17 @@ pub fn for_development(auth: &AuthConfig, methods: ValidMethods<'_>, clock: &Clo
     let signed = if jwt_secret.expose() == development::JWT_SECRET {
         ApiKeys::development()
     } else {
-        // As the reference makes them: fixed expiry, so that they stay the same from start to start.
+        // With a fixed expiry the keys stay the same from start to start
         let expires = time::OffsetDateTime::from_unix_timestamp(development::KEYS_EXPIRE_AT).unwrap_or(clock.now());
         ApiKeys::mint(&KeyRing::hs256(&jwt_secret), development::KEY_ISSUER, expires, publishable, secret)?
     };
     Ok(Keys { ring: Arc::new(ring), api: Arc::new(with_configured(auth, &signed, publishable, secret)?), jwt_secret })
 }
 
-/// The keys of a production server whose data lies in `data`.
+/// Returns the keys of a production server with the data folder `data`.
 ///
 /// # Errors
-/// When a configured key is a published development key or not usable, or the secrets can not be kept.
+/// When a configured key is a published development key or unusable, or the secrets cannot be stored.
 pub fn for_production(
     auth: &AuthConfig,
     methods: ValidMethods<'_>,
@@ -104,7 +105,7 @@ pub fn for_production(
     let secret = configured(auth.secret_key.as_ref()).unwrap_or(&own.secret_key);
     let made_at = time::OffsetDateTime::from_unix_timestamp(own.created_at).unwrap_or(clock.now());
     let signed =
-        ApiKeys::mint(&KeyRing::hs256(&jwt_secret), LEGACY_ISSUER, made_at + LEGACY_KEYS_LAST, publishable, secret)?;
+        ApiKeys::mint(&KeyRing::hs256(&jwt_secret), LEGACY_ISSUER, made_at + LEGACY_KEY_LIFETIME, publishable, secret)?;
     let api = with_configured(auth, &signed, publishable, secret)?;
     if api.contains_development_key() {
         bail!("an API key of [auth] is a published development key: remove it, and Portico makes its own");
@@ -122,10 +123,11 @@ fn with_configured(auth: &AuthConfig, signed: &ApiKeys, publishable: &str, secre
     Ok(ApiKeys::new(anon, service, publishable, secret)?)
 }
 
-/// `[auth] jwt_valid_methods` of `portico.toml`: the algorithms of accepted tokens; `None`: those of the keys.
+/// `[auth] jwt_valid_methods` of `portico.toml`: the algorithms of accepted tokens. `None` accepts those
+/// of the keys.
 pub type ValidMethods<'a> = Option<&'a [String]>;
 
-/// The ring that signs people's tokens.
+/// Returns the key ring that signs access tokens.
 fn issuing(
     auth: &AuthConfig,
     secret: &Secret,
@@ -137,8 +139,8 @@ fn issuing(
     };
     let methods = methods.unwrap_or_default().iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;
     KeyRing::issuing(Some(secret.clone()), keys, &methods).with_context(|| match &auth.signing_keys_path {
-        Some(path) => format!("the signing keys of {} can not be used", path.display()),
-        None => "the signing key can not be used".to_owned(),
+        Some(path) => format!("the signing keys of {} cannot be used", path.display()),
+        None => "the signing key cannot be used".to_owned(),
     })
 }
 
@@ -150,16 +152,16 @@ fn read_signing_keys(path: &Path) -> anyhow::Result<Vec<SigningKey>> {
     parsed.with_context(|| format!("failed to decode signing keys: {}", path.display()))
 }
 
-/// What happens when a production server has no secrets of its own yet.
+/// The reaction to a data folder without secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingSecrets {
-    /// They are made and kept: its first start.
+    /// Creates and stores them: the first start of a server.
     Create,
-    /// Some stand in for them, and nothing is written: a check.
+    /// Uses temporary ones and writes nothing: a check of the configuration.
     Simulate,
 }
 
-/// What a production server made for itself.
+/// The secrets that a production server made for itself.
 #[derive(Serialize, Deserialize)]
 struct OwnSecrets {
     jwt_secret: String,
@@ -186,7 +188,7 @@ fn own_secrets(data: &Path, missing: MissingSecrets, clock: &Clock) -> anyhow::R
                 created_at: clock.now().unix_timestamp(),
             };
             if missing == MissingSecrets::Create {
-                keep(&path, &secrets).with_context(|| format!("could not write {}", path.display()))?;
+                store(&path, &secrets).with_context(|| format!("could not write {}", path.display()))?;
             }
             Ok(secrets)
         }
@@ -194,8 +196,9 @@ fn own_secrets(data: &Path, missing: MissingSecrets, clock: &Clock) -> anyhow::R
     }
 }
 
-/// Written aside with the right mode from the beginning, synced, and renamed: a crash leaves all of it or nothing.
-fn keep(path: &Path, secrets: &OwnSecrets) -> anyhow::Result<()> {
+/// Stores the secrets. The file is written under another name with its final mode, synced and renamed, so
+/// a crash leaves a complete file or none.
+fn store(path: &Path, secrets: &OwnSecrets) -> anyhow::Result<()> {
     let draft = path.with_extension("json.new");
     let _ = std::fs::remove_file(&draft);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
@@ -212,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// What `[auth]` says in a project with this configuration.
+    /// Returns `[auth]` of a project with this configuration.
     fn auth(config: &str) -> AuthConfig {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("supabase")).unwrap();

@@ -1,14 +1,14 @@
-//! Who delivers mail: the configured mail server, the development mailbox, or nobody.
+//! Delivery of mails by the configured mail server, or without one not at all.
 
 use std::sync::Arc;
 
 use portico_mail::{Discard, SmtpSettings, SmtpTransport, Transport};
 use portico_project::SmtpConfig;
 
-/// Delivery by the configured mail server.
+/// Returns a transport to the configured mail server.
 ///
 /// # Errors
-/// When its settings can not work.
+/// When its settings are invalid.
 pub fn smtp(config: &SmtpConfig) -> anyhow::Result<Arc<dyn Transport>> {
     Ok(Arc::new(SmtpTransport::new(&SmtpSettings {
         user: Some(config.user.clone()).filter(|user| !user.is_empty()),
@@ -17,9 +17,9 @@ pub fn smtp(config: &SmtpConfig) -> anyhow::Result<Arc<dyn Transport>> {
     })?))
 }
 
-/// Delivery to nobody, said once.
+/// Returns a transport that discards mails, and logs once that it does.
 #[must_use]
 pub fn none() -> Arc<dyn Transport> {
-    tracing::warn!("No mail server is configured: nobody gets a mail");
+    tracing::warn!("no mail server is configured: mails are discarded");
     Arc::new(Discard)
 }

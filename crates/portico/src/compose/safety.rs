@@ -1,4 +1,5 @@
-//! What `portico serve` refuses, so that nobody runs an open door by accident.
+//! Checks that `portico serve` makes before it starts, so that an unsafe configuration is not served by
+//! accident.
 
 use std::net::IpAddr;
 
@@ -10,10 +11,10 @@ use portico_project::portico_toml::Settings;
 use portico_project::{Config, Warning, WarningKind};
 use url::Url;
 
-/// The address under which people reach the server.
+/// Returns the address under which clients reach the server.
 ///
 /// # Errors
-/// When it is missing, or neither https nor this machine.
+/// When it is missing, or neither https nor on this machine.
 pub fn public_url(settings: &Settings) -> anyhow::Result<String> {
     let Some(text) = &settings.server.public_url else {
         bail!(
@@ -27,16 +28,16 @@ pub fn public_url(settings: &Settings) -> anyhow::Result<String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-/// The networks whose proxies are believed; a single address is a network of one.
+/// Returns the networks of trusted proxies. A single address is a network of one.
 ///
 /// # Errors
-/// When one is neither.
+/// When an entry is neither a network nor an address.
 pub fn networks(texts: &[String]) -> anyhow::Result<Vec<IpNet>> {
     let parse = |text: &String| text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     texts.iter().map(|text| parse(text).with_context(|| format!("[server] trusted_proxies: {text:?}"))).collect()
 }
 
-/// Everything in the configuration that must not be so in production, each in one sentence that says what to do.
+/// Returns the settings that are unsafe in production, each in one sentence that says what to change.
 #[must_use]
 pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
     let mut problems = Vec::new();
@@ -44,14 +45,14 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
         problems
             .push(format!("[auth] site_url is {:?}: set it to the https address of your application", auth.site_url));
     }
-    if is_elsewhere(&auth.external_url) && !is_elsewhere(&auth.site_url) {
+    if is_remote(&auth.external_url) && !is_remote(&auth.site_url) {
         problems.push(format!(
             "[auth] site_url is {:?}: links in mails would lead people to their own machine; set it to the address of your application",
             auth.site_url
         ));
     }
     for pattern in &auth.redirect_allow_list {
-        if leads_anywhere(pattern) {
+        if matches_foreign_hosts(pattern) {
             problems.push(format!(
                 "[auth] additional_redirect_urls contains {pattern:?}, which sends sessions anywhere: name your own hosts"
             ));
@@ -70,18 +71,19 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
         }
     }
     if !auth.sms.test_otps.is_empty() {
-        tracing::warn!("[auth.sms.test_otp] is set: whoever knows these codes can sign in with these numbers");
+        tracing::warn!("[auth.sms.test_otp] is set: anyone who knows these codes can sign in with these numbers");
     }
     if auth.email.enabled && auth.email.autoconfirm {
         tracing::warn!(
-            "[auth.email] enable_confirmations is off: anybody can open an account with anybody's e-mail address"
+            "[auth.email] enable_confirmations is off: anyone can sign up with an email address of someone else"
         );
     }
     problems
 }
 
-/// Settings of `[auth]` whose variable is not set, each in one sentence. They count as absent, and a captcha, a hook or a mail server
-/// that is absent by accident is a door left open.
+/// Returns the settings of `[auth]` whose environment variable is not set, each in one sentence. They count
+/// as absent, and a captcha, a hook or a mail server that is absent by accident leaves the service
+/// unprotected.
 #[must_use]
 pub fn unset(warnings: &[Warning]) -> Vec<String> {
     warnings
@@ -91,31 +93,31 @@ pub fn unset(warnings: &[Warning]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the address is another machine's than that of who opens it.
-fn is_elsewhere(url: &str) -> bool {
+/// Returns true if the address leads to a machine other than the one that opens it.
+fn is_remote(url: &str) -> bool {
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     !matches!(host.as_deref(), None | Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
-/// Whether a pattern of the redirect list accepts hosts that anybody can register.
-fn leads_anywhere(pattern: &str) -> bool {
-    let strangers = ["com", "org", "net", "dev", "app", "io", "co.uk"]
+/// Returns true if a pattern of the redirect allow list matches hosts that anyone can register.
+fn matches_foreign_hosts(pattern: &str) -> bool {
+    let foreign = ["com", "org", "net", "dev", "app", "io", "co.uk"]
         .iter()
         .flat_map(|ending| [format!("https://q7x-stranger.{ending}/"), format!("https://a.q7x-stranger.{ending}/x")]);
-    // A list that can not be read is refused elsewhere, with its reason
+    // An invalid list is rejected by the account service, with the reason
     let list = RedirectAllowList::new("https://site.invalid", &[pattern.to_owned()]);
     pattern.trim() == "*"
         || list.is_ok_and(|list| {
-            strangers.into_iter().any(|url| list.allows(&url) || list.allows(&url.replacen("https", "http", 1)))
+            foreign.into_iter().any(|url| list.allows(&url) || list.allows(&url.replacen("https", "http", 1)))
         })
 }
 
-/// Whether what travels there can not be read on the way: https, or this machine.
+/// Returns true if traffic to the address cannot be read on the way: https, or this machine.
 fn is_safe(url: &Url) -> bool {
     match url.scheme() {
         "https" => true,
         "http" => matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")),
-        // The application's own scheme, on a telephone.
+        // The scheme of a mobile application
         _ => !url.cannot_be_a_base() && url.scheme() != "javascript" && url.scheme() != "data",
     }
 }
@@ -153,9 +155,9 @@ mod tests {
 
     #[test]
     fn an_application_on_this_machine_is_of_no_use_to_others() {
-        assert!(is_elsewhere("https://accounts.portico.test/auth/v1"));
-        assert!(!is_elsewhere("http://127.0.0.1:3000"));
-        assert!(!is_elsewhere("com.portico.app:/home"));
+        assert!(is_remote("https://accounts.portico.test/auth/v1"));
+        assert!(!is_remote("http://127.0.0.1:3000"));
+        assert!(!is_remote("com.portico.app:/home"));
     }
 
     #[test]
@@ -178,7 +180,7 @@ mod tests {
             ("com.portico.app://**", false),
             ("http://localhost:*/**", false),
         ] {
-            assert_eq!(leads_anywhere(pattern), anywhere, "{pattern}");
+            assert_eq!(matches_foreign_hosts(pattern), anywhere, "{pattern}");
         }
     }
 }

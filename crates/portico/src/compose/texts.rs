@@ -1,4 +1,4 @@
-//! Who delivers text messages: the configured gateway, the development mailbox, or nobody.
+//! Delivery of text messages by the configured gateway or to the development mailbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use portico_mail::text::{
 use portico_project::SmsProvider;
 use portico_project::portico_toml::TextSettings;
 
-/// What the mailbox notes as the provider of a message that it captured.
+/// The provider that the mailbox shows for a captured message.
 const CAPTURED_BY: &str = "development";
 
-/// The name of a provider in configuration and in `/settings`.
+/// Returns the name of a provider in the configuration and in `/settings`.
 #[must_use]
 pub fn name(provider: &SmsProvider) -> &'static str {
     match provider {
@@ -31,10 +31,11 @@ pub fn name(provider: &SmsProvider) -> &'static str {
     }
 }
 
-/// Delivery by the configured gateway. `development` allows a stand-in on this machine that speaks plain http.
+/// Returns a transport to the configured gateway. `development` allows a stand-in on this machine that
+/// speaks plain http.
 ///
 /// # Errors
-/// When its address can not be used.
+/// When its address is unusable.
 pub fn gateway(
     provider: &SmsProvider,
     further: &TextSettings,
@@ -51,13 +52,13 @@ pub fn gateway(
     Ok(Arc::new(Gateway(gateway)))
 }
 
-/// Delivery to the development mailbox, where a person or a test reads the codes.
+/// Returns a transport to the development mailbox, where developers and tests read the codes.
 #[must_use]
 pub fn inbox(mailbox: Mailbox) -> Arc<dyn TextTransport> {
     Arc::new(Inbox(mailbox))
 }
 
-/// Delivery to nobody: nobody signs in by phone.
+/// Turns sign-in by phone off, since no gateway is configured.
 pub fn none(auth: &mut AuthSettings) {
     if auth.sms.enabled {
         tracing::warn!("no SMS provider is enabled. Disabling phone login");
@@ -65,7 +66,8 @@ pub fn none(auth: &mut AuthSettings) {
     }
 }
 
-/// A slow gateway is told from a slow server only when it is given up before the request is.
+/// The timeout of a gateway is shorter than that of the request, so that a slow gateway is distinguished
+/// from a slow server.
 fn timeout(auth: &AuthSettings) -> Duration {
     let request = auth.max_request_duration;
     if request.is_zero() { auth.http_timeout } else { auth.http_timeout.min(request * 4 / 5) }
@@ -107,7 +109,7 @@ impl TextTransport for Gateway {
             let TextMessage { to, body, code, channel } = message;
             let channel = if channel == "whatsapp" { TextChannel::WhatsApp } else { TextChannel::Sms };
             let sent = self.0.send(&OutgoingText { to, body, code, channel }).await;
-            sent.map_err(|error| self.failed("send a message", &error))
+            sent.map_err(|error| self.report_failure("send a message", &error))
         }
         .boxed()
     }
@@ -121,19 +123,19 @@ impl TextTransport for Gateway {
             return None;
         }
         let verdict = async move {
-            // A gateway that checks codes has a verdict on every code
+            // A gateway that checks codes decides on every code
             let verdict = self.0.check(to, code).await.unwrap_or(Ok(false));
-            verdict.map_err(|error| self.failed("check a code", &error))
+            verdict.map_err(|error| self.report_failure("check a code", &error))
         };
         Some(verdict.boxed())
     }
 }
 
 impl Gateway {
-    /// The operator must hear of it too: wrong credentials and empty accounts concern everybody.
-    fn failed(&self, what: &str, error: &portico_mail::text::TextError) -> String {
+    /// Logs a failure: wrong credentials and empty accounts affect all users, so the operator has to know.
+    fn report_failure(&self, what: &str, error: &portico_mail::text::TextError) -> String {
         let detail = error.to_string();
-        // Numbers are personal, and gateways repeat them
+        // Phone numbers are personal data, and gateways repeat them in errors
         let logged: String = detail.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
         tracing::warn!(provider = self.0.name(), error = logged, "The text message gateway did not {what}");
         detail
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_gateway_nobody_signs_in_by_phone() {
+    fn sign_in_by_phone_is_off_without_a_gateway() {
         let mut auth = AuthSettings::default();
         auth.sms.enabled = true;
         none(&mut auth);
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_given_up_before_the_request_is() {
+    fn a_gateway_times_out_before_the_request_does() {
         let mut auth = AuthSettings::default();
         assert!(timeout(&auth) < auth.max_request_duration);
         auth.max_request_duration = Duration::ZERO;
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_development_calls_over_plain_http() {
+    fn only_development_allows_plain_http() {
         let provider = SmsProvider::Textlocal { sender: "PORTIC".into(), api_key: "key".into() };
         let auth = AuthSettings::default();
         let at = |url: &str| TextSettings { gateway_url: Some(url.to_owned()), twilio_content_sid: None };

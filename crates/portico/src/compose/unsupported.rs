@@ -1,7 +1,7 @@
-//! Configuration that this version understands but does not carry out yet.
+//! Settings that this version reads but does not implement yet.
 //!
-//! In development a person is told; in production what promises protection is refused, because a promise that is not kept is worse
-//! than none.
+//! Development prints a warning. Production rejects settings that promise protection: a missing protection
+//! that the configuration promises is worse than none.
 
 use anyhow::bail;
 use portico_project::Config;
@@ -12,7 +12,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     unfinished.chain(unknown_providers(config)).collect()
 }
 
-/// Identity providers that are switched on and that nothing here knows.
+/// Returns a warning for each enabled identity provider that does not exist here.
 fn unknown_providers(config: &Config) -> Vec<String> {
     let is_known = |name: &str| portico_auth::provider_names().any(|known| known == name);
     let unknown = config.auth.external.iter().filter(|(name, provider)| provider.enabled && !is_known(name));
@@ -24,10 +24,10 @@ fn unknown_providers(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Refuses settings that promise protection which is not there.
+/// Rejects settings that promise protection which this version does not implement, and logs the others.
 ///
 /// # Errors
-/// When there is one; the text names all.
+/// When there is such a setting; the text names all of them.
 pub fn refuse(config: &Config) -> anyhow::Result<()> {
     let promises = promises(config);
     if !promises.is_empty() {
@@ -39,7 +39,7 @@ pub fn refuse(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Settings that somebody relies on for safety.
+/// Returns the configured settings that promise protection.
 fn promises(config: &Config) -> Vec<&'static str> {
     let auth = &config.auth;
     let mut promises = Vec::new();

@@ -1,8 +1,9 @@
-//! Lines of the log on their way out.
+//! Buffers log lines for each thread.
 //!
-//! A busy server has a line for every request, and a write for each would cost more than the line. So threads that say when they have
-//! nothing to do ([`write_held`]) hold their lines until then, and write them together. Warnings and errors are written at once, with
-//! everything before them; threads that never say anything write each line at once.
+//! A busy server logs a line for every request, and a write for each would cost more than the line. A
+//! thread that announces its idle times ([`write_held`]) holds its lines until then and writes them
+//! together. Warnings and errors are written immediately, with the lines before them. A thread that never
+//! calls [`write_held`] writes each line immediately.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -10,18 +11,18 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
-/// So many bytes are not held any longer; nor is anything for so long, should a thread never rest.
+/// The limits of held lines, in bytes and in time, for a thread that is never idle.
 const MOST: usize = 8 * 1024;
 const LONGEST: Duration = Duration::from_millis(50);
 
 thread_local! {
-    /// `None`: the thread does not say when it rests.
+    /// `None`: the thread does not announce its idle times.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 struct Held {
     lines: Vec<u8>,
-    /// When the first of them was held.
+    /// The time since which the first of them has been held.
     since: Instant,
 }
 
@@ -30,21 +31,21 @@ impl Held {
         Self { lines: Vec::with_capacity(MOST), since: Instant::now() }
     }
 
-    /// Takes a line, and hands out what is not to be held any longer.
+    /// Adds a line, and writes the lines if they are not to be held any longer.
     fn add(&mut self, level: Level, line: &[u8], mut out: impl FnMut(&[u8])) {
         if self.lines.len() + line.len() > MOST {
-            self.hand_out(&mut out);
+            self.write_out(&mut out);
         }
         if self.lines.is_empty() {
             self.since = Instant::now();
         }
         self.lines.extend_from_slice(line);
         if level <= Level::WARN || self.since.elapsed() > LONGEST {
-            self.hand_out(out);
+            self.write_out(out);
         }
     }
 
-    fn hand_out(&mut self, mut out: impl FnMut(&[u8])) {
+    fn write_out(&mut self, mut out: impl FnMut(&[u8])) {
         if !self.lines.is_empty() {
             out(&self.lines);
             self.lines.clear();
@@ -53,7 +54,7 @@ impl Held {
     }
 }
 
-/// Writes a line, now or soon.
+/// Writes a line, now or when the thread is idle.
 pub(super) fn write(level: &Level, line: &[u8]) {
     let is_held = HELD.try_with(|held| match held.try_borrow_mut().as_deref_mut() {
         Ok(Some(held)) => {
@@ -62,23 +63,24 @@ pub(super) fn write(level: &Level, line: &[u8]) {
         }
         Ok(None) | Err(_) => false,
     });
-    // Neither when the thread ends
+    // The thread-local is gone when the thread ends
     if is_held != Ok(true) {
         out(line);
     }
 }
 
-/// Writes what the thread holds: to be called whenever it has nothing else to do. From the first call on it holds its lines.
+/// Writes the lines that the thread holds. Call it whenever the thread is idle. From the first call on the
+/// thread holds its lines.
 pub fn write_held() {
     let _ = HELD.try_with(|held| {
         if let Ok(mut held) = held.try_borrow_mut() {
-            held.get_or_insert_with(Held::new).hand_out(out);
+            held.get_or_insert_with(Held::new).write_out(out);
         }
     });
 }
 
 fn out(lines: &[u8]) {
-    // Nobody is left to be told
+    // An error of standard error cannot be reported anywhere
     let _ = std::io::stderr().lock().write_all(lines);
 }
 
@@ -87,11 +89,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_held_in_their_order_and_not_when_they_are_urgent() {
+    fn lines_are_held_in_order_and_urgent_lines_are_not() {
         let mut held = Held::new();
         let mut writes: Vec<String> = Vec::new();
         let mut add = |held: &mut Held, level, line: &str| {
-            // However slow the machine is just now
+            // Independent of the speed of the machine
             held.since = Instant::now();
             held.add(level, line.as_bytes(), |lines| writes.push(String::from_utf8_lossy(lines).into_owned()));
             writes.len()
@@ -107,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_never_rests_holds_nothing_for_long() {
+    fn a_thread_that_is_never_idle_holds_no_line_for_long() {
         let mut held = Held::new();
         let mut written = 0;
         held.add(Level::INFO, b"one\n", |lines| written += lines.len());
         held.since -= 2 * LONGEST;
         held.add(Level::INFO, b"two\n", |lines| written += lines.len());
         assert_eq!(written, 8);
-        held.hand_out(|_| unreachable!("nothing is left"));
+        held.write_out(|_| unreachable!("nothing is left"));
     }
 }

@@ -1,21 +1,22 @@
-//! One event as one line.
+//! Formats an event as one line.
 //!
-//! The access log is a line for every request, so a line is made in a buffer that its thread keeps, without anything in between.
+//! The access log has a line for every request, so a line is formatted in a buffer that the thread reuses,
+//! without intermediate strings.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
 
+use portico_base::Clock;
 use portico_gateway::with_current_request;
-use time::OffsetDateTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-/// How lines look.
+/// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// For people: time, level, message, `name=value`.
+    /// Text: time, level, message, `name=value`.
     Text { colours: bool },
-    /// For programs: an object.
+    /// A JSON object.
     Json,
 }
 
@@ -23,22 +24,22 @@ thread_local! {
     static BUFFER: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// A line that had to grow beyond this is not kept for the next one.
+/// The largest buffer, in bytes, that is kept for the next line.
 const KEPT: usize = 16 * 1024;
 
-/// Makes the event's line, its end included, and calls `write` with it.
+/// Formats the line of an event, including the line end, and calls `write` with it.
 pub(super) fn with(style: Style, event: &Event<'_>, write: impl FnOnce(&[u8])) {
     BUFFER.with(|buffer| match buffer.try_borrow_mut() {
         Ok(mut line) => {
             line.clear();
-            // A String takes everything
+            // Writing to a String does not fail
             let _ = make(style, event, &mut line);
             write(line.as_bytes());
             if line.capacity() > KEPT {
                 *line = String::new();
             }
         }
-        // A value's own formatting logged something
+        // The formatting of a value logged an event itself
         Err(_) => {
             let mut line = String::new();
             let _ = make(style, event, &mut line);
@@ -99,9 +100,9 @@ fn colour(level: Level) -> &'static str {
     }
 }
 
-/// Now, as RFC 3339 says it, in UTC, to the microsecond.
+/// Appends the time now in the format of RFC 3339, in UTC, to the microsecond.
 fn put_time(line: &mut String) -> fmt::Result {
-    let now = OffsetDateTime::now_utc();
+    let now = Clock::system().now();
     let ((year, month, day), (hour, minute, second, micro)) = (now.to_calendar_date(), now.to_hms_micro());
     let month = u8::from(month);
     write!(line, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z")
@@ -114,15 +115,17 @@ fn put_json(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// Control characters, other ends of lines, and what turns the direction of writing: with these a value could look like something else.
-fn is_unruly(c: char) -> bool {
+/// Returns true for control characters, line ends and characters that change the direction of text: with
+/// these a value could imitate another line or field.
+fn is_control_like(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Appends text in which no character ends the line, moves the cursor or, where it stands `quoted`, ends the string.
+/// Appends text. Characters that would end the line, move the cursor or, if `quoted`, end the string are
+/// escaped.
 fn put_escaped(line: &mut String, text: &str, quoted: bool) {
     let mut rest = text;
-    while let Some(at) = rest.find(|c: char| is_unruly(c) || (quoted && matches!(c, '"' | '\\'))) {
+    while let Some(at) = rest.find(|c: char| is_control_like(c) || (quoted && matches!(c, '"' | '\\'))) {
         let (plain, from) = rest.split_at(at);
         line.push_str(plain);
         let mut characters = from.chars();
@@ -141,7 +144,7 @@ fn put_escaped(line: &mut String, text: &str, quoted: bool) {
     line.push_str(rest);
 }
 
-/// Escapes what is formatted into it.
+/// A writer that escapes its input.
 struct Escaping<'a> {
     line: &'a mut String,
     quoted: bool,
@@ -154,7 +157,7 @@ impl Write for Escaping<'_> {
     }
 }
 
-/// Where an event of the `log` facade comes from: libraries that do not know `tracing`.
+/// Reads the target of an event of the `log` facade, which libraries without `tracing` use.
 #[derive(Default)]
 struct Origin {
     target: Option<String>,
@@ -170,8 +173,9 @@ impl Visit for Origin {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Where in a library's source an event of the `log` facade was made is of no use here.
-fn is_told(field: &Field) -> bool {
+/// Returns false for the fields that name the source line of an event of the `log` facade, which are not
+/// written.
+fn is_written(field: &Field) -> bool {
     !field.name().starts_with("log.")
 }
 
@@ -194,20 +198,20 @@ impl JsonFields<'_> {
 
 impl Visit for JsonFields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if is_told(field) {
+        if is_written(field) {
             self.name(field);
             put_json(self.line, value);
         }
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        if is_told(field) {
+        if is_written(field) {
             self.put(field, value);
         }
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        if is_told(field) {
+        if is_written(field) {
             self.put(field, value);
         }
     }
@@ -224,7 +228,7 @@ impl Visit for JsonFields<'_> {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if is_told(field) {
+        if is_written(field) {
             self.name(field);
             self.line.push('"');
             let _ = write!(Escaping { line: self.line, quoted: true }, "{value:?}");
@@ -233,7 +237,7 @@ impl Visit for JsonFields<'_> {
     }
 }
 
-/// The message stands first, whatever the order of the fields.
+/// Writes the message, which comes first whatever the order of the fields.
 struct TextFields<'a> {
     line: &'a mut String,
     start: usize,
@@ -248,7 +252,7 @@ impl TextFields<'_> {
 
 impl Visit for TextFields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if !is_told(field) {
+        if !is_written(field) {
             return;
         }
         let is_word = !value.is_empty() && value.bytes().all(|c| c.is_ascii_graphic() && c != b'"');
@@ -260,7 +264,7 @@ impl Visit for TextFields<'_> {
             let fields = self.line.split_off(self.start);
             let _ = write!(Escaping { line: self.line, quoted: false }, "{value:?}");
             self.line.push_str(&fields);
-        } else if is_told(field) {
+        } else if is_written(field) {
             self.put(field, format_args!("{value:?}"));
         }
     }

@@ -1,9 +1,11 @@
-//! Where log lines go and how they look.
+//! The log: its destination and its format.
 //!
-//! In a terminal, and for all commands but `serve`: short lines on standard error, coloured where everything else that the
-//! command line says is (`NO_COLOR`, `CLICOLOR_FORCE`). Elsewhere (a service manager, a file): one JSON object per line.
-//! `PORTICO_LOG` chooses what is written, in the `tracing` filter syntax (`info`, `portico_auth=debug`), but never a
-//! library's details that hold secrets.
+//! In a terminal, and for all commands but `serve`: short lines on standard error, coloured under the same
+//! conditions as other output (`NO_COLOR`, `CLICOLOR_FORCE`). Elsewhere (a service manager, a file): one JSON
+//! object per line. `PORTICO_LOG` chooses what is written, in the `tracing` filter syntax (`info`,
+//! `portico_auth=debug`), but never the details of a library that contain secrets.
+//!
+//! Every line that is logged on behalf of a request carries the id of the request.
 
 mod held;
 mod line;
@@ -19,7 +21,7 @@ use tracing_subscriber::{EnvFilter, Registry};
 
 use line::Style;
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// Text in a terminal, and for all commands but `serve`; JSON elsewhere.
@@ -30,34 +32,34 @@ pub enum LogFormat {
     Json,
 }
 
-/// Libraries whose details hold what statements and requests hold: passwords' hashes, tokens, keys. They are never written,
-/// whatever is asked for. The database's notices are told by those who run the statements.
-const SECRETIVE: [&str; 5] =
+/// Libraries whose details contain those of statements and requests: password hashes, tokens, keys. They are
+/// never written, whatever the filter says. Notices of the database are logged where the statements run.
+const SECRET_DETAILS: [&str; 5] =
     ["tokio_postgres=info", "tokio_postgres::query=info", "tokio_postgres::connection=warn", "h2=info", "hyper=info"];
 
-/// A pool that finds a connection closed opens another: nothing that anybody has to know of.
-const CHATTY: [&str; 1] = ["deadpool=error"];
+/// Libraries that warn of normal events: a pool that finds a connection closed opens another one.
+const NEEDLESS_WARNINGS: [&str; 1] = ["deadpool=error"];
 
-fn discreet(filter: EnvFilter) -> EnvFilter {
-    let directives = SECRETIVE.iter().chain(&CHATTY).filter_map(|text| text.parse::<Directive>().ok());
+fn without_secrets(filter: EnvFilter) -> EnvFilter {
+    let directives = SECRET_DETAILS.iter().chain(&NEEDLESS_WARNINGS).filter_map(|text| text.parse::<Directive>().ok());
     directives.fold(filter, EnvFilter::add_directive)
 }
 
-/// Installs the process-wide log writer. `default` applies where `PORTICO_LOG` says nothing.
+/// Installs the log writer of the process. `default` is the filter if `PORTICO_LOG` is not set.
 ///
 /// A second call changes nothing: tests may start several servers in one process.
 pub fn install(format: LogFormat, default: &str) {
     let filter = EnvFilter::try_from_env("PORTICO_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let filter = discreet(filter);
+    let filter = without_secrets(filter);
     let stderr = std::io::stderr();
     let style = match format {
         LogFormat::Auto if !stderr.is_terminal() => Style::Json,
         LogFormat::Json => Style::Json,
-        // What decides for all other output
+        // The same decision as for all other output
         LogFormat::Auto | LogFormat::Text => Style::Text { colours: AutoStream::choice(&stderr) != ColorChoice::Never },
     };
     let log = Log { style, write: held::write };
-    // An error means that a subscriber is there already, which then stays.
+    // An error means that a subscriber is installed already; it is kept
     let _ = Registry::default().with(filter).with(log).try_init();
 }
 
@@ -97,7 +99,7 @@ mod tests {
     #[test]
     fn the_values_of_statements_are_not_written_whatever_is_asked_for() {
         for asked in ["trace", "info,tokio_postgres=trace", "debug,tokio_postgres::query=debug", "h2=trace,info"] {
-            let written = written(Style::Json, discreet(EnvFilter::new(asked)), || {
+            let written = written(Style::Json, without_secrets(EnvFilter::new(asked)), || {
                 tracing::debug!(target: "tokio_postgres::query", "executing statement s1 with parameters: [secret]");
                 tracing::trace!(target: "h2::codec", "authorization: secret");
                 tracing::warn!(target: "deadpool.postgres", "secretly, a connection was closed");

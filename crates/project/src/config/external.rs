@@ -153,7 +153,7 @@ fn open<'r, 'e, 'n>(third_party: &mut Section<'r, 'e, 'n>, name: &'static str) -
     (section, enabled)
 }
 
-/// A field that an enabled provider can not be without.
+/// A field that an enabled provider cannot be without.
 fn field(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String> {
     let value = section.text(name).filter(|value| !value.is_empty());
     if value.is_none() && !section.is_quiet() && section.place(name) == section.place("") {

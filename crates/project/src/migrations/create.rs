@@ -17,7 +17,7 @@ const MAX_NAME: usize = 200;
 /// Gives back the path from the project root.
 ///
 /// # Errors
-/// When the name can not be part of a file name, or the file exists or can not be written.
+/// When the name cannot be part of a file name, or the file exists or cannot be written.
 pub fn create(project: &Project, name: &str, now: OffsetDateTime, content: &str) -> Result<PathBuf, ProjectError> {
     let is_plain = !name.contains(['/', '\\']) && !name.chars().any(char::is_control);
     if !is_plain || name.trim().is_empty() || name.len() > MAX_NAME {

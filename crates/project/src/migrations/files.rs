@@ -35,7 +35,7 @@ pub struct Listing {
 /// Lists the migration files of a project. Without a folder there are none.
 ///
 /// # Errors
-/// When the folder can not be read.
+/// When the folder cannot be read.
 pub fn list(project: &Project) -> Result<Listing, ProjectError> {
     let shown = PathBuf::from("supabase/migrations");
     let folder = project.root().join(&shown);
@@ -48,7 +48,7 @@ pub fn list(project: &Project) -> Result<Listing, ProjectError> {
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry.map_err(failed)?;
-        // A link to a file counts as a file; a name that is no text can not match.
+        // A link to a file counts as a file; a name that is no text cannot match.
         if entry.path().is_file() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }

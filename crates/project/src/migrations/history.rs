@@ -137,7 +137,7 @@ pub(super) async fn insert(
 /// Marks migrations as applied without running them.
 ///
 /// # Errors
-/// When a file can not be read, or PostgreSQL's error.
+/// When a file cannot be read, or PostgreSQL's error.
 pub async fn mark_applied(session: &mut MigrationSession, migrations: &[&Migration]) -> Result<(), MigrationError> {
     prepare(session).await?;
     for migration in migrations {

@@ -60,7 +60,7 @@ impl MigrationError {
 /// Applies one migration and records it.
 ///
 /// # Errors
-/// When the file can not be read or a statement fails; then nothing of it stays applied.
+/// When the file cannot be read or a statement fails; then nothing of it stays applied.
 pub async fn apply_one(
     session: &mut MigrationSession,
     migration: &Migration,
@@ -82,7 +82,7 @@ pub async fn apply_one(
 /// Applies migrations in the order given, each recorded with its statements. Stops at the first that fails.
 ///
 /// # Errors
-/// When the history can not be prepared, a file can not be read or a statement fails.
+/// When the history cannot be prepared, a file cannot be read or a statement fails.
 pub async fn apply<'m>(
     session: &mut MigrationSession,
     migrations: impl IntoIterator<Item = &'m Migration>,

@@ -127,7 +127,7 @@ fn own_hint(code: &str, message: &str, index: usize) -> Option<String> {
             })
         }
         "25001" if index > 0 => Some(
-            "This statement can not run in a transaction: give it a migration file of its own, as the first statement"
+            "This statement cannot run in a transaction: give it a migration file of its own, as the first statement"
                 .to_owned(),
         ),
         "55P04" => Some("Use the new value in the next migration file".to_owned()),

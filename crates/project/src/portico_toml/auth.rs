@@ -114,7 +114,7 @@ pub struct EmailExtras {
     pub allow_unverified_sign_ins: Option<bool>,
     /// If not empty, nobody else gets mail.
     pub authorized_addresses: Option<Vec<String>>,
-    /// Refuse addresses that can not receive mail.
+    /// Refuse addresses that cannot receive mail.
     pub extended_validation: Option<bool>,
     /// Mail servers whose domains are refused by `extended_validation`.
     pub blocked_mail_servers: Option<Vec<String>>,
