@@ -26,7 +26,7 @@ pub(super) fn service(foundation: &Foundation) -> Service {
                 }
             }
         })
-        .before_close(async move {
+        .before_close(move || async move {
             if !closed.flush().await {
                 tracing::warn!("some analytics events could not be written");
             }

@@ -37,7 +37,7 @@ pub(super) fn service(rest: &Rest) -> Service {
     Service::new()
         .mount_function("/rest/v1", answer, access(rest))
         .mount("/rest-admin/v1", rest.admin_router(), Access::open().compressed())
-        .before_close(async move { closed.close() })
+        .before_close(move || async move { closed.close() })
 }
 
 /// The rules for requests that the data API answers, at whatever prefix.

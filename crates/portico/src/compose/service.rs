@@ -30,6 +30,7 @@ pub struct Foundation {
 }
 
 type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+type CloseAction = Box<dyn FnOnce() -> BoxedFuture + Send + Sync>;
 type MountAction = Box<dyn FnOnce(GatewayBuilder) -> GatewayBuilder + Send>;
 
 /// One service of a server: a value that [`super::Server`] mounts, runs and closes without knowing
@@ -38,7 +39,7 @@ type MountAction = Box<dyn FnOnce(GatewayBuilder) -> GatewayBuilder + Send>;
 pub struct Service {
     mounts: Vec<MountAction>,
     periodic: Vec<BoxedFuture>,
-    closing: Vec<BoxedFuture>,
+    closing: Vec<CloseAction>,
 }
 
 impl Service {
@@ -89,8 +90,11 @@ impl Service {
 
     /// Runs `work` after the last request, before the database is closed.
     #[must_use]
-    pub fn before_close(mut self, work: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.closing.push(Box::pin(work));
+    pub fn before_close<F>(mut self, work: impl FnOnce() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.closing.push(Box::new(move || Box::pin(work())));
         self
     }
 
@@ -105,14 +109,14 @@ impl Service {
 /// What is left of a [`Service`] when its routes are mounted.
 pub(super) struct ServiceWork {
     periodic: Vec<BoxedFuture>,
-    closing: Vec<BoxedFuture>,
+    closing: Vec<CloseAction>,
 }
 
 /// The running work of a server's services. The periodic tasks end when this is dropped.
 #[derive(Default)]
 pub(super) struct Upkeep {
     tasks: Vec<JoinHandle<()>>,
-    closing: Vec<BoxedFuture>,
+    closing: Vec<CloseAction>,
 }
 
 impl Upkeep {
@@ -127,7 +131,7 @@ impl Upkeep {
     pub(super) async fn close(mut self) {
         self.abort_tasks();
         for work in std::mem::take(&mut self.closing) {
-            work.await;
+            work().await;
         }
     }
 
