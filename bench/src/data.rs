@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use portico_rest::plan::{
-    BodyFormat, PlanContext, PlanSettings, ReadPlan, ReadRoot, ResultShape, WriteAction, WriteOptions, WritePlan,
-};
+use portico_rest::config::PlanSettings;
+use portico_rest::plan::{BodyFormat, PlanContext, ReadPlan, ReadRoot, ResultShape, WriteOptions, WritePlan};
 use portico_rest::query::{QueryTarget, parse};
+use portico_rest::request::WriteAction;
 use portico_rest::request::body::{BodyPurpose, Payload, parse as parse_body};
 use portico_rest::request::media::MediaType;
 use portico_rest::request::preferences::ReturnPreference;

@@ -1,6 +1,7 @@
-//! For who watches the service: alive, ready, what it knows and how it does (contract 21.3).
+//! Endpoints for monitoring: liveness, readiness, the schema cache, metrics.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::Router;
@@ -11,37 +12,38 @@ use http::{StatusCode, header};
 
 use portico_tokens::{Caller, RingFigures};
 
-use crate::service::Rest;
+use crate::service::Service;
 
-pub(crate) fn router(rest: Rest) -> Router {
+pub(crate) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/live", get(StatusCode::OK))
         .route("/ready", get(ready))
         .route("/schema_cache", get(schema_cache))
         .route("/metrics", get(metrics))
-        .with_state(rest)
+        .with_state(service)
 }
 
-/// Ready as long as the schema was read at least once, is the newest as far as is known, and the database answers.
-async fn ready(State(rest): State<Rest>) -> StatusCode {
-    let is_loaded = rest.inner.state.current().await.cache.is_some() && !rest.inner.state.loads().stale;
-    if is_loaded && rest.inner.pool.checkout().await.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+/// Reports whether the schema cache is loaded and, as far as is known, current, and the database answers.
+async fn ready(State(service): State<Arc<Service>>) -> StatusCode {
+    let is_loaded = service.snapshots.current().await.cache.is_some() && !service.snapshots.statistics().stale;
+    if is_loaded && service.pool.checkout().await.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-/// What is known of the exposed schemas, by name, for the secret key only: enough to see whether a table or function was found.
-async fn schema_cache(State(rest): State<Rest>, Extension(caller): Extension<Caller>) -> Response {
+/// Returns the names of the relations and functions of the exposed schemas, for the secret key only: enough to see
+/// whether the cache contains a table or function.
+async fn schema_cache(State(service): State<Arc<Service>>, Extension(caller): Extension<Caller>) -> Response {
     if !caller.is_service_role() {
         return StatusCode::FORBIDDEN.into_response();
     }
-    let snapshot = rest.inner.state.current().await;
+    let snapshot = service.snapshots.current().await;
     let Some(cache) = &snapshot.cache else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     axum::Json(cache.outline()).into_response()
 }
 
-/// Of our keys, which all services use, and those that the database names.
-async fn token_figures(rest: &Rest) -> RingFigures {
-    let own = rest.inner.keys.figures();
-    match &rest.inner.state.current().await.config.keys {
+/// Returns the figures of the server's keys, which all services share, and of the keys that the database defines.
+async fn token_figures(service: &Service) -> RingFigures {
+    let own = service.keys.figures();
+    match &service.snapshots.current().await.config.keys {
         None => own,
         Some(keys) => {
             let also = keys.figures();
@@ -55,14 +57,14 @@ async fn token_figures(rest: &Rest) -> RingFigures {
     }
 }
 
-async fn metrics(State(rest): State<Rest>, Extension(caller): Extension<Caller>) -> Response {
+async fn metrics(State(service): State<Arc<Service>>, Extension(caller): Extension<Caller>) -> Response {
     if !caller.is_service_role() {
         return StatusCode::FORBIDDEN.into_response();
     }
-    let (pool, loads, settings) = (rest.inner.pool.status(), rest.inner.state.loads(), rest.inner.pool.timeouts());
+    let (pool, loads, timeouts) = (service.pool.status(), service.snapshots.statistics(), service.pool.timeouts());
     let mut text = String::with_capacity(1024);
-    let mut put = |name: &str, kind: &str, help: &str, samples: &[(&str, f64)]| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    let mut put = |name: &str, metric_type: &str, help: &str, samples: &[(&str, f64)]| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {metric_type}");
         for (labels, value) in samples {
             let _ = writeln!(text, "{name}{labels} {value}");
         }
@@ -71,11 +73,11 @@ async fn metrics(State(rest): State<Rest>, Extension(caller): Extension<Caller>)
         "pgrst_db_pool_timeouts_total",
         "counter",
         "Requests that waited too long for a connection",
-        &[("", settings as f64)],
+        &[("", timeouts as f64)],
     );
     put("pgrst_db_pool_available", "gauge", "Open connections that are idle", &[("", pool.idle as f64)]);
     put("pgrst_db_pool_waiting", "gauge", "Requests that wait for a connection", &[("", pool.waiting as f64)]);
-    put("pgrst_db_pool_max", "gauge", "Connections at most", &[("", rest.inner.connections as f64)]);
+    put("pgrst_db_pool_max", "gauge", "Connections at most", &[("", service.connections as f64)]);
     put(
         "pgrst_schema_cache_loads_total",
         "counter",
@@ -88,7 +90,7 @@ async fn metrics(State(rest): State<Rest>, Extension(caller): Extension<Caller>)
         "How long the last load of the schema cache took",
         &[("", loads.last.as_secs_f64())],
     );
-    let tokens = token_figures(&rest).await;
+    let tokens = token_figures(&service).await;
     for (name, help, value) in [
         ("requests", "Tokens that were looked up among those verified before", tokens.presented),
         ("hits", "Tokens that were found there", tokens.remembered),

@@ -23,6 +23,7 @@ pub mod plan;
 pub mod query;
 pub mod request;
 mod response;
+mod rest;
 pub mod schema;
 mod service;
 mod snapshot;
@@ -30,4 +31,4 @@ pub mod sql;
 pub mod statement_builder;
 
 pub use error::RestError;
-pub use service::{Rest, RestSettings};
+pub use rest::{Rest, RestSettings};

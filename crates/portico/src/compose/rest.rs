@@ -6,8 +6,7 @@ use anyhow::Context;
 use axum::extract::Request;
 use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
 use portico_project::Config;
-use portico_rest::config::Config as ApiConfig;
-use portico_rest::plan::PlanSettings;
+use portico_rest::config::{Config as ApiConfig, PlanSettings};
 use portico_rest::{Rest, RestSettings};
 
 use super::service::{Foundation, Service};

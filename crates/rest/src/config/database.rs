@@ -37,6 +37,9 @@ impl Isolation {
     }
 }
 
+/// The role that the server logs in with to answer requests.
+pub const LOGIN: &str = "authenticator";
+
 /// The settings of every role that the login role may act as, by the role's name.
 pub type Roles = HashMap<String, RoleSettings>;
 

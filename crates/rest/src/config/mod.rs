@@ -15,7 +15,6 @@ use portico_tokens::{KeyRing, SigningKey};
 use regex::{Regex, RegexBuilder};
 
 use crate::config::claim_path::ClaimPath;
-use crate::plan::PlanSettings;
 use crate::schema::QualifiedName;
 
 /// How a transaction ends when the client does not say (contract 14).
@@ -37,6 +36,27 @@ pub enum OpenApiMode {
     IgnorePrivileges,
     /// Nothing: 404.
     Disabled,
+}
+
+/// The settings that the planning of requests depends on.
+#[derive(Debug, Clone)]
+pub struct PlanSettings {
+    /// `db-aggregates-enabled`
+    pub aggregates: bool,
+    /// `db-plan-enabled`: clients may request the output of `EXPLAIN`.
+    pub explain_enabled: bool,
+    /// `db-max-rows`
+    pub max_rows: Option<u64>,
+    /// `url-use-legacy-target-names`
+    pub legacy_target_names: bool,
+    /// Rejects UPDATE and DELETE without a condition, as the hosted service does.
+    pub safe_update: bool,
+}
+
+impl Default for PlanSettings {
+    fn default() -> Self {
+        Self { aggregates: false, explain_enabled: false, max_rows: None, legacy_target_names: true, safe_update: true }
+    }
 }
 
 /// All settings in force; replaced as a whole when they change.

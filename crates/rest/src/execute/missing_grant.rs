@@ -1,67 +1,76 @@
-//! The hint that a refusal for want of a privilege carries: the GRANT that is missing (contract 16.3).
+//! The hint of an error for a missing privilege: the GRANT that is missing.
 //!
-//! PostgreSQL names the relation without its schema, and it need not be the one of the request: a view
-//! reads others with its owner's privileges, and functions, triggers and policies read any. So the
-//! catalog is searched for the relation of that name that lacks a grant, and for the role that lacks
-//! it. The search runs after the refusal, as the server's own login, and reads privileges only.
+//! PostgreSQL names the relation without its schema, and it need not be the relation of the request: a view reads others
+//! with its owner's privileges, and functions, triggers and policies read any. So the catalog is searched for the
+//! relation of that name that lacks a grant, and for the role that lacks it. The search runs after the error, as the
+//! server's own login, and reads privileges only.
 
 use std::time::Duration;
 
 use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
 use portico_database::wire::{Batch, Row, Statement};
 
+use super::RequestContext;
 use crate::array::text_array;
 use crate::error::PostgresErrorResponse;
-use crate::execute::RequestContext;
-use crate::handler::ApiRequest;
-use crate::plan::WriteAction;
 use crate::query::SelectItem;
 use crate::request::preferences::{Resolution, ReturnPreference};
 use crate::request::resource::{RequestAction, Resource};
+use crate::request::{ApiRequest, WriteAction};
 use crate::statement_builder::Sql;
 
-const LACKING: &str = include_str!("missing_grant.sql");
+const MISSING_GRANT: &str = include_str!("missing_grant.sql");
 
-/// The longest time that a refusal waits for a connection for its hint. Where all are in use, it is
-/// answered without one.
+/// How long an error waits for the connection that its hint needs. If all are in use, it has no hint.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// The kinds of relations, as PostgreSQL's refusals name them.
+/// The kinds of relations, as PostgreSQL's messages name them.
 const KINDS: [&str; 4] = ["table ", "view ", "materialized view ", "foreign table "];
 
-/// Adds the hint to a `permission denied for table x` that has none. Where the catalog has several
-/// relations that could be meant, there is no hint.
-pub(crate) async fn add_hint(doing: &RequestContext<'_>, refusal: &mut PostgresErrorResponse) {
-    if refusal.code != INSUFFICIENT_PRIVILEGE.code() || refusal.hint.is_some() {
-        return;
+/// Adds the hint to a `permission denied for table x` that has none. It has none where several relations of the catalog
+/// could be meant.
+pub(crate) async fn with_hint(
+    context: &RequestContext<'_>,
+    error: Box<PostgresErrorResponse>,
+) -> Box<PostgresErrorResponse> {
+    if error.code != INSUFFICIENT_PRIVILEGE.code() || error.hint.is_some() {
+        return error;
     }
-    let denied = refusal.message.strip_prefix("permission denied for ");
-    let Some(name) = denied.and_then(|denied| KINDS.iter().find_map(|kind| denied.strip_prefix(kind))) else { return };
-    let asked = doing.asked;
-    let needed = needed(asked);
-    let (role, relations) = (asked.identity.role.as_bytes(), text_array(relations(asked)));
+    let hint = hint(context, &error.message).await;
+    Box::new(PostgresErrorResponse { hint, ..*error })
+}
+
+async fn hint(context: &RequestContext<'_>, message: &str) -> Option<String> {
+    let denied = message.strip_prefix("permission denied for ")?;
+    let name = KINDS.iter().find_map(|kind| denied.strip_prefix(kind))?;
+    let request = context.request;
+    let needed = needed_privileges(request);
+    let (role, relations) = (request.head.role.name.as_bytes(), text_array(relation_names(request)));
     let params = [
         Some(role),
         Some(name.as_bytes()),
-        Some(doing.schema.as_bytes()),
+        Some(request.head.schema.as_bytes()),
         Some(relations.as_bytes()),
         Some(needed.as_bytes()),
     ];
-    let batch = Batch::new().statement(Statement::named(LACKING, &params));
-    let Ok(Ok(mut lease)) = tokio::time::timeout(LONGEST_WAIT, doing.lease()).await else { return };
-    match lease.run(&batch).await {
-        Ok(found) => refusal.hint = hint(found.rows(0), name, &needed),
-        Err(error) => tracing::debug!(%error, "The catalog does not say which grant is missing"),
+    let batch = Batch::new().statement(Statement::named(MISSING_GRANT, &params));
+    let Ok(Ok(mut connection)) = tokio::time::timeout(LONGEST_WAIT, context.checkout()).await else { return None };
+    match connection.run(&batch).await {
+        Ok(found) => grant_hint(found.rows(0), name, &needed),
+        Err(error) => {
+            tracing::debug!(%error, "the missing grant could not be looked up");
+            None
+        }
     }
 }
 
 /// Returns the hint for the only relation that was found.
-fn hint(found: &[Row], name: &str, needed: &str) -> Option<String> {
+fn grant_hint(found: &[Row], name: &str, needed: &str) -> Option<String> {
     let [row] = found else { return None };
     let (schema, role, lacking) = (row.text(0)?, row.text(1)?, row.text(3)?);
     let privileges = match row.text(2)? {
         "t" => needed,
-        // The statement is not known; most that change rows read them, too
+        // The statement is not known. Most statements that change rows also read them
         _ if lacking.starts_with("SELECT") => "SELECT",
         _ if lacking.contains(", ") => return None,
         _ => lacking,
@@ -76,8 +85,8 @@ fn hint(found: &[Row], name: &str, needed: &str) -> Option<String> {
     Some(format!("Grant the required privileges to the current role with: GRANT {};", grant.text()))
 }
 
-/// Returns the names of the relations of a request: what it reads or writes, then what it embeds.
-fn relations<'a>(asked: &'a ApiRequest<'_>) -> Vec<&'a str> {
+/// Returns the names of the relations of a request: first the one that it reads or writes, then the embeds.
+fn relation_names<'a>(request: &'a ApiRequest<'_>) -> Vec<&'a str> {
     fn embedded<'a>(items: &'a [SelectItem], names: &mut Vec<&'a str>) {
         for item in items {
             if let SelectItem::Relation(relation) = item {
@@ -86,19 +95,19 @@ fn relations<'a>(asked: &'a ApiRequest<'_>) -> Vec<&'a str> {
             }
         }
     }
-    let mut names = vec![match &asked.resource {
+    let mut names = vec![match &request.head.resource {
         Resource::Relation(name) => name.as_str(),
         // No relation has this name
         Resource::Function(_) | Resource::Root => "",
     }];
-    embedded(&asked.query.select, &mut names);
+    embedded(&request.query.select, &mut names);
     names
 }
 
-/// Returns the privileges that a request needs on what it reads or writes.
-fn needed(asked: &ApiRequest<'_>) -> String {
-    let (preferences, query) = (&asked.preferences, &asked.query);
-    let changes = match asked.action {
+/// Returns the privileges that a request needs on the relation that it reads or writes.
+fn needed_privileges(request: &ApiRequest<'_>) -> String {
+    let (preferences, query) = (&request.preferences, &request.query);
+    let changes = match request.head.action {
         RequestAction::Write(WriteAction::Insert) if preferences.resolution == Some(Resolution::MergeDuplicates) => {
             "INSERT, UPDATE"
         }
@@ -108,16 +117,16 @@ fn needed(asked: &ApiRequest<'_>) -> String {
         RequestAction::Write(WriteAction::Delete) => "DELETE",
         RequestAction::Read { .. } | RequestAction::Call | RequestAction::Options => return "SELECT".into(),
     };
-    // Rows that are returned or compared are read, too
+    // Rows that are returned or compared are also read
     let reads = preferences.returned.is_some_and(|returned| returned != ReturnPreference::Minimal)
         || preferences.resolution.is_some()
-        || asked.action == RequestAction::Write(WriteAction::Put)
+        || request.head.action == RequestAction::Write(WriteAction::Put)
         || !query.filters.is_empty()
         || !query.logic.is_empty();
     if reads { format!("SELECT, {changes}") } else { changes.into() }
 }
 
-/// Appends a name, quoted only where it has to be, as people write it.
+/// Appends a name, quoted only where SQL requires it.
 fn identifier(grant: &mut Sql, name: &str) {
     let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');

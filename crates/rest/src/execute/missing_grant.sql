@@ -1,7 +1,7 @@
 -- Finds the relation named $2 on which a privilege is missing. $1 is the role of the request, $3 its
 -- schema, $4 the names of its relations; the first of them is read or written with the privileges $5.
--- Yields the relation's schema, the role that lacks the privilege, whether the relation is the first
--- one or lies below it, and the privileges that are missing. Two rows: several could be meant.
+-- Returns the relation's schema, the role that lacks the privilege, whether the relation is the first
+-- one or lies below it, and the missing privileges. Two rows mean that several relations are possible.
 with recursive reached as (
   select c.oid, c.relname, c.relkind, c.relowner, c.reloptions, c.relnamespace, r.oid as acting, c.relname = ($4::text[])[1] as is_target
     from pg_catalog.pg_class as c
@@ -9,7 +9,7 @@ with recursive reached as (
     join pg_catalog.pg_roles as r on r.rolname = $1
    where n.nspname = $3 and c.relname = any ($4::text[])
   union
-  -- What a view reads is read by the view's owner, unless the view says otherwise
+  -- The owner of a view reads the relations below it, unless the view is a security invoker
   select below.oid, below.relname, below.relkind, below.relowner, below.reloptions, below.relnamespace,
          case
            when exists (
@@ -30,8 +30,8 @@ with recursive reached as (
     from reached
    where relname = $2
   union all
-  -- Functions, triggers and policies read others, in schemas that the role may use: else the refusal
-  -- would name the schema
+  -- Functions, triggers and policies read other relations, in schemas that the role may use: otherwise
+  -- the error would name the schema
   select c.oid, c.relnamespace, r.oid, false, 1
     from pg_catalog.pg_class as c
     join pg_catalog.pg_namespace as n on n.oid = c.relnamespace

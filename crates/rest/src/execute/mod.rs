@@ -1,187 +1,195 @@
-//! The transaction of a request (steps 11 to 13 of contract 3).
+//! Runs the statements of a request in one transaction, in the role of the request.
 
-pub(crate) mod explain;
+pub(crate) mod max_affected;
 pub(crate) mod missing_grant;
 pub(crate) mod postgres_error;
+pub(crate) mod response_overrides;
 pub(crate) mod session_settings;
 pub(crate) mod statement_result;
 pub(crate) mod transaction;
 
 use portico_database::wire::{PooledConnection, RowSeparators, WireError};
 
+use self::session_settings::TransactionContext;
+use self::statement_result::StatementResult;
 use self::transaction::{ReadFailure, RequestStatements, TransactionEnding};
 use crate::error::RestError;
-use crate::execute::session_settings::TransactionContext;
-use crate::execute::statement_result::StatementResult;
-use crate::handler::ApiRequest;
-use crate::plan::WriteAction;
-use crate::plan::prepare::{Kind, Prepared};
+use crate::plan::{Operation, StatementPlan};
+use crate::request::ApiRequest;
 use crate::request::preferences::{CountMode, TransactionEnd};
-use crate::service::Rest;
+use crate::service::Service;
 use crate::snapshot::Snapshot;
-use crate::sql::StatementOutput;
+use crate::sql::{MainStatement, StatementOutput};
 
-/// For whom something is done, and with what.
+/// A request, the service that answers it, and the snapshot that it is answered with.
 pub(crate) struct RequestContext<'a> {
-    pub rest: &'a Rest,
+    pub service: &'a Service,
     pub snapshot: &'a Snapshot,
-    pub schema: &'a str,
-    pub asked: &'a ApiRequest<'a>,
+    pub request: &'a ApiRequest<'a>,
 }
 
 impl RequestContext<'_> {
-    /// What the transaction begins with.
-    pub fn setting<'a>(&'a self, prepared: &'a Prepared) -> TransactionContext<'a> {
-        let asked = self.asked;
-        let role = self.snapshot.roles.get(&asked.identity.role);
+    /// Returns the context of the transaction of a plan.
+    fn transaction<'a>(&'a self, plan: &'a StatementPlan) -> TransactionContext<'a> {
+        let context = self.read_only_transaction();
+        TransactionContext {
+            hoisted: &plan.hoisted,
+            isolation: plan.isolation.or(context.isolation),
+            read_only: plan.read_only,
+            time_zone: self.request.preferences.timezone.as_deref(),
+            ..context
+        }
+    }
+
+    /// Returns the context of a read-only transaction that depends on the head of the request only.
+    pub fn read_only_transaction(&self) -> TransactionContext<'_> {
+        let head = &self.request.head;
+        let role = self.snapshot.roles.get(&head.role.name);
         TransactionContext {
             config: &self.snapshot.config,
-            identity: &asked.identity,
-            role,
-            hoisted: &prepared.hoisted,
-            isolation: prepared.isolation.or(role.and_then(|role| role.isolation)),
-            read_only: prepared.read_only,
-            schema: self.schema,
-            method: &asked.parts.method,
-            path: asked.parts.uri.path(),
-            headers: &asked.parts.headers,
-            outside: asked.outside,
-            authorization: asked.caller.authorization.as_ref(),
-            time_zone: asked.preferences.timezone.as_deref(),
+            role: &head.role,
+            role_settings: role,
+            hoisted: &[],
+            isolation: role.and_then(|role| role.isolation),
+            read_only: true,
+            schema: head.schema,
+            method: &head.parts.method,
+            path: head.parts.uri.path(),
+            headers: &head.parts.headers,
+            forwarded: head.forwarded,
+            authorization: head.caller.authorization.as_ref(),
+            time_zone: None,
         }
     }
 
-    /// A refusal of PostgreSQL in the words of the contract.
-    pub fn refusal(&self, error: &WireError) -> RestError {
-        postgres_error::refusal(error, self.asked.identity.is_anonymous)
+    /// Returns the error that the client sees for an error of PostgreSQL or of the connection.
+    pub fn error(&self, error: &WireError) -> RestError {
+        postgres_error::rest_error(error, self.request.head.role.is_anonymous)
     }
 
-    /// A connection.
-    pub async fn lease(&self) -> Result<PooledConnection, RestError> {
-        self.rest.inner.pool.checkout().await.map_err(|error| self.no_connection(error))
+    /// Checks out a connection.
+    pub async fn checkout(&self) -> Result<PooledConnection, RestError> {
+        self.service.pool.checkout().await.map_err(|error| self.checkout_error(error))
     }
 
-    /// Why there is no connection.
-    fn no_connection(&self, error: WireError) -> RestError {
+    fn checkout_error(&self, error: WireError) -> RestError {
         match error {
-            // Not about the request: PostgreSQL starts, ends, is full or closed to us
-            WireError::Postgres(why) => {
-                tracing::error!(%why, "The database takes no connection of the data API");
+            // Not caused by the request: PostgreSQL starts, stops, has too many connections, or rejects the login
+            WireError::Postgres(error) => {
+                tracing::error!(%error, "the database accepts no connection of the data API");
                 RestError::NoConnection("the database does not accept the server's connections".into())
             }
-            other => self.refusal(&other),
+            other => self.error(&other),
         }
     }
 }
 
-/// Runs the statement of a request and decides whether it is kept.
+/// Runs the statements of a request and decides whether the transaction is committed.
 ///
 /// # Errors
-/// What PostgreSQL refuses; PGRST115, 116 and 124, after which nothing was written.
-pub(crate) async fn run(doing: &RequestContext<'_>, prepared: &Prepared) -> Result<StatementResult, RestError> {
-    let rolls_back = rolls_back(doing);
-    let is_checked = !prepared.read_only && is_checked(prepared);
-    let end = match (rolls_back, is_checked) {
+/// The errors of PostgreSQL; PGRST115, 116 and 124, after which nothing is written.
+pub(crate) async fn run(
+    context: &RequestContext<'_>,
+    plan: &StatementPlan,
+    statement: &MainStatement,
+) -> Result<StatementResult, RestError> {
+    let ending = match (rolls_back(context), !plan.read_only && needs_check(plan)) {
         (true, _) => TransactionEnding::RollBack,
-        (false, true) => TransactionEnding::Later,
+        (false, true) => TransactionEnding::Undecided,
         (false, false) => TransactionEnding::Commit,
     };
-    let work = RequestStatements { main: &prepared.main, yields: prepared.yields, then: prepared.estimate.as_ref() };
-    let setting = doing.setting(prepared);
-    if let (StatementOutput::Rows(joining), TransactionEnding::Commit) = (prepared.yields, end)
-        && prepared.read_only
-        && prepared.estimate.is_none()
+    let transaction = context.transaction(plan);
+    if let (StatementOutput::Rows(separators), TransactionEnding::Commit) = (statement.output, ending)
+        && plan.read_only
+        && statement.estimate.is_none()
     {
-        return read(doing, prepared, &setting, joining).await;
+        return read(context, plan, statement, &transaction, separators).await;
     }
-    let mut lease = doing.lease().await?;
-    let outcome = transaction::run(&mut lease, &setting, work, end).await;
-    let mut outcome = outcome.map_err(|error| doing.refusal(&error))?;
-    if prepared.negotiated.explain.is_some() {
-        if end == TransactionEnding::Later {
-            transaction::finish(&mut lease, &setting, true).await.map_err(|error| doing.refusal(&error))?;
+    let statements =
+        RequestStatements { main: &statement.main, output: statement.output, then: statement.estimate.as_ref() };
+    let mut connection = context.checkout().await?;
+    let results = transaction::run(&mut connection, &transaction, statements, ending).await;
+    let mut results = results.map_err(|error| context.error(&error))?;
+    if plan.format.explain.is_some() {
+        if ending == TransactionEnding::Undecided {
+            transaction::finish(&mut connection, &transaction, true).await.map_err(|error| context.error(&error))?;
         }
-        return Ok(StatementResult::of_plan(explain::body(outcome.main())));
+        return Ok(StatementResult::of_explain(results.main()));
     }
-    let mut reply = StatementResult::read(&mut outcome, prepared.yields)?;
-    let verdict = check(prepared, &reply);
-    if end == TransactionEnding::Later {
-        // Deferred constraints speak at the commit; a refusal of ours comes before them
-        let ended = transaction::finish(&mut lease, &setting, verdict.is_ok()).await;
-        verdict?;
-        ended.map_err(|error| doing.refusal(&error))?;
+    let result = StatementResult::read(&mut results, statement.output)?;
+    let checked = check(plan, &result);
+    if ending == TransactionEnding::Undecided {
+        // Deferred constraints are checked at the commit; an error of this server takes precedence
+        let ended = transaction::finish(&mut connection, &transaction, checked.is_ok()).await;
+        checked?;
+        ended.map_err(|error| context.error(&error))?;
     } else {
-        verdict?;
+        checked?;
     }
-    reply.total = total(doing, prepared, &reply, explain::estimate(outcome.then()));
-    Ok(reply)
+    let estimate = statement_result::estimate(results.then());
+    let total = total(context, plan, &result, estimate);
+    Ok(StatementResult { total, ..result })
 }
 
-/// Runs a read that others may run for us.
+/// Runs a read that may be coalesced with others.
 async fn read(
-    doing: &RequestContext<'_>,
-    prepared: &Prepared,
-    setting: &TransactionContext<'_>,
-    joining: RowSeparators,
+    context: &RequestContext<'_>,
+    plan: &StatementPlan,
+    statement: &MainStatement,
+    transaction: &TransactionContext<'_>,
+    separators: RowSeparators,
 ) -> Result<StatementResult, RestError> {
-    let outcome = transaction::read(&doing.rest.inner.pool, setting, &prepared.main, joining).await;
-    let mut outcome = outcome.map_err(|failure| match failure {
-        ReadFailure::Connection(error) => doing.no_connection(error),
-        ReadFailure::Statement(error) => doing.refusal(&error),
+    let results = transaction::read(&context.service.pool, transaction, &statement.main, separators).await;
+    let mut results = results.map_err(|failure| match failure {
+        ReadFailure::Connection(error) => context.checkout_error(error),
+        ReadFailure::Statement(error) => context.error(&error),
     })?;
-    let mut reply = StatementResult::read(&mut outcome, prepared.yields)?;
-    check(prepared, &reply)?;
-    reply.total = total(doing, prepared, &reply, None);
-    Ok(reply)
+    let result = StatementResult::read(&mut results, statement.output)?;
+    check(plan, &result)?;
+    let total = total(context, plan, &result, None);
+    Ok(StatementResult { total, ..result })
 }
 
-fn rolls_back(doing: &RequestContext<'_>) -> bool {
-    let tx_end = doing.snapshot.config.tx_end;
-    match doing.asked.preferences.transaction {
-        Some(wish) if tx_end.may_override => wish == TransactionEnd::Rollback,
-        _ => tx_end.rollback,
+fn rolls_back(context: &RequestContext<'_>) -> bool {
+    let policy = context.snapshot.config.tx_end;
+    match context.request.preferences.transaction {
+        Some(preferred) if policy.may_override => preferred == TransactionEnd::Rollback,
+        _ => policy.rollback,
     }
 }
 
-fn is_checked(prepared: &Prepared) -> bool {
-    let is_put = matches!(prepared.kind, Kind::Write { action: WriteAction::Put, .. });
-    prepared.is_single || prepared.max_affected.is_some() || is_put
+/// Returns true if the result decides whether the transaction is committed.
+fn needs_check(plan: &StatementPlan) -> bool {
+    plan.is_single || plan.max_affected.is_some() || plan.is_put()
 }
 
-fn check(prepared: &Prepared, reply: &StatementResult) -> Result<(), RestError> {
-    if matches!(prepared.kind, Kind::Write { action: WriteAction::Put, .. }) && reply.rows != 1 {
+fn check(plan: &StatementPlan, result: &StatementResult) -> Result<(), RestError> {
+    if plan.is_put() && result.rows != 1 {
         return Err(RestError::PutKey);
     }
-    if prepared.is_single && reply.rows != 1 {
-        return Err(RestError::NotSingular(reply.rows));
+    if plan.is_single && result.rows != 1 {
+        return Err(RestError::NotSingular(result.rows));
     }
-    let affected = match prepared.kind {
-        Kind::Write { .. } => reply.total.unwrap_or(reply.rows),
-        Kind::Read { .. } | Kind::Call { .. } => reply.rows,
-    };
-    match prepared.max_affected {
-        Some(most) if affected > most => Err(RestError::MaxAffected(affected)),
-        _ => Ok(()),
-    }
+    max_affected::check(plan, result)
 }
 
-/// The total that is told, by what was asked for (9.3).
+/// Returns the total that the response shows, depending on the `count` preference.
 fn total(
-    doing: &RequestContext<'_>,
-    prepared: &Prepared,
-    reply: &StatementResult,
+    context: &RequestContext<'_>,
+    plan: &StatementPlan,
+    result: &StatementResult,
     estimate: Option<u64>,
 ) -> Option<u64> {
-    match (&prepared.kind, prepared.count?) {
-        (Kind::Read { .. }, CountMode::Planned) => estimate,
-        (Kind::Read { .. }, CountMode::Estimated) => {
-            let counted = reply.total.unwrap_or_default();
-            match doing.snapshot.config.plan.max_rows {
+    match (&plan.operation, plan.count?) {
+        (Operation::Read { .. }, CountMode::Planned) => estimate,
+        (Operation::Read { .. }, CountMode::Estimated) => {
+            let counted = result.total.unwrap_or_default();
+            match context.snapshot.config.plan.max_rows {
                 Some(most) if counted <= most => Some(counted),
                 _ => Some(counted.max(estimate.unwrap_or_default())),
             }
         }
         (_, CountMode::Planned) => None,
-        (_, CountMode::Exact | CountMode::Estimated) => reply.total,
+        (_, CountMode::Exact | CountMode::Estimated) => result.total,
     }
 }

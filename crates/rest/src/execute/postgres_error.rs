@@ -1,41 +1,42 @@
-//! What an error of PostgreSQL means for the answer (contract 16.3, 16.5).
+//! Errors of PostgreSQL and of the connection as errors of the data API.
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use portico_database::wire::{PostgresError, WireError};
 use serde_json::{Map, Value};
 
 use crate::error::{PostgresErrorResponse, RestError};
-use crate::execute::statement_result::{final_status, is_framing};
+use crate::execute::response_overrides::{final_status, is_framing};
 
-/// The refusal for an error of the connection or of PostgreSQL. `is_anonymous`: the caller's role is the one without a token.
-pub(crate) fn refusal(error: &WireError, is_anonymous: bool) -> RestError {
+/// Returns the error that the client sees for an error of the connection or of PostgreSQL. `is_anonymous`: the role is
+/// that of callers without a token.
+pub(crate) fn rest_error(error: &WireError, is_anonymous: bool) -> RestError {
     match error {
         WireError::Postgres(error) => of_postgres(error, is_anonymous),
         WireError::Busy(_) => RestError::PoolTimeout,
         WireError::Lost(error) => RestError::ConnectionLost(error.to_string()),
-        // The place is nobody's business but the operator's
+        // The address is not for clients
         WireError::Unreachable { .. } | WireError::Closed => {
             RestError::NoConnection("the database can not be reached".into())
         }
         WireError::Refused(why) => {
-            tracing::error!(why, "The data API may not use the database");
+            tracing::error!(reason = why, "the data API may not use the database");
             RestError::NoConnection("the database does not accept the server's connections".into())
         }
         WireError::TooLarge(what) => RestError::Body(format!("{what} is too large")),
-        // A zero byte can only come from a name of the request
+        // Only a name of the request can contain a zero byte
         WireError::ZeroByte => RestError::Parse {
             message: "\"failed to parse (a zero byte)\" (line 1, column 1)".into(),
             details: "unexpected '\\NUL'".into(),
         },
         WireError::Protocol(what) => {
-            tracing::error!(what, "The database answered unexpectedly");
+            tracing::error!(what, "unexpected message from the database");
             RestError::Internal
         }
     }
 }
 
 fn of_postgres(error: &PostgresError, is_anonymous: bool) -> RestError {
-    let mut refusal = PostgresErrorResponse {
+    let response = PostgresErrorResponse {
         code: error.code.clone(),
         message: error.message.clone(),
         details: error.detail.clone(),
@@ -45,30 +46,28 @@ fn of_postgres(error: &PostgresError, is_anonymous: bool) -> RestError {
         headers: Vec::new(),
     };
     if error.code == "PGRST" {
-        return raised(error).unwrap_or_else(|why| {
-            let mut refusal = refusal;
-            refusal.code = "PGRST121".into();
-            refusal.message = "Could not parse JSON in the \"RAISE SQLSTATE 'PGRST'\" error".into();
-            refusal.status = StatusCode::INTERNAL_SERVER_ERROR;
-            refusal.details = Some(why.details);
-            refusal.hint = Some(why.hint.into());
-            RestError::Postgres(Box::new(refusal))
+        return raised(error).unwrap_or_else(|unreadable| {
+            RestError::Postgres(Box::new(PostgresErrorResponse {
+                code: "PGRST121".into(),
+                message: "Could not parse JSON in the \"RAISE SQLSTATE 'PGRST'\" error".into(),
+                status: StatusCode::INTERNAL_SERVER_ERROR,
+                details: Some(unreadable.details),
+                hint: Some(unreadable.hint.into()),
+                ..response
+            }))
         });
     }
-    refusal.status = match error.code.strip_prefix("PT") {
-        Some(number) => {
-            let status = number.parse().ok().and_then(final_status);
-            if status.is_some() {
-                refusal.reason = Some(error.message.clone());
-            }
-            status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-        }
-        None => status(&error.code, &error.message, is_anonymous),
+    let (status, reason) = match error.code.strip_prefix("PT") {
+        Some(number) => match number.parse().ok().and_then(final_status) {
+            Some(status) => (status, Some(error.message.clone())),
+            None => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        },
+        None => (status(&error.code, &error.message, is_anonymous), None),
     };
-    RestError::Postgres(Box::new(refusal))
+    RestError::Postgres(Box::new(PostgresErrorResponse { status, reason, ..response }))
 }
 
-/// The status of a SQLSTATE; the first rule that fits decides.
+/// Returns the status for a SQLSTATE; the first matching rule applies.
 fn status(code: &str, message: &str, is_anonymous: bool) -> StatusCode {
     let class = code.get(..2).unwrap_or_default();
     match (code, class) {
@@ -93,7 +92,7 @@ fn status(code: &str, message: &str, is_anonymous: bool) -> StatusCode {
         (_, "53") => StatusCode::SERVICE_UNAVAILABLE,
         (_, "54" | "55" | "58") => StatusCode::INTERNAL_SERVER_ERROR,
         ("57P01", _) => StatusCode::SERVICE_UNAVAILABLE,
-        // A server that goes down or comes up says one of these
+        // The server stops or starts
         ("57P02" | "57P03", _) => StatusCode::SERVICE_UNAVAILABLE,
         (_, "57") => StatusCode::INTERNAL_SERVER_ERROR,
         ("P0001", _) => StatusCode::BAD_REQUEST,
@@ -102,7 +101,7 @@ fn status(code: &str, message: &str, is_anonymous: bool) -> StatusCode {
     }
 }
 
-/// Why an error of `RAISE SQLSTATE 'PGRST'` can not be read.
+/// The reason why an error of `RAISE SQLSTATE 'PGRST'` cannot be read.
 struct UnreadableRaise {
     details: String,
     hint: &'static str,
@@ -113,23 +112,23 @@ const MESSAGE_HINT: &str =
 const DETAIL_HINT: &str =
     "DETAIL must be a JSON object with obligatory keys: 'status', 'headers' and optional key: 'status_text'.";
 
-/// The answer that SQL made itself: `RAISE SQLSTATE 'PGRST'` with JSON in MESSAGE and DETAIL.
+/// Reads the response that SQL has defined: `RAISE SQLSTATE 'PGRST'` with JSON in MESSAGE and DETAIL.
 fn raised(error: &PostgresError) -> Result<RestError, UnreadableRaise> {
     let message = || UnreadableRaise {
         details: format!("Invalid JSON value for MESSAGE: '{}'", error.message),
         hint: MESSAGE_HINT,
     };
-    let said: Map<String, Value> = serde_json::from_str(&error.message).map_err(|_| message())?;
-    let text = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);
+    let fields: Map<String, Value> = serde_json::from_str(&error.message).map_err(|_| message())?;
+    let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
     let (code, text_message) = (text("code").ok_or_else(message)?, text("message").ok_or_else(message)?);
-    // What is optional may be null, but nothing that is no text
-    let optional = |of: &Map<String, Value>, key: &str| match of.get(key) {
+    // An optional field may be null, but no other type than text
+    let optional = |fields: &Map<String, Value>, key: &str| match fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(()),
     };
-    let details = optional(&said, "details").map_err(|()| message())?;
-    let hint = optional(&said, "hint").map_err(|()| message())?;
+    let details = optional(&fields, "details").map_err(|()| message())?;
+    let hint = optional(&fields, "hint").map_err(|()| message())?;
 
     let missing = || UnreadableRaise { details: "DETAIL is missing in the RAISE statement".into(), hint: DETAIL_HINT };
     let detail = error.detail.as_deref().ok_or_else(missing)?;
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_has_its_status() {
+    fn every_sqlstate_class_has_a_status() {
         for (code, message, expected) in [
             ("08006", "", 503),
             ("0L000", "", 403),
@@ -207,21 +206,23 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_one_s_own_is_the_answer_s() {
-        let RestError::Postgres(refusal) = of_postgres(&error("PT402", "Pay", None), false) else { panic!() };
-        assert_eq!((refusal.status.as_u16(), refusal.reason.as_deref()), (402, Some("Pay")));
+    fn sql_can_raise_a_status() {
+        let RestError::Postgres(response) = of_postgres(&error("PT402", "Pay", None), false) else { panic!() };
+        assert_eq!((response.status.as_u16(), response.reason.as_deref()), (402, Some("Pay")));
         for code in ["PTabc", "PT101"] {
-            let RestError::Postgres(refusal) = of_postgres(&error(code, "Pay", None), false) else { panic!() };
-            assert_eq!(refusal.status.as_u16(), 500, "{code}");
+            let RestError::Postgres(response) = of_postgres(&error(code, "Pay", None), false) else { panic!() };
+            assert_eq!(response.status.as_u16(), 500, "{code}");
         }
     }
 
     #[test]
-    fn a_whole_answer_can_be_raised_and_a_broken_one_is_told() {
+    fn sql_can_raise_a_whole_response_and_an_unreadable_one_is_reported() {
         let message = r#"{"code":"123","message":"m","details":"d","hint":"h"}"#;
         let detail = r#"{"status":402,"status_text":"Pay","headers":{"X-A":"b"}}"#;
-        let RestError::Postgres(refusal) = of_postgres(&error("PGRST", message, Some(detail)), false) else { panic!() };
-        assert_eq!((refusal.code.as_str(), refusal.status.as_u16(), refusal.headers.len()), ("123", 402, 1));
+        let RestError::Postgres(response) = of_postgres(&error("PGRST", message, Some(detail)), false) else {
+            panic!()
+        };
+        assert_eq!((response.code.as_str(), response.status.as_u16(), response.headers.len()), ("123", 402, 1));
         for (message, detail, details) in [
             ("x", Some(detail), "Invalid JSON value for MESSAGE: 'x'"),
             (message, None, "DETAIL is missing in the RAISE statement"),
@@ -237,9 +238,9 @@ mod tests {
                 r#"Invalid JSON value for DETAIL: '{"status":402,"status_text":5,"headers":{}}'"#,
             ),
         ] {
-            let refusal = of_postgres(&error("PGRST", message, detail), false);
-            assert_eq!((refusal.code(), refusal.status().as_u16()), ("PGRST121", 500));
-            assert_eq!(refusal.details(), Some(Value::from(details)));
+            let response = of_postgres(&error("PGRST", message, detail), false);
+            assert_eq!((response.code(), response.status().as_u16()), ("PGRST121", 500));
+            assert_eq!(response.details(), Some(Value::from(details)));
         }
     }
 }

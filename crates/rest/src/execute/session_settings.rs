@@ -1,7 +1,7 @@
-//! The settings of a request that SQL can see: its role, and what tells of the caller (contract 14).
+//! The session settings of a request: its role, and the settings that describe the request to SQL.
 //!
-//! All of them are set in every transaction, for that transaction alone. Nothing about the statement or the schema
-//! decides which; see `portico_database::wire` for the invariant.
+//! All of them are set in every transaction, for that transaction alone. Neither the statement nor the schema decides
+//! which ones; see `portico_database::wire` for the invariant.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,31 +12,29 @@ use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::config::database::{Isolation, RoleSettings};
+use crate::request::ForwardedHeaders;
 use crate::request::role::RequestRole;
 use crate::statement_builder::Sql;
 
-/// Adds to a request's headers those that the front door knows.
-pub(crate) type ForwardedHeaders<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
-
-/// The circumstances of a request that its transaction is made for.
+/// What the transaction of a request depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct TransactionContext<'a> {
     pub config: &'a Config,
-    pub identity: &'a RequestRole,
-    /// The role's own settings.
-    pub role: Option<&'a RoleSettings>,
-    /// The settings of the function that is called.
+    pub role: &'a RequestRole,
+    /// The settings of the database role (`alter role … set`).
+    pub role_settings: Option<&'a RoleSettings>,
+    /// The settings of the called function that apply to the whole transaction.
     pub hoisted: &'a [(String, String)],
     pub isolation: Option<Isolation>,
     pub read_only: bool,
     pub schema: &'a str,
     pub method: &'a Method,
-    /// The raw path, without the service's prefix.
+    /// The raw path, without the prefix of the service.
     pub path: &'a str,
     pub headers: &'a HeaderMap,
-    /// Adds the headers of the front door to them.
-    pub outside: ForwardedHeaders<'a>,
-    /// Shown instead of the `authorization` among them.
+    /// Adds the headers of the gateway to `headers`.
+    pub forwarded: ForwardedHeaders<'a>,
+    /// Replaces the `authorization` header.
     pub authorization: Option<&'a Secret>,
     pub time_zone: Option<&'a str>,
 }
@@ -50,54 +48,54 @@ pub(crate) fn search_path(config: &Config, schema: &str) -> String {
     path.text().to_owned()
 }
 
-/// The settings of one transaction, as texts.
+/// The values of all session settings of one transaction.
 pub(crate) struct SessionSettings<'a> {
-    setting: &'a TransactionContext<'a>,
+    context: &'a TransactionContext<'a>,
     search_path: String,
     headers: String,
     cookies: Option<String>,
 }
 
 impl<'a> SessionSettings<'a> {
-    /// Makes the texts.
-    pub fn of(setting: &'a TransactionContext<'a>) -> Self {
-        let mut told = setting.headers.clone();
-        (setting.outside)(&mut told);
-        let mut headers = String::with_capacity(64 * told.len());
-        put_headers(&mut headers, &told, setting.authorization);
-        let cookies = told.contains_key(header::COOKIE).then(|| cookies_of(&told));
-        Self { setting, search_path: search_path(setting.config, setting.schema), headers, cookies }
+    /// Computes the values.
+    pub fn of(context: &'a TransactionContext<'a>) -> Self {
+        let mut visible = context.headers.clone();
+        (context.forwarded)(&mut visible);
+        let mut headers = String::with_capacity(64 * visible.len());
+        write_headers(&mut headers, &visible, context.authorization);
+        let cookies = visible.contains_key(header::COOKIE).then(|| cookies_of(&visible));
+        Self { context, search_path: search_path(context.config, context.schema), headers, cookies }
     }
 
-    /// Returns names and values in the contract's order.
+    /// Returns names and values in the order in which they are set.
     pub fn list(&self) -> Vec<(&str, &str)> {
-        let setting = self.setting;
+        let context = self.context;
         let mut list = Vec::with_capacity(16);
         list.push(("search_path", self.search_path.as_str()));
-        if let Some(role) = setting.role {
+        if let Some(role) = context.role_settings {
             list.extend(role.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         }
         list.extend([
-            ("role", setting.identity.role.as_str()),
-            ("request.jwt.claims", &setting.identity.claims),
-            ("request.method", setting.method.as_str()),
-            ("request.path", setting.path),
+            ("role", context.role.name.as_str()),
+            ("request.jwt.claims", &context.role.claims),
+            ("request.method", context.method.as_str()),
+            ("request.path", context.path),
             ("request.headers", &self.headers),
             ("request.cookies", self.cookies.as_deref().unwrap_or(NO_COOKIES)),
             ("response.headers", ""),
             ("response.status", ""),
-            ("timezone", setting.time_zone.unwrap_or("UTC")),
+            ("timezone", context.time_zone.unwrap_or("UTC")),
         ]);
-        list.extend(setting.hoisted.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        list.extend(setting.config.app_settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        list.extend(context.hoisted.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        list.extend(context.config.app_settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         list
     }
 }
 
-/// Returns the statement that makes `count` settings for the transaction, from pairs of names and values.
+/// Returns the statement that sets `count` settings for the transaction, from pairs of names and values.
 pub(crate) fn set_local(count: usize) -> Cow<'static, str> {
-    static USUAL: LazyLock<Vec<String>> = LazyLock::new(|| (0..32).map(write_set_local).collect());
-    USUAL.get(count).map_or_else(|| write_set_local(count).into(), |text| text.as_str().into())
+    static COMMON: LazyLock<Vec<String>> = LazyLock::new(|| (0..32).map(write_set_local).collect());
+    COMMON.get(count).map_or_else(|| write_set_local(count).into(), |text| text.as_str().into())
 }
 
 fn write_set_local(count: usize) -> String {
@@ -108,30 +106,30 @@ fn write_set_local(count: usize) -> String {
 
 const NO_COOKIES: &str = "{}";
 
-/// What SQL sees of the request's headers: names in lower case, of several with one name the last.
-fn put_headers(out: &mut String, headers: &HeaderMap, authorization: Option<&Secret>) {
-    let mut put = |name: &str, value: &str| {
+/// Writes the headers that SQL sees as a JSON object: names in lower case; of several headers with one name the last.
+fn write_headers(out: &mut String, headers: &HeaderMap, authorization: Option<&Secret>) {
+    let mut write = |name: &str, value: &str| {
         out.push(if out.is_empty() { '{' } else { ',' });
-        put_json(out, name);
+        write_json(out, name);
         out.push(':');
-        put_json(out, value);
+        write_json(out, value);
     };
     if let Some(authorization) = authorization {
-        put(header::AUTHORIZATION.as_str(), authorization.expose());
+        write(header::AUTHORIZATION.as_str(), authorization.expose());
     }
     let is_hidden = |name: &HeaderName| {
         *name == header::COOKIE || *name == "apikey" || (authorization.is_some() && *name == header::AUTHORIZATION)
     };
     for name in headers.keys().filter(|name| !is_hidden(name)) {
         if let Some(value) = headers.get_all(name).iter().next_back() {
-            // PostgreSQL's settings can not hold a zero byte; neither can a header
-            put(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
+            // PostgreSQL's settings cannot hold a zero byte; neither can a header
+            write(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
         }
     }
     out.push_str(if out.is_empty() { "{}" } else { "}" });
 }
 
-/// The cookies, by name.
+/// Returns the cookies as a JSON object.
 fn cookies_of(headers: &HeaderMap) -> String {
     let mut cookies = Map::new();
     for line in headers.get_all(header::COOKIE) {
@@ -144,8 +142,8 @@ fn cookies_of(headers: &HeaderMap) -> String {
     Value::Object(cookies).to_string()
 }
 
-/// Appends a JSON string. Most header values need no escape.
-fn put_json(out: &mut String, text: &str) {
+/// Appends a JSON string. Most header values need no escaping.
+fn write_json(out: &mut String, text: &str) {
     if text.bytes().any(|c| c < 0x20 || c == b'"' || c == b'\\') {
         out.push_str(&Value::from(text).to_string());
     } else {
@@ -157,11 +155,11 @@ fn put_json(out: &mut String, text: &str) {
 mod tests {
     use super::*;
 
-    fn setting<'a>(config: &'a Config, identity: &'a RequestRole, headers: &'a HeaderMap) -> TransactionContext<'a> {
+    fn context<'a>(config: &'a Config, role: &'a RequestRole, headers: &'a HeaderMap) -> TransactionContext<'a> {
         TransactionContext {
             config,
-            identity,
-            role: None,
+            role,
+            role_settings: None,
             hoisted: &[],
             isolation: None,
             read_only: true,
@@ -169,32 +167,32 @@ mod tests {
             method: &Method::GET,
             path: "/a%20b",
             headers,
-            outside: &|_| {},
+            forwarded: &|_| {},
             authorization: None,
             time_zone: None,
         }
     }
 
     fn anon() -> RequestRole {
-        RequestRole { role: "anon".into(), claims: r#"{"role":"anon"}"#.into(), is_anonymous: true }
+        RequestRole { name: "anon".into(), claims: r#"{"role":"anon"}"#.into(), is_anonymous: true }
     }
 
     #[test]
-    fn settings_come_in_the_contract_s_order() {
+    fn settings_are_listed_in_a_fixed_order() {
         let config = Config { app_settings: vec![("app.settings.x".into(), "'; y".into())], ..Config::default() };
-        let identity = anon();
-        let role = RoleSettings { settings: vec![("statement_timeout".into(), "3s".into())], isolation: None };
+        let role = anon();
+        let role_settings = RoleSettings { settings: vec![("statement_timeout".into(), "3s".into())], isolation: None };
         let mut headers = HeaderMap::new();
         headers.append("x-a", "1".parse().unwrap());
         headers.append("x-a", "2".parse().unwrap());
         headers.append("cookie", "a=b; c=d=e; f".parse().unwrap());
         let hoisted = [("work_mem".to_owned(), "1MB".to_owned())];
-        let setting = TransactionContext {
-            role: Some(&role),
+        let context = TransactionContext {
+            role_settings: Some(&role_settings),
             hoisted: &hoisted,
             schema: "api",
             time_zone: Some("Europe/Vienna"),
-            ..setting(&config, &identity, &headers)
+            ..context(&config, &role, &headers)
         };
         let all = [
             ("search_path", r#""api", "public", "extensions""#),
@@ -211,14 +209,14 @@ mod tests {
             ("work_mem", "1MB"),
             ("app.settings.x", "'; y"),
         ];
-        assert_eq!(SessionSettings::of(&setting).list(), all);
+        assert_eq!(SessionSettings::of(&context).list(), all);
     }
 
     #[test]
-    fn a_request_without_cookies_and_preferences_sets_as_much() {
-        let (identity, headers, config) = (anon(), HeaderMap::new(), Config::default());
-        let setting = setting(&config, &identity, &headers);
-        let settings = SessionSettings::of(&setting);
+    fn a_request_without_cookies_and_preferences_sets_the_same_settings() {
+        let (role, headers, config) = (anon(), HeaderMap::new(), Config::default());
+        let context = context(&config, &role, &headers);
+        let settings = SessionSettings::of(&context);
         let names: Vec<_> = settings.list().into_iter().map(|(name, _)| name).collect();
         let expected = [
             "search_path",

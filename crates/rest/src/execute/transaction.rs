@@ -1,19 +1,22 @@
-//! One request's transaction: its settings, its statements, and whether it is kept (contract 14).
+//! The transaction of a request: its session settings, its statements, and its end.
 //!
-//! Where the server has nothing to look at before the commit, everything travels in one write, with the statements
-//! behind it that take the session back. Otherwise a second write ends it.
+//! Where the server checks nothing before the commit, everything is sent in one write, together with the statements of
+//! the session reset. Otherwise a second write ends the transaction.
+
+use std::borrow::Cow;
 
 use portico_database::wire::{
     Access, Batch, JoinedRows, Param, Pool, PooledConnection, ResultSets, Row, RowSeparators, Statement, Taken,
     WireError,
 };
 
+use super::session_settings::{SessionSettings, TransactionContext, set_local};
 use crate::config::database::Isolation;
-use crate::execute::session_settings::{SessionSettings, TransactionContext, set_local};
-use crate::sql::{Sql, StatementOutput};
+use crate::sql::StatementOutput;
+use crate::statement_builder::Sql;
 
-/// The wishes of SQL for the answer, for main statements that do not yield it themselves.
-const WISHES: &str =
+/// Reads `response.headers` and `response.status`, for main statements that do not return them.
+const RESPONSE_OVERRIDES: &str =
     "select pg_catalog.current_setting('response.headers', true), pg_catalog.current_setting('response.status', true)";
 
 impl TransactionContext<'_> {
@@ -25,69 +28,69 @@ impl TransactionContext<'_> {
 /// How the transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionEnding {
-    /// Commit, whatever comes out.
+    /// With a commit, whatever the results are.
     Commit,
-    /// Roll back, whatever comes out; deferred constraints are checked before.
+    /// With a rollback, whatever the results are; deferred constraints are checked before.
     RollBack,
-    /// Somebody looks at the answers first: the transaction is left open for [`finish`].
-    Later,
+    /// The results decide: the transaction is left open for [`finish`].
+    Undecided,
 }
 
-/// The statements of a request, after its settings.
+/// The statements of a request, after its session settings.
 pub(crate) struct RequestStatements<'a> {
     pub main: &'a Sql,
-    /// What the main statement yields.
-    pub yields: StatementOutput,
-    /// Another statement behind the main one.
+    /// What the main statement returns.
+    pub output: StatementOutput,
+    /// Another statement after the main one.
     pub then: Option<&'a Sql>,
 }
 
-/// What came out.
+/// The results of the statements of a transaction.
 pub(crate) struct BatchResults {
     answers: ResultSets,
-    places: BatchPositions,
+    positions: BatchPositions,
 }
 
-/// The places of statements in the batch.
+/// The positions of statements in the batch.
 #[derive(Debug, Clone, Copy, Default)]
 struct BatchPositions {
     main: usize,
     then: usize,
-    wishes: usize,
+    overrides: usize,
 }
 
 impl BatchResults {
-    /// The rows of the main statement.
+    /// Returns the rows of the main statement.
     pub fn main(&self) -> &[Row] {
-        self.answers.rows(self.places.main)
+        self.answers.rows(self.positions.main)
     }
 
-    /// The main statement's rows, joined.
+    /// Takes the joined rows of the main statement.
     pub fn take_joined_rows(&mut self) -> Option<JoinedRows> {
         self.answers.take_joined_rows()
     }
 
-    /// How many rows the main statement wrote.
+    /// Returns the number of rows that the main statement wrote.
     pub fn affected(&self) -> u64 {
-        self.answers.affected(self.places.main).unwrap_or_default()
+        self.answers.affected(self.positions.main).unwrap_or_default()
     }
 
-    /// The rows of the statement behind it.
+    /// Returns the rows of the statement after the main one.
     pub fn then(&self) -> &[Row] {
-        self.answers.rows(self.places.then)
+        self.answers.rows(self.positions.then)
     }
 
-    /// The wishes of SQL for the answer: headers and status. `None` where the main statement yields it.
-    pub fn wishes(&self) -> Option<&Row> {
-        self.answers.row(self.places.wishes).filter(|_| self.places.wishes > 0)
+    /// Returns the row with `response.headers` and `response.status`; `None` where the main statement returns them.
+    pub fn overrides(&self) -> Option<&Row> {
+        self.answers.row(self.positions.overrides).filter(|_| self.positions.overrides > 0)
     }
 }
 
-/// The texts and values of a transaction.
+/// The texts and parameters of a transaction, which its batch borrows.
 struct TransactionBatch<'a> {
-    setting: &'a TransactionContext<'a>,
-    work: &'a RequestStatements<'a>,
-    set: std::borrow::Cow<'static, str>,
+    context: &'a TransactionContext<'a>,
+    statements: &'a RequestStatements<'a>,
+    set: Cow<'static, str>,
     settings: Vec<Param<'a>>,
     pre_request: Option<Sql>,
     main: Vec<Param<'a>>,
@@ -96,12 +99,12 @@ struct TransactionBatch<'a> {
 
 impl<'a> TransactionBatch<'a> {
     fn of(
-        setting: &'a TransactionContext<'a>,
+        context: &'a TransactionContext<'a>,
         settings: &'a SessionSettings<'a>,
-        work: &'a RequestStatements<'a>,
+        statements: &'a RequestStatements<'a>,
     ) -> Self {
         let list = settings.list();
-        let pre_request = setting.config.pre_request.as_ref().map(|function| {
+        let pre_request = context.config.pre_request.as_ref().map(|function| {
             let mut call = Sql::new();
             call.raw("select ");
             if !function.schema.is_empty() {
@@ -111,64 +114,64 @@ impl<'a> TransactionBatch<'a> {
             call
         });
         Self {
-            setting,
-            work,
+            context,
+            statements,
             set: set_local(list.len()),
             settings: list.iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect(),
             pre_request,
-            main: params(work.main),
-            then: work.then.map(params).unwrap_or_default(),
+            main: params(statements.main),
+            then: statements.then.map(params).unwrap_or_default(),
         }
     }
 
-    /// Returns the statements up to `end`.
-    fn batch(&'a self, end: TransactionEnding) -> (Batch<'a>, BatchPositions) {
-        let setting = self.setting;
-        let scope = setting.identity.role.as_str();
+    /// Returns the statements up to the end of the transaction.
+    fn batch(&'a self, ending: TransactionEnding) -> (Batch<'a>, BatchPositions) {
+        let context = self.context;
+        let scope = context.role.name.as_str();
         let mut batch = Batch::new()
-            .statement(Statement::named(begin(setting.isolation, setting.read_only), &[]))
+            .statement(Statement::named(begin(context.isolation, context.read_only), &[]))
             .statement(Statement::named(&self.set, &self.settings));
         if let Some(call) = &self.pre_request {
             batch.push(Statement::named(call.text(), &[]).scope(scope));
         }
-        let mut places = BatchPositions { main: batch.len(), ..BatchPositions::default() };
-        // Bodies may be bytes, which the text form would double
-        let main = Statement::named(self.work.main.text(), &self.main).scope(scope).binary();
-        batch.push(match self.work.yields {
+        let mut positions = BatchPositions { main: batch.len(), ..BatchPositions::default() };
+        // A body may be bytes, whose text form is twice as long
+        let main = Statement::named(self.statements.main.text(), &self.main).scope(scope).binary();
+        batch.push(match self.statements.output {
             StatementOutput::Rows(separators) => main.joined(separators),
             StatementOutput::Envelope | StatementOutput::Count => main,
         });
-        if let Some(then) = self.work.then {
-            places.then = batch.len();
+        if let Some(then) = self.statements.then {
+            positions.then = batch.len();
             batch.push(Statement::named(then.text(), &self.then).scope(scope));
         }
-        if self.work.yields != StatementOutput::Envelope {
-            places.wishes = batch.len();
-            batch.push(Statement::named(WISHES, &[]));
+        if self.statements.output != StatementOutput::Envelope {
+            positions.overrides = batch.len();
+            batch.push(Statement::named(RESPONSE_OVERRIDES, &[]));
         }
-        let batch = match end {
-            TransactionEnding::Later => batch,
-            TransactionEnding::Commit => committed(setting, batch).ending(setting.access()),
-            TransactionEnding::RollBack => rolled_back(batch).ending(setting.access()),
+        let batch = match ending {
+            TransactionEnding::Undecided => batch,
+            TransactionEnding::Commit => committed(context, batch).ending(context.access()),
+            TransactionEnding::RollBack => rolled_back(batch).ending(context.access()),
         };
-        (batch, places)
+        (batch, positions)
     }
 }
 
-/// Runs the statements of a request in its settings.
+/// Runs the statements of a request with its session settings.
 pub(crate) async fn run(
-    lease: &mut PooledConnection,
-    setting: &TransactionContext<'_>,
-    work: RequestStatements<'_>,
-    end: TransactionEnding,
+    connection: &mut PooledConnection,
+    context: &TransactionContext<'_>,
+    statements: RequestStatements<'_>,
+    ending: TransactionEnding,
 ) -> Result<BatchResults, WireError> {
-    let settings = SessionSettings::of(setting);
-    let texts = TransactionBatch::of(setting, &settings, &work);
-    let (batch, places) = texts.batch(end);
-    Ok(BatchResults { answers: lease.run(&batch).await?, places })
+    let settings = SessionSettings::of(context);
+    let transaction = TransactionBatch::of(context, &settings, &statements);
+    let (batch, positions) = transaction.batch(ending);
+    Ok(BatchResults { answers: connection.run(&batch).await?, positions })
 }
 
-/// Runs a read on a connection of the pool, or has it sent along by a caller that has one.
+/// Runs a read on a connection of the pool, or coalesced with the reads of another caller.
 ///
 /// Precondition: the transaction is read-only.
 ///
@@ -176,56 +179,58 @@ pub(crate) async fn run(
 /// No connection, or the failure of the statement.
 pub(crate) async fn read(
     pool: &Pool,
-    setting: &TransactionContext<'_>,
+    context: &TransactionContext<'_>,
     main: &Sql,
-    joining: RowSeparators,
+    separators: RowSeparators,
 ) -> Result<BatchResults, ReadFailure> {
-    let settings = SessionSettings::of(setting);
-    let work = RequestStatements { main, yields: StatementOutput::Rows(joining), then: None };
-    let texts = TransactionBatch::of(setting, &settings, &work);
-    let (batch, places) = texts.batch(TransactionEnding::Commit);
+    let settings = SessionSettings::of(context);
+    let statements = RequestStatements { main, output: StatementOutput::Rows(separators), then: None };
+    let transaction = TransactionBatch::of(context, &settings, &statements);
+    let (batch, positions) = transaction.batch(TransactionEnding::Commit);
     let answers = match pool.take_for_read(&batch).await.map_err(ReadFailure::Connection)? {
         Taken::ResultSets(answers) => answers,
-        Taken::PooledConnection(lease) => lease.read(&batch).await.map_err(ReadFailure::Statement)?,
+        Taken::PooledConnection(connection) => connection.read(&batch).await.map_err(ReadFailure::Statement)?,
     };
-    Ok(BatchResults { answers, places })
+    Ok(BatchResults { answers, positions })
 }
 
-/// What a read fails with.
+/// The failure of a read.
 pub(crate) enum ReadFailure {
-    /// There was no connection to be had.
+    /// No connection could be checked out.
     Connection(WireError),
-    /// It was refused, or the connection broke.
+    /// PostgreSQL rejected the statement, or the connection was lost.
     Statement(WireError),
 }
 
 /// Ends a transaction that was left open.
 pub(crate) async fn finish(
-    lease: &mut PooledConnection,
-    setting: &TransactionContext<'_>,
+    connection: &mut PooledConnection,
+    context: &TransactionContext<'_>,
     commit: bool,
 ) -> Result<(), WireError> {
     let batch = match commit {
-        true => committed(setting, Batch::new()),
+        true => committed(context, Batch::new()),
         false => rolled_back(Batch::new()),
     };
-    lease.run(&batch.ending(setting.access())).await.map(drop)
+    connection.run(&batch.ending(context.access())).await.map(drop)
 }
 
-/// Commits. A failure of the commit itself would end the transaction before the session is taken back, and a pooler would
-/// lend the session to another client as it is: so there, deferred constraints are checked before.
-fn committed<'a>(setting: &TransactionContext<'_>, mut batch: Batch<'a>) -> Batch<'a> {
-    if !setting.config.prepared_statements {
+/// Appends the commit.
+///
+/// A failure of the commit itself would end the transaction before the session reset, and a pooler would hand the
+/// session to another client as it is. Where a pooler may be in use, deferred constraints are therefore checked before.
+fn committed<'a>(context: &TransactionContext<'_>, mut batch: Batch<'a>) -> Batch<'a> {
+    if !context.config.prepared_statements {
         batch.push(Statement::named("set constraints all immediate", &[]));
     }
-    // Not by its name, which a function may have deallocated before the second write
+    // Not by its name: a function may have deallocated the prepared statement before the second write
     if batch.is_empty() {
         return batch.statement(Statement::unnamed("commit", &[]));
     }
     batch.statement(Statement::named("commit", &[]))
 }
 
-/// Rolls back, after deferred constraints were checked.
+/// Appends the rollback, after a check of deferred constraints.
 fn rolled_back(batch: Batch<'_>) -> Batch<'_> {
     batch.statement(Statement::named("set constraints all immediate", &[])).statement(Statement::named("rollback", &[]))
 }

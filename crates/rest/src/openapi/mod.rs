@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::schema::{Relation, Routine, SchemaCache};
 
 pub(crate) use privileges::{SchemaVisibility, VisibleObjects, read_visibility, visibility_query};
-pub(crate) use respond::{answer, holds_secret_key, refuse};
+pub(crate) use respond::{forbidden, has_secret_key, respond};
 
 /// What a document is made of.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct DocumentSource<'a> {
     /// Its comment: the first line is the title, the rest the description.
     pub comment: Option<&'a str>,
     /// What of it is shown.
-    pub allowed: &'a VisibleObjects,
+    pub visible: &'a VisibleObjects,
     /// Tell how to authenticate (`openapi-security-active`).
     pub security: bool,
     /// Where the data API is reached, with its prefix: `https://example.com/rest/v1`.
@@ -42,7 +42,7 @@ impl<'a> DocumentSource<'a> {
     fn relations(&self) -> Vec<&'a Relation> {
         let known = self.cache.relations.get(self.schema).into_iter().flatten();
         let mut shown: Vec<&Relation> =
-            known.filter(|(name, _)| self.allowed.has_relation(name)).map(|(_, relation)| &**relation).collect();
+            known.filter(|(name, _)| self.visible.has_relation(name)).map(|(_, relation)| &**relation).collect();
         shown.sort_by(|a, b| a.name.name.cmp(&b.name.name));
         shown
     }
@@ -51,7 +51,7 @@ impl<'a> DocumentSource<'a> {
     fn routines(&self) -> Vec<&'a Routine> {
         let known = self.cache.routines.get(self.schema).into_iter().flatten();
         let mut shown: Vec<&Routine> = known
-            .filter_map(|(_, overloads)| overloads.iter().rfind(|routine| self.allowed.has_function(routine.oid)))
+            .filter_map(|(_, overloads)| overloads.iter().rfind(|routine| self.visible.has_function(routine.oid)))
             .map(|routine| &**routine)
             .collect();
         shown.sort_by(|a, b| a.name.name.cmp(&b.name.name));

@@ -41,7 +41,7 @@ impl VisibleObjects {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaVisibility {
     /// What the role may use.
-    pub allowed: VisibleObjects,
+    pub visible: VisibleObjects,
     /// The schema's comment.
     pub comment: Option<String>,
 }
@@ -75,7 +75,7 @@ pub fn read_visibility(
     let relations = serde_json::from_str(relations?).ok()?;
     let functions = serde_json::from_str(functions?).ok()?;
     Some(SchemaVisibility {
-        allowed: VisibleObjects::Only { relations, functions },
+        visible: VisibleObjects::Only { relations, functions },
         comment: comment.map(str::to_owned),
     })
 }

@@ -1,4 +1,4 @@
-//! Requests for the document: who may, in which form, and in the caller's role.
+//! Requests for the OpenAPI document.
 
 use std::sync::Arc;
 
@@ -12,25 +12,24 @@ use super::{DocumentSource, SchemaVisibility, VisibleObjects, document, read_vis
 use crate::config::OpenApiMode;
 use crate::error::RestError;
 use crate::execute::RequestContext;
-use crate::execute::session_settings::TransactionContext;
 use crate::execute::transaction::{self, RequestStatements, TransactionEnding};
 use crate::request::media::MediaType;
-use crate::request::resource::SchemaProfile;
 use crate::response::{self, VERSION};
 use crate::sql::StatementOutput;
 
-const TYPE: HeaderValue = HeaderValue::from_static("application/openapi+json; charset=utf-8");
+const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/openapi+json; charset=utf-8");
 
-/// Whether a caller holds the secret key: the key decides, and of a request without one its token.
-pub(crate) fn holds_secret_key(caller: &Caller) -> bool {
+/// Returns true if the caller has the secret key. The key decides; the token, if the request has no key.
+pub(crate) fn has_secret_key(caller: &Caller) -> bool {
     match caller.api_key {
         Some(role) => role == ApiRole::ServiceRole,
         None => caller.is_service_role(),
     }
 }
 
-/// What everybody else is told where only the secret key may read the root. The hosted service's front door says it, in its own form.
-pub(crate) fn refuse() -> Response {
+/// Makes the response for callers without the secret key, where the document requires it. The body is that of the hosted
+/// service's gateway.
+pub(crate) fn forbidden() -> Response {
     let body = json!({
         "message": "Access to schema is forbidden",
         "hint": "Accessing the schema via the Data API is only allowed using a secret API key.",
@@ -41,70 +40,53 @@ pub(crate) fn refuse() -> Response {
     response
 }
 
-/// The document as the caller may see it.
+/// ResultSets a request for the document with the objects that the role of the request may use.
 ///
 /// # Errors
-/// PGRST107 when it is not what the client takes; what PostgreSQL refuses.
-pub(crate) async fn answer(doing: &RequestContext<'_>, profile: SchemaProfile<'_>) -> Result<Response, RestError> {
-    let asked = doing.asked;
-    if !asked.accepted.iter().any(|accepted| matches!(accepted, MediaType::OpenApi | MediaType::Json | MediaType::Any))
-    {
-        let refused = asked.accepted.iter().map(|accepted| accepted.text().into_owned()).collect();
-        return Err(RestError::Unacceptable(refused));
+/// PGRST107 if the client does not accept the document; errors of PostgreSQL.
+pub(crate) async fn respond(context: &RequestContext<'_>) -> Result<Response, RestError> {
+    let request = context.request;
+    let is_acceptable =
+        |accepted: &MediaType| matches!(accepted, MediaType::OpenApi | MediaType::Json | MediaType::Any);
+    if !request.accepted.iter().any(is_acceptable) {
+        let types = request.accepted.iter().map(|accepted| accepted.text().into_owned()).collect();
+        return Err(RestError::Unacceptable(types));
     }
-    let snapshot = doing.snapshot;
-    let cache = snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
-    let config = Arc::clone(&snapshot.config);
-    let SchemaVisibility { mut allowed, comment } = ask(doing).await?;
-    if config.openapi_mode == OpenApiMode::IgnorePrivileges {
-        allowed = VisibleObjects::Everything;
-    }
-    let (schema, public_url) = (doing.schema.to_owned(), doing.rest.inner.public_url.clone());
-    // A document of thousands of tables takes its time, and must hold up nobody else
+    let cache = context.snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
+    let config = Arc::clone(&context.snapshot.config);
+    let SchemaVisibility { visible, comment } = visibility(context).await?;
+    let visible =
+        if config.openapi_mode == OpenApiMode::IgnorePrivileges { VisibleObjects::Everything } else { visible };
+    let (schema, public_url) = (request.head.schema.to_owned(), context.service.public_url.clone());
+    // Writing a document of thousands of tables here would delay the other requests of this worker
     let writing = tokio::task::spawn_blocking(move || {
-        let subject = DocumentSource {
+        let source = DocumentSource {
             cache: &cache,
             schema: &schema,
             comment: comment.as_deref(),
-            allowed: &allowed,
+            visible: &visible,
             security: config.openapi_security,
             address: config.openapi_proxy_uri.as_deref().unwrap_or(&public_url),
             version: VERSION,
         };
-        document(&subject).to_string()
+        document(&source).to_string()
     });
     let mut response = Response::new(Body::from(writing.await.map_err(|_| RestError::Internal)?));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, TYPE);
-    response::tell_profile(headers, profile);
-    response::tell_server(headers);
+    headers.insert(header::CONTENT_TYPE, CONTENT_TYPE);
+    response::set_content_profile(headers, request.head.profile);
+    response::set_server(headers);
     Ok(response)
 }
 
-/// What the caller's role may use, asked in that role like any other read.
-async fn ask(doing: &RequestContext<'_>) -> Result<SchemaVisibility, RestError> {
-    let asked = doing.asked;
-    let role = doing.snapshot.roles.get(&asked.identity.role);
-    let setting = TransactionContext {
-        config: &doing.snapshot.config,
-        identity: &asked.identity,
-        role,
-        hoisted: &[],
-        isolation: role.and_then(|role| role.isolation),
-        read_only: true,
-        schema: doing.schema,
-        method: &asked.parts.method,
-        path: asked.parts.uri.path(),
-        headers: &asked.parts.headers,
-        outside: asked.outside,
-        authorization: asked.caller.authorization.as_ref(),
-        time_zone: None,
-    };
-    let main = visibility_query(doing.schema);
-    let mut lease = doing.lease().await?;
-    let work = RequestStatements { main: &main, yields: StatementOutput::Envelope, then: None };
-    let outcome = transaction::run(&mut lease, &setting, work, TransactionEnding::Commit).await;
-    let outcome = outcome.map_err(|error| doing.refusal(&error))?;
-    let row = outcome.main().first().ok_or(RestError::Internal)?;
+/// Reads the objects that the role of the request may use, in that role.
+async fn visibility(context: &RequestContext<'_>) -> Result<SchemaVisibility, RestError> {
+    let transaction = context.read_only_transaction();
+    let main = visibility_query(context.request.head.schema);
+    let mut connection = context.checkout().await?;
+    let statements = RequestStatements { main: &main, output: StatementOutput::Envelope, then: None };
+    let results = transaction::run(&mut connection, &transaction, statements, TransactionEnding::Commit).await;
+    let results = results.map_err(|error| context.error(&error))?;
+    let row = results.main().first().ok_or(RestError::Internal)?;
     read_visibility(row.text(0), row.text(1), row.text(2)).ok_or(RestError::Internal)
 }

@@ -5,12 +5,12 @@ use serde_json::json;
 use super::*;
 use crate::schema::testing::cinema;
 
-fn of(allowed: &VisibleObjects) -> Value {
+fn of(visible: &VisibleObjects) -> Value {
     document(&DocumentSource {
         cache: &cinema(),
         schema: "public",
         comment: Some("The cinema\n\nFilms, people\nand orders"),
-        allowed,
+        visible,
         security: false,
         address: "https://example.com/rest/v1",
         version: "14.12",
@@ -89,9 +89,9 @@ fn collect(value: &Value, references: &mut Vec<String>) {
 fn what_the_role_may_not_use_is_not_shown() {
     let cache = cinema();
     let welcome = cache.routines_named("public", "welcome")[0].oid;
-    let allowed =
+    let visible =
         VisibleObjects::Only { relations: ["films".to_owned(), "else".to_owned()].into(), functions: [welcome].into() };
-    let document = of(&allowed);
+    let document = of(&visible);
     let names = |key: &str| document[key].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names("paths"), ["/", "/films", "/rpc/welcome"]);
     assert_eq!(names("definitions"), ["films"]);
@@ -117,7 +117,7 @@ fn security_is_told_where_it_is_wanted() {
         cache: &SchemaCache::default(),
         schema: "public",
         comment: None,
-        allowed: &VisibleObjects::Everything,
+        visible: &VisibleObjects::Everything,
         security: true,
         address: "http://127.0.0.1:54321",
         version: "14.12",

@@ -32,7 +32,7 @@ pub enum CallInput<'a> {
     /// A posted text, document or file.
     Whole {
         /// [`ArgumentSource::Text`], [`ArgumentSource::Xml`] or [`ArgumentSource::Binary`].
-        kind: ArgumentSource,
+        source: ArgumentSource,
         /// What the client sent.
         body: Bytes,
     },
@@ -101,7 +101,7 @@ pub fn find(cache: &SchemaCache, schema: &str, name: &str, given: CallInput<'_>)
             let kind = if *is_json { ArgumentSource::Json } else { ArgumentSource::Named };
             (keys.iter().map(String::as_str).collect(), kind)
         }
-        CallInput::Whole { kind, .. } => (BTreeSet::new(), *kind),
+        CallInput::Whole { source, .. } => (BTreeSet::new(), *source),
     };
     let OverloadMatch { routine, whole } = choose(cache, &CallSignature { schema, name, keys, body: kind })?;
     let arguments = arguments(&routine, whole, given);

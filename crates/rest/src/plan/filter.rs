@@ -1,8 +1,8 @@
 //! Conditions, checked against what is known of their columns.
 
 use super::PlanContext;
-use super::tree::ColumnPath;
-use crate::query::{Field, Filter, Logic, LogicTree, Operation, Query};
+use super::column_path::{ColumnPath, column_of};
+use crate::query::{Filter, Logic, LogicTree, Operation, Query};
 use crate::schema::{QualifiedName, Relation};
 
 /// A condition on the rows of a level.
@@ -45,17 +45,6 @@ pub fn conditions_of_write(context: &PlanContext<'_>, relation: &Relation, query
     let filters = filters.map(|at| filter_condition(context, Some(relation), &at.value));
     let logic = query.logic.iter().map(|at| tree_condition(context, Some(relation), &at.value, &|_| None));
     filters.chain(logic).collect()
-}
-
-/// A field as a column of a relation.
-pub(super) fn column_of(relation: Option<&Relation>, field: &Field) -> ColumnPath {
-    let known = relation.and_then(|relation| relation.columns.get(&field.name));
-    let is_json = known.is_some_and(|column| matches!(column.base_type.as_str(), "json" | "jsonb"));
-    ColumnPath {
-        name: field.name.clone(),
-        json_path: field.json_path.clone(),
-        to_json: !field.json_path.is_empty() && !is_json,
-    }
 }
 
 /// A filter as a condition.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::read::target_name;
 use crate::RestError;
 use crate::query::{Filter, LogicTree, OrderTerm, Query, RowRange, SelectItem, SelectRelation};
 use crate::schema::Relationship;
@@ -149,7 +148,7 @@ impl<'q> QueryNode<'q> {
             }
         }
         self.children.iter().try_for_each(|child| match &child.relationship {
-            Some(relationship) => child.check_orders(target_name(relationship)),
+            Some(relationship) => child.check_orders(&relationship.target.name),
             None => Ok(()),
         })
     }

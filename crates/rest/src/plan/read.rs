@@ -7,19 +7,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::PlanContext;
+use super::column_path::{ColumnPath, column_of};
 use super::embed;
-use super::filter::{Condition, column_of, filter_condition, tree_condition};
+use super::filter::{Condition, filter_condition, tree_condition};
 use super::node::QueryNode;
 use super::tree::{
-    ColumnPath, Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, ReturnedColumns,
-    SortExpression, SortTerm, SpreadColumn,
+    Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, ReturnedColumns, SortExpression,
+    SortTerm, SpreadColumn,
 };
 use crate::RestError;
 use crate::query::{
     Aggregate, Arrow, Field, Filter, IsValue, Join, Operand, Operation, OrderTerm, QuantOperator, Query, SelectColumn,
     SelectItem,
 };
-use crate::schema::{QualifiedName, Relation, RelationKind, Relationship, RelationshipKind, Routine};
+use crate::schema::{QualifiedName, Relation, RelationKind, RelationshipKind, Routine};
 
 /// Whose rows are read.
 #[derive(Debug, Clone, Copy)]
@@ -555,9 +556,4 @@ pub(crate) fn counts_rows(level: &Level) -> bool {
     };
     level.columns.iter().any(is_count)
         && level.relation.as_ref().is_some_and(|relation| !relation.columns.contains_key("count"))
-}
-
-/// The relation that errors name as the origin of a child.
-pub(super) fn target_name(relationship: &Relationship) -> &str {
-    &relationship.target.name
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{PlanContext, PlanSettings, ReadPlan, ReadRoot, ReturnedColumns};
+use super::{PlanContext, ReadPlan, ReadRoot, ReturnedColumns};
 use crate::RestError;
+use crate::config::PlanSettings;
 use crate::query::{QueryTarget, parse};
 use crate::schema::testing::cinema;
 use crate::schema::{QualifiedName, Relationship};

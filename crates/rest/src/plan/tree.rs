@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::column_path::ColumnPath;
 use super::filter::Condition;
-use crate::query::{Aggregate, Join, JsonStep};
+use crate::query::{Aggregate, Join};
 use crate::schema::{QualifiedName, Relation, Relationship};
 
 /// What rows a read is about, and how each becomes a row of the answer.
@@ -62,17 +63,6 @@ pub enum LevelSource {
     Call,
     /// A function of the parent's row.
     Computed(QualifiedName),
-}
-
-/// A column of a level's rows, in their JSON.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ColumnPath {
-    /// Its name.
-    pub name: String,
-    /// The way into its JSON.
-    pub json_path: Vec<JsonStep>,
-    /// It is not JSON, and becomes it before the way begins.
-    pub to_json: bool,
 }
 
 /// One thing that a level selects.

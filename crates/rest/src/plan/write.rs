@@ -10,22 +10,10 @@ use super::filter::{Condition, conditions_of_write};
 use super::{PlanContext, ReadPlan, ReadRoot, ReturnedColumns};
 use crate::error::{PostgresErrorResponse, RestError};
 use crate::query::{Operation, QuantOperator, Query};
+use crate::request::WriteAction;
 use crate::request::body::JsonPayload;
 use crate::request::preferences::{MissingPreference, Preferences, Resolution, ReturnPreference};
 use crate::schema::{QualifiedName, Relation};
-
-/// What a request does to the rows of a relation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteAction {
-    /// POST
-    Insert,
-    /// PATCH
-    Update,
-    /// PUT
-    Put,
-    /// DELETE
-    Delete,
-}
 
 /// What the client asked for in a write, from the `Prefer` header (contract 8).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

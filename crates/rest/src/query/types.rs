@@ -33,6 +33,18 @@ pub struct Query {
     pub arguments: Vec<(String, String)>,
 }
 
+impl Query {
+    /// Returns the query with another range at the root level; a default range is none.
+    #[must_use]
+    pub fn with_root_range(mut self, range: RowRange) -> Self {
+        self.ranges.retain(|range| !range.path.is_empty());
+        if range != RowRange::default() {
+            self.ranges.push(AtLevel { path: EmbedPath::new(), value: range });
+        }
+        self
+    }
+}
+
 /// How many rows, from where.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowRange {

@@ -162,7 +162,7 @@ impl Preferences {
     /// # Errors
     ///
     /// PGRST122, if unknown items were sent with `handling=strict`.
-    pub fn refuse_unknown(&self) -> Result<(), RestError> {
+    pub fn reject_unknown(&self) -> Result<(), RestError> {
         if self.is_strict() && !self.unknown.is_empty() {
             return Err(RestError::Preferences(self.unknown.clone()));
         }
@@ -338,8 +338,8 @@ mod tests {
     #[test]
     fn unknown_items_are_refused_only_when_handling_is_strict() {
         let items = "foo, ReturnPreference=minimal, return = minimal, params=single-object, timezone=Moon, max-affected=many, ,bar";
-        assert_eq!(read(&[items]).refuse_unknown(), Ok(()));
-        let Err(RestError::Preferences(unknown)) = read(&[items, "handling=strict"]).refuse_unknown() else { panic!() };
+        assert_eq!(read(&[items]).reject_unknown(), Ok(()));
+        let Err(RestError::Preferences(unknown)) = read(&[items, "handling=strict"]).reject_unknown() else { panic!() };
         let expected = [
             "foo",
             "ReturnPreference=minimal",

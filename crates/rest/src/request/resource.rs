@@ -1,26 +1,25 @@
-//! What a request is about: path, schema and method (contract 2, 11; steps 3 to 5).
+//! The resource, the action and the schema of a request: path, method and profile headers.
 
 use http::{HeaderMap, HeaderName, Method};
 use percent_encoding::percent_decode_str;
 
 use crate::config::{Config, OpenApiMode};
 use crate::error::RestError;
-use crate::plan::WriteAction;
 use crate::schema::{Relation, Routine, Volatility};
 
-/// What lies at a path.
+/// The resource at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Resource {
-    /// The description of everything, or the function that stands for it.
+    /// The OpenAPI document, or the function that answers instead.
     Root,
-    /// A table or what can be read like one.
+    /// A table, or another relation that can be read like one.
     Relation(String),
     /// A function.
     Function(String),
 }
 
 impl Resource {
-    /// Reads a path without the service's prefix.
+    /// Reads a path without the prefix of the service.
     pub fn of(path: &str, config: &Config) -> Result<Self, RestError> {
         let mut segments = Vec::with_capacity(3);
         for segment in path.strip_prefix('/').unwrap_or(path).split('/') {
@@ -38,7 +37,7 @@ impl Resource {
     }
 }
 
-/// What is done with it.
+/// The action on a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestAction {
     /// GET, or HEAD without the body.
@@ -52,7 +51,7 @@ pub(crate) enum RequestAction {
 }
 
 impl RequestAction {
-    /// What a method means for a resource.
+    /// Returns the action of a method on a resource.
     pub fn of(resource: &Resource, method: &Method) -> Result<Self, RestError> {
         let is_function = matches!(resource, Resource::Function(_));
         match (resource, method.as_str()) {
@@ -70,37 +69,50 @@ impl RequestAction {
     }
 }
 
+/// How a request changes the rows of a relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAction {
+    /// POST
+    Insert,
+    /// PATCH
+    Update,
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+}
+
 const ACCEPT_PROFILE: HeaderName = HeaderName::from_static("accept-profile");
 const CONTENT_PROFILE: HeaderName = HeaderName::from_static("content-profile");
 
-/// The schema that a request chose.
+/// The schema that a request selects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchemaProfile<'a> {
     /// Its name.
     pub schema: &'a str,
-    /// The answer names it: the client did, or there are several.
-    pub told: bool,
+    /// The response names the schema, because the request does or because several are exposed.
+    pub is_shown: bool,
 }
 
 impl<'a> SchemaProfile<'a> {
-    /// Reads the header that counts for the method.
+    /// Reads the header that applies to the method.
     pub fn of(headers: &HeaderMap, method: &Method, config: &'a Config) -> Result<Self, RestError> {
         let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
         let name = if reads { ACCEPT_PROFILE } else { CONTENT_PROFILE };
         let several = config.schemas.len() > 1;
         let Some(wanted) = headers.get(name) else {
             let schema = config.schemas.first().map_or("public", String::as_str);
-            return Ok(Self { schema, told: several });
+            return Ok(Self { schema, is_shown: several });
         };
         let wanted = String::from_utf8_lossy(wanted.as_bytes());
         match config.schemas.iter().find(|schema| **schema == *wanted) {
-            Some(schema) => Ok(Self { schema, told: true }),
+            Some(schema) => Ok(Self { schema, is_shown: true }),
             None => Err(RestError::Schema { name: wanted.into_owned(), exposed: config.schemas.clone() }),
         }
     }
 }
 
-/// `Allow` of a relation.
+/// Returns `Allow` for a relation.
 pub(crate) fn allow_relation(relation: &Relation) -> String {
     let mut allow = String::from("OPTIONS,GET,HEAD");
     let mut add = |is_possible: bool, method: &str| {
@@ -116,7 +128,7 @@ pub(crate) fn allow_relation(relation: &Relation) -> String {
     allow
 }
 
-/// `Allow` of a function.
+/// Returns `Allow` for a function.
 pub(crate) fn allow_function(routine: &Routine) -> &'static str {
     match routine.volatility {
         Volatility::Volatile => "OPTIONS,POST",
@@ -129,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_their_resources() {
+    fn a_path_names_a_resource() {
         let config = Config::default();
         let resource = |path: &str| Resource::of(path, &config);
         assert_eq!(resource("/"), Ok(Resource::Root));
@@ -145,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_refused_in_the_words_of_their_resource() {
+    fn unsupported_methods_have_an_error_for_relations_and_one_for_functions() {
         let (relation, function) = (Resource::Relation("a".into()), Resource::Function("f".into()));
         assert_eq!(RequestAction::of(&relation, &Method::TRACE), Err(RestError::Method("TRACE".into())));
         assert_eq!(RequestAction::of(&function, &Method::PUT), Err(RestError::MethodOnFunction("PUT".into())));
@@ -155,16 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn the_profile_of_the_method_counts() {
+    fn the_method_decides_which_profile_header_applies() {
         let config = Config { schemas: vec!["a".into(), "b".into()], ..Config::default() };
         let mut headers = HeaderMap::new();
         headers.insert("accept-profile", "b".parse().unwrap());
         assert_eq!(SchemaProfile::of(&headers, &Method::GET, &config).unwrap().schema, "b");
         assert_eq!(SchemaProfile::of(&headers, &Method::POST, &config).unwrap().schema, "a");
         headers.insert("content-profile", "c".parse().unwrap());
-        let refusal = SchemaProfile::of(&headers, &Method::POST, &config).unwrap_err();
-        assert_eq!(refusal.hint().unwrap(), "Only the following schemas are exposed: a, b");
+        let error = SchemaProfile::of(&headers, &Method::POST, &config).unwrap_err();
+        assert_eq!(error.hint().unwrap(), "Only the following schemas are exposed: a, b");
         let one = Config { schemas: vec!["a".into()], ..Config::default() };
-        assert!(!SchemaProfile::of(&HeaderMap::new(), &Method::GET, &one).unwrap().told);
+        assert!(!SchemaProfile::of(&HeaderMap::new(), &Method::GET, &one).unwrap().is_shown);
     }
 }

@@ -1,4 +1,4 @@
-//! In whose role a request acts (contract 15).
+//! The database role of a request.
 
 use std::borrow::Cow;
 
@@ -9,29 +9,30 @@ use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
+use crate::config::database::LOGIN;
 use crate::error::{PostgresErrorResponse, RestError};
-use crate::snapshot::LOGIN;
 
-/// How far our clock and the one of a token's issuer may be apart.
+/// The tolerated difference between the clocks of this server and of a token's issuer.
 const LEEWAY: Duration = Duration::seconds(30);
 
-/// The role that a request acts in, and what it may know of its caller.
+/// The role of a request, and the claims that SQL sees.
 #[derive(Debug, Clone)]
 pub struct RequestRole {
     /// The database role.
-    pub role: String,
-    /// What SQL sees as `request.jwt.claims`.
+    pub name: String,
+    /// The value of `request.jwt.claims`.
     pub claims: String,
-    /// Nobody said who they are: refusals for want of rights are then 401.
+    /// The role is that of callers without a token: errors for missing privileges are 401.
     pub is_anonymous: bool,
 }
 
 impl RequestRole {
-    /// Finds out who calls: what the front door found, checked with the leeway and the audience of this service; or all anew, when the
-    /// database names keys of its own. `login`: the role that the server has at the database, which is nobody's to act in.
+    /// Determines the role. The gateway has verified the caller's token; its times are checked again with the leeway of
+    /// this service, and its audience. Where the database defines keys of its own, the token is verified with those.
+    /// `login` is the role that the server logs in with, which no request may assume.
     ///
     /// # Errors
-    /// PGRST300 to PGRST303; 42501 and 22023 for roles that no token can have.
+    /// PGRST300 to PGRST303; 42501 and 22023 for roles that no token may have.
     pub fn of(
         caller: &Caller,
         headers: &HeaderMap,
@@ -41,7 +42,7 @@ impl RequestRole {
     ) -> Result<Self, RestError> {
         let token = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let caller = match (&config.keys, token) {
-            // Our own keys stay valid as keys: what the front door made of an opaque one is believed
+            // API keys stay valid: the gateway has already resolved an opaque one
             (Some(own), Some(token)) if !looks_opaque(token) => {
                 let mut anew = Caller::anonymous();
                 anew.present(token, own, now);
@@ -49,8 +50,8 @@ impl RequestRole {
             }
             _ => caller.within(now, LEEWAY),
         };
-        let caller = caller.map_err(explain)?;
-        // A legacy key stands for itself where no token is beside it (contract 15)
+        let caller = caller.map_err(rest_error)?;
+        // A legacy key is itself a token, used where the request has no other
         if let Some(claims) = caller.token.as_ref().or(caller.key_claims.as_ref()) {
             check_audience(claims, config.audience.as_deref())?;
             return Self::of_claims(claims, config, login);
@@ -61,7 +62,7 @@ impl RequestRole {
                 details: None,
             });
         }
-        // Another scheme hides the key, as it does in the reference
+        // Another scheme in `Authorization` hides the key, as in PostgREST
         let keyed = caller.api_key.filter(|_| !headers.contains_key(header::AUTHORIZATION));
         match keyed {
             Some(key) => Ok(Self::without_token(key.as_str(), config)),
@@ -76,7 +77,7 @@ impl RequestRole {
     fn without_token(role: &str, config: &Config) -> Self {
         let claims = Value::Object(Map::from_iter([("role".to_owned(), Value::from(role))]));
         Self {
-            role: role.to_owned(),
+            name: role.to_owned(),
             claims: claims.to_string(),
             is_anonymous: config.anon_role.as_deref() == Some(role),
         }
@@ -89,20 +90,20 @@ impl RequestRole {
             Some(found) if !found.is_null() => Cow::Owned(found.to_string()),
             _ => Cow::Borrowed(config.anon_role.as_deref().ok_or(RestError::AnonymousDisabled)?),
         };
-        // PostgreSQL takes it for the wish to act in no role at all, which would be the one that the server logs in with
+        // `set role none` would leave the request in the role that the server logs in with
         if role == "none" {
-            return Err(refused_role(
+            return Err(role_error(
                 INVALID_PARAMETER_VALUE.code(),
                 "role \"none\" does not exist".into(),
                 StatusCode::UNAUTHORIZED,
             ));
         }
-        // Every role may take on itself, and whatever the login may do that roles of requests may not would be open to a token
+        // Every role may assume itself: a token could use privileges of the login that roles of requests lack
         if role == LOGIN || role == login {
             let message = format!("permission denied to set role \"{role}\"");
-            return Err(refused_role(INSUFFICIENT_PRIVILEGE.code(), message, StatusCode::FORBIDDEN));
+            return Err(role_error(INSUFFICIENT_PRIVILEGE.code(), message, StatusCode::FORBIDDEN));
         }
-        // What was signed is passed on byte for byte, unless its role is not the one that was found
+        // The signed claims are passed on byte for byte, unless their role is not the one that was determined
         let claims = if claims.role() == Some(&*role) {
             claims.text().to_owned()
         } else {
@@ -110,12 +111,12 @@ impl RequestRole {
             values.insert("role".into(), Value::from(&*role));
             Value::Object(values).to_string()
         };
-        Ok(Self { is_anonymous: config.anon_role.as_deref() == Some(&*role), role: role.into_owned(), claims })
+        Ok(Self { is_anonymous: config.anon_role.as_deref() == Some(&*role), name: role.into_owned(), claims })
     }
 }
 
-/// What PostgreSQL says of a role that can not be taken on.
-fn refused_role(code: &str, message: String, status: StatusCode) -> RestError {
+/// Returns the error of PostgreSQL for a role that cannot be assumed.
+fn role_error(code: &str, message: String, status: StatusCode) -> RestError {
     RestError::Postgres(Box::new(PostgresErrorResponse {
         code: code.into(),
         message,
@@ -147,8 +148,8 @@ fn check_audience(claims: &Claims, wanted: Option<&str>) -> Result<(), RestError
     if is_meant { Ok(()) } else { Err(RestError::TokenClaims("JWT not in audience".into())) }
 }
 
-/// A token that does not verify, in the words of the data API.
-fn explain(error: TokenError) -> RestError {
+/// Returns the error of the data API for a token that is not valid.
+fn rest_error(error: TokenError) -> RestError {
     let invalid = |message: &str, details: Option<&str>| RestError::TokenInvalid {
         message: message.to_owned(),
         details: details.map(str::to_owned),

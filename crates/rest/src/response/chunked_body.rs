@@ -1,4 +1,4 @@
-//! A body whose pieces lie in memory.
+//! A body of several chunks in memory.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,20 +8,20 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// ChunkedBody that go out one after the other.
+/// A body that sends its chunks one after the other.
 pub(crate) struct ChunkedBody {
-    pieces: std::vec::IntoIter<Bytes>,
-    left: u64,
+    chunks: std::vec::IntoIter<Bytes>,
+    remaining: u64,
 }
 
 impl ChunkedBody {
-    /// A body of these pieces, of known length.
-    pub fn body(mut pieces: Vec<Bytes>) -> Body {
-        if pieces.len() <= 1 {
-            return pieces.pop().map_or_else(Body::empty, Body::from);
+    /// Makes a body of known length.
+    pub fn body(mut chunks: Vec<Bytes>) -> Body {
+        if chunks.len() <= 1 {
+            return chunks.pop().map_or_else(Body::empty, Body::from);
         }
-        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Body::new(Self { pieces: pieces.into_iter(), left })
+        let remaining = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Body::new(Self { chunks: chunks.into_iter(), remaining })
     }
 }
 
@@ -30,18 +30,18 @@ impl http_body::Body for ChunkedBody {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.pieces.next().map(|piece| {
-            self.left = self.left.saturating_sub(piece.len() as u64);
-            Ok(Frame::data(piece))
+        Poll::Ready(self.chunks.next().map(|chunk| {
+            self.remaining = self.remaining.saturating_sub(chunk.len() as u64);
+            Ok(Frame::data(chunk))
         }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.remaining)
     }
 }
 
@@ -53,11 +53,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_pieces_are_the_body_and_its_length_is_known() {
-        for pieces in [&[][..], &["[]"], &["[1", ",2", "]"]] {
-            let body = ChunkedBody::body(pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect());
-            assert_eq!(body.size_hint().exact(), Some(pieces.concat().len() as u64));
-            assert_eq!(body.collect().await.unwrap().to_bytes(), pieces.concat());
+    async fn the_body_has_all_chunks_and_a_known_length() {
+        for chunks in [&[][..], &["[]"], &["[1", ",2", "]"]] {
+            let body = ChunkedBody::body(chunks.iter().map(|chunk| Bytes::from_static(chunk.as_bytes())).collect());
+            assert_eq!(body.size_hint().exact(), Some(chunks.concat().len() as u64));
+            assert_eq!(body.collect().await.unwrap().to_bytes(), chunks.concat());
         }
     }
 }

@@ -1,6 +1,7 @@
-//! What goes back: status, headers and body (contract 9.2, 12.6, 13.4, 16.1, 21.2).
+//! The response: status, headers and body.
 
 mod chunked_body;
+mod content_range;
 pub(crate) mod server_timing;
 
 use axum::body::Body;
@@ -8,17 +9,17 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use self::chunked_body::ChunkedBody;
+use self::content_range::{content_range, read_status};
 use crate::error::RestError;
-use crate::execute::statement_result::{StatementResult, content_range, read_status};
-use crate::handler::ApiRequest;
-use crate::plan::WriteAction;
-use crate::plan::prepare::{Kind, Prepared};
+use crate::execute::statement_result::StatementResult;
+use crate::plan::{Operation, StatementPlan, WritePlan};
 use crate::query;
 use crate::request::preferences::{HonouredPreferences, Resolution, ReturnPreference};
 use crate::request::resource::{RequestAction, SchemaProfile};
-use crate::response::chunked_body::ChunkedBody;
+use crate::request::{ApiRequest, WriteAction};
 
-/// The version that clients and type generators go by (contract 1).
+/// The version of PostgREST whose behaviour this is; clients and type generators depend on it.
 pub const VERSION: &str = "14.12";
 
 const SERVER: HeaderValue = HeaderValue::from_static("postgrest/14.12");
@@ -26,42 +27,40 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=ut
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const CONTENT_PROFILE: HeaderName = HeaderName::from_static("content-profile");
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-/// Everything that a URL may hold as it is in a query's value.
+/// Percent-encodes everything but the unreserved characters of RFC 3986.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A longer `Content-Location` is left out: clients and proxies refuse answers whose heads are too long, some from 8 KiB on, and the
-/// encoded query can be three times as long as what was sent.
+/// A longer `Content-Location` is left out. Clients and proxies reject responses whose heads are too long, some from
+/// 8 KiB on, and the encoded query can be three times as long as the one that was sent.
 const LONGEST_LOCATION: usize = 4096;
 
-/// What came out, and of what.
+/// A request whose statement has succeeded.
 pub(crate) struct CompletedRequest<'a> {
-    pub asked: &'a ApiRequest<'a>,
-    pub prepared: &'a Prepared,
-    pub reply: StatementResult,
-    pub profile: SchemaProfile<'a>,
+    pub request: &'a ApiRequest<'a>,
+    pub plan: &'a StatementPlan,
+    pub result: StatementResult,
     /// The client may choose how the transaction ends.
     pub may_choose_end: bool,
 }
 
-/// The answer to a request that went well.
+/// Makes the response to a request whose statement has succeeded.
 ///
 /// # Errors
-/// PGRST103 when the rows lie behind the last one; PGRST111 and 112, after the commit.
-pub(crate) fn make(mut answered: CompletedRequest<'_>) -> Result<Response, RestError> {
-    let body = answered.reply.body.take();
-    let CompletedRequest { asked, prepared, reply, profile, .. } = &answered;
+/// PGRST103 if the requested rows lie behind the last one; PGRST111 and 112, after the commit.
+pub(crate) fn success(completed: CompletedRequest<'_>) -> Result<Response, RestError> {
+    let CompletedRequest { request, plan, mut result, may_choose_end } = completed;
+    let body = result.body.take();
     let mut headers = HeaderMap::with_capacity(24);
-    if let Some(applied) = asked.preferences.applied(honoured(&answered)) {
+    if let Some(applied) = request.preferences.applied(honoured(plan, may_choose_end)) {
         headers.insert(PREFERENCE_APPLIED, applied);
     }
-    let is_plan = prepared.negotiated.explain.is_some();
-    let (mut status, has_body) = match &prepared.kind {
-        _ if is_plan => (StatusCode::OK, true),
-        Kind::Read { relation } => {
-            let (status, range) = read_status(prepared.first, reply.rows, reply.total)?;
+    let (mut status, has_body) = match &plan.operation {
+        _ if plan.format.explain.is_some() => (StatusCode::OK, true),
+        Operation::Read { relation, .. } => {
+            let (status, range) = read_status(plan.first_row, result.rows, result.total)?;
             set(&mut headers, header::CONTENT_RANGE, &range);
             let mut location = format!("/{}", utf8_percent_encode(&relation.name, QUERY));
-            let query = query::canonical(asked.parts.uri.query().unwrap_or_default());
+            let query = query::canonical(request.head.parts.uri.query().unwrap_or_default());
             if !query.is_empty() {
                 location.push('?');
                 location.push_str(&query);
@@ -71,39 +70,37 @@ pub(crate) fn make(mut answered: CompletedRequest<'_>) -> Result<Response, RestE
             }
             (status, true)
         }
-        Kind::Call { void: true } => {
+        Operation::Call { plan } if plan.routine.returns.void => {
             set(&mut headers, header::CONTENT_RANGE, "0-0/*");
             (StatusCode::NO_CONTENT, false)
         }
-        Kind::Call { void: false } => {
-            let (status, range) = read_status(prepared.first, reply.rows, reply.total)?;
+        Operation::Call { .. } => {
+            let (status, range) = read_status(plan.first_row, result.rows, result.total)?;
             set(&mut headers, header::CONTENT_RANGE, &range);
             (status, true)
         }
-        Kind::Write { relation, action, returns, resolution, .. } => {
-            write_head(&mut headers, &relation.name, *action, *returns, *resolution, reply)
-        }
+        Operation::Write { plan, returns, .. } => write_head(&mut headers, plan, *returns, &result),
     };
-    if !prepared.legacy_names.is_empty() {
+    if !plan.legacy_names().is_empty() {
         let names: Vec<_> =
-            prepared.legacy_names.iter().map(|(name, alias)| format!("'{name}' has the alias '{alias}'")).collect();
+            plan.legacy_names().iter().map(|(name, alias)| format!("'{name}' has the alias '{alias}'")).collect();
         let text = format!("299 - \"{}: use aliases in filters, orders and limits\"", names.join(", "));
         set(&mut headers, header::WARNING, &text);
     }
     if has_body {
-        set(&mut headers, header::CONTENT_TYPE, &prepared.negotiated.content_type);
-        tell_profile(&mut headers, *profile);
+        set(&mut headers, header::CONTENT_TYPE, &plan.format.content_type);
+        set_content_profile(&mut headers, request.head.profile);
     }
-    tell_server(&mut headers);
-    reply.apply_wishes(&mut status, &mut headers)?;
+    set_server(&mut headers);
+    result.overrides.apply(&mut status, &mut headers)?;
     let has_body = has_body && !is_bodiless(status);
     if is_bodiless(status) {
         headers.remove(header::CONTENT_TYPE);
     }
 
-    let is_head = asked.action == (RequestAction::Read { body: false });
+    let is_head = request.head.action == (RequestAction::Read { body: false });
     let body = match body {
-        Some(pieces) if has_body && !is_head => ChunkedBody::body(pieces),
+        Some(chunks) if has_body && !is_head => ChunkedBody::body(chunks),
         _ => Body::empty(),
     };
     let mut response = Response::new(body);
@@ -112,18 +109,19 @@ pub(crate) fn make(mut answered: CompletedRequest<'_>) -> Result<Response, RestE
     Ok(response)
 }
 
-/// Whether answers of this status end with their head, whatever SQL has chosen it for.
+/// Returns true if responses of this status have no body, even where SQL has set the status.
 fn is_bodiless(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// Which preferences this kind of request honours (contract 8).
-fn honoured(answered: &CompletedRequest<'_>) -> HonouredPreferences {
-    let transaction = answered.may_choose_end;
-    match &answered.prepared.kind {
-        Kind::Read { .. } => HonouredPreferences { transaction, ..HonouredPreferences::default() },
-        Kind::Call { .. } => HonouredPreferences { transaction, max_affected: true, ..HonouredPreferences::default() },
-        Kind::Write { action, resolvable, .. } => HonouredPreferences {
+/// Returns the preferences that an operation honours.
+fn honoured(plan: &StatementPlan, transaction: bool) -> HonouredPreferences {
+    match &plan.operation {
+        Operation::Read { .. } => HonouredPreferences { transaction, ..HonouredPreferences::default() },
+        Operation::Call { .. } => {
+            HonouredPreferences { transaction, max_affected: true, ..HonouredPreferences::default() }
+        }
+        Operation::Write { plan: WritePlan { action, .. }, resolvable, .. } => HonouredPreferences {
             resolution: *action == WriteAction::Insert && *resolvable,
             missing: matches!(action, WriteAction::Insert | WriteAction::Update),
             returned: true,
@@ -133,49 +131,42 @@ fn honoured(answered: &CompletedRequest<'_>) -> HonouredPreferences {
     }
 }
 
-/// The status of a write, its headers, and whether rows go back.
+/// Returns the status of a write, and whether the response has a body. Sets the headers that depend on the action.
 fn write_head(
     headers: &mut HeaderMap,
-    relation: &str,
-    action: WriteAction,
+    plan: &WritePlan,
     returns: ReturnPreference,
-    resolution: Option<Resolution>,
-    reply: &StatementResult,
+    result: &StatementResult,
 ) -> (StatusCode, bool) {
-    let rows = returns == ReturnPreference::Representation;
-    match action {
+    let returns_rows = returns == ReturnPreference::Representation;
+    let done = if returns_rows { StatusCode::OK } else { StatusCode::NO_CONTENT };
+    let status = match plan.action {
         WriteAction::Insert => {
-            set(headers, header::CONTENT_RANGE, &content_range(0, 0, reply.total));
-            if let Some(location) = reply.location.as_deref().and_then(|key| location(relation, key)) {
+            set(headers, header::CONTENT_RANGE, &content_range(0, 0, result.total));
+            let relation = &plan.relation.name.name;
+            if let Some(location) = result.location.as_deref().and_then(|key| location(relation, key)) {
                 set(headers, header::LOCATION, &location);
             }
-            // A merge that put nothing in has only changed what was there
+            // A merge without new rows has only changed existing ones
             let only_changed =
-                resolution == Some(Resolution::MergeDuplicates) && reply.inserted.unwrap_or_default() == 0;
-            let status = if only_changed { StatusCode::OK } else { StatusCode::CREATED };
-            (status, rows)
+                plan.resolution() == Some(Resolution::MergeDuplicates) && result.inserted.unwrap_or_default() == 0;
+            if only_changed { StatusCode::OK } else { StatusCode::CREATED }
         }
         WriteAction::Update => {
-            set(headers, header::CONTENT_RANGE, &content_range(0, reply.rows, reply.total));
-            (if rows { StatusCode::OK } else { StatusCode::NO_CONTENT }, rows)
+            set(headers, header::CONTENT_RANGE, &content_range(0, result.rows, result.total));
+            done
         }
         WriteAction::Delete => {
-            set(headers, header::CONTENT_RANGE, &content_range(0, 0, reply.total));
-            (if rows { StatusCode::OK } else { StatusCode::NO_CONTENT }, rows)
+            set(headers, header::CONTENT_RANGE, &content_range(0, 0, result.total));
+            done
         }
-        WriteAction::Put => {
-            let is_new = reply.inserted.unwrap_or_default() > 0;
-            let status = match (rows, is_new) {
-                (true, true) => StatusCode::CREATED,
-                (true, false) => StatusCode::OK,
-                (false, _) => StatusCode::NO_CONTENT,
-            };
-            (status, rows)
-        }
-    }
+        WriteAction::Put if returns_rows && result.inserted.unwrap_or_default() > 0 => StatusCode::CREATED,
+        WriteAction::Put => done,
+    };
+    (status, returns_rows)
 }
 
-/// `/people?id=eq.7` of `[["id","7"]]`.
+/// Returns `/people?id=eq.7` for `[["id","7"]]`.
 fn location(relation: &str, key: &str) -> Option<String> {
     let key: Vec<(String, Option<String>)> = serde_json::from_str(key).ok()?;
     let pairs: Vec<_> = key
@@ -191,20 +182,20 @@ fn location(relation: &str, key: &str) -> Option<String> {
     Some(format!("/{}?{}", utf8_percent_encode(relation, QUERY), pairs.join("&")))
 }
 
-/// Says which schema the body is of, where that is not plain.
-pub(crate) fn tell_profile(headers: &mut HeaderMap, profile: SchemaProfile<'_>) {
-    if profile.told {
+/// Names the schema of the body in `Content-Profile`, where it is not obvious.
+pub(crate) fn set_content_profile(headers: &mut HeaderMap, profile: SchemaProfile<'_>) {
+    if profile.is_shown {
         set(headers, CONTENT_PROFILE, profile.schema);
     }
 }
 
-/// Says who answers, and what an answer depends on.
-pub(crate) fn tell_server(headers: &mut HeaderMap) {
+/// Sets `Server` and `Vary`.
+pub(crate) fn set_server(headers: &mut HeaderMap) {
     headers.insert(header::VARY, HeaderValue::from_static("Accept, Prefer, Range"));
     headers.insert(header::SERVER, SERVER);
 }
 
-/// OPTIONS: no database, no body.
+/// Makes the response to OPTIONS, which needs no database and has no body.
 pub(crate) fn allow(methods: &str) -> Response {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
@@ -215,10 +206,10 @@ pub(crate) fn allow(methods: &str) -> Response {
     response
 }
 
-/// A refusal on the wire. `terse`: without details and hint.
-pub(crate) fn refuse(error: &RestError, terse: bool) -> Response {
+/// Makes the response for an error. `terse` leaves details and hint out.
+pub(crate) fn error(error: &RestError, terse: bool) -> Response {
     if *error == RestError::Internal {
-        tracing::error!("A request of the data API failed for a reason that must not occur");
+        tracing::error!("a request of the data API failed for a reason that must not occur");
     }
     let mut body = error.body();
     if terse && let Some(object) = body.as_object_mut() {
@@ -236,8 +227,8 @@ pub(crate) fn refuse(error: &RestError, terse: bool) -> Response {
     for (name, value) in error.headers() {
         headers.insert(name, value);
     }
-    if let RestError::Postgres(refusal) = error
-        && let Some(reason) = &refusal.reason
+    if let RestError::Postgres(error) = error
+        && let Some(reason) = &error.reason
         && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(reason.as_bytes())
     {
         response.extensions_mut().insert(reason);
@@ -245,7 +236,7 @@ pub(crate) fn refuse(error: &RestError, terse: bool) -> Response {
     response
 }
 
-/// Sets a header whose text comes from names of the request: what no header can hold is left out.
+/// Sets a header whose text contains names of the request. A text that no header can hold is left out.
 fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {
     if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
         headers.insert(name, value);

@@ -1,4 +1,4 @@
-//! `Server-ServerTiming`: how long each stage took (contract 21.2).
+//! `Server-Timing`: the duration of each stage.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// The stages of one request.
+/// The durations of the stages of one request.
 #[derive(Debug, Default)]
 pub(crate) struct ServerTiming {
-    told: bool,
+    is_enabled: bool,
     pub jwt: Duration,
     pub parse: Duration,
     pub plan: Duration,
@@ -18,19 +18,19 @@ pub(crate) struct ServerTiming {
 }
 
 impl ServerTiming {
-    /// `told`: the operator wants the header.
-    pub fn new(told: bool) -> Self {
-        Self { told, ..Self::default() }
+    /// Measures only if the operator has enabled the header.
+    pub fn new(is_enabled: bool) -> Self {
+        Self { is_enabled, ..Self::default() }
     }
 
-    /// When a stage begins, for [`since`]: the clock is read for those only who want to know.
+    /// Returns the start of a stage, for [`since`]. The clock is read only if the header is enabled.
     pub fn begin(&self) -> Option<Instant> {
-        self.told.then(Instant::now)
+        self.is_enabled.then(Instant::now)
     }
 
-    /// Writes the header, if it is wanted.
-    pub fn tell(&self, headers: &mut HeaderMap) {
-        if !self.told {
+    /// Writes the header, if it is enabled.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        if !self.is_enabled {
             return;
         }
         let stages = [
@@ -48,7 +48,7 @@ impl ServerTiming {
     }
 }
 
-/// How long a stage took.
+/// Returns the duration of a stage.
 pub(crate) fn since(begun: Option<Instant>) -> Duration {
     begun.map(|begun| begun.elapsed()).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, TypeKind, TypeRow};
+use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, TypeRow, domains};
 use super::model::{ByName, Column, MediaHandler, QualifiedName, Relation, RelationKind, Representation, SchemaCache};
 use super::relationships::{ExposedKey, ForeignKey, MAX_COMBINATIONS, RelationshipSources, derive};
 use super::routines::assemble_routine;
@@ -147,13 +147,6 @@ fn column(row: ColumnRow, types: &HashMap<u32, TypeRow>, representations: &HashM
         domain: domain.cloned(),
         nominal_type: row.nominal_type,
     }
-}
-
-/// The domains that a type is made of, the outermost first; none for what is no domain.
-pub(crate) fn domains(type_id: u32, types: &HashMap<u32, TypeRow>) -> impl Iterator<Item = &TypeRow> {
-    let domain = |id: u32| types.get(&id).filter(|row| row.kind == TypeKind::Domain);
-    // PostgreSQL lets no domain be over itself; the limit only says so.
-    std::iter::successors(domain(type_id), move |outer| domain(outer.base)).take(64)
 }
 
 /// The exposed relations by oid, and which of the views among them show columns of which table.

@@ -260,6 +260,13 @@ impl MediaHandlerRow {
     }
 }
 
+/// Returns the domains of a type, the outermost first; none if the type is no domain.
+pub(crate) fn domains(type_id: u32, types: &HashMap<u32, TypeRow>) -> impl Iterator<Item = &TypeRow> {
+    let domain = |id: u32| types.get(&id).filter(|row| row.kind == TypeKind::Domain);
+    // PostgreSQL lets no domain be over itself; the limit only guards against an endless loop
+    std::iter::successors(domain(type_id), move |outer| domain(outer.base)).take(64)
+}
+
 /// A row of `sql/computed.sql`.
 pub(crate) fn computed(row: &Row) -> Result<ComputedRelationship, Error> {
     Ok(ComputedRelationship {

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::assemble::domains;
-use super::catalog::{RoutineRow, TypeKind, TypeRow};
+use super::catalog::{RoutineRow, TypeKind, TypeRow, domains};
 use super::model::{Parameter, QualifiedName, ReturnType, Routine, Volatility};
 
 /// Types of a single parameter without a name that a whole body can be given to.

@@ -4,19 +4,7 @@
 //! Aggregate over one Index Scan.
 
 use super::Sql;
-use crate::plan::{BodyFormat, ReadPlan, ResultShape};
-
-/// What is asked for besides the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RowCount {
-    /// Nothing.
-    #[default]
-    None,
-    /// How many rows there are without limit and offset.
-    Exact,
-    /// The same, but counted up to this many only.
-    UpTo(u64),
-}
+use crate::plan::{BodyFormat, ReadPlan, ResultShape, RowCount};
 
 /// How the columns of the one row are made.
 pub struct Envelope<'a> {

@@ -6,7 +6,9 @@
 
 mod call;
 mod envelope;
+mod explain;
 mod filter;
+mod main_statement;
 mod page;
 mod payload;
 mod plain;
@@ -17,10 +19,12 @@ mod write;
 
 use portico_database::wire::RowSeparators;
 
+pub use crate::plan::RowCount;
 pub use crate::statement_builder::{BoundValue, Sql};
 pub use call::call;
-pub use envelope::{Envelope, RowCount, TotalSource, envelope, matching, read as read_statement};
+pub use envelope::{Envelope, TotalSource, envelope, matching, read as read_statement};
 pub use filter::conditions;
+pub(crate) use main_statement::MainStatement;
 pub use plain::{read as plain_read, write as plain_write};
 pub use write::write;
 

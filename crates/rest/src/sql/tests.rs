@@ -1,7 +1,8 @@
 //! The SQL of every case in `tests/it/reads.txt`, which the integration tests run on a database.
 
 use super::{RowCount, plain_read, read, read_statement};
-use crate::plan::{BodyFormat, CALL, PlanContext, PlanSettings, ReadPlan, ReadRoot, ResultShape};
+use crate::config::PlanSettings;
+use crate::plan::{BodyFormat, CALL, PlanContext, ReadPlan, ReadRoot, ResultShape};
 use crate::query::{QueryTarget, parse};
 use crate::schema::testing::cinema;
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use portico_database::wire::{Batch, Pool, Statement, WireError, WirePoolSettings};
 use portico_rest::RestError;
-use portico_rest::plan::{BodyFormat, PlanContext, PlanSettings, ReadPlan, ReadRoot, ResultShape};
+use portico_rest::config::PlanSettings;
+use portico_rest::plan::{BodyFormat, PlanContext, ReadPlan, ReadRoot, ResultShape};
 use portico_rest::query::{QueryTarget, parse};
 use portico_rest::schema::{LoadSettings, SchemaCache, load};
 use portico_rest::sql::{RowCount, Sql, matching, read_statement};

@@ -6,11 +6,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use portico_database::wire::{Batch, Pool, Statement, WireError, WirePoolSettings};
 use portico_rest::RestError;
+use portico_rest::config::PlanSettings;
 use portico_rest::plan::{
-    ArgumentSource, CallInput, JsonBody, PlanContext, PlanSettings, ResultSource, WriteAction, WriteOptions, WritePlan,
-    find, is_read_only, negotiate,
+    ArgumentSource, CallInput, JsonBody, PlanContext, ResultSource, WriteOptions, WritePlan, find, is_read_only,
+    negotiate,
 };
 use portico_rest::query::{Query, QueryTarget, SelectItem, parse};
+use portico_rest::request::WriteAction;
 use portico_rest::request::body::{self, BodyPurpose, Payload};
 use portico_rest::request::media::{self, MediaType};
 use portico_rest::request::preferences::{CountMode, Preferences};
@@ -207,7 +209,7 @@ impl Steps {
                     MediaType::Xml => ArgumentSource::Xml,
                     _ => ArgumentSource::Binary,
                 };
-                CallInput::Whole { kind, body: bytes.clone() }
+                CallInput::Whole { source: kind, body: bytes.clone() }
             }
         };
         let plan = find(&self.cache, "public", name, given)?.plan(&self.context(), &query)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::PlanSettings;
+use crate::config::PlanSettings;
 use crate::query::{self, parse};
 use crate::schema::testing::cinema;
 
@@ -38,7 +38,7 @@ pub(crate) fn plan(cache: &SchemaCache, url: &str, sent: Sent, settings: &PlanSe
             let body = JsonBody { json: Bytes::from_static(text.as_bytes()), is_object: json.is_object() };
             CallInput::Object { body, keys: query.columns.as_deref().unwrap_or(&keys), is_json: true }
         }
-        Sent::Raw(kind, text) => CallInput::Whole { kind, body: Bytes::from_static(text.as_bytes()) },
+        Sent::Raw(kind, text) => CallInput::Whole { source: kind, body: Bytes::from_static(text.as_bytes()) },
     };
     find(cache, "public", name, given)?.plan(&context, &query)
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::PlanSettings;
+use crate::config::PlanSettings;
 use crate::query::{QueryTarget, parse};
 use crate::request::body::ObjectKeys;
 use crate::schema::SchemaCache;

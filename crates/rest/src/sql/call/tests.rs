@@ -1,8 +1,9 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::config::PlanSettings;
+use crate::plan::ArgumentSource;
 use crate::plan::call_tests::{Sent, plan};
-use crate::plan::{ArgumentSource, PlanSettings};
 use crate::schema::testing::cinema;
 
 fn shown(url: &str, sent: Sent, count: RowCount, body: bool) -> String {

@@ -5,8 +5,8 @@ use regex::Regex;
 
 use super::*;
 use crate::plan::ResultShape;
-use crate::plan::WriteAction::{Delete, Insert, Put, Update};
 use crate::plan::write_tests::{Request, request};
+use crate::request::WriteAction::{Delete, Insert, Put, Update};
 use crate::request::preferences::{Resolution, ReturnPreference};
 use crate::schema::testing::cinema;
 

@@ -1,0 +1,106 @@
+//! The public interface of the service.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use http::HeaderMap;
+use portico_base::Clock;
+use portico_database::wire::{Pool, WirePoolSettings};
+use portico_database::{Database, DatabaseError};
+use portico_tokens::KeyRing;
+
+use crate::config::Config;
+use crate::config::database::LOGIN;
+use crate::service::Service;
+use crate::snapshot::SnapshotStore;
+use crate::{admin, handler};
+
+/// Connections for quick reads per processor. With fewer, PostgreSQL would wait for this server; with more, its
+/// processes would compete with each other (`bench/README.md`).
+const QUICK_CONNECTIONS: usize = 4;
+
+/// The operator's settings of the service itself. Settings that the database may override are in [`Config`].
+#[derive(Debug, Clone)]
+pub struct RestSettings {
+    /// The server's own configuration.
+    pub config: Config,
+    /// The connection limit (`db-pool`).
+    pub connections: usize,
+    /// How long a request waits for a connection (`db-pool-acquisition-timeout`).
+    pub wait: Duration,
+    /// The address that the OpenAPI document shows when no other is configured, with the service's prefix.
+    pub public_url: String,
+}
+
+impl Default for RestSettings {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            connections: 10,
+            wait: Duration::from_secs(10),
+            public_url: "http://127.0.0.1:54321/rest/v1".into(),
+        }
+    }
+}
+
+/// The data API. Clones share all state.
+#[derive(Clone)]
+pub struct Rest {
+    service: Arc<Service>,
+}
+
+impl Rest {
+    /// Makes the service and starts to load the schema cache in the background. The first requests wait for the cache.
+    /// Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// The certificates that the database's endpoint names cannot be read.
+    pub fn new(
+        settings: RestSettings,
+        database: Database,
+        keys: Arc<KeyRing>,
+        clock: Clock,
+    ) -> Result<Self, DatabaseError> {
+        let pool_settings = WirePoolSettings {
+            max_connections: settings.connections,
+            checkout_timeout: settings.wait,
+            prepared: settings.config.prepared_statements,
+            max_quick_reads: QUICK_CONNECTIONS * std::thread::available_parallelism().map_or(1, NonZero::get),
+            ..WirePoolSettings::default()
+        };
+        let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
+        let login = database.endpoint().user().to_owned();
+        let (snapshots, reload_task) = SnapshotStore::start(database, pool.clone(), settings.config.clone());
+        let RestSettings { public_url, connections, .. } = settings;
+        let service =
+            Service { keys, clock, pool, snapshots, public_url, login, connections, _reload_task: reload_task };
+        Ok(Self { service: Arc::new(service) })
+    }
+
+    /// ResultSets a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds the headers that SQL
+    /// sees in addition: the client's address and the original URL.
+    pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
+        handler::answer(&self.service, request, &forwarded).await
+    }
+
+    /// Returns the routes below `/rest-admin/v1`, without that prefix: liveness, readiness and metrics.
+    pub fn admin_router(&self) -> Router {
+        admin::router(Arc::clone(&self.service))
+    }
+
+    /// Returns true if the configuration lets pages of this origin read responses (`server-cors-allowed-origins`);
+    /// `None` if it lists no origins, which allows all.
+    pub fn admits_page(&self, origin: &str) -> Option<bool> {
+        let listed = self.service.snapshots.now().config.cors_origins.clone()?;
+        Some(listed.iter().any(|each| each == origin))
+    }
+
+    /// Closes the connections to the database.
+    pub fn close(&self) {
+        self.service.pool.close();
+    }
+}
