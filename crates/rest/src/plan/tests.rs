@@ -77,8 +77,8 @@ fn an_aliased_embed_answers_to_its_name_too_unless_that_is_switched_off() {
     let strict = PlanSettings { legacy_target_names: false, ..PlanSettings::default() };
     let error = plan_with(&strict, resource).unwrap_err();
     assert_eq!(error.message(), "'directors' is not an embedded resource in this request");
-    assert_eq!(error.details().unwrap(), "QueryTarget names are not allowed in filters if they have an alias");
-    assert_eq!(error.hint().unwrap(), "RowChange 'directors' to 'd' in filters, orders or limits.");
+    assert_eq!(error.details().unwrap(), "Target names are not allowed in filters if they have an alias");
+    assert_eq!(error.hint().unwrap(), "Change 'directors' to 'd' in filters, orders or limits.");
     assert!(plan_with(&strict, "films?select=id,d:directors(id)&d.id=eq.1").is_ok());
     assert!(plan_with(&strict, "films?select=id,directors(id)&directors.id=eq.1").is_ok());
 }
