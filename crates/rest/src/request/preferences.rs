@@ -337,7 +337,8 @@ mod tests {
 
     #[test]
     fn unknown_items_are_refused_only_when_handling_is_strict() {
-        let items = "foo, Return=minimal, return = minimal, params=single-object, timezone=Moon, max-affected=many, ,bar";
+        let items =
+            "foo, Return=minimal, return = minimal, params=single-object, timezone=Moon, max-affected=many, ,bar";
         assert_eq!(read(&[items]).reject_unknown(), Ok(()));
         let Err(RestError::Preferences(unknown)) = read(&[items, "handling=strict"]).reject_unknown() else { panic!() };
         let expected = [
