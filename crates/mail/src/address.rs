@@ -1,8 +1,8 @@
-//! One mailbox's address, in a form that a mail server accepts and no header can be smuggled through.
+//! The address of one mailbox, in a form that a mail server accepts and that cannot inject a header.
 
 use std::{fmt, str::FromStr};
 
-/// The longest text that is looked at: 64 bytes of name, an `@` and 255 bytes of domain.
+/// The longest text that is parsed: 64 bytes of name, an `@` and 255 bytes of domain.
 const LONGEST_TEXT: usize = 320;
 /// The longest address that SMTP carries (RFC 5321, 4.5.3.1.3, without the angle brackets).
 const LONGEST_ON_THE_WIRE: usize = 254;
@@ -17,7 +17,7 @@ pub struct Address {
     wire: lettre::Address,
 }
 
-/// Why a text is no address.
+/// The reason why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Nothing but white space.
@@ -27,7 +27,7 @@ pub enum AddressError {
     #[error("the address is too long")]
     TooLong,
     /// Control, invisible or text-direction characters.
-    #[error("the address contains characters that can not be seen")]
+    #[error("the address contains characters that cannot be seen")]
     Invisible,
     /// The shape is not `name@domain`.
     #[error("the address does not have the form name@domain")]
@@ -44,7 +44,7 @@ impl Address {
         if text.len() > LONGEST_TEXT * 2 {
             return Err(AddressError::TooLong);
         }
-        // Only plain spaces are forgiven: a line break at the end is an attempt at a second header
+        // Only plain spaces are trimmed: a line break at the end is an attempt at a second header
         let text = text.trim_matches(' ');
         if text.is_empty() {
             return Err(AddressError::Empty);
@@ -60,7 +60,7 @@ impl Address {
         if name.len() > 64 || name.len() + 1 + domain.len() > LONGEST_ON_THE_WIRE {
             return Err(AddressError::TooLong);
         }
-        // Quoted names ("a b"@host) are legal and used by nobody but those who look for gaps
+        // Quoted names ("a b"@host) are legal, but in practice only attacks use them
         if name.contains(['"', '\\', '@', '<', '>', '(', ')', ',', ';', ':', '[', ']', ' ']) {
             return Err(AddressError::Malformed);
         }
@@ -68,17 +68,17 @@ impl Address {
         Ok(Self { text: text.to_owned(), wire })
     }
 
-    /// The address as it was written.
+    /// Returns the address as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The domain in its ASCII form, lower case.
+    /// Returns the domain in its ASCII form, in lower case.
     pub fn domain(&self) -> &str {
         self.wire.domain()
     }
 
-    /// The address with its domain in ASCII form, as the mail server gets it.
+    /// Returns the address with its domain in ASCII form, as sent to the mail server.
     pub(crate) fn wire(&self) -> &lettre::Address {
         &self.wire
     }
@@ -106,7 +106,7 @@ fn is_host_name(ascii: &str) -> bool {
         })
 }
 
-/// Characters that a reader can not see, or that turn the direction of the text around them.
+/// Returns whether a character is invisible or changes the direction of the text around it.
 pub(crate) fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character,

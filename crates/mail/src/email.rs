@@ -6,29 +6,29 @@ use crate::{Address, address::is_invisible};
 
 /// The longest header line that every server passes on (RFC 5322, 2.1.1).
 const LONGEST_LINE: usize = 998;
-/// Headers that a mail can have beside its own.
+/// The most headers that can be added to a mail.
 const MOST_HEADERS: usize = 32;
 
 /// One line of text for a header: no control characters, so no line break, and at most 998 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderLine(String);
 
-/// Why a header is refused.
+/// The reason why a header is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// A line break or another control character.
-    #[error("a header can not hold line breaks or other control characters")]
+    #[error("a header cannot hold line breaks or other control characters")]
     ControlCharacter,
     /// More than 998 bytes, or more than 32 headers.
     #[error("the header is too long")]
     TooLong,
     /// Not a header name, or one that the message sets itself.
-    #[error("the header {0:?} can not be set")]
+    #[error("the header {0:?} cannot be set")]
     Name(String),
 }
 
 impl HeaderLine {
-    /// Takes a line as it is.
+    /// Makes a line of a text without changing it.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl HeaderLine {
         Self(line)
     }
 
-    /// The text of the line.
+    /// Returns the text of the line.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -78,7 +78,7 @@ impl fmt::Display for HeaderLine {
     }
 }
 
-/// Who a mail comes from.
+/// The sender of a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sender {
     name: HeaderLine,
@@ -86,18 +86,18 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender with a name for people to read; an empty name shows the address alone.
+    /// Makes a sender with a display name. With an empty name, only the address is shown.
     pub fn new(name: &str, address: Address) -> Self {
         let visible: String = name.chars().filter(|&character| character == '\n' || !is_invisible(character)).collect();
         Self { name: HeaderLine::flatten(&visible), address }
     }
 
-    /// The name that people see.
+    /// Returns the display name.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The address that answers and bounces go to.
+    /// Returns the address that replies and bounces go to.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -115,7 +115,7 @@ pub struct Email {
 }
 
 impl Email {
-    /// A mail with no headers but the usual ones.
+    /// Makes a mail with the usual headers only.
     pub fn new(from: Sender, to: Address, subject: HeaderLine, html: impl Into<String>) -> Self {
         Self { from, to, subject, html: html.into(), headers: Vec::new(), id: None }
     }
@@ -151,27 +151,27 @@ impl Email {
         self
     }
 
-    /// Who sends it.
+    /// Returns the sender.
     pub fn from(&self) -> &Sender {
         &self.from
     }
 
-    /// Who gets it.
+    /// Returns the recipient.
     pub fn to(&self) -> &Address {
         &self.to
     }
 
-    /// Its subject.
+    /// Returns the subject.
     pub fn subject(&self) -> &HeaderLine {
         &self.subject
     }
 
-    /// Its body.
+    /// Returns the HTML body.
     pub fn html(&self) -> &str {
         &self.html
     }
 
-    /// The headers that were added.
+    /// Returns the headers that were added.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

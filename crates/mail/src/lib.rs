@@ -1,11 +1,11 @@
-//! E-mail: addresses, messages, templates and their delivery over SMTP; and text messages ([`text`]).
+//! Email: addresses, messages, templates and delivery over SMTP; and text messages ([`text`]).
 //!
 //! A service renders a mail with [`Templates`], makes an [`Email`] of it and hands it to a [`Transport`]. Nothing that
-//! enters a header can hold a line break ([`HeaderLine`], [`Address`]), so no caller can be talked into sending a
-//! header of somebody else's making; nothing that enters a body is written without the escaping of its place
+//! enters a header can hold a line break ([`HeaderLine`], [`Address`]), so input cannot inject a
+//! header; nothing is written into a body without the escaping of its context
 //! ([`Template`]).
 //!
-//! This crate must not know: who has an account, which limits apply, or when a mail is due. It keeps no queue; a
+//! This crate must not know accounts, limits, or when a mail is due. It keeps no queue; a
 //! caller that may not lose a mail stores it first and deletes it when [`Transport::send`] has succeeded.
 
 mod address;
@@ -33,7 +33,7 @@ pub use variables::Variables;
 ///
 /// # Errors
 ///
-/// [`SendError::Permanent`] when the parts can not be joined to a message.
+/// [`SendError::Permanent`] when the parts cannot be joined to a message.
 pub fn compose(email: &Email) -> Result<Vec<u8>, SendError> {
     Ok(smtp::message(email)?.bytes)
 }

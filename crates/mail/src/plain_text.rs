@@ -1,12 +1,12 @@
 //! The plain-text part of an HTML mail.
 
-/// The most text that is made; what comes behind is left out.
+/// The longest text that is made, in bytes. The rest is dropped.
 const LONGEST: usize = 256 << 10;
 
-/// A readable text of an HTML mail: paragraphs and breaks as lines, links with their target in brackets, list items
+/// Returns a readable text of an HTML mail: paragraphs and breaks as lines, links with their target in brackets, list items
 /// with a dash, nothing of scripts, styles and hidden elements.
 pub fn plain_text(html: &str) -> String {
-    let mut writer = Writer::default();
+    let mut writer = PlainTextWriter::default();
     let mut rest = html;
     while !rest.is_empty() && writer.out.len() < LONGEST {
         let Some(start) = rest.find('<') else {
@@ -19,7 +19,7 @@ pub fn plain_text(html: &str) -> String {
             comment.find("-->").map_or("", |end| &comment[end + 3..])
         } else if rest[1..].starts_with(|next: char| next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?')) {
             let end = tag_end(rest);
-            let tag = Tag::read(&rest[1..end]);
+            let tag = HtmlTag::read(&rest[1..end]);
             rest = rest.get(end + 1..).unwrap_or("");
             if !tag.closing && is_hidden(&tag) {
                 skip_element(rest, &tag.name)
@@ -36,9 +36,9 @@ pub fn plain_text(html: &str) -> String {
 }
 
 #[derive(Default)]
-struct Writer {
+struct PlainTextWriter {
     out: String,
-    /// Line breaks that come before the next word.
+    /// The line breaks before the next word.
     breaks: usize,
     space: bool,
     /// The link that is open: its target, and where its text began.
@@ -46,7 +46,7 @@ struct Writer {
     preformatted: usize,
 }
 
-impl Writer {
+impl PlainTextWriter {
     fn text(&mut self, text: &str) {
         let text = decode(text);
         if self.preformatted > 0 {
@@ -54,7 +54,7 @@ impl Writer {
             self.out.push_str(&text);
             return;
         }
-        // Spaces that can not break are content; the others only separate
+        // Spaces that cannot break are content; the others only separate
         let words = text.split(|character: char| character.is_ascii_whitespace());
         let mut first = true;
         for word in words {
@@ -83,7 +83,7 @@ impl Writer {
         self.space = false;
     }
 
-    fn tag(&mut self, tag: &Tag) {
+    fn tag(&mut self, tag: &HtmlTag) {
         match tag.name.as_str() {
             "br" => self.breaks += 1,
             "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "ul" | "ol" | "table" | "blockquote" | "hr" | "pre" => {
@@ -143,13 +143,13 @@ impl Writer {
     }
 }
 
-struct Tag<'h> {
+struct HtmlTag<'h> {
     name: String,
     closing: bool,
     attributes: &'h str,
 }
 
-impl<'h> Tag<'h> {
+impl<'h> HtmlTag<'h> {
     fn read(inside: &'h str) -> Self {
         let (closing, inside) = match inside.strip_prefix('/') {
             Some(inside) => (true, inside),
@@ -201,7 +201,7 @@ fn tag_end(text: &str) -> usize {
     text.len()
 }
 
-fn is_hidden(tag: &Tag) -> bool {
+fn is_hidden(tag: &HtmlTag) -> bool {
     const HOLDERS: [&str; 6] = ["style", "script", "title", "template", "noscript", "svg"];
     const EMPTY: [&str; 8] = ["br", "hr", "img", "input", "meta", "link", "col", "source"];
     HOLDERS.contains(&tag.name.as_str())
@@ -211,7 +211,7 @@ fn is_hidden(tag: &Tag) -> bool {
                 .is_some_and(|style| style.replace(' ', "").to_ascii_lowercase().contains("display:none")))
 }
 
-/// What follows the element whose opening tag has just been read.
+/// Returns the text behind the element whose opening tag was just read.
 fn skip_element<'h>(html: &'h str, name: &str) -> &'h str {
     let mut depth = 1;
     let mut rest = html;

@@ -83,7 +83,7 @@ impl SmtpSettings {
     fn protection(&self) -> SmtpTls {
         match self.tls {
             SmtpTls::Automatic if self.port == 465 => SmtpTls::Implicit,
-            // Whoever sits between us and the server could hide its offer and read the password
+            // An attacker between us and the server could remove its offer of TLS and read the password
             SmtpTls::Automatic | SmtpTls::Opportunistic if self.user.is_some() && !self.is_local() => SmtpTls::Required,
             SmtpTls::Automatic => SmtpTls::Opportunistic,
             other => other,
@@ -115,7 +115,7 @@ impl SmtpTransport {
     ///
     /// # Errors
     ///
-    /// [`SendError::Permanent`] when the extra certificates can not be read or the host is no name.
+    /// [`SendError::Permanent`] when the extra certificates cannot be read or the host is no name.
     pub fn new(settings: &SmtpSettings) -> Result<Self, SendError> {
         let refused = |error: Error| SendError::Permanent(describe(&error));
         let parameters = || {
@@ -143,7 +143,7 @@ impl SmtpTransport {
         Ok(Self { connections: builder.build() })
     }
 
-    /// Whether the server answers and takes our login.
+    /// Checks that the server answers and accepts the login.
     ///
     /// # Errors
     ///

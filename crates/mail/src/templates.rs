@@ -1,4 +1,4 @@
-//! The subjects and bodies in use: the built-in ones, or the project's.
+//! The subjects and bodies in use: built-in ones, or those of the project.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::{HeaderLine, MailKind, Template, TemplateError};
 
-/// The largest template that is read.
+/// The size of the largest template file, in bytes.
 const LARGEST_FILE: u64 = 1_000_000;
 
 /// The subject and body of every kind of mail.
@@ -37,7 +37,7 @@ static BUILT_IN: LazyLock<BTreeMap<MailKind, (Template, Template)>> = LazyLock::
         .collect()
 });
 
-/// A mail's two texts.
+/// The subject and body of a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedMail {
     /// The subject, on one line.
@@ -53,7 +53,7 @@ enum Body {
         path: PathBuf,
         last: Mutex<ReadFile>,
     },
-    /// Somebody else reads it; nothing has arrived yet, or this.
+    /// Supplied by the caller. `None` until it has arrived.
     Expected(Mutex<Option<Arc<Template>>>),
 }
 
@@ -84,11 +84,11 @@ impl Templates {
         Ok(())
     }
 
-    /// Takes a body from a file, now and whenever the file changes.
+    /// Reads a body from a file, now and whenever the file has changed.
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] if the file can not be read or is no template.
+    /// [`TemplateError`] if the file cannot be read or is no template.
     pub fn set_body_file(&mut self, kind: MailKind, path: impl Into<PathBuf>) -> Result<(), TemplateError> {
         let path = path.into();
         let last = Mutex::new(read(&path)?);
@@ -101,7 +101,7 @@ impl Templates {
         self.bodies.insert(kind, Arc::new(Body::Expected(Mutex::default())));
     }
 
-    /// Puts a body in the place of one that was announced with [`Templates::expect_body`]; all clones use it from now on. A kind
+    /// Sets a body that was announced with [`Templates::expect_body`]; all clones use it from now on. A kind
     /// whose body was not announced keeps the one that it has.
     ///
     /// # Errors
@@ -115,8 +115,8 @@ impl Templates {
         Ok(())
     }
 
-    /// Writes the mail of a kind. A template of the project's that fails while rendering is replaced by the built-in
-    /// one, so that nobody waits for a code that never comes; the reason is logged.
+    /// Renders the mail of a kind. A template of the project's that fails while rendering is replaced by the built-in
+    /// one, so that a code is delivered in any case; the reason is logged.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Templates {
             Some(Ok(subject)) => subject,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), %error, "The subject of {} mails failed; the built-in one is used", kind.key());
+                    warn!(mail.kind = kind.key(), %error, "the subject of {} mails failed; the built-in one is used", kind.key());
                 }
                 BUILT_IN[&kind].0.render(variables)?
             }
@@ -136,7 +136,7 @@ impl Templates {
             Some(Ok(html)) => html,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), %error, "The template of {} mails failed; the built-in one is used", kind.key());
+                    warn!(mail.kind = kind.key(), %error, "the template of {} mails failed; the built-in one is used", kind.key());
                 }
                 BUILT_IN[&kind].1.render(variables)?
             }
@@ -146,7 +146,7 @@ impl Templates {
 }
 
 impl Body {
-    /// `None`: it has not arrived.
+    /// Returns the template. `None`: it has not arrived.
     fn template(&self) -> Option<Arc<Template>> {
         match self {
             Self::Fixed(template) => Some(Arc::new(template.clone())),
@@ -157,7 +157,7 @@ impl Body {
                     match read(path) {
                         Ok(file) => *last = file,
                         Err(error) => {
-                            warn!(path = %path.display(), %error, "The mail template can not be used; the previous one stays")
+                            warn!(path = %path.display(), %error, "the mail template cannot be used; the previous one stays")
                         }
                     }
                 }
@@ -178,6 +178,6 @@ fn read(path: &std::path::Path) -> Result<ReadFile, TemplateError> {
         return Err(TemplateError::unreadable(format!("{} is larger than {LARGEST_FILE} bytes", path.display())));
     }
     let text = std::fs::read_to_string(path)
-        .map_err(|error| TemplateError::unreadable(format!("{} can not be read: {error}", path.display())))?;
+        .map_err(|error| TemplateError::unreadable(format!("{} cannot be read: {error}", path.display())))?;
     Ok(ReadFile { stamp, template: Arc::new(Template::parse(&text)?) })
 }

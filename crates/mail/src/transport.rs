@@ -26,7 +26,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// Whether it is worth trying again.
+    /// Returns whether a retry can succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Temporary(_))
     }

@@ -1,15 +1,15 @@
-//! What a mail template can name.
+//! The variables of mail templates.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// The variables of a mail template (wire contract: auth-core, "Emails"). One that is absent renders as nothing.
+/// The variables of a mail template. One that is absent renders as nothing.
 ///
 /// The fields serialize under the names that templates use: `{{ .SiteURL }}`, `{{ .Data.name }}`.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Variables {
-    /// Address of the application: `{{ .SiteURL }}`.
+    /// The address of the application: `{{ .SiteURL }}`.
     #[serde(rename = "SiteURL")]
     pub site_url: String,
     /// The link to follow: `{{ .ConfirmationURL }}`.
@@ -29,7 +29,7 @@ pub struct Variables {
     /// Address that this copy goes to: `{{ .SendingTo }}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sending_to: Option<String>,
-    /// Where the link leads in the end: `{{ .RedirectTo }}`.
+    /// The final redirect target of the link: `{{ .RedirectTo }}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect_to: Option<String>,
     /// The person's `user_metadata`: `{{ .Data.name }}`.

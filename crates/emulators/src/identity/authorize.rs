@@ -20,7 +20,7 @@ use super::{
 const LONGEST: usize = 8_192;
 
 /// An authorization request whose client and redirect target are known to be right.
-struct Request {
+struct AuthorizationRequest {
     redirect_uri: Url,
     /// As it was sent: the token endpoint compares letters.
     redirect_text: String,
@@ -37,10 +37,10 @@ struct Request {
 }
 
 /// Why a request ends here.
-enum Refusal {
-    /// Nobody may be sent back: the person sees a page.
+enum AuthorizeError {
+    /// The redirect target cannot be trusted: the browser gets a page.
     Page { title: &'static str, text: String },
-    /// The client is told, in the way that the standard foresees.
+    /// The client gets the error in its redirect, as OAuth specifies.
     Redirect { to: Box<Url>, state: Option<String>, error: &'static str, text: String },
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn show_posted(State(provider): State<IdentityProvider>, RawFor
 }
 
 fn begin(provider: &IdentityProvider, query: String) -> Response {
-    let request = match Request::read(provider, query) {
+    let request = match AuthorizationRequest::read(provider, query) {
         Ok(request) => request,
         Err(refusal) => return provider.refuse(refusal),
     };
@@ -76,7 +76,7 @@ fn begin(provider: &IdentityProvider, query: String) -> Response {
 pub(super) async fn decide(State(provider): State<IdentityProvider>, RawForm(form): RawForm) -> Response {
     let fields: Vec<(String, String)> = form_urlencoded::parse(&form).into_owned().take(20).collect();
     let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let request = match Request::read(&provider, field("request").unwrap_or_default().to_owned()) {
+    let request = match AuthorizationRequest::read(&provider, field("request").unwrap_or_default().to_owned()) {
         Ok(request) => request,
         Err(refusal) => return provider.refuse(refusal),
     };
@@ -107,10 +107,10 @@ pub(super) async fn decide(State(provider): State<IdentityProvider>, RawForm(for
     }
 }
 
-impl Request {
-    fn read(provider: &IdentityProvider, query: String) -> Result<Self, Refusal> {
+impl AuthorizationRequest {
+    fn read(provider: &IdentityProvider, query: String) -> Result<Self, AuthorizeError> {
         let settings = &provider.inner.settings;
-        let page = |title, text: String| Refusal::Page { title, text };
+        let page = |title, text: String| AuthorizeError::Page { title, text };
         if query.len() > 4 * LONGEST {
             return Err(page("The request is too long", "Its parameters take more than 32 KiB.".to_owned()));
         }
@@ -170,19 +170,19 @@ impl Request {
         Ok(request)
     }
 
-    fn refuse(&self, error: &'static str, text: &str) -> Refusal {
+    fn refuse(&self, error: &'static str, text: &str) -> AuthorizeError {
         let to = Box::new(self.redirect_uri.clone());
-        Refusal::Redirect { to, state: self.state.clone(), error, text: text.to_owned() }
+        AuthorizeError::Redirect { to, state: self.state.clone(), error, text: text.to_owned() }
     }
 }
 
 impl IdentityProvider {
-    fn refuse(&self, refusal: Refusal) -> Response {
+    fn refuse(&self, refusal: AuthorizeError) -> Response {
         match refusal {
-            Refusal::Page { title, text } => {
+            AuthorizeError::Page { title, text } => {
                 (StatusCode::BAD_REQUEST, page::error(&self.url("/style.css"), title, &text)).into_response()
             }
-            Refusal::Redirect { mut to, state, error, text } => {
+            AuthorizeError::Redirect { mut to, state, error, text } => {
                 to.query_pairs_mut().append_pair("error", error).append_pair("error_description", &text);
                 self.redirect(*to, state)
             }
@@ -190,7 +190,7 @@ impl IdentityProvider {
     }
 
     /// Sends the person back as this account.
-    fn send_back(&self, request: &Request, account: &Account) -> Response {
+    fn send_back(&self, request: &AuthorizationRequest, account: &Account) -> Response {
         if let Some(domain) =
             request.hosted_domain.as_deref().filter(|domain| !account.domain().eq_ignore_ascii_case(domain))
         {
@@ -232,7 +232,7 @@ impl IdentityProvider {
         }
     }
 
-    fn chooser(&self, request: &Request, problem: Option<String>, typed: (&str, &str)) -> Response {
+    fn chooser(&self, request: &AuthorizationRequest, problem: Option<String>, typed: (&str, &str)) -> Response {
         let status = if problem.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
         let accounts = self.accounts();
         let domain = request.hosted_domain.as_deref();

@@ -12,7 +12,7 @@ pub(super) const TOKEN_LIFETIME: Duration = Duration::seconds(3600);
 /// Codes, and tokens of either kind, that are kept at most.
 const MOST: usize = 10_000;
 
-/// What a person agreed to.
+/// A person's consent to one authorization request.
 #[derive(Debug, Clone)]
 pub(super) struct Grant {
     pub sub: String,
@@ -28,7 +28,7 @@ struct Code {
     redirect_uri: String,
     challenge: Option<String>,
     expires_at: OffsetDateTime,
-    /// The tokens that it was exchanged for. A second exchange means that somebody stole it: they end.
+    /// The tokens that it was exchanged for. A second exchange means that the code was stolen: they are revoked.
     tokens: Option<Vec<String>>,
 }
 
@@ -38,7 +38,7 @@ struct Token {
     expires_at: Option<OffsetDateTime>,
 }
 
-/// What an exchange gives.
+/// The tokens of a successful exchange.
 #[derive(Debug)]
 pub(super) struct Issued {
     pub grant: Grant,
@@ -46,7 +46,7 @@ pub(super) struct Issued {
     pub refresh_token: Option<String>,
 }
 
-/// What is presented with a code.
+/// The parameters that a client sends with a code.
 pub(super) struct Exchange<'r> {
     pub code: &'r str,
     pub redirect_uri: &'r str,
@@ -129,7 +129,7 @@ impl Grants {
         Some(Issued { grant, access_token, refresh_token: None })
     }
 
-    /// What an access token stands for.
+    /// Returns the grant of an access token.
     pub(super) fn access(&self, token: &str, now: OffsetDateTime) -> Option<&Grant> {
         self.tokens.get(token).filter(|token| token.expires_at.is_some_and(|end| now < end)).map(|token| &token.grant)
     }

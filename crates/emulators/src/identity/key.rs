@@ -26,7 +26,7 @@ pub(super) struct ProviderKey {
 
 /// The key could not be made or used: the machine gives no randomness or no memory.
 #[derive(Debug, thiserror::Error)]
-#[error("the signing key of the identity provider can not be used")]
+#[error("the signing key of the identity provider cannot be used")]
 pub(super) struct KeyFailure;
 
 impl IntoResponse for KeyFailure {

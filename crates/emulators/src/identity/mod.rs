@@ -1,5 +1,5 @@
-//! An OpenID provider in Google's place: a true authorization-code flow with signed `id_token`s, in which whoever sits
-//! at the development machine chooses who they are.
+//! An OpenID provider in Google's place: a true authorization-code flow with signed `id_token`s, in which the person
+//! at the development machine chooses an account.
 //!
 //! # Endpoints, below the issuer
 //!
@@ -18,7 +18,7 @@
 //!
 //! | Fields | Effect |
 //! | --- | --- |
-//! | `account=<sub or e-mail>` | signs in as an account that exists |
+//! | `account=<sub or email>` | signs in as an account that exists |
 //! | `action=add`, `name`, `email`, optionally `unverified=on` | makes the account (or changes the one with this address) and signs in |
 //! | `action=cancel` | the person declines: `error=access_denied` |
 //! | `action=fail` | the provider breaks: `error=server_error` |
@@ -58,10 +58,10 @@ use grant::Grants;
 /// The client id that the emulated Google knows.
 pub const GOOGLE_CLIENT_ID: &str = "portico-development.apps.googleusercontent.com";
 
-/// The client's secret. It protects nothing: everybody can read it here.
+/// The client's secret. It protects nothing: it is public.
 pub const GOOGLE_CLIENT_SECRET: &str = "portico-development-secret";
 
-/// Who the provider is, and for whom.
+/// The provider's identity and its clients.
 #[derive(Debug, Clone)]
 pub struct IdentityProviderSettings {
     /// Public URL of the router, such as `http://127.0.0.1:54321/emulators/google`, without a slash at the end.
@@ -96,18 +96,18 @@ impl IdentityProviderSettings {
     }
 }
 
-/// Why the provider can not start.
+/// Why the provider cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityProviderError {
     /// The issuer is no URL of its own.
     #[error("the issuer {0:?} is not an http or https URL without query and fragment")]
     Issuer(String),
-    /// The file of accounts can not be read.
-    #[error("the accounts in {} can not be read: {reason}. Mend the file or delete it", path.display())]
+    /// The file of accounts cannot be read.
+    #[error("the accounts in {} cannot be read: {reason}. Mend the file or delete it", path.display())]
     Accounts {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
@@ -130,7 +130,7 @@ impl IdentityProvider {
     ///
     /// # Errors
     ///
-    /// [`IdentityProviderError`] if the issuer is no URL, or the file of accounts can not be read.
+    /// [`IdentityProviderError`] if the issuer is no URL, or the file of accounts cannot be read.
     pub fn new(
         _: Development,
         mut settings: IdentityProviderSettings,
@@ -173,7 +173,7 @@ impl IdentityProvider {
             .with_state(self.clone())
     }
 
-    /// What the provider was set up with.
+    /// Returns the settings.
     pub fn settings(&self) -> &IdentityProviderSettings {
         &self.inner.settings
     }

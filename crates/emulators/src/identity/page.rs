@@ -19,7 +19,7 @@ static CHOOSER: LazyLock<Template> =
 static ERROR: LazyLock<Template> =
     LazyLock::new(|| Template::parse(include_str!("error.html")).expect("the error page is a template"));
 
-/// What the chooser shows.
+/// The content of the account chooser.
 pub(super) struct Chooser<'p> {
     pub issuer: &'p str,
     pub request: &'p str,
@@ -100,7 +100,7 @@ fn html(template: &Template, shown: &impl Serialize) -> Response {
         )
             .into_response(),
         Err(error) => {
-            tracing::error!(%error, "A page of the identity provider could not be written");
+            tracing::error!(%error, "a page of the identity provider could not be written");
             http::StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -177,7 +177,7 @@ fn id_token(provider: &IdentityProvider, issued: &Issued, account: &Account) -> 
     Value::Object(claims)
 }
 
-/// What the scope lets the client know of the person.
+/// Returns the claims about the account that the scope permits.
 fn person(provider: &IdentityProvider, grant: &Grant, account: &Account) -> Map<String, Value> {
     let mut claims = Map::new();
     let mut tell = |name: &str, value: Value| claims.insert(name.to_owned(), value);

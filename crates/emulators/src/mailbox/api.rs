@@ -243,7 +243,7 @@ async fn view(State(mailbox): State<Mailbox>, Path(file): Path<String>) -> Respo
     }
 }
 
-/// What a message brings along must not act as a page of ours.
+/// The headers that keep a message's content from acting as a page of this origin.
 fn sandbox() -> [(HeaderName, &'static str); 1] {
     [(
         header::CONTENT_SECURITY_POLICY,

@@ -31,7 +31,7 @@ pub struct CapturedMail {
     pub date: OffsetDateTime,
     /// `Message-ID` without its angle brackets.
     pub message_id: String,
-    /// Who it says it is from.
+    /// The sender that its header names.
     pub from: Option<CapturedAddress>,
     /// The recipients that it names.
     pub to: Vec<CapturedAddress>,
@@ -116,7 +116,7 @@ impl CapturedMail {
         Some(mail)
     }
 
-    /// Whether the mail went to this address, named or not.
+    /// Returns whether the mail was delivered to this address, also as a blind copy.
     pub fn is_to(&self, address: &str) -> bool {
         self.to.iter().chain(&self.cc).chain(&self.bcc).any(|known| known.address.eq_ignore_ascii_case(address))
     }
@@ -238,7 +238,7 @@ pub struct CapturedText {
     pub id: String,
     /// The number that it would have gone to.
     pub to: String,
-    /// What it says.
+    /// The text.
     pub body: String,
     /// The provider that would have sent it.
     pub provider: String,

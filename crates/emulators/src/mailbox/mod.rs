@@ -30,7 +30,7 @@ use crate::Development;
 pub use message::{CapturedAddress, CapturedMail, CapturedText};
 use store::Store;
 
-/// What the mailbox keeps at most.
+/// The limits of the mailbox.
 #[derive(Debug, Clone, Copy)]
 pub struct MailboxLimits {
     /// Mails; also the most text messages.
@@ -143,7 +143,7 @@ impl Mailbox {
         self.store().texts().cloned().collect()
     }
 
-    /// What happens from now on.
+    /// Subscribes to the events from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<MailboxEvent> {
         self.inner.events.subscribe()
     }
@@ -156,7 +156,7 @@ impl Mailbox {
             if let Some(mail) = self.messages().into_iter().find(|mail| wanted(mail)) {
                 return mail;
             }
-            // A closed channel can not be: this mailbox holds its sender. After a lag the mails are looked through again
+            // A closed channel cannot be: this mailbox holds its sender. After a lag the mails are looked through again
             let _ = events.recv().await;
         }
     }
@@ -172,7 +172,7 @@ impl Mailbox {
     }
 
     fn announce(&self, event: MailboxEvent) {
-        // Nobody listening is no failure
+        // An error only says that there is no subscriber
         let _ = self.inner.events.send(event);
     }
 }

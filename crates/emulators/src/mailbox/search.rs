@@ -17,10 +17,10 @@ pub(super) struct Search {
 
 struct Term {
     negated: bool,
-    what: What,
+    what: TermTarget,
 }
 
-enum What {
+enum TermTarget {
     Anywhere(String),
     Subject(String),
     To(String),
@@ -39,7 +39,7 @@ enum What {
     Smaller(usize),
     Before(OffsetDateTime),
     After(OffsetDateTime),
-    /// A value that can not be understood finds nothing, rather than everything.
+    /// A value that cannot be understood finds nothing, rather than everything.
     Nothing,
 }
 
@@ -49,7 +49,7 @@ impl Search {
         Self { terms }
     }
 
-    /// Whether there is anything to look for.
+    /// Returns whether the search has no terms.
     pub(super) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
@@ -88,15 +88,15 @@ impl Term {
         let lower = word.to_lowercase();
         let what = match lower.split_once(':') {
             Some((field, value)) if !value.trim().is_empty() => {
-                What::field(field, value.trim()).unwrap_or(What::Anywhere(lower))
+                TermTarget::field(field, value.trim()).unwrap_or(TermTarget::Anywhere(lower))
             }
-            _ => What::Anywhere(lower),
+            _ => TermTarget::Anywhere(lower),
         };
         Some(Self { negated, what })
     }
 }
 
-impl What {
+impl TermTarget {
     fn field(field: &str, value: &str) -> Option<Self> {
         let text = value.to_owned();
         Some(match field {

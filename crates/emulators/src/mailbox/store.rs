@@ -1,4 +1,4 @@
-//! What the mailbox holds.
+//! The storage of the mailbox.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -2,7 +2,7 @@
 //!
 //! They need no images and no scripts, follow the reader's light or dark setting, and are read well by a screen reader
 //! and as plain text. Each has at most one link, the one to follow, so that a reader, and a test suite that looks for
-//! the link of a mail, can not take the wrong one; the code stands before it for the same reason.
+//! the link of a mail, cannot take the wrong one; the code stands before it for the same reason.
 
 use super::MailKind;
 
@@ -19,9 +19,9 @@ const BUTTON: &str = r#"<table role="presentation" cellpadding="0" cellspacing="
 struct Words {
     heading: &'static str,
     text: &'static str,
-    /// What stands above the code; `None` without a code.
+    /// The sentence above the code. `None` without a code.
     ask: Option<&'static str>,
-    /// What the button says; `None` without a link.
+    /// The button's label. `None` without a link.
     label: Option<&'static str>,
     note: &'static str,
 }

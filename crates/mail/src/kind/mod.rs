@@ -7,7 +7,7 @@ mod body;
 pub enum MailKind {
     /// Confirms the address of a new account.
     Confirmation,
-    /// Invites somebody to make an account.
+    /// Invites a person to create an account.
     Invite,
     /// Signs in without a password.
     MagicLink,
@@ -80,12 +80,12 @@ impl MailKind {
         self.key().trim_end_matches("_notification")
     }
 
-    /// Whether it only tells what has happened: sent when switched on, and never a reason to fail a request.
+    /// Returns whether it only reports an event: sent if switched on, and never a reason to fail a request.
     pub fn is_notification(self) -> bool {
         self.key().ends_with("_notification")
     }
 
-    /// What `$messageType` in configured headers stands for.
+    /// Returns the value of `$messageType` in configured headers.
     pub fn message_type(self) -> &'static str {
         match self {
             Self::Reauthentication => "reauthenticate",

@@ -1,6 +1,6 @@
-//! What can be wrong with a template.
+//! The errors of templates.
 
-/// Why a template can not be parsed or rendered.
+/// The reason why a template cannot be parsed or rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", position(.line))]
 pub struct TemplateError {
@@ -26,7 +26,7 @@ impl TemplateError {
         self.line
     }
 
-    /// What is wrong, without the line.
+    /// Returns the reason, without the line.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,8 +1,8 @@
-//! Escapes values for the places where they are written. Each function's result can not leave its place.
+//! Escapes values for the places where they are written. Each function's result cannot leave its place.
 
 use std::fmt::Write as _;
 
-/// What is written instead of a value that has no safe form at its place. The text is Go's, so that it can be looked up.
+/// The text that replaces a value without a safe form in its context. It is Go's, so that a search finds it.
 pub(super) const REFUSED: &str = "ZgotmplZ";
 
 /// For text between tags and for quoted attributes.
@@ -40,7 +40,7 @@ pub(super) fn html_unquoted(text: &str) -> String {
     out
 }
 
-/// Whether a link with this text can not run a program: no scheme, or a well-known one.
+/// Returns whether a link with this text cannot run a program: it has no scheme, or a well-known one.
 pub(super) fn is_safe_url(text: &str) -> bool {
     match text.split_once(':') {
         Some((scheme, _)) if !scheme.contains('/') => {

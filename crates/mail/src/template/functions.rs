@@ -64,7 +64,7 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// A text that says what the function can not take.
+    /// A text that says what the function cannot take.
     pub(super) fn apply(self, arguments: &[Cow<'_, Value>], limit: usize) -> Result<Value, String> {
         let first = || arguments.first().ok_or_else(|| "too few arguments".to_owned());
         let pair = || match arguments {

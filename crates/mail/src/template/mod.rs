@@ -7,14 +7,14 @@
 //!
 //! Where the language would stop a mail because a person's data has another shape than its author thought (a field of
 //! a text, a missing list), nothing is written instead. Numbers print as people write them (`1000000`, not `1e+06`).
-//! Rendering ends at a limit of work, depth and output, so a template can not hold up its server.
+//! Rendering ends at a limit of work, depth and output, so a template cannot hold up its server.
 
 mod error;
 mod escape;
 mod functions;
+mod html_context;
 mod lexer;
 mod parser;
-mod place;
 mod printf;
 mod run;
 #[cfg(test)]
@@ -67,13 +67,13 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] when a function gets what it can not take, or the output or the work passes its limit.
+    /// [`TemplateError`] when a function gets what it cannot take, or the output or the work passes its limit.
     pub fn render(&self, variables: &impl Serialize) -> Result<String, TemplateError> {
         let data = serde_json::to_value(variables)
-            .map_err(|error| TemplateError::unreadable(format!("the variables can not be read: {error}")))?;
+            .map_err(|error| TemplateError::unreadable(format!("the variables cannot be read: {error}")))?;
         let writer = match self.is_html {
-            true => run::Writer::Html(place::HtmlWriter::new()),
-            false => run::Writer::Text(String::new()),
+            true => run::TemplateWriter::Html(html_context::HtmlWriter::new()),
+            false => run::TemplateWriter::Text(String::new()),
         };
         run::run(&self.tree, &data, writer)
     }

@@ -112,7 +112,7 @@ struct Parser {
     line: usize,
 }
 
-/// What ended a block: `end`, or `else` with what follows it.
+/// The end of a block: `end`, or `else` with the text behind it.
 struct BlockEnd {
     line: usize,
     word: &'static str,

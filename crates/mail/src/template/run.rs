@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::{
     TemplateError,
     functions::Function,
+    html_context::HtmlWriter,
     parser::{Command, Node, Operand, Pipeline, Tree},
-    place::HtmlWriter,
     value,
 };
 
@@ -19,12 +19,12 @@ const MOST_WORK: usize = 2_000_000;
 /// How deeply blocks, parentheses and calls can nest while running.
 const DEEPEST: usize = 128;
 
-pub(super) enum Writer {
+pub(super) enum TemplateWriter {
     Html(HtmlWriter),
     Text(String),
 }
 
-impl Writer {
+impl TemplateWriter {
     fn length(&self) -> usize {
         match self {
             Self::Html(html) => html.out.len(),
@@ -33,8 +33,8 @@ impl Writer {
     }
 }
 
-impl Writer {
-    /// Whether a value that is written next is escaped as this function would.
+impl TemplateWriter {
+    /// Returns whether the next value is escaped as this function escapes it.
     fn escapes_like(&self, function: Function) -> bool {
         match (self, function) {
             (Self::Html(_), Function::Html) => true,
@@ -44,7 +44,7 @@ impl Writer {
     }
 }
 
-/// What a block tells the loop around it.
+/// The effect of a block on the loop around it.
 #[derive(PartialEq, Eq)]
 enum Flow {
     Next,
@@ -52,18 +52,18 @@ enum Flow {
     Continue,
 }
 
-pub(super) fn run(tree: &Tree, data: &Value, writer: Writer) -> Result<String, TemplateError> {
+pub(super) fn run(tree: &Tree, data: &Value, writer: TemplateWriter) -> Result<String, TemplateError> {
     let mut runner = Runner { tree, writer, variables: vec![("", Cow::Borrowed(data))], depth: 0, work: 0 };
     runner.block(&tree.nodes, &Cow::Borrowed(data))?;
     Ok(match runner.writer {
-        Writer::Html(html) => html.into(),
-        Writer::Text(text) => text,
+        TemplateWriter::Html(html) => html.into(),
+        TemplateWriter::Text(text) => text,
     })
 }
 
 struct Runner<'t> {
     tree: &'t Tree,
-    writer: Writer,
+    writer: TemplateWriter,
     variables: Vec<(&'t str, Cow<'t, Value>)>,
     depth: usize,
     work: usize,
@@ -95,8 +95,8 @@ impl<'t> Runner<'t> {
             Node::Text(text) => {
                 self.spend(1, 1 + text.len() / 64)?;
                 match &mut self.writer {
-                    Writer::Html(html) => html.text(text),
-                    Writer::Text(out) => out.push_str(text),
+                    TemplateWriter::Html(html) => html.text(text),
+                    TemplateWriter::Text(out) => out.push_str(text),
                 }
                 self.check_output(1)?;
             }
@@ -332,8 +332,10 @@ impl<'t> Runner<'t> {
         }
         self.spend(line, 1 + printed.len() / 16)?;
         match &mut self.writer {
-            Writer::Html(html) => html.value(value, &printed).map_err(|reason| TemplateError::at(line, reason))?,
-            Writer::Text(out) => out.push_str(&printed),
+            TemplateWriter::Html(html) => {
+                html.value(value, &printed).map_err(|reason| TemplateError::at(line, reason))?
+            }
+            TemplateWriter::Text(out) => out.push_str(&printed),
         }
         self.check_output(line)
     }

@@ -179,7 +179,7 @@ fn what_can_not_be_understood_is_refused_with_its_line() {
         ("{{ range .Token }}{{ end }}", "line 1: range needs a list"),
         (
             "<script>`{{ .Token }}`</script>",
-            "line 1: a value can not stand inside a script's template literal or regular expression",
+            "line 1: a value cannot stand inside a script's template literal or regular expression",
         ),
     ];
     for (source, expected) in table {

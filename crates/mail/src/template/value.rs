@@ -1,10 +1,10 @@
-//! What values mean in a template: truth, fields, order, and how they print.
+//! The semantics of values in a template: truth, fields, order and printed form.
 
 use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-/// Whether a value counts as true: it is neither nothing, nor zero, nor empty.
+/// Returns whether a value counts as true: it is not null, zero or empty.
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -15,7 +15,7 @@ use super::TextError;
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// How a gateway knows us.
-pub(super) enum Authorisation<'a> {
+pub(super) enum GatewayAuthorization<'a> {
     /// By fields of the form.
     InForm,
     /// HTTP Basic.
@@ -25,12 +25,12 @@ pub(super) enum Authorisation<'a> {
 }
 
 /// A complete answer.
-pub(super) struct Reply {
+pub(super) struct GatewayResponse {
     status: StatusCode,
     body: Vec<u8>,
 }
 
-impl Reply {
+impl GatewayResponse {
     pub(super) fn is_success(&self) -> bool {
         self.status.is_success()
     }
@@ -39,7 +39,7 @@ impl Reply {
         self.status.as_u16() == status
     }
 
-    /// What the documentation of the gateway promises for a success.
+    /// Parses the body that the gateway documents for a success.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, TextError> {
         serde_json::from_slice(&self.body).map_err(|_| TextError::Malformed)
     }
@@ -56,7 +56,7 @@ impl Reply {
 }
 
 /// Makes the calls of one gateway.
-pub(super) struct Calls {
+pub(super) struct GatewayClient {
     base: Url,
     is_local: bool,
     timeout: Duration,
@@ -64,7 +64,7 @@ pub(super) struct Calls {
     client: OnceLock<Client>,
 }
 
-impl Calls {
+impl GatewayClient {
     pub(super) fn new(base: Url, is_local: bool, timeout: Duration) -> Self {
         Self { base, is_local, timeout, client: OnceLock::new() }
     }
@@ -73,18 +73,18 @@ impl Calls {
     pub(super) async fn post(
         &self,
         path: &[&str],
-        authorisation: Authorisation<'_>,
+        authorisation: GatewayAuthorization<'_>,
         form: &[(&str, &str)],
-    ) -> Result<Reply, TextError> {
+    ) -> Result<GatewayResponse, TextError> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
         }
         let request = self.client()?.post(url).form(form);
         let request = match authorisation {
-            Authorisation::InForm => request,
-            Authorisation::Basic { user, password } => request.basic_auth(user, Some(password)),
-            Authorisation::Header { scheme, key } => {
+            GatewayAuthorization::InForm => request,
+            GatewayAuthorization::Basic { user, password } => request.basic_auth(user, Some(password)),
+            GatewayAuthorization::Header { scheme, key } => {
                 let mut value = HeaderValue::try_from(format!("{scheme} {key}"))
                     .map_err(|_| TextError::Refused("the configured key has characters that no key has".to_owned()))?;
                 value.set_sensitive(true);
@@ -103,7 +103,7 @@ impl Calls {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Reply { status, body })
+        Ok(GatewayResponse { status, body })
     }
 
     fn client(&self) -> Result<&Client, TextError> {
@@ -126,16 +126,16 @@ impl Calls {
             .connect_timeout(self.timeout)
             .pool_max_idle_per_host(2)
             .pool_idle_timeout(Duration::from_secs(30))
-            // The form holds a code, and often our key: neither is for anybody else
+            // The form contains a code, and often our key, which must not reach another server
             .redirect(redirect::Policy::none());
         // A proxy knows nothing of this machine's own addresses
         if self.is_local { builder.no_proxy() } else { builder }.build()
     }
 }
 
-/// The details, which could name numbers and addresses, go to the log of whoever debugs.
+/// Logs the details at the debug level only, since they could contain numbers and addresses.
 fn no_answer(error: reqwest::Error) -> TextError {
     let error = error.without_url();
-    tracing::debug!(error = format!("{error:?}"), "A text message gateway could not be called");
+    tracing::debug!(error = format!("{error:?}"), "a text message gateway could not be called");
     if error.is_timeout() { TextError::TimedOut } else { TextError::Unreachable }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{Authorisation, Calls};
+use super::call::{GatewayAuthorization, GatewayClient};
 use super::{Credential, OutgoingText, TextError};
 
 /// An account of MessageBird.
@@ -28,7 +28,7 @@ struct Recipients {
 }
 
 impl MessageBird {
-    pub(super) async fn send(&self, calls: &Calls, text: &OutgoingText) -> Result<String, TextError> {
+    pub(super) async fn send(&self, calls: &GatewayClient, text: &OutgoingText) -> Result<String, TextError> {
         let form = [
             ("originator", self.originator.as_str()),
             ("recipients", text.to.as_str()),
@@ -37,7 +37,7 @@ impl MessageBird {
             // Plain or Unicode, as the text needs
             ("datacoding", "auto"),
         ];
-        let authorisation = Authorisation::Header { scheme: "AccessKey", key: self.access_key.expose() };
+        let authorisation = GatewayAuthorization::Header { scheme: "AccessKey", key: self.access_key.expose() };
         let reply = calls.post(&["messages"], authorisation, &form).await?;
         if !reply.is_success() {
             return Err(reply.failure(explanation));

@@ -5,7 +5,7 @@
 //! asked, shortened and without our credentials ([`TextError`]).
 //!
 //! This module must not know: whose number it is, whether a code is right (except where the gateway itself decides that,
-//! [`TextGateway::check`]), or how often somebody may ask.
+//! [`TextGateway::check`]), or the limits of requests.
 
 mod call;
 mod messagebird;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use url::{Host, Url};
 
-use call::Calls;
+use call::GatewayClient;
 pub use messagebird::MessageBird;
 pub use textlocal::Textlocal;
 pub use twilio::Twilio;
@@ -34,15 +34,15 @@ const MAX_DETAIL: usize = 300;
 pub struct OutgoingText {
     /// International number, digits without the plus sign.
     pub to: String,
-    /// What it says.
+    /// The text.
     pub body: String,
     /// The code in it, for gateways with templates of their own.
     pub code: String,
-    /// What carries it.
+    /// The channel.
     pub channel: TextChannel,
 }
 
-/// What carries a message to its reader.
+/// The channel that carries a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextChannel {
     /// SMS
@@ -142,7 +142,7 @@ pub struct TextGatewaySettings {
     pub base_url: Option<String>,
     /// How long one call may take altogether.
     pub timeout: Duration,
-    /// Whether `base_url` may be plain http on this machine: for development and tests.
+    /// Permit plain HTTP to this machine in `base_url`. For development and tests.
     pub allow_insecure_loopback: bool,
 }
 
@@ -154,7 +154,7 @@ impl TextGatewaySettings {
     }
 }
 
-/// The address of a gateway can not be used.
+/// The address of a gateway cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TextGatewayError {
     /// Not an address at all, or one with parts that make no sense here.
@@ -189,7 +189,7 @@ pub enum TextError {
 }
 
 impl TextError {
-    /// What a gateway said, in one line of bounded length.
+    /// Makes the error of a rejection, with the gateway's explanation in one line of bounded length.
     fn refused(explanation: &str) -> Self {
         let line: String = explanation.split_whitespace().collect::<Vec<_>>().join(" ");
         Self::Refused(line.chars().filter(|character| !character.is_control()).take(MAX_DETAIL).collect())
@@ -208,14 +208,14 @@ impl TextError {
 /// A configured gateway.
 pub struct TextGateway {
     provider: TextProvider,
-    calls: Calls,
+    calls: GatewayClient,
 }
 
 impl TextGateway {
     /// Nothing is called before the first message.
     ///
     /// # Errors
-    /// When [`TextGatewaySettings::base_url`] can not be used.
+    /// When [`TextGatewaySettings::base_url`] cannot be used.
     pub fn new(settings: TextGatewaySettings) -> Result<Self, TextGatewayError> {
         let TextGatewaySettings { provider, base_url, timeout, allow_insecure_loopback } = settings;
         let base = base_url.as_deref().unwrap_or(provider.address());
@@ -239,7 +239,7 @@ impl TextGateway {
             "http" if is_local && allow_insecure_loopback => {}
             _ => return Err(TextGatewayError::Insecure),
         }
-        Ok(Self { provider, calls: Calls::new(base, is_local, timeout) })
+        Ok(Self { provider, calls: GatewayClient::new(base, is_local, timeout) })
     }
 
     /// The provider's name in configuration and in `/settings`.
@@ -248,7 +248,7 @@ impl TextGateway {
         self.provider.name()
     }
 
-    /// Whether [`TextChannel::WhatsApp`] works.
+    /// Returns whether [`TextChannel::WhatsApp`] is supported.
     #[must_use]
     pub fn speaks_whatsapp(&self) -> bool {
         matches!(self.provider, TextProvider::Twilio(_) | TextProvider::TwilioVerify(_))
@@ -274,13 +274,13 @@ impl TextGateway {
         .map_err(|error| error.without(self.provider.credential()))
     }
 
-    /// Whether the gateway makes the codes, so that only [`TextGateway::check`] can tell a right one.
+    /// Returns whether the gateway makes the codes, so that only [`TextGateway::check`] can verify one.
     #[must_use]
     pub fn checks_codes(&self) -> bool {
         matches!(self.provider, TextProvider::TwilioVerify(_))
     }
 
-    /// Whether a code is the one that the gateway sent to a number. `None`: this gateway does not know codes.
+    /// Returns whether a code is the one that the gateway sent to a number. `None`: this gateway does not make codes.
     ///
     /// # Errors
     /// [`TextError`], when the gateway gave no verdict.

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{Authorisation, Calls};
+use super::call::{GatewayAuthorization, GatewayClient};
 use super::{Credential, OutgoingText, TextError};
 
 /// An account of Textlocal.
@@ -30,14 +30,14 @@ struct Message {
 }
 
 impl Textlocal {
-    pub(super) async fn send(&self, calls: &Calls, text: &OutgoingText) -> Result<String, TextError> {
+    pub(super) async fn send(&self, calls: &GatewayClient, text: &OutgoingText) -> Result<String, TextError> {
         let form = [
             ("apikey", self.api_key.expose()),
             ("sender", self.sender.as_str()),
             ("message", text.body.as_str()),
             ("numbers", text.to.as_str()),
         ];
-        let reply = calls.post(&["send"], Authorisation::InForm, &form).await?;
+        let reply = calls.post(&["send"], GatewayAuthorization::InForm, &form).await?;
         if !reply.is_success() {
             return Err(reply.failure(explanation));
         }

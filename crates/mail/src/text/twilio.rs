@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{Authorisation, Calls};
+use super::call::{GatewayAuthorization, GatewayClient};
 use super::{Credential, OutgoingText, TextChannel, TextError};
 
 /// An account of Twilio.
@@ -30,7 +30,7 @@ struct Created {
 }
 
 impl Twilio {
-    pub(super) async fn send(&self, calls: &Calls, text: &OutgoingText) -> Result<String, TextError> {
+    pub(super) async fn send(&self, calls: &GatewayClient, text: &OutgoingText) -> Result<String, TextError> {
         let (to, from) = match text.channel {
             TextChannel::Sms => (format!("+{}", text.to), self.sender.clone()),
             TextChannel::WhatsApp => (format!("whatsapp:+{}", text.to), whatsapp_sender(&self.sender)),
@@ -44,7 +44,7 @@ impl Twilio {
             _ => form.push(("Body", text.body.as_str())),
         }
         let path = ["2010-04-01", "Accounts", self.account_sid.as_str(), "Messages.json"];
-        let authorisation = Authorisation::Basic { user: &self.account_sid, password: self.auth_token.expose() };
+        let authorisation = GatewayAuthorization::Basic { user: &self.account_sid, password: self.auth_token.expose() };
         let reply = calls.post(&path, authorisation, &form).await?;
         if !reply.is_success() {
             return Err(reply.failure(explanation));

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{Authorisation, Calls, Reply};
+use super::call::{GatewayAuthorization, GatewayClient, GatewayResponse};
 use super::twilio::explanation;
 use super::{Credential, OutgoingText, TextError};
 
@@ -36,7 +36,7 @@ struct Verdict {
 }
 
 impl TwilioVerify {
-    pub(super) async fn send(&self, calls: &Calls, text: &OutgoingText) -> Result<String, TextError> {
+    pub(super) async fn send(&self, calls: &GatewayClient, text: &OutgoingText) -> Result<String, TextError> {
         let to = format!("+{}", text.to);
         let form = [("To", to.as_str()), ("Channel", text.channel.as_str())];
         let reply = self.post(calls, "Verifications", &form).await?;
@@ -46,7 +46,7 @@ impl TwilioVerify {
         Ok(reply.read::<Verification>()?.sid)
     }
 
-    pub(super) async fn check(&self, calls: &Calls, to: &str, code: &str) -> Result<bool, TextError> {
+    pub(super) async fn check(&self, calls: &GatewayClient, to: &str, code: &str) -> Result<bool, TextError> {
         if !(4..=10).contains(&code.len()) || !code.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(false);
         }
@@ -63,9 +63,14 @@ impl TwilioVerify {
         }
     }
 
-    async fn post(&self, calls: &Calls, resource: &str, form: &[(&str, &str)]) -> Result<Reply, TextError> {
+    async fn post(
+        &self,
+        calls: &GatewayClient,
+        resource: &str,
+        form: &[(&str, &str)],
+    ) -> Result<GatewayResponse, TextError> {
         let path = ["v2", "Services", self.service_sid.as_str(), resource];
-        let authorisation = Authorisation::Basic { user: &self.account_sid, password: self.auth_token.expose() };
+        let authorisation = GatewayAuthorization::Basic { user: &self.account_sid, password: self.auth_token.expose() };
         calls.post(&path, authorisation, form).await
     }
 }

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{Authorisation, Calls};
+use super::call::{GatewayAuthorization, GatewayClient};
 use super::{Credential, OutgoingText, TextError};
 
 /// The characters of the GSM alphabet (3GPP 23.038) and of its extension. A text with others needs the type `unicode`.
@@ -38,7 +38,7 @@ struct Message {
 }
 
 impl Vonage {
-    pub(super) async fn send(&self, calls: &Calls, text: &OutgoingText) -> Result<String, TextError> {
+    pub(super) async fn send(&self, calls: &GatewayClient, text: &OutgoingText) -> Result<String, TextError> {
         let mut form = vec![
             ("api_key", self.api_key.as_str()),
             ("api_secret", self.api_secret.expose()),
@@ -49,7 +49,7 @@ impl Vonage {
         if !is_gsm(&text.body) {
             form.push(("type", "unicode"));
         }
-        let reply = calls.post(&["sms", "json"], Authorisation::InForm, &form).await?;
+        let reply = calls.post(&["sms", "json"], GatewayAuthorization::InForm, &form).await?;
         if !reply.is_success() {
             return Err(reply.failure(explanation));
         }

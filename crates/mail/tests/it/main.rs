@@ -1,4 +1,4 @@
-//! What the crate promises to services, from the outside.
+//! Tests of the crate's public interface.
 #![allow(clippy::unwrap_used)]
 
 mod address;

@@ -11,7 +11,7 @@ use tokio::{
     net::TcpListener,
 };
 
-/// What the server answers to the recipient, and all that it was told.
+/// A server with a fixed answer to the recipient, which records the commands that it receives.
 struct FakeServer {
     port: u16,
     heard: Arc<Mutex<Vec<String>>>,

@@ -99,7 +99,7 @@ fn a_body_that_arrives_later_replaces_the_built_in_one() {
     assert!(templates.put_body(MailKind::Recovery, "{{ if }}").is_err());
     assert!(templates.put_body(MailKind::Recovery, &"x".repeat(1_000_001)).is_err());
     assert_eq!(body(), "<p>Ann</p>", "the last good one stays");
-    // One that nobody announced stays as it is
+    // A body that was not announced stays unchanged
     templates.put_body(MailKind::Invite, "<p>other</p>").unwrap();
     assert!(!templates.render(MailKind::Invite, &variables()).unwrap().html.contains("other"));
 }

@@ -12,7 +12,7 @@ use portico_mail::text::{
     TextProvider, Textlocal, Twilio, TwilioVerify, Vonage,
 };
 
-/// What a stand-in does with a request.
+/// The reaction of a test gateway to a request.
 #[derive(Clone)]
 enum Conduct {
     /// Answers with this status and body.
@@ -419,7 +419,7 @@ async fn twilio_verify_tells_right_codes_from_wrong_ones() {
         assert_eq!(seen.authorization.as_deref(), Some(TWILIO_BASIC));
         assert_eq!(seen.form, form(&[("To", "+15550001111"), ("Code", "123456")]));
     }
-    // What can not be a code is not worth a call
+    // What cannot be a code is not worth a call
     let stand_in = StandIn::start(Conduct::Hangs).await;
     let gateway = gateway(twilio_verify(), &stand_in.address);
     for code in ["", "123", "12345678901", "12345a", "１２３４５６"] {

@@ -8,7 +8,7 @@ use super::escape;
 
 /// Where the next character stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum HtmlContext {
     Text,
     Comment,
     /// Text of an element without markup inside: title, textarea.
@@ -17,14 +17,14 @@ enum Place {
     AttributeName,
     AfterName,
     BeforeValue,
-    Value(Meaning),
+    Value(AttributeMeaning),
     Script(Script),
     Style(Style),
 }
 
-/// What an attribute's value means.
+/// The meaning of an attribute's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+enum AttributeMeaning {
     Plain,
     Link,
     /// A link whose query or fragment has begun.
@@ -92,12 +92,12 @@ impl Element {
         }
     }
 
-    fn inside(self) -> Place {
+    fn inside(self) -> HtmlContext {
         match self {
-            Self::Script => Place::Script(Script::Code),
-            Self::Style => Place::Style(Style::Code),
-            Self::Title | Self::TextArea => Place::PlainElement,
-            Self::Other => Place::Text,
+            Self::Script => HtmlContext::Script(Script::Code),
+            Self::Style => HtmlContext::Style(Style::Code),
+            Self::Title | Self::TextArea => HtmlContext::PlainElement,
+            Self::Other => HtmlContext::Text,
         }
     }
 }
@@ -106,7 +106,7 @@ impl Element {
 #[derive(Debug)]
 pub(super) struct HtmlWriter {
     pub out: String,
-    place: Place,
+    context: HtmlContext,
     quote: Quote,
     element: Element,
     attribute: String,
@@ -119,7 +119,7 @@ impl HtmlWriter {
     pub(super) fn new() -> Self {
         Self {
             out: String::new(),
-            place: Place::Text,
+            context: HtmlContext::Text,
             quote: Quote::None,
             element: Element::Other,
             attribute: String::new(),
@@ -132,12 +132,14 @@ impl HtmlWriter {
     pub(super) fn text(&mut self, text: &str) {
         let mut rest = text;
         while !rest.is_empty() {
-            let taken = match self.place {
-                Place::Text => self.in_text(rest),
-                Place::Comment => self.in_comment(rest),
-                Place::PlainElement | Place::Script(_) | Place::Style(_) => self.in_element(rest),
-                Place::Tag | Place::AttributeName | Place::AfterName | Place::BeforeValue => self.in_tag(rest),
-                Place::Value(_) => self.in_value(rest),
+            let taken = match self.context {
+                HtmlContext::Text => self.in_text(rest),
+                HtmlContext::Comment => self.in_comment(rest),
+                HtmlContext::PlainElement | HtmlContext::Script(_) | HtmlContext::Style(_) => self.in_element(rest),
+                HtmlContext::Tag | HtmlContext::AttributeName | HtmlContext::AfterName | HtmlContext::BeforeValue => {
+                    self.in_tag(rest)
+                }
+                HtmlContext::Value(_) => self.in_value(rest),
             };
             rest = &rest[taken..];
         }
@@ -149,51 +151,51 @@ impl HtmlWriter {
     ///
     /// A text that says why no value can stand here.
     pub(super) fn value(&mut self, value: &serde_json::Value, printed: &str) -> Result<(), String> {
-        if self.place == Place::BeforeValue {
+        if self.context == HtmlContext::BeforeValue {
             self.begin_value(Quote::None);
         }
-        if matches!(self.place, Place::Tag | Place::AfterName) {
-            self.place = Place::AttributeName;
+        if matches!(self.context, HtmlContext::Tag | HtmlContext::AfterName) {
+            self.context = HtmlContext::AttributeName;
             self.attribute.clear();
         }
         let in_attribute = |writer: &mut Self, text: &str| match writer.quote {
             Quote::None => writer.out.push_str(&escape::html_unquoted(text)),
             Quote::Double | Quote::Single => writer.out.push_str(&escape::html(text)),
         };
-        match self.place {
-            Place::Text | Place::PlainElement => self.out.push_str(&escape::html(printed)),
-            Place::Comment => {}
-            Place::Tag | Place::AfterName | Place::BeforeValue | Place::AttributeName => {
+        match self.context {
+            HtmlContext::Text | HtmlContext::PlainElement => self.out.push_str(&escape::html(printed)),
+            HtmlContext::Comment => {}
+            HtmlContext::Tag | HtmlContext::AfterName | HtmlContext::BeforeValue | HtmlContext::AttributeName => {
                 let name = attribute_name(printed);
                 self.attribute.push_str(name);
                 self.out.push_str(name);
             }
-            Place::Value(meaning) => match meaning {
-                Meaning::Plain => in_attribute(self, printed),
-                Meaning::Link | Meaning::Links if !escape::is_safe_url(printed.trim_start()) => {
+            HtmlContext::Value(meaning) => match meaning {
+                AttributeMeaning::Plain => in_attribute(self, printed),
+                AttributeMeaning::Link | AttributeMeaning::Links if !escape::is_safe_url(printed.trim_start()) => {
                     in_attribute(self, &format!("#{}", escape::REFUSED));
                 }
-                Meaning::Link => in_attribute(self, &escape::url_whole(printed)),
-                Meaning::Links => in_attribute(self, &escape::url_whole(printed).replace(',', "%2c")),
-                Meaning::LinkQuery => in_attribute(self, &escape::url_part(printed)),
-                Meaning::Script(script) => {
+                AttributeMeaning::Link => in_attribute(self, &escape::url_whole(printed)),
+                AttributeMeaning::Links => in_attribute(self, &escape::url_whole(printed).replace(',', "%2c")),
+                AttributeMeaning::LinkQuery => in_attribute(self, &escape::url_part(printed)),
+                AttributeMeaning::Script(script) => {
                     let text = self.in_script(script, value, printed)?;
                     in_attribute(self, &text);
                 }
-                Meaning::Style(style) => in_attribute(self, &in_style(style, printed)),
+                AttributeMeaning::Style(style) => in_attribute(self, &in_style(style, printed)),
             },
-            Place::Script(script) => {
+            HtmlContext::Script(script) => {
                 let text = self.in_script(script, value, printed)?;
                 self.out.push_str(&text);
             }
-            Place::Style(style) => self.out.push_str(&in_style(style, printed)),
+            HtmlContext::Style(style) => self.out.push_str(&in_style(style, printed)),
         }
         Ok(())
     }
 
-    /// Whether the next character stands in the query or fragment of a link.
+    /// Returns whether the next character is in the query or fragment of a link.
     pub(super) fn is_in_query(&self) -> bool {
-        self.place == Place::Value(Meaning::LinkQuery)
+        self.context == HtmlContext::Value(AttributeMeaning::LinkQuery)
     }
 
     fn in_script(&mut self, script: Script, value: &serde_json::Value, printed: &str) -> Result<String, String> {
@@ -205,7 +207,7 @@ impl HtmlWriter {
             Script::Quoted(_) => Ok(escape::js_string(printed)),
             Script::LineComment | Script::BlockComment => Ok(String::new()),
             Script::Template | Script::Expression { .. } => {
-                Err("a value can not stand inside a script's template literal or regular expression".to_owned())
+                Err("a value cannot stand inside a script's template literal or regular expression".to_owned())
             }
         }
     }
@@ -218,7 +220,7 @@ impl HtmlWriter {
         self.out.push_str(&text[..start]);
         let tag = &text[start..];
         if tag.starts_with("<!--") {
-            self.place = Place::Comment;
+            self.context = HtmlContext::Comment;
             return start + 4;
         }
         if tag.starts_with("<!") || tag.starts_with("<?") {
@@ -236,7 +238,7 @@ impl HtmlWriter {
             .find(|character: char| !character.is_ascii_alphanumeric() && !matches!(character, '-' | ':'))
             .unwrap_or(name.len());
         self.element = if closing { Element::Other } else { Element::named(&name[..end]) };
-        self.place = Place::Tag;
+        self.context = HtmlContext::Tag;
         let length = tag.len() - name.len() + end;
         self.out.push_str(&tag[..length]);
         start + length
@@ -245,7 +247,7 @@ impl HtmlWriter {
     fn in_comment(&mut self, text: &str) -> usize {
         match text.find("-->") {
             Some(end) => {
-                self.place = Place::Text;
+                self.context = HtmlContext::Text;
                 end + 3
             }
             None => text.len(),
@@ -259,14 +261,14 @@ impl HtmlWriter {
             text.get(position..position + closing.len()).is_some_and(|tag| tag.eq_ignore_ascii_case(closing))
         });
         let inside = &text[..end.unwrap_or(text.len())];
-        match self.place {
-            Place::Script(script) => self.place = Place::Script(self.follow_script(script, inside)),
-            Place::Style(style) => self.place = Place::Style(self.follow_style(style, inside)),
+        match self.context {
+            HtmlContext::Script(script) => self.context = HtmlContext::Script(self.follow_script(script, inside)),
+            HtmlContext::Style(style) => self.context = HtmlContext::Style(self.follow_style(style, inside)),
             _ => {}
         }
         self.out.push_str(inside);
         if end.is_some() {
-            self.place = Place::Text;
+            self.context = HtmlContext::Text;
             self.element = Element::Other;
             self.last_code = '\0';
         }
@@ -278,7 +280,7 @@ impl HtmlWriter {
         let Some(first) = text.chars().next() else { return 0 };
         let length = first.len_utf8();
         let space = first.is_ascii_whitespace() || first == '/';
-        if self.place == Place::AttributeName {
+        if self.context == HtmlContext::AttributeName {
             let end = text
                 .find(|character: char| character.is_ascii_whitespace() || matches!(character, '=' | '>' | '/'))
                 .unwrap_or(text.len());
@@ -290,24 +292,24 @@ impl HtmlWriter {
                 self.out.push_str(&text[..end]);
                 return end;
             }
-            self.place = Place::AfterName;
+            self.context = HtmlContext::AfterName;
         }
-        match (self.place, first) {
+        match (self.context, first) {
             (_, '>') => {
                 self.out.push('>');
-                self.place = self.element.inside();
+                self.context = self.element.inside();
                 self.last_code = '\0';
                 return 1;
             }
-            (Place::AfterName, '=') => self.place = Place::BeforeValue,
-            (Place::BeforeValue, '"') => self.begin_value(Quote::Double),
-            (Place::BeforeValue, '\'') => self.begin_value(Quote::Single),
-            (Place::BeforeValue, _) if !space || first == '/' => {
+            (HtmlContext::AfterName, '=') => self.context = HtmlContext::BeforeValue,
+            (HtmlContext::BeforeValue, '"') => self.begin_value(Quote::Double),
+            (HtmlContext::BeforeValue, '\'') => self.begin_value(Quote::Single),
+            (HtmlContext::BeforeValue, _) if !space || first == '/' => {
                 self.begin_value(Quote::None);
                 return 0;
             }
-            (Place::Tag | Place::AfterName, _) if !space => {
-                self.place = Place::AttributeName;
+            (HtmlContext::Tag | HtmlContext::AfterName, _) if !space => {
+                self.context = HtmlContext::AttributeName;
                 self.attribute.clear();
                 // An attribute may begin with what else ends one, and must then still be left behind
                 self.attribute.push(first);
@@ -320,7 +322,7 @@ impl HtmlWriter {
 
     fn begin_value(&mut self, quote: Quote) {
         self.quote = quote;
-        self.place = Place::Value(meaning_of(&self.attribute));
+        self.context = HtmlContext::Value(meaning_of(&self.attribute));
         self.last_code = '\0';
         self.previous = '\0';
     }
@@ -332,21 +334,21 @@ impl HtmlWriter {
             Quote::None => text.find(|character: char| character.is_ascii_whitespace() || character == '>'),
         };
         let inside = &text[..end.unwrap_or(text.len())];
-        if let Place::Value(meaning) = self.place {
+        if let HtmlContext::Value(meaning) = self.context {
             let decoded = decode(inside);
             let next = match meaning {
-                Meaning::Link if decoded.contains(['?', '#']) => Meaning::LinkQuery,
-                Meaning::Script(script) => Meaning::Script(self.follow_script(script, &decoded)),
-                Meaning::Style(style) => Meaning::Style(self.follow_style(style, &decoded)),
+                AttributeMeaning::Link if decoded.contains(['?', '#']) => AttributeMeaning::LinkQuery,
+                AttributeMeaning::Script(script) => AttributeMeaning::Script(self.follow_script(script, &decoded)),
+                AttributeMeaning::Style(style) => AttributeMeaning::Style(self.follow_style(style, &decoded)),
                 same => same,
             };
-            self.place = Place::Value(next);
+            self.context = HtmlContext::Value(next);
         }
         self.out.push_str(inside);
         if end.is_none() {
             return text.len();
         }
-        self.place = Place::Tag;
+        self.context = HtmlContext::Tag;
         match self.quote {
             Quote::None => inside.len(),
             Quote::Double | Quote::Single => {
@@ -420,7 +422,7 @@ fn in_style(style: Style, printed: &str) -> String {
     }
 }
 
-/// Whether a slash behind this character divides. A bracket or a name may end an operand, or a statement that a regular
+/// Returns whether a slash behind this character is a division. A bracket or a name may end an operand, or a statement that a regular
 /// expression follows; taken for a division, such an expression leaves its slashes and quotes to be read as code, and
 /// at worst a value is escaped for a quoted text that is none: it then stays without quotation marks and operators.
 fn ends_operand(last: char) -> bool {
@@ -430,12 +432,12 @@ fn ends_operand(last: char) -> bool {
 fn attribute_name(printed: &str) -> &str {
     let harmless = !printed.is_empty()
         && printed.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-        && meaning_of(printed) == Meaning::Plain
+        && meaning_of(printed) == AttributeMeaning::Plain
         && !printed.to_ascii_lowercase().starts_with("http-equiv");
     if harmless { printed } else { escape::REFUSED }
 }
 
-fn meaning_of(attribute: &str) -> Meaning {
+fn meaning_of(attribute: &str) -> AttributeMeaning {
     const LINKS: [&str; 17] = [
         "action",
         "archive",
@@ -459,18 +461,20 @@ fn meaning_of(attribute: &str) -> Meaning {
     let name = match lower.strip_prefix("data-") {
         Some(name) => name,
         None => match lower.split_once(':') {
-            Some(("xmlns", _)) => return Meaning::Link,
+            Some(("xmlns", _)) => return AttributeMeaning::Link,
             Some((_, name)) => name,
             None => &lower,
         },
     };
     match name {
-        "srcset" | "imagesrcset" => Meaning::Links,
-        "style" => Meaning::Style(Style::Code),
-        "srcdoc" => Meaning::Plain,
-        _ if name.starts_with("on") => Meaning::Script(Script::Code),
-        _ if LINKS.contains(&name) || ["src", "uri", "url"].iter().any(|part| name.contains(part)) => Meaning::Link,
-        _ => Meaning::Plain,
+        "srcset" | "imagesrcset" => AttributeMeaning::Links,
+        "style" => AttributeMeaning::Style(Style::Code),
+        "srcdoc" => AttributeMeaning::Plain,
+        _ if name.starts_with("on") => AttributeMeaning::Script(Script::Code),
+        _ if LINKS.contains(&name) || ["src", "uri", "url"].iter().any(|part| name.contains(part)) => {
+            AttributeMeaning::Link
+        }
+        _ => AttributeMeaning::Plain,
     }
 }
 
