@@ -11,7 +11,7 @@ mod random;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use portico_testkit::Answer;
@@ -47,7 +47,7 @@ struct Stress {
 async fn no_request_acts_as_another_under_stress() {
     let seed = match std::env::var("PORTICO_ISOLATION_SEED") {
         Ok(seed) => seed.parse().expect("PORTICO_ISOLATION_SEED is a number"),
-        Err(_) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(),
+        Err(_) => u64::from_le_bytes(portico_base::random::bytes()),
     };
     println!("PORTICO_ISOLATION_SEED={seed}");
     let mut scenarios = scenarios::all();
