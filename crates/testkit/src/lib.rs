@@ -6,6 +6,7 @@
 //!
 //! Must not know: how any service works inside. A test speaks HTTP and SQL.
 
+mod actors;
 mod cluster;
 mod google;
 mod mail;
@@ -14,6 +15,7 @@ mod request;
 mod server;
 mod texts;
 
+pub use actors::{Member, Operator, Visitor};
 pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};
 pub use person::{Pkce, claims_of};
