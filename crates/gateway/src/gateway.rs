@@ -1,7 +1,7 @@
-//! One request's way through the front door.
+//! The path of one request through the gateway.
 //!
-//! Every request passes here, so what happens here is what the server costs at least: the way is straight, and futures of services
-//! are moved to the heap once instead of being copied from wrapper to wrapper.
+//! Every request passes here, so this code is the minimum cost of the server: the path is short, and the
+//! futures of services are moved to the heap once instead of being copied from wrapper to wrapper.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -39,28 +39,28 @@ use crate::request::rejection::Rejection;
 use crate::request_context::{CurrentRequest, with_request};
 use crate::web_app::WebApp;
 
-/// The most bytes that a request's line and headers may have together.
+/// The limit of a request line and its headers together, in bytes.
 const HEADER_LIMIT: usize = 64 * 1024;
 
 const SB_REQUEST_ID: HeaderName = HeaderName::from_static("sb-request-id");
 
-/// What answers below a prefix.
+/// The function that answers requests below a prefix.
 type MountedService = Arc<dyn Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync>;
 
-/// An answer under way.
+/// A future that returns a response.
 pub type BoxedResponse = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// The front door. Clones share everything.
+/// A gateway in front of the mounted services. Clones share everything.
 #[derive(Clone)]
 pub struct Gateway(Arc<GatewayState>);
 
-/// Settles what a [`Gateway`] does.
+/// Collects the settings and mounts of a [`Gateway`].
 pub struct GatewayBuilder {
     state: GatewayState,
 }
 
 impl Gateway {
-    /// A gateway that checks keys and tokens with these.
+    /// Returns a builder of a gateway that checks keys and tokens with these keys.
     pub fn builder(keys: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> GatewayBuilder {
         GatewayBuilder {
             state: GatewayState {
@@ -75,15 +75,16 @@ impl Gateway {
 }
 
 impl GatewayBuilder {
-    /// Who needs an API key. Default: [`KeyPolicy::Hosted`].
+    /// Sets which requests need an API key. Default: [`KeyPolicy::Hosted`].
     #[must_use]
     pub fn key_policy(mut self, policy: KeyPolicy) -> Self {
         self.state.keys.policy = policy;
         self
     }
 
-    /// Refuses secret keys, and tokens with other rights than a visitor's or user's, from pages other than these, and at hosts that could
-    /// be another website's (DNS rebinding). For servers whose keys and secrets are published. Default: the page does not matter.
+    /// Rejects secret keys, and tokens with other rights than a visitor's or user's, from pages other than
+    /// these, and at hosts that could be another website's (DNS rebinding). For servers whose keys and
+    /// secrets are published. Default: pages are not checked.
     #[must_use]
     pub fn secret_keys_from(mut self, pages: AllowedOrigins) -> Self {
         self.state.keys.pages = Some(pages);
@@ -105,8 +106,8 @@ impl GatewayBuilder {
         self.mount_service(prefix, answer, access)
     }
 
-    /// As [`mount`](Self::mount), for a service that has no routes to choose from. Of what the front door knows it finds only the
-    /// [`Caller`](portico_tokens::Caller) in the request; the rest is beside it.
+    /// As [`mount`](Self::mount), for a service without routes. Its requests carry only the
+    /// [`Caller`](portico_tokens::Caller) as an extension; the rest is the second argument.
     #[must_use]
     pub fn mount_service(
         mut self,
@@ -115,7 +116,7 @@ impl GatewayBuilder {
         access: Access,
     ) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
-        // A prefix is a path of ours, which every header can carry
+        // A prefix is a path of this program, which is a valid header value
         let prefix_header = HeaderValue::from_str(&prefix).unwrap_or(HeaderValue::from_static("/"));
         self.state.mounts.push(Mount { prefix, prefix_header, answer: Arc::new(answer), access });
         self
@@ -128,21 +129,22 @@ impl GatewayBuilder {
         self
     }
 
-    /// Proxies whose `X-Forwarded-*` headers are believed. From anybody else these headers are removed.
+    /// Sets the proxies whose `X-Forwarded-*` headers are trusted. From other clients these headers are
+    /// removed.
     #[must_use]
     pub fn trusted_proxies(mut self, networks: Vec<IpNet>) -> Self {
         self.state.trusted_proxies = networks;
         self
     }
 
-    /// Says that people reach the server by https (then browsers are told to stay with it).
+    /// Sets whether clients reach the server by https. If so, responses tell browsers to stay with it.
     #[must_use]
     pub fn https(mut self, https: bool) -> Self {
         self.state.https = https;
         self
     }
 
-    /// The whole server, for [`crate::serve`].
+    /// Returns the gateway, for [`crate::serve`].
     pub fn build(mut self) -> Gateway {
         self.state.mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
         if let Some(app) = self.state.web_app.take() {
@@ -163,7 +165,7 @@ struct GatewayState {
 
 struct Mount {
     prefix: String,
-    /// The prefix as services are told it.
+    /// The prefix as a header value.
     prefix_header: HeaderValue,
     answer: MountedService,
     access: Access,
@@ -183,8 +185,8 @@ async fn record_route(request: Request, next: Next) -> Response {
 }
 
 impl Gateway {
-    /// Everything that holds for every request: its id, where it comes from, the log, the last headers.
-    /// `peer`: who is at the other end of the connection.
+    /// Answers a request whose connection has `peer` at the other end. Handles what applies to every request:
+    /// its id, its client, the access log, the last headers.
     pub async fn answer(&self, request: Request, peer: SocketAddr) -> Response {
         let begun = Instant::now();
         let state = &*self.0;
@@ -204,7 +206,7 @@ impl Gateway {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
         }
         let route = answer.extensions().get::<Route>().map_or("", |Route(route)| route.as_str());
-        // Never the query or a header: both carry tokens
+        // Never the query or a header: both can contain tokens
         tracing::info!(
             id = current.id.as_str(),
             method = current.method.as_str(),
@@ -217,25 +219,25 @@ impl Gateway {
     }
 }
 
-/// Rounded to what is worth reading.
+/// Rounds to one decimal.
 fn tenths(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
 impl GatewayState {
-    /// Finds who answers; the prefix is for the log.
+    /// Finds the mount and returns its response, with the prefix for the log.
     async fn route(&self, mut parts: Parts, body: Body, client: Client, id: RequestId) -> (Response, &str) {
         let rejection = too_large(&parts).or_else(|| host::settle(&mut parts).err().map(|_| Rejection::WrongHost));
         if let Some(rejection) = rejection {
             return (refuse(rejection, &parts.headers, body).await, "");
         }
-        if let Some(mount) = self.mounts.iter().find(|mount| mount.holds(parts.uri.path())) {
+        if let Some(mount) = self.mounts.iter().find(|mount| mount.contains(parts.uri.path())) {
             return (self.enter(mount, parts, body, client, id).await, &mount.prefix);
         }
         match &self.web_app {
             Some(app) if !is_service_path(parts.uri.path()) => {
-                // No page reads a body
-                ignore(&parts.headers, body).await;
+                // Pages do not read bodies
+                discard(&parts.headers, body).await;
                 let page = Box::pin(app.answer(Request::from_parts(parts, Body::empty())));
                 (guarded(page).await.unwrap_or_else(Rejection::answer), "web")
             }
@@ -243,18 +245,18 @@ impl GatewayState {
         }
     }
 
-    /// The rules of one mount.
+    /// Applies the CORS and compression rules of a mount.
     async fn enter(&self, mount: &Mount, parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
         let cors = &mount.access.cors;
         if cors::is_preflight(&parts.method, &parts.headers) {
-            ignore(&parts.headers, body).await;
+            discard(&parts.headers, body).await;
             return cors.preflight(&parts.headers);
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let compression = mount.access.compressed.then(|| CompressionRequest::of(&parts));
         let mut answer = self.admit(mount, parts, body, client, id).await;
         if let Some(compression) = compression {
-            answer = compression.grant(answer);
+            answer = compression.apply_to(answer);
         }
         cors.open(origin.as_ref(), answer.headers_mut());
         answer
@@ -265,7 +267,7 @@ impl GatewayState {
         let path = parts.uri.path().get(mount.prefix.len()..).unwrap_or("/");
         let open = access.is_open(path);
         let limit = access.body_limit;
-        let waits = waits(&parts.headers);
+        let expects_continue = expects_continue(&parts.headers);
         let rejection = match self.keys.caller(&parts.headers, &parts.uri, open) {
             Err(rejection) => Some(rejection),
             Ok(_) if body.size_hint().lower() > limit as u64 => Some(Rejection::BodyTooLarge { limit }),
@@ -275,11 +277,11 @@ impl GatewayState {
             }
         };
         if let Some(rejection) = rejection {
-            ignore(&parts.headers, body).await;
+            discard(&parts.headers, body).await;
             return rejection.answer();
         }
         let Some((path, uri)) = called_and_inner(std::mem::take(&mut parts.uri), &mount.prefix) else {
-            ignore(&parts.headers, body).await;
+            discard(&parts.headers, body).await;
             return Rejection::NoRoute.answer();
         };
         let called = CalledUrl { path, prefix: mount.prefix_header.clone(), authority: uri.authority().cloned() };
@@ -292,10 +294,10 @@ impl GatewayState {
         let answer = mount.call(Request::from_parts(parts, Body::new(body)), gateway_headers).await;
         match rest.try_recv() {
             Ok(rest) => {
-                if !waits {
+                if !expects_continue {
                     body::drain(rest.body).await;
                 }
-                // A service that answers long bodies in its own words has a lower limit than ours
+                // A service with its own response to long bodies has a lower limit than the gateway
                 if rest.too_large && !answer.status().is_success() {
                     Rejection::BodyTooLarge { limit }.answer()
                 } else {
@@ -307,29 +309,29 @@ impl GatewayState {
     }
 }
 
-/// Answers a request that no mount sees.
+/// Rejects a request before it reaches a mount.
 async fn refuse(rejection: Rejection, headers: &HeaderMap, body: Body) -> Response {
-    ignore(headers, body).await;
+    discard(headers, body).await;
     let mut answer = rejection.answer();
     cors::open_to_pages(answer.headers_mut());
     answer
 }
 
-/// Reads and forgets a body, within bounds, so that its sender gets to read the answer.
-async fn ignore(headers: &HeaderMap, body: Body) {
-    if !body.is_end_stream() && !waits(headers) {
+/// Reads and discards a body, within bounds, so that its sender can read the response.
+async fn discard(headers: &HeaderMap, body: Body) {
+    if !body.is_end_stream() && !expects_continue(headers) {
         body::drain(body).await;
     }
 }
 
-/// Returns true if the client sends the body only after an interim answer: then nothing is on its way.
-fn waits(headers: &HeaderMap) -> bool {
+/// Returns true if the client sends the body only after an interim response: then no body is on its way.
+fn expects_continue(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }
 
 impl Mount {
-    /// Whether a path lies below the prefix. The prefix alone, without a slash, does not.
-    fn holds(&self, path: &str) -> bool {
+    /// Returns true if a path is below the prefix. The prefix alone, without a slash, is not.
+    fn contains(&self, path: &str) -> bool {
         path.strip_prefix(self.prefix.as_str()).is_some_and(|rest| rest.starts_with('/'))
     }
 
@@ -343,7 +345,7 @@ impl Mount {
     }
 }
 
-/// A panic is a bug, but one client's: it becomes an error, and the server goes on.
+/// Turns a panic into an error response: a bug must affect one client only.
 async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Response, Rejection> {
     AssertUnwindSafe(answer).catch_unwind().await.map_err(|panic| {
         let message = panic
@@ -356,7 +358,7 @@ async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Respo
     })
 }
 
-/// A trusted proxy's id is kept, so that its log and ours can be joined.
+/// Returns the id of a request. That of a trusted proxy is kept, so that its log can be joined with this one.
 fn request_id(headers: &HeaderMap, by_proxy: bool) -> RequestId {
     by_proxy
         .then(|| headers.get(REQUEST_ID)?.to_str().ok().and_then(RequestId::parse))
@@ -374,12 +376,13 @@ fn too_large(parts: &Parts) -> Option<Rejection> {
     (target + headers > HEADER_LIMIT).then_some(Rejection::HeadersTooLarge)
 }
 
-/// The path that the client called; and what the service sees: the path without the prefix, the query without the API key.
+/// Returns the path that the client requested, and the URI that the service sees: the path without the
+/// prefix, the query without the API key.
 fn called_and_inner(uri: Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
     let whole = uri.path_and_query()?;
     let path = whole.path();
     path.strip_prefix(prefix)?;
-    // Every request passes here: one copy serves for both
+    // Every request passes here: one copy of the text serves both
     let text = match whole.query().and_then(keys::query_without_key) {
         None => Bytes::copy_from_slice(whole.as_str().as_bytes()),
         Some(query) if query.is_empty() => Bytes::copy_from_slice(path.as_bytes()),
@@ -392,7 +395,8 @@ fn called_and_inner(uri: Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
     Some((called, Uri::from_parts(parts).ok()?))
 }
 
-/// Paths that belong to services whether they are there or not (`/rest/v1/...`): a page is no answer to these.
+/// Returns true for paths of services, whether these exist or not (`/rest/v1/...`): a page must not answer
+/// them.
 fn is_service_path(path: &str) -> bool {
     let mut segments = path.split('/').skip(1);
     let (first, second) = (segments.next().unwrap_or_default(), segments.next());
@@ -409,7 +413,7 @@ pub(crate) fn infallible<T>(result: Result<T, std::convert::Infallible>) -> T {
     }
 }
 
-/// Methods that a page answers.
+/// Returns true for the methods that pages answer.
 pub(crate) fn is_read(method: &Method) -> bool {
     method == Method::GET || method == Method::HEAD
 }
@@ -421,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_service_sees_neither_the_prefix_nor_the_key() {
+    fn a_service_sees_neither_the_prefix_nor_the_key() {
         let inner = |uri: &str| called_and_inner(uri.parse().unwrap(), "/auth/v1").unwrap().1.to_string();
         assert_eq!(inner("/auth/v1/user"), "/user");
         assert_eq!(inner("/auth/v1/user?apikey=x"), "/user");
@@ -432,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_services_are_told_from_pages() {
+    fn paths_of_services_are_distinguished_from_pages() {
         for path in ["/rest/v1/", "/auth/v1", "/pooler/v2/x", "/pg/tables", "/.well-known/x"] {
             assert!(is_service_path(path), "{path}");
         }

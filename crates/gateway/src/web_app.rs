@@ -1,8 +1,8 @@
-//! The static files of the web application, and the rules under which a browser runs them.
+//! The static files of the web app, and the rules under which a browser runs them.
 //!
-//! Promises: only files of the set or folder are ever sent; hashed assets may be kept for ever, pages are asked for
-//! again each time; what the browser has already costs no bytes; a path without an extension is a page of the
-//! application, which decides itself what it shows there.
+//! Promises: only files of the set or folder are served; hashed assets may be cached for ever,
+//! pages are revalidated each time; a file that the browser has is not sent again; a path without
+//! an extension is a page of the application, which routes it itself.
 
 mod asset;
 mod policy;
@@ -21,22 +21,22 @@ use crate::request::encoding::{self, Encoding};
 use crate::request::rejection::Rejection;
 use asset::{Asset, Content, Document, Source};
 
-/// Where the page finds its configuration.
+/// The path of the page's configuration.
 const CONFIG_PATH: &str = "portico/config.json";
 const INDEX: &str = "index.html";
 
-/// The static files of the web application.
+/// The static files of the web app.
 #[derive(Debug, Clone)]
 pub struct WebApp {
     source: Arc<Source>,
     config: Option<Arc<Document>>,
     development: bool,
     origins: Vec<String>,
-    /// The headers of pages; made by `seal`.
+    /// The headers of pages; set by `seal`.
     page_headers: HeaderMap,
 }
 
-/// Why a web app cannot be served.
+/// The reasons for which a web app cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum WebAppError {
     /// There is no `index.html`.
@@ -48,13 +48,13 @@ pub enum WebAppError {
 }
 
 impl WebApp {
-    /// Files that are part of the program: paths without a leading slash (`"index.html"`), and their content.
-    /// Siblings ending in `.br` and `.gz` are precompressed forms.
+    /// Serves embedded files: paths without a leading slash (`"index.html"`), and their content.
+    /// Siblings that end in `.br` and `.gz` are precompressed forms.
     pub fn from_files(files: &'static [(&'static str, &'static [u8])]) -> Result<Self, WebAppError> {
         Self::new(Source::embedded(files)).ok_or_else(|| WebAppError::NoIndex("the program".to_owned()))
     }
 
-    /// Files of a folder, read each time they are asked for, so that a new build shows at once.
+    /// Serves the files of a folder. They are read at each request, so a new build shows at once.
     pub fn from_dir(folder: impl Into<PathBuf>) -> Result<Self, WebAppError> {
         let folder = folder.into();
         let name = folder.display().to_string();
@@ -71,23 +71,25 @@ impl WebApp {
         })
     }
 
-    /// The document at `/portico/config.json`, which the page reads when it starts. Everybody can read it.
+    /// Sets the document at `/portico/config.json`, which the page reads when it starts. It is
+    /// public.
     #[must_use]
     pub fn with_config(mut self, config: Value) -> Self {
         self.config = Some(Arc::new(Document::new(config.to_string().into())));
         self
     }
 
-    /// Lets the page talk to, frame and show pictures of every port of this machine (mailbox, emulators). Never
-    /// outside development.
+    /// Allows the page to connect to, frame and show images of every port of this machine (mailbox,
+    /// emulators). Never outside development.
     #[must_use]
     pub fn development(mut self, development: bool) -> Self {
         self.development = development;
         self
     }
 
-    /// Lets the page load scripts from, frame and talk to `origin` (`https://eu.posthog.com`): for an analytics
-    /// adapter, a captcha, or an API on another origin.
+    /// Allows the page to load scripts from, frame and connect to `origin`
+    /// (`https://eu.posthog.com`): for an analytics adapter, a captcha, or an API on another
+    /// origin.
     pub fn allow_origin(mut self, origin: &str) -> Result<Self, WebAppError> {
         if !policy::is_origin(origin) {
             return Err(WebAppError::Origin(origin.to_owned()));
@@ -96,13 +98,13 @@ impl WebApp {
         Ok(self)
     }
 
-    /// Settles the headers once all settings are known.
+    /// Computes the headers once all settings are known.
     pub(crate) fn seal(mut self, https: bool) -> Self {
         self.page_headers = policy::page_headers(&self.origins, self.development, https);
         self
     }
 
-    /// Answers a request that no service is mounted for.
+    /// Answers a request to a path without a service.
     pub(crate) async fn answer(&self, request: Request) -> Response {
         if !is_read(request.method()) {
             return Rejection::MethodNotAllowed.answer();
@@ -151,9 +153,9 @@ impl WebApp {
         self.load(INDEX, &accepted).await
     }
 
-    /// A file in the form that the client likes best.
+    /// Returns a file in the encoding that the client prefers.
     async fn load(&self, path: &str, accepted: &[Encoding]) -> Option<Found> {
-        // The precompressed forms are no files of their own
+        // The precompressed forms are not files of their own
         if Encoding::of_path(path) != Encoding::Identity {
             return None;
         }
@@ -205,7 +207,8 @@ impl Found {
     }
 }
 
-/// A request path as the name of a file of ours: decoded, without the leading slash. `None`: it can be none.
+/// Returns the file name for a request path: decoded, without the leading slash. `None`: no file
+/// can have it.
 fn clean(path: &str) -> Option<String> {
     let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?;
     let path = path.trim_start_matches('/');
@@ -213,18 +216,19 @@ fn clean(path: &str) -> Option<String> {
     path.split('/').all(harmless).then(|| path.to_owned())
 }
 
-/// Whether a script asks, and not a person who goes to a page. Old browsers and tools do not say.
+/// Returns true if a script sends the request, not a user who navigates to a page. Old browsers and
+/// tools do not say.
 fn is_fetch(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate")
 }
 
-/// RFC 9110, 13.1.2: the weak comparison.
+/// Compares entity tags weakly (RFC 9110, 13.1.2).
 fn matches(value: &HeaderValue, tag: &str) -> bool {
     let value = value.to_str().unwrap_or_default();
     value == "*" || value.split(',').any(|entry| entry.trim().trim_start_matches("W/") == tag)
 }
 
-/// The bundler names what is in `assets/` by its content.
+/// The bundler names files in `assets/` by their content.
 fn cache_control(path: &str) -> &'static str {
     if path.starts_with("assets/") {
         "public, max-age=31536000, immutable"

@@ -1,10 +1,12 @@
-//! Slots for connections: how many there may be, and which one ends when another one needs its slot.
+//! The connection limit: how many connections may be open, and which one is closed when another one
+//! arrives.
 //!
-//! The first to end are connections on which no whole head has arrived, the oldest first: they cost a client nothing to
-//! open and to hold. Then those follow on which everything is answered; then those that are so new that their first head may
-//! be on its way, or newcomers would end each other. A connection on which a request is under way ends only behind its
-//! answer, and only where there are no others. A network that has as many connections as one may have gives up one of its
-//! own, never another's.
+//! The first to close are connections on which no complete head has arrived, the oldest first: they cost
+//! a client nothing to open and to hold. Then those follow on which every request is answered, then those
+//! that are so new that their first head may be on its way (otherwise new connections would close each
+//! other). A connection with a request in progress closes only after the response, and only if there are
+//! no others. A network that has reached its own limit loses one of its own connections, never another
+//! network's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -20,63 +22,64 @@ use tokio::time::Instant;
 
 use super::request_line::{Calls, Standing};
 
-/// The time that one connection has to end before the next one has to, too.
+/// The time that a connection has to close before the next one has to close, too.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The least time between two lines of the log that say that there is no room.
-const SILENCE: Duration = Duration::from_secs(60);
+/// The shortest time between two log lines that report that the limit is reached.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Connections that one look at all of them finds to end for others: those without a head, and others. Others are few, so
-/// that a connection that has become unfinished since the look ends before most of them.
-const UNFINISHED_FOUND: usize = 256;
-const OTHERS_FOUND: usize = 16;
+/// The candidates for closing that one scan of all connections collects: those without a head, and others.
+/// Others are few, so that a connection that has become unfinished since the scan closes before most of
+/// them.
+const UNFINISHED_CANDIDATES: usize = 256;
+const OTHER_CANDIDATES: usize = 16;
 
-/// The limits of [`ConnectionLimit`].
+/// The settings of a [`ConnectionLimit`].
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimits {
-    /// Connections at a time.
+    /// The number of connections that may be open.
     pub most: usize,
-    /// Connections of one network at a time.
+    /// The number of connections of one network that may be open.
     pub most_per_network: usize,
-    /// Networks whose connections are not counted together.
+    /// Networks without a limit of their own.
     pub unlimited: Vec<IpNet>,
     /// The time for which a connection is new.
     pub new_for: Duration,
 }
 
-/// The slots of a listener.
+/// The connection limit of a listener.
 pub(crate) struct ConnectionLimit {
     free: Arc<Semaphore>,
     limits: ConnectionLimits,
-    open: Arc<Mutex<Open>>,
-    /// Connections that a look found, in the order in which they have to end.
-    found: VecDeque<Arc<Connection>>,
+    open: Arc<Mutex<OpenConnections>>,
+    /// The candidates of the last scan, in the order in which they close.
+    candidates: VecDeque<Arc<Connection>>,
     reported_full: Option<Instant>,
     reported_network: Option<Instant>,
 }
 
-/// The connections that are open and were not asked to end.
+/// The open connections that were not told to close.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     by_age: BTreeMap<u64, Arc<Connection>>,
-    /// Of networks that are limited.
+    /// Connections of networks with a limit.
     by_network: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
-/// A connection, as the others know it.
+/// A connection, as the connection limit sees it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
     since: Instant,
     network: Option<IpAddr>,
-    /// Its requests.
+    /// The state of its requests.
     pub calls: Arc<Calls>,
     end: Notify,
-    is_ending: AtomicBool,
+    is_closing: AtomicBool,
 }
 
-/// The order in which connections end for others.
+/// The order in which connections are closed for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Unfinished,
@@ -85,22 +88,22 @@ enum Rank {
     Busy,
 }
 
-/// A connection's slot, which is free when this is dropped.
+/// A connection that was admitted. Dropping it makes room for another one.
 pub(crate) struct AdmittedConnection {
     connection: Arc<Connection>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenConnections>>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    /// Resolves when the connection is to end, as soon as nothing is under way on it.
-    pub fn asked_to_end(&self) -> Notified<'_> {
+    /// Resolves when the connection is to close, as soon as no request is in progress on it.
+    pub fn close_requested(&self) -> Notified<'_> {
         self.end.notified()
     }
 
-    /// Returns true if it was asked to end.
-    pub fn is_ending(&self) -> bool {
-        self.is_ending.load(Ordering::SeqCst)
+    /// Returns true if the connection is to close.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::SeqCst)
     }
 
     fn rank(&self, new_for: Duration) -> Rank {
@@ -112,14 +115,14 @@ impl Connection {
         }
     }
 
-    fn ask_to_end(&self) {
-        self.is_ending.store(true, Ordering::SeqCst);
+    fn request_close(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
         self.end.notify_one();
     }
 }
 
 impl AdmittedConnection {
-    /// The connection that has it.
+    /// Returns the connection.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -131,7 +134,7 @@ impl Drop for AdmittedConnection {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn admit(&mut self, network: Option<IpAddr>) -> Arc<Connection> {
         let number = self.next;
         self.next += 1;
@@ -141,7 +144,7 @@ impl Open {
             network,
             calls: Arc::default(),
             end: Notify::new(),
-            is_ending: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
         });
         self.by_age.insert(number, Arc::clone(&connection));
         if let Some(network) = network {
@@ -162,27 +165,27 @@ impl Open {
         }
     }
 
-    /// Some of those that are to end first, in this order.
-    fn dispensable(&self, new_for: Duration) -> VecDeque<Arc<Connection>> {
+    /// Returns connections that are to close first, in this order.
+    fn scan(&self, new_for: Duration) -> VecDeque<Arc<Connection>> {
         let [mut unfinished, mut idle, mut new] = [const { VecDeque::new() }; 3];
         for connection in self.by_age.values() {
             let (found, most) = match connection.rank(new_for) {
-                Rank::Unfinished => (&mut unfinished, UNFINISHED_FOUND),
-                Rank::Idle => (&mut idle, OTHERS_FOUND),
-                Rank::New => (&mut new, OTHERS_FOUND),
+                Rank::Unfinished => (&mut unfinished, UNFINISHED_CANDIDATES),
+                Rank::Idle => (&mut idle, OTHER_CANDIDATES),
+                Rank::New => (&mut new, OTHER_CANDIDATES),
                 Rank::Busy => continue,
             };
             if found.len() < most {
                 found.push_back(Arc::clone(connection));
             }
-            if unfinished.len() >= UNFINISHED_FOUND {
+            if unfinished.len() >= UNFINISHED_CANDIDATES {
                 break;
             }
         }
         [unfinished, idle, new].into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
-    /// The one of a network that is to end for another one of the same network.
+    /// Returns the connection of a network that has to close for another one of the same network.
     fn surplus(&self, network: IpAddr, limits: &ConnectionLimits) -> Surplus {
         let most = limits.most_per_network.max(1);
         let Some(numbers) = self.by_network.get(&network).filter(|numbers| numbers.len() >= most) else {
@@ -202,7 +205,7 @@ impl Open {
     }
 }
 
-/// The connection that a network has to give up for one more.
+/// The connection that a network loses for a new one.
 enum Surplus {
     None,
     One(Arc<Connection>),
@@ -210,28 +213,29 @@ enum Surplus {
 }
 
 impl ConnectionLimit {
-    /// As many free ones as there may be.
+    /// Returns a limit without connections.
     pub fn new(mut limits: ConnectionLimits) -> Self {
         limits.most = limits.most.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             free: Arc::new(Semaphore::new(limits.most)),
             limits,
             open: Arc::default(),
-            found: VecDeque::new(),
+            candidates: VecDeque::new(),
             reported_full: None,
             reported_network: None,
         }
     }
 
-    /// A slot for a connection from `peer` that is there already. While none is free, others are asked to end, one after the other.
-    /// `None`: requests are under way on all connections of its network, and it may have no more.
-    pub async fn take(&mut self, peer: IpAddr) -> Option<AdmittedConnection> {
+    /// Admits a connection from `peer` that has been accepted. While the limit is reached, others are told to
+    /// close, one after the other. `None`: its network has reached its limit, with requests in progress on
+    /// all of its connections.
+    pub async fn admit_from(&mut self, peer: IpAddr) -> Option<AdmittedConnection> {
         let network = self.limited_network(peer);
         if let Some(network) = network {
             let surplus = lock(&self.open).surplus(network, &self.limits);
             match surplus {
                 Surplus::None => {}
-                Surplus::One(connection) => self.end(&connection),
+                Surplus::One(connection) => self.close_connection(&connection),
                 Surplus::AllBusy => {
                     self.report_network(network);
                     return None;
@@ -243,16 +247,16 @@ impl ConnectionLimit {
         Some(AdmittedConnection { connection, open: Arc::clone(&self.open), _permit: permit })
     }
 
-    /// Asks one connection to end, and gives it some time for that: the system has no room for another one.
+    /// Closes one connection and waits a moment: the system has no room for another one.
     pub async fn make_room(&mut self) {
-        self.end_one();
+        self.close_one();
         tokio::time::sleep(PATIENCE).await;
     }
 
-    /// Asks all to end.
+    /// Tells all connections to close.
     pub fn close(&self) {
         for connection in lock(&self.open).by_age.values() {
-            connection.ask_to_end();
+            connection.request_close();
         }
     }
 
@@ -262,7 +266,7 @@ impl ConnectionLimit {
         }
         self.report_full();
         loop {
-            self.end_one();
+            self.close_one();
             let freed = tokio::time::timeout(PATIENCE, Arc::clone(&self.free).acquire_owned()).await;
             if let Ok(permit) = freed {
                 return permit.expect("the semaphore is never closed");
@@ -270,30 +274,31 @@ impl ConnectionLimit {
         }
     }
 
-    /// The network that a connection from `peer` is counted with.
+    /// Returns the network that a connection from `peer` is counted with.
     fn limited_network(&self, peer: IpAddr) -> Option<IpAddr> {
         let peer = peer.to_canonical();
         let is_unlimited = self.limits.unlimited.iter().any(|network| network.contains(&peer));
         (!is_unlimited).then(|| ClientAddress(peer).network())
     }
 
-    /// Asks the one to end that is most dispensable; where requests are under way on all, the oldest.
-    fn end_one(&mut self) {
-        let found = self.next_found().or_else(|| {
-            self.found = lock(&self.open).dispensable(self.limits.new_for);
-            self.next_found()
+    /// Closes the first connection in the order of this module; if requests are in progress on all, the
+    /// oldest.
+    fn close_one(&mut self) {
+        let found = self.next_candidate().or_else(|| {
+            self.candidates = lock(&self.open).scan(self.limits.new_for);
+            self.next_candidate()
         });
         let found = found.or_else(|| lock(&self.open).by_age.values().next().cloned());
         if let Some(connection) = found {
-            self.end(&connection);
+            self.close_connection(&connection);
         }
     }
 
-    /// The next one that was found, and is what it was.
-    fn next_found(&mut self) -> Option<Arc<Connection>> {
+    /// Returns the next candidate whose state has not changed since the scan.
+    fn next_candidate(&mut self) -> Option<Arc<Connection>> {
         loop {
-            let connection = self.found.pop_front()?;
-            if !connection.is_ending()
+            let connection = self.candidates.pop_front()?;
+            if !connection.is_closing()
                 && connection.calls.standing() != Standing::Busy
                 && lock(&self.open).by_age.contains_key(&connection.number)
             {
@@ -302,17 +307,17 @@ impl ConnectionLimit {
         }
     }
 
-    /// Asks a connection to end, which counts no more.
-    fn end(&self, connection: &Connection) {
+    /// Tells a connection to close, and stops counting it.
+    fn close_connection(&self, connection: &Connection) {
         lock(&self.open).forget(connection);
-        connection.ask_to_end();
+        connection.request_close();
     }
 
     fn report_full(&mut self) {
         if is_due(&mut self.reported_full) {
             tracing::warn!(
                 max_connections = self.limits.most,
-                "as many connections are open as may be: unfinished and idle ones are ended for those that come"
+                "the connection limit is reached: unfinished and idle connections are closed for new ones"
             );
         }
     }
@@ -322,21 +327,21 @@ impl ConnectionLimit {
             tracing::warn!(
                 %network,
                 max_connections_per_address = self.limits.most_per_network,
-                "an address has as many requests under way as it may have connections: further ones are refused"
+                "an address has requests in progress on as many connections as it may have: further connections are rejected"
             );
         }
     }
 }
 
 fn is_due(last: &mut Option<Instant>) -> bool {
-    let is_due = last.is_none_or(|last| last.elapsed() >= SILENCE);
+    let is_due = last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL);
     if is_due {
         *last = Some(Instant::now());
     }
     is_due
 }
 
-// A panic elsewhere leaves the maps whole enough: a number without its connection is skipped
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+// A panic in another thread leaves the maps usable: a number without its connection is skipped
+fn lock(open: &Mutex<OpenConnections>) -> MutexGuard<'_, OpenConnections> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Connections: accepting them, HTTP/1.1 or HTTP/2 on each, and ending them gracefully.
+//! Connections: accepts them, serves HTTP/1.1 or HTTP/2 on each, and closes them gracefully.
 
 pub(crate) mod connection_limit;
 pub(crate) mod request_line;
@@ -39,42 +39,48 @@ use crate::gateway::{Gateway, infallible};
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Room for a request's head in memory: above what the gateway allows, so that it can answer in its own words.
+/// The buffer of a request's head, in bytes: above the limit of the gateway, so that the gateway itself
+/// rejects a longer head.
 const HEAD_BUFFER: usize = 128 * 1024;
 
-/// The time for which the client of an answer that came before the request's end may go on sending, so that it gets to read the answer: a
-/// connection that is closed while data arrives loses what was sent last (RFC 9112, 9.6).
+/// The time for which a client may go on sending after a response that came before the end of the request,
+/// so that it can read the response: a connection that is closed while data arrives loses what was sent
+/// last (RFC 9112, 9.6).
 const LINGER: Duration = Duration::from_secs(10);
-/// The same, without a byte of it.
+/// The same, without a byte arriving.
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
 
-/// Limits of the listening side.
+/// The limits of a listener and its connections.
 #[derive(Debug, Clone)]
 pub struct ServeLimits {
-    /// How long requests in flight may take to end after the shutdown began.
+    /// The time that requests in flight have to complete after the shutdown began.
     pub drain: Duration,
-    /// Connections open at a time. Where one more comes, one ends for it: the oldest without a whole head, else the oldest idle one. While
-    /// requests are under way on all, it waits.
+    /// The number of connections that may be open. When one more arrives, one is closed for it: the oldest
+    /// without a complete head, else the oldest idle one. While requests are in progress on all, it waits.
     pub max_connections: usize,
-    /// Connections of one address at a time; of an IPv6 address the /64 network counts. Where one more comes, one of the same address
-    /// ends for it; while requests are under way on all of them, it is refused.
+    /// The number of connections of one address; of an IPv6 address the /64 network counts. When one more
+    /// arrives, one of the same address is closed for it; while requests are in progress on all of them, it
+    /// is rejected.
     ///
-    /// The address is the connection's other end. Behind a proxy that is the proxy, so proxies belong into `unlimited_peers`.
+    /// The address is the other end of the connection. Behind a proxy that is the proxy, so proxies belong
+    /// into `unlimited_peers`.
     pub max_connections_per_address: usize,
-    /// Addresses of which any number of connections may come: trusted proxies, which speak for many clients, and this machine.
+    /// Addresses without a limit of their own: trusted proxies, which forward many clients, and this machine.
     pub unlimited_peers: Vec<IpNet>,
-    /// Time for a request's head to arrive completely, from its first byte on; the first one's from the connection's start on.
+    /// The time for a request's head to arrive completely, from its first byte on; for the first request,
+    /// from the start of the connection on.
     pub head_timeout: Duration,
-    /// The time for which a connection is kept on which every request is answered.
+    /// The time for which an idle connection is kept.
     pub idle_timeout: Duration,
-    /// The time for which a connection is new: its first head may be on its way, so idle ones end before it for others.
+    /// The time for which a connection is new: its first head may be on its way, so idle ones are closed
+    /// before it.
     pub new_for: Duration,
-    /// How long nothing may happen on a connection before its memory is let go.
+    /// The idle time after which the memory of a connection is released.
     pub rest: Duration,
 }
 
 impl ServeLimits {
-    /// The addresses of this machine, from which a proxy may come that is not named as one.
+    /// Returns the addresses of this machine, where a proxy may run that the configuration does not name.
     pub fn this_machine() -> Vec<IpNet> {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         let mut networks = loopback.map(IpNet::from).to_vec();
@@ -106,7 +112,7 @@ struct TimeLimits {
     rest: Duration,
 }
 
-/// What can be served.
+/// A service that answers the requests of a listener.
 pub trait Serve: Clone + Send + Sync + 'static {
     /// Answers a request that came from `peer`.
     fn answer(&self, request: Request, peer: SocketAddr) -> impl Future<Output = Response> + Send;
@@ -125,10 +131,12 @@ impl Serve for Router {
     }
 }
 
-/// Serves `service` on `listener`, each connection on one of the `lanes`, until `shutdown` resolves; then accepts nothing more, lets
-/// the requests in flight end, and cuts off what is left after [`ServeLimits::drain`].
+/// Serves `service` on `listener`, each connection on one of the `workers`, until `shutdown` resolves; then
+/// accepts no more connections, lets the requests in flight complete, and cuts off what is left after
+/// [`ServeLimits::drain`].
 ///
-/// An error only when the listener itself is broken.
+/// # Errors
+/// When the listener itself fails.
 pub async fn serve(
     listener: TcpListener,
     service: impl Serve,
@@ -137,7 +145,7 @@ pub async fn serve(
     workers: Workers,
 ) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
-    let mut slots = ConnectionLimit::new(ConnectionLimits {
+    let mut limit = ConnectionLimit::new(ConnectionLimits {
         most: limits.max_connections,
         most_per_network: limits.max_connections_per_address,
         unlimited: limits.unlimited_peers.clone(),
@@ -151,34 +159,34 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
             () = &mut shutdown => break Ok(()),
         };
-        // Ended ones are forgotten, or the set would grow with every connection there ever was
+        // Ended tasks are removed, or the set would grow with every connection
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
-                let slot = tokio::select! {
-                    slot = slots.take(peer.ip()) => slot,
+                let admitted = tokio::select! {
+                    admitted = limit.admit_from(peer.ip()) => admitted,
                     () = &mut shutdown => break Ok(()),
                 };
-                // Without one it is closed
-                let Some(slot) = slot else { continue };
+                // Dropping the stream closes it
+                let Some(admitted) = admitted else { continue };
                 let service = service.clone();
                 workers.serve(&mut connections, stream, peer, move |stream, peer| async move {
-                    connection(stream, peer, service, slot.connection(), times).await;
-                    drop(slot);
+                    connection(stream, peer, service, admitted.connection(), times).await;
+                    drop(admitted);
                 });
             }
-            Err(error) if is_passing(&error) => {}
+            Err(error) if is_transient(&error) => {}
             Err(error) if is_exhaustion(&error) => {
-                tracing::error!(%error, "no connection can be accepted: raise the limit of open files (ulimit -n)");
+                tracing::error!(error = %error, "no connection can be accepted: raise the limit of open files (ulimit -n)");
                 // The listener stays readable, so without a pause this would spin until a connection ends
-                slots.make_room().await;
+                limit.make_room().await;
             }
             Err(error) => break Err(error),
         }
     };
 
     drop(listener);
-    slots.close();
+    limit.close();
     let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.drain, ended).await.is_err() {
         tracing::warn!(
@@ -191,15 +199,15 @@ pub async fn serve(
     outcome
 }
 
-/// The client went away before we took it.
-fn is_passing(error: &io::Error) -> bool {
+/// Returns true if the client closed the connection before it was accepted.
+fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
     )
 }
 
-/// Out of file descriptors (process, system) or memory.
+/// Returns true if the process or the system is out of file descriptors or memory.
 fn is_exhaustion(error: &io::Error) -> bool {
     // EMFILE, ENFILE, ENOBUFS, ENOMEM
     matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
@@ -212,37 +220,37 @@ async fn connection(
     connection: &Connection,
     limits: TimeLimits,
 ) {
-    let mut end = pin!(connection.asked_to_end());
-    if connection.is_ending() {
+    let mut end = pin!(connection.close_requested());
+    if connection.is_closing() {
         return;
     }
     let since = Instant::now();
-    // Answers are written whole, so waiting for more to send only delays them
+    // Responses are written whole, so waiting for more data only delays them
     let _ = stream.set_nodelay(true);
     let is_http2 = tokio::select! {
         found = tokio::time::timeout(limits.head, speaks_http2(&stream)) => match found {
             Ok(Ok(is_http2)) => is_http2,
             Ok(Err(_)) | Err(_) => return,
         },
-        // Nothing was asked yet
+        // No request has arrived yet
         () = &mut end => return,
     };
     let service = ConnectionService { service, peer };
     let calls = &connection.calls;
     let result = if is_http2 {
-        // On the heap, or every connection would have room for one of these
+        // On the heap, or every connection would reserve memory for it
         Box::pin(http2_connection(stream, service, end, calls, since + limits.head, limits)).await
     } else {
         let stream = RequestLines::new(stream, Arc::clone(calls), since, limits.head);
         http1_connection(stream, service, end, calls, limits).await
     };
     if let Err(error) = result {
-        // The client's doing: cut connections, nonsense, slow heads
-        tracing::debug!(%error, "connection ended");
+        // Caused by the client: broken connections, invalid requests, slow heads
+        tracing::debug!(error = %error, "connection ended");
     }
 }
 
-/// A service, told who is at the other end of the connection.
+/// A service with the address of the other end of the connection.
 #[derive(Clone)]
 struct ConnectionService<S> {
     service: S,
@@ -251,13 +259,13 @@ struct ConnectionService<S> {
 
 impl<S: Serve> ConnectionService<S> {
     async fn answer(self, request: hyper::Request<Incoming>) -> Response {
-        // Most requests have no body, and need no box for it
+        // Most requests have no body, and need no allocation for it
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         self.service.answer(request, self.peer).await
     }
 }
 
-/// Serves a connection by HTTP/2. The first request has to come before `first_head`.
+/// Serves a connection by HTTP/2. The first request has to arrive before `first_head`.
 async fn http2_connection(
     stream: TcpStream,
     service: ConnectionService<impl Serve>,
@@ -270,7 +278,7 @@ async fn http2_connection(
         let (service, under_way) = (service.clone(), calls.begins_multiplexed());
         async move {
             let answer = service.answer(request).await;
-            Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _under_way: under_way }))
+            Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _under_way: under_way }))
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -296,7 +304,7 @@ async fn http2_connection(
         return Ok(());
     }
     http.as_mut().graceful_shutdown();
-    // A client that does not answer the farewell keeps the connection only for what is under way
+    // A client that does not acknowledge the shutdown keeps the connection only for requests in progress
     while calls.standing() == Standing::Busy {
         if let Ok(result) = tokio::time::timeout(PATIENCE, &mut http).await {
             return result;
@@ -307,8 +315,9 @@ async fn http2_connection(
 
 /// Serves a connection by HTTP/1.1.
 ///
-/// Whenever it has rested for a while, what the HTTP library keeps for it (two buffers of 8 KiB, room for an answer under way) is let
-/// go, and only the socket stays. The library begins anew when something comes; between two requests that makes no difference.
+/// When it has been idle for a while, the memory that the HTTP library keeps for it (two buffers of 8 KiB,
+/// room for a response) is released, and only the socket remains. The library starts again when data
+/// arrives; between two requests that makes no difference.
 async fn http1_connection(
     mut stream: RequestLines<TcpStream>,
     service: ConnectionService<impl Serve>,
@@ -330,7 +339,7 @@ async fn http1_connection(
                     if let Some(calls) = calls {
                         calls.decide_upgrade(answer.status() == StatusCode::SWITCHING_PROTOCOLS);
                     }
-                    Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _under_way: under_way }))
+                    Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _under_way: under_way }))
                 }
             })
         };
@@ -343,7 +352,7 @@ async fn http1_connection(
                     if calls.is_within_request()
                         && let Some(parts) = http.into_parts()
                     {
-                        // On the heap, for few need it
+                        // On the heap, since few connections need it
                         let lingering = Box::pin(linger(parts.io.into_inner()));
                         futures_util::future::select(lingering, end).await;
                     }
@@ -372,7 +381,7 @@ async fn http1_connection(
             tracing::trace!("connection rests");
             let idle = limits.idle.saturating_sub(limits.rest * 2);
             tokio::select! {
-                // An end of the connection is for the library to find
+                // The library detects the end of the connection
                 readable = tokio::time::timeout(idle, stream.stream().readable()) => match readable {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) | Err(_) => return Ok(()),
@@ -383,7 +392,7 @@ async fn http1_connection(
     }
 }
 
-/// Reads and forgets what a client goes on to send of a request that is answered, within bounds.
+/// Reads and discards the rest of a request that is answered already, within bounds.
 async fn linger(stream: RequestLines<TcpStream>) {
     if stream.is_cut_off() {
         return;
@@ -395,13 +404,13 @@ async fn linger(stream: RequestLines<TcpStream>) {
     let _ = tokio::time::timeout(LINGER, read).await;
 }
 
-/// An answer's body, which says when it is done with.
-struct AnswerBody {
+/// The body of a response. Dropping it ends the request.
+struct ResponseBody {
     body: Body,
     _under_way: UnderWay,
 }
 
-impl http_body::Body for AnswerBody {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -426,7 +435,8 @@ fn body_length(request: &hyper::Request<Incoming>) -> BodyLength {
     request.body().size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Known)
 }
 
-/// Whether the client starts with HTTP/2's preface. Reads nothing away and needs no buffer while the client is silent.
+/// Returns true if the client begins with the preface of HTTP/2. Consumes no data, and needs no buffer while
+/// the client is silent.
 async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
     let mut start = [0; HTTP2_PREFACE.len()];
     loop {
@@ -440,7 +450,7 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
         if seen == start.len() {
             return Ok(true);
         }
-        // A part of the preface: `peek` would return it again at once
+        // A part of the preface: `peek` would return it again immediately
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -453,21 +463,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_that_waits_takes_little_memory() {
+    async fn a_waiting_connection_needs_little_memory() {
         let ring = Arc::new(KeyRing::hs256(&Secret::new("a secret of tests that is long enough")));
         let gateway = Gateway::builder(ring, Arc::new(ApiKeys::development()), Clock::system()).build();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        let mut slots = ConnectionLimit::new(ConnectionLimits {
+        let mut limit = ConnectionLimit::new(ConnectionLimits {
             most: 1,
             most_per_network: 1,
             unlimited: Vec::new(),
             new_for: Duration::ZERO,
         });
-        let slot = slots.take(peer.ip()).await.unwrap();
+        let admitted = limit.admit_from(peer.ip()).await.unwrap();
         let limits = TimeLimits { head: Duration::ZERO, idle: Duration::ZERO, rest: Duration::ZERO };
-        let size = size_of_val(&connection(stream, peer, gateway, slot.connection(), limits));
+        let size = size_of_val(&connection(stream, peer, gateway, admitted.connection(), limits));
         drop(client);
         assert!(size <= 2048, "{size} bytes: ten thousand clients may wait");
     }

@@ -1,19 +1,26 @@
-//! Requests whose target holds characters that belong percent-encoded, `?select=data->>name`, or is too long.
+//! Rewrites the targets of requests that the HTTP library would reject, such as
+//! `?select=data->>name`, and enforces the framing of requests.
 //!
-//! Command line tools and some HTTP libraries send `"`, `<`, `>` and the backtick as they were typed, and servers take them; the HTTP
-//! library refuses the request before anybody else sees it. So a connection's bytes pass through here on their way to it, and these four
-//! are encoded where they stand in a request's target. Of a target that is longer than the gateway allows only so much is passed on that the
-//! gateway sees it: the library would answer with a status and nothing else.
+//! Command line tools and some HTTP libraries send `"`, `<`, `>` and the backtick unencoded, and
+//! servers accept them; the HTTP library rejects such a request before the gateway sees it. So the
+//! bytes of a connection pass through here on their way to the library, and these four characters
+//! are percent-encoded in a request's target. Of a target that is longer than the gateway allows,
+//! only enough is passed on for the gateway to see that: the library would respond with a status
+//! and no body.
 //!
-//! A line of a head that ends with a bare line feed makes the library refuse the request with 400 (RFC 9112, 2.2 allows both): a proxy before
-//! us may see one line where the library sees two.
+//! A line of a head that ends with a bare line feed makes the library reject the request with 400
+//! (RFC 9112, 2.2 allows both): a proxy in front of the server may see one line where the library
+//! sees two.
 //!
-//! What must never happen is that another byte changes: then the end of a request would no longer be where the client put it. A target is
-//! looked for only where the HTTP library, too, sees a request begin: at the connection's start, and behind a request whose length the
-//! library reported ([`Calls::begins`]). What was read behind a head is passed on only after that report, so the place is always known;
-//! what is no body of the announced kind ends the connection. Behind an upgrade everything passes.
+//! No other byte must ever change: then the end of a request would no longer be where the client
+//! put it. A target is searched only where the HTTP library, too, sees a request begin: at the
+//! start of the connection, and behind a request whose length the library reported
+//! ([`Calls::begins`]). Bytes behind a head are passed on only after that report, so the position
+//! is always known; bytes that are no body of the announced kind end the connection. After an
+//! upgrade all bytes pass.
 //!
-//! A head has to arrive within a time limit, which begins with its first byte, or with the connection.
+//! A head has to arrive within a time limit, which begins with its first byte, or with the
+//! connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -32,21 +39,21 @@ pub(crate) use calls::{BodyLength, Calls, Standing, UnderWay};
 mod calls;
 mod chunks;
 
-/// The longest target that the gateway takes, in bytes. The HTTP library takes a little more.
+/// The longest target that the gateway accepts, in bytes. The HTTP library accepts a little more.
 pub(crate) const LONGEST_TARGET: usize = 65_000;
 
-/// Stands where a bare line feed stood. The library refuses it everywhere in a head.
-const REFUSED: u8 = 0;
+/// Replaces a bare line feed. The library rejects this byte everywhere in a head.
+const REJECTED_BYTE: u8 = 0;
 
-/// A connection, with its requests' targets made acceptable.
+/// A connection whose requests have targets that the library accepts.
 #[derive(Debug)]
 pub(crate) struct RequestLines<S> {
     stream: S,
     calls: Arc<Calls>,
-    place: Place,
-    /// Bytes that are to be passed on.
+    position: Position,
+    /// Bytes to pass on.
     held: Bytes,
-    /// Bytes that were read behind a head and not looked at yet.
+    /// Bytes that were read behind a head and not processed yet.
     ahead: Bytes,
     head: HeadTime,
 }
@@ -55,87 +62,90 @@ pub(crate) struct RequestLines<S> {
 #[derive(Debug)]
 struct HeadTime {
     limit: Duration,
-    /// Since when a head is awaited or arriving. `None`: none is.
+    /// The time since which a head is awaited or arriving. `None`: no head is.
     since: Option<Instant>,
-    /// Set where the reader waits for the rest.
+    /// Set while the reader waits for the rest.
     end: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> RequestLines<S> {
-    /// At the start of a connection, on which something has been awaited `since` then. A head may take `limit`.
+    /// Wraps a connection at its start. Its first head has been awaited since `since`. A head may
+    /// take `limit`.
     pub fn new(stream: S, calls: Arc<Calls>, since: Instant, limit: Duration) -> Self {
         let head = HeadTime { limit, since: Some(since), end: None };
-        Self { stream, calls, place: Place::Start, held: Bytes::new(), ahead: Bytes::new(), head }
+        Self { stream, calls, position: Position::Start, held: Bytes::new(), ahead: Bytes::new(), head }
     }
 
-    /// Takes back what was read and not used. It was looked at already.
+    /// Takes back bytes that were read and not used. They are processed already.
     pub fn unread(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.held = [bytes, std::mem::take(&mut self.held)].concat().into();
         }
     }
 
-    /// Whether everything that was read has been used.
+    /// Returns true if all bytes that were read have been used.
     pub fn is_used_up(&self) -> bool {
         self.held.is_empty() && self.ahead.is_empty()
     }
 
-    /// What the bytes come from.
+    /// Returns the underlying stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// Returns true if the client was cut off: its head took too long, or its body was none.
+    /// Returns true if the client was cut off: its head took too long, or its body was malformed.
     pub fn is_cut_off(&self) -> bool {
-        self.place == Place::Broken
+        self.position == Position::Broken
     }
 
-    /// Gives back what the bytes come from.
+    /// Returns the underlying stream and drops the rest.
     pub fn into_stream(self) -> S {
         self.stream
     }
 
-    /// Keeps in mind whether the client takes what is written.
+    /// Records whether the client reads what is written.
     fn written<T>(&self, outcome: Poll<T>) -> Poll<T> {
         self.calls.set_blocked(outcome.is_pending());
         outcome
     }
 
-    /// Settles what comes next where the library or a service has to say it. `false`: neither has.
+    /// Determines what comes next where the library or a service has to report it. Returns false if
+    /// neither has.
     fn settle(&mut self) -> bool {
-        if self.place == Place::Behind {
-            self.place = match self.calls.take_body() {
-                Some(BodyLength::Known(0)) => Place::Start,
-                Some(BodyLength::Known(left)) => Place::Body { left },
-                Some(BodyLength::Chunked) => Place::Chunks(Chunks::start()),
+        if self.position == Position::Behind {
+            self.position = match self.calls.take_body() {
+                Some(BodyLength::Known(0)) => Position::Start,
+                Some(BodyLength::Known(left)) => Position::Body { left },
+                Some(BodyLength::Chunked) => Position::Chunks(Chunks::start()),
                 None => return false,
             };
-            let is_between = self.place == Place::Start && self.ahead.is_empty();
+            let is_between = self.position == Position::Start && self.ahead.is_empty();
             self.calls.set_reading(if is_between { calls::Reading::Between } else { calls::Reading::Within });
         }
-        if self.place == Place::Start && self.calls.is_upgraded() {
-            self.place = Place::Upgraded;
+        if self.position == Position::Start && self.calls.is_upgraded() {
+            self.position = Position::Upgraded;
         }
         self.ahead.is_empty() || !self.is_held_by_upgrade()
     }
 
-    /// Returns true if the next bytes may be another protocol's, or the next request's.
+    /// Returns true if the next bytes may belong to another protocol or to the next request.
     fn is_held_by_upgrade(&self) -> bool {
-        self.place == Place::Start && self.calls.is_upgrade_undecided()
+        self.position == Position::Start && self.calls.is_upgrade_undecided()
     }
 
-    /// Looks at bytes that came: how many of them may be passed on now, and what takes the place of these, if anything changes.
+    /// Processes bytes that arrived: returns how many may be passed on now, and their replacement
+    /// if anything changes.
     fn pass(&mut self, bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
-        let (end, changed) = if self.is_held_by_upgrade() { (0, None) } else { self.place.follow(bytes) };
-        let reading = match self.place {
-            Place::Start if end == bytes.len() => calls::Reading::Between,
-            Place::Behind if end == bytes.len() => calls::Reading::Behind,
+        let (end, changed) = if self.is_held_by_upgrade() { (0, None) } else { self.position.follow(bytes) };
+        let reading = match self.position {
+            Position::Start if end == bytes.len() => calls::Reading::Between,
+            Position::Behind if end == bytes.len() => calls::Reading::Behind,
             _ => calls::Reading::Within,
         };
         self.calls.set_reading(reading);
-        if self.place.is_in_head() {
+        if self.position.is_in_head() {
             self.head.since.get_or_insert_with(Instant::now);
-        } else if self.place == Place::Behind {
+        } else if self.position == Position::Behind {
             (self.head.since, self.head.end) = (None, None);
         }
         (end, changed)
@@ -148,7 +158,7 @@ impl HeadTime {
         let Some(since) = self.since else { return Poll::Pending };
         let limit = self.limit;
         let end = self.end.get_or_insert_with(|| {
-            // A limit beyond the end of time is none
+            // A limit beyond the end of time is no limit
             let end = since.checked_add(limit).unwrap_or_else(|| since + Duration::from_secs(86_400));
             Box::pin(tokio::time::sleep_until(end))
         });
@@ -156,50 +166,51 @@ impl HeadTime {
     }
 }
 
-/// Where in the conversation the next byte stands.
+/// The position of the next byte in the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before a request. Empty lines are skipped there.
     Start,
     /// Behind the carriage return of such a line.
     StartReturn,
     Method,
-    /// The target's first byte.
+    /// At the first byte of the target.
     Target,
-    /// Inside a target that is a path, behind so many bytes of it as were passed on.
+    /// In a target that is a path, with the number of its bytes that were passed on.
     Path {
         length: usize,
     },
-    /// In the rest of the request's line.
+    /// In the rest of the request line.
     Line {
         /// The last byte was a carriage return.
         is_return: bool,
     },
-    /// At the first byte of a header's line.
+    /// At the first byte of a header line.
     Header,
-    /// Within such a line.
+    /// In such a line.
     HeaderLine {
         /// The last byte was a carriage return.
         is_return: bool,
     },
     /// Behind the carriage return of the empty line that ends the head.
     HeadEnd,
-    /// Behind the head. What comes next is for the HTTP library to say.
+    /// Behind the head. The HTTP library reports what comes next.
     Behind,
     Body {
         /// At least one.
         left: u64,
     },
     Chunks(Chunks),
-    /// Another protocol's bytes pass.
+    /// In another protocol, whose bytes pass.
     Upgraded,
-    /// No request that the library will take: the rest of the head passes, and there is no next one.
-    Refused,
-    /// The bytes are no body of the kind that was announced, or a head took too long: nothing passes.
+    /// In a request that the library will reject: the rest of the head passes, and no request
+    /// follows.
+    Rejected,
+    /// The bytes are no body of the announced kind, or a head took too long: nothing passes.
     Broken,
 }
 
-impl Place {
+impl Position {
     fn is_in_head(self) -> bool {
         match self {
             Self::StartReturn
@@ -210,12 +221,13 @@ impl Place {
             | Self::Header
             | Self::HeaderLine { .. }
             | Self::HeadEnd
-            | Self::Refused => true,
+            | Self::Rejected => true,
             Self::Start | Self::Behind | Self::Body { .. } | Self::Chunks(_) | Self::Upgraded | Self::Broken => false,
         }
     }
 
-    /// Walks over the bytes, up to the end of a head or body; how many that were, and what takes their place, if anything changes.
+    /// Walks over the bytes up to the end of a head or body. Returns how many they were, and their
+    /// replacement if anything changes.
     fn follow(&mut self, bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
         let mut changed = Changes { bytes, copied: 0, made: None };
         let mut at = 0;
@@ -226,7 +238,7 @@ impl Place {
                         *self = Self::StartReturn;
                         at += 1;
                     }
-                    b'\n' => self.refuse(&mut changed, &mut at),
+                    b'\n' => self.reject(&mut changed, &mut at),
                     _ => *self = Self::Method,
                 },
                 Self::StartReturn if byte == b'\n' => {
@@ -238,13 +250,13 @@ impl Place {
                     *self = Self::Target;
                     at += 1;
                 }
-                Self::StartReturn | Self::Method => *self = Self::Refused,
-                // `*`, hosts and whole addresses stay as they are
+                Self::StartReturn | Self::Method => *self = Self::Rejected,
+                // `*`, hosts and absolute addresses are unchanged
                 Self::Target => {
                     *self = if byte == b'/' { Self::Path { length: 0 } } else { Self::Line { is_return: false } };
                 }
                 Self::Path { .. } if byte <= b' ' => *self = Self::Line { is_return: false },
-                Self::Path { length } if is_refused(byte) || *length > LONGEST_TARGET => {
+                Self::Path { length } if is_rejected(byte) || *length > LONGEST_TARGET => {
                     let instead: &[u8] = if *length <= LONGEST_TARGET { encoded(byte) } else { b"" };
                     *length += instead.len();
                     changed.put(at, instead);
@@ -266,7 +278,7 @@ impl Place {
                         *self = Self::Header;
                         at += 1;
                     } else {
-                        self.refuse(&mut changed, &mut at);
+                        self.reject(&mut changed, &mut at);
                     }
                 }
                 Self::Header => match byte {
@@ -274,15 +286,15 @@ impl Place {
                         *self = Self::HeadEnd;
                         at += 1;
                     }
-                    b'\n' => self.refuse(&mut changed, &mut at),
+                    b'\n' => self.reject(&mut changed, &mut at),
                     _ => *self = Self::HeaderLine { is_return: false },
                 },
                 Self::HeadEnd if byte == b'\n' => {
                     *self = Self::Behind;
                     at += 1;
                 }
-                // The library refuses a carriage return inside a line
-                Self::HeadEnd => *self = Self::Refused,
+                // The library rejects a carriage return inside a line
+                Self::HeadEnd => *self = Self::Rejected,
                 Self::Body { left } => {
                     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len() - at);
                     *left -= here as u64;
@@ -301,18 +313,18 @@ impl Place {
                     }
                     Walk::Broken => *self = Self::Broken,
                 },
-                Self::Upgraded | Self::Refused => at = bytes.len(),
+                Self::Upgraded | Self::Rejected => at = bytes.len(),
                 Self::Behind | Self::Broken => break,
             }
         }
         (at, changed.until(at))
     }
 
-    /// Makes the library refuse the request, whose head has a bare line feed here.
-    fn refuse(&mut self, changed: &mut Changes<'_>, at: &mut usize) {
-        changed.put(*at, &[REFUSED]);
+    /// Makes the library reject the request, whose head has a bare line feed here.
+    fn reject(&mut self, changed: &mut Changes<'_>, at: &mut usize) {
+        changed.put(*at, &[REJECTED_BYTE]);
         *at += 1;
-        *self = Self::Refused;
+        *self = Self::Rejected;
     }
 }
 
@@ -324,7 +336,7 @@ struct Changes<'b> {
 }
 
 impl Changes<'_> {
-    /// Puts `instead` in the place of the byte `at`.
+    /// Replaces the byte `at` by `instead`.
     fn put(&mut self, at: usize, instead: &[u8]) {
         let made = self.made.get_or_insert_with(|| Vec::with_capacity(self.bytes.len() + 64));
         made.extend_from_slice(&self.bytes[self.copied..at]);
@@ -332,7 +344,7 @@ impl Changes<'_> {
         self.copied = at + 1;
     }
 
-    /// All that takes the place of the first `end` bytes.
+    /// Returns the replacement of the first `end` bytes.
     fn until(self, end: usize) -> Option<Vec<u8>> {
         let mut made = self.made?;
         made.extend_from_slice(&self.bytes[self.copied..end]);
@@ -340,13 +352,14 @@ impl Changes<'_> {
     }
 }
 
-/// What a method consists of (RFC 9110, 5.6.2).
+/// Returns true for a byte of a method (RFC 9110, 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// What the HTTP library takes nowhere or not everywhere in a target, among the characters that can be typed.
-fn is_refused(byte: u8) -> bool {
+/// Returns true for the printable characters that the HTTP library rejects in some or all parts of
+/// a target.
+fn is_rejected(byte: u8) -> bool {
     matches!(byte, b'"' | b'<' | b'>' | b'`')
 }
 
@@ -362,7 +375,8 @@ fn encoded(byte: u8) -> &'static [u8] {
 impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Of a long target there may be nothing to pass on, which would look like the end of the connection
+        // A long target may leave nothing to pass on, which would look like the end of the
+        // connection
         while this.held.is_empty() {
             if !this.settle() {
                 this.calls.wait_for_report(cx);
@@ -370,7 +384,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
                     return Poll::Pending;
                 }
             }
-            if this.place == Place::Broken {
+            if this.position == Position::Broken {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
             if !this.ahead.is_empty() {
@@ -385,7 +399,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
                 Poll::Ready(outcome) => outcome?,
                 Poll::Pending => {
                     ready!(this.head.poll_over(cx));
-                    this.place = Place::Broken;
+                    this.position = Position::Broken;
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
             }

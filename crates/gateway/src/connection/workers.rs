@@ -1,11 +1,11 @@
-//! Threads that serve connections: one for each processor, each with a runtime of its own.
+//! Workers: the threads that serve connections, one for each processor, each with its own runtime.
 //!
-//! Everything that happens for a connection happens on its lane, so nothing that one request does wakes another thread: neither its socket,
-//! nor those of the database, which are registered where they are used. A runtime that moves tasks between threads pays for that with every
-//! request, in wake-ups that the system has to carry out (`bench/README.md`).
+//! All work for a connection runs on its worker, so no part of a request wakes another thread: neither
+//! its socket nor those of the database, which are registered where they are used. A runtime that moves
+//! tasks between threads pays for that at every request, in wake-ups by the system (`bench/README.md`).
 //!
-//! The price: what keeps a thread busy keeps the lane's other connections waiting. Whatever takes longer than a millisecond or so belongs
-//! into `spawn_blocking`.
+//! In return, work that keeps a thread busy delays the worker's other connections. Work that takes longer
+//! than about a millisecond belongs into `spawn_blocking`.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Where connections are served. Clones share the threads, which end with the last.
+/// The workers of a server. Clones share the threads, which end with the last clone.
 #[derive(Debug, Clone)]
 pub struct Workers {
     workers: Arc<[Arc<Worker>]>,
@@ -28,12 +28,12 @@ pub struct Workers {
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
-    /// How many are served there.
+    /// The number of connections that are served there.
     connections: AtomicUsize,
 }
 
 impl Workers {
-    /// Everything on the runtime of the caller.
+    /// Returns the current runtime as the only worker.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -43,10 +43,10 @@ impl Workers {
         Self { workers: Arc::new([Arc::new(worker)]), _ending: None }
     }
 
-    /// So many threads (one at least). `at_rest` is called on each of them whenever it has nothing to do, before it waits.
+    /// Starts `count` threads (minimum 1). Each thread calls `at_rest` whenever it is idle, before it waits.
     ///
     /// # Errors
-    /// When the system gives no threads or no files for them.
+    /// When the system has no threads or files left.
     pub fn start(count: usize, at_rest: impl Fn() + Clone + Send + Sync + 'static) -> io::Result<Self> {
         let ending = CancellationToken::new();
         let guard = ending.clone().drop_guard();
@@ -57,7 +57,7 @@ impl Workers {
             std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 runtime.block_on(ended.cancelled());
                 at_rest();
-                // What still runs (a blocked hash) must keep nobody waiting
+                // Work that still runs (a blocked hash) must not delay the shutdown
                 runtime.shutdown_background();
             })?;
             Ok(Arc::new(worker))
@@ -66,7 +66,7 @@ impl Workers {
         Ok(Self { workers, _ending: Some(Arc::new(guard)) })
     }
 
-    /// Serves a connection on the lane that has the fewest, as one of `connections`.
+    /// Serves a connection on the worker that has the fewest, as one of `connections`.
     pub(crate) fn serve<F: Future<Output = ()> + Send + 'static>(
         &self,
         connections: &mut JoinSet<()>,
@@ -77,15 +77,15 @@ impl Workers {
         let Some(worker) = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed)) else {
             return;
         };
-        let counted = Counted::new(worker);
-        // Taken from the listener's runtime, to be registered with the lane's
+        let counted = ConnectionCount::new(worker);
+        // Deregistered from the listener's runtime, to be registered with the worker's
         let Ok(stream) = stream.into_std() else { return };
         connections.spawn_on(
             async move {
                 let _counted = counted;
                 match TcpStream::from_std(stream) {
                     Ok(stream) => serve(stream, peer).await,
-                    Err(error) => tracing::error!(%error, "a connection could not be served"),
+                    Err(error) => tracing::error!(error = %error, "a connection could not be served"),
                 }
             },
             &worker.runtime,
@@ -93,17 +93,17 @@ impl Workers {
     }
 }
 
-/// A connection among those of its lane.
-struct Counted(Arc<Worker>);
+/// Counts a connection of a worker until it is dropped.
+struct ConnectionCount(Arc<Worker>);
 
-impl Counted {
+impl ConnectionCount {
     fn new(worker: &Arc<Worker>) -> Self {
         worker.connections.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(worker))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connections_are_spread_and_stay_where_they_are() {
+    async fn connections_are_spread_over_workers_and_stay_on_theirs() {
         let rests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&rests);
         let workers = Workers::start(2, move || {

@@ -1,20 +1,21 @@
-//! What a mounted service asks of its requests.
+//! The rules for the requests to a mounted service.
 
 use std::time::Duration;
 
 use crate::request::cors::Cors;
 
-/// Which of the two sets of rules about API keys holds.
+/// The set of rules about API keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyPolicy {
-    /// Like the reference's local gateway: no key is needed, but a wrong opaque (`sb_`) key is refused.
+    /// No key is needed, but an unknown opaque (`sb_`) key is rejected, as at Supabase's local
+    /// gateway.
     Development,
-    /// Like the hosted one: every path that is not open needs a key of ours.
+    /// Every path that is not open needs a valid key, as at the hosted gateway.
     #[default]
     Hosted,
 }
 
-/// Rules for the requests under one prefix.
+/// The rules for the requests below one prefix.
 #[derive(Debug, Clone)]
 pub struct Access {
     pub(crate) keyed: bool,
@@ -25,14 +26,14 @@ pub struct Access {
     pub(crate) compressed: bool,
 }
 
-/// Bodies of a mount without a limit of its own.
+/// The limit of request bodies, in bytes, unless the mount has its own.
 pub const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
 
-/// Time for an answer to begin, for a mount without a limit of its own.
+/// The time for a response to begin, unless the mount has its own.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Access {
-    /// Everybody may call, with or without a key.
+    /// Accepts requests with or without an API key.
     pub fn open() -> Self {
         Self {
             keyed: false,
@@ -44,44 +45,47 @@ impl Access {
         }
     }
 
-    /// An API key is needed as the [`KeyPolicy`] says.
+    /// Requires an API key as the [`KeyPolicy`] says.
     pub fn keyed() -> Self {
         Self { keyed: true, ..Self::open() }
     }
 
-    /// Paths (below the prefix, with all that lies below them) that need no key: `"/callback"`.
+    /// Paths below the prefix, with all paths below them, that need no key: `"/callback"`.
     #[must_use]
     pub fn except<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
         self.open_paths.extend(paths.into_iter().map(str::to_owned));
         self
     }
 
-    /// The largest request body, in bytes. Longer ones are answered with 413 here, or end with an error where
-    /// the service reads them. A service with an answer of its own for them gets a limit above its own.
+    /// The largest request body, in bytes. A longer one is rejected with 413 here, or ends with an
+    /// error where the service reads it. A service with its own response to long bodies gets a
+    /// limit above its own.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.body_limit = bytes;
         self
     }
 
-    /// How long the service may take until its answer begins; then the client gets a 504. `None`: for ever.
+    /// The time for the service's response to begin; after it the client gets a 504. `None`: no
+    /// limit.
     #[must_use]
     pub fn timeout(mut self, limit: Option<Duration>) -> Self {
         self.timeout = limit;
         self
     }
 
-    /// What pages of other origins may do. Default: everything.
+    /// The CORS rules. Default: pages of every origin may read responses.
     #[must_use]
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
         self
     }
 
-    /// Compresses answers for clients that take them so. Default: they go out as they are.
+    /// Compresses responses for clients that accept it. Default: responses are not compressed.
     ///
-    /// Who sees the length of a compressed answer, and chooses a part of it, can guess what else is in it (BREACH): not for a service
-    /// whose answers hold a secret beside what somebody else wrote.
+    /// Not for a service whose responses contain a secret beside text that others chose: an
+    /// attacker who sees the length of a compressed response and chooses a part of it can guess the
+    /// rest (BREACH).
     #[must_use]
     pub fn compressed(mut self) -> Self {
         self.compressed = true;
@@ -101,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exception_holds_for_whole_path_segments_only() {
+    fn an_exception_applies_to_whole_path_segments() {
         let access = Access::keyed().except(["/verify", "/.well-known/jwks.json"]);
         assert!(access.is_open("/verify"));
         assert!(access.is_open("/verify/"));

@@ -1,4 +1,4 @@
-//! Request bodies: their limit, and what happens to the part that nobody read.
+//! Request bodies: their limit, and the part that a service did not read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,35 +10,36 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::sync::oneshot;
 
-/// How much of a body that was refused is read and thrown away, so that the client gets to read the answer:
-/// a connection that is closed while data arrives loses what was sent last.
+/// The bytes of a rejected body that are read and discarded, so that the client can read the
+/// response: a connection that is closed while data arrives loses what was sent last.
 const DRAIN_BYTES: usize = 16 * 1024 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(3);
 
-/// The body is longer than its mount allows.
+/// The error of a body that is longer than its mount allows.
 #[derive(Debug, thiserror::Error)]
 #[error("the request body is longer than {0} bytes")]
 struct TooLarge(usize);
 
-/// What a service left of a body.
-pub(crate) struct Rest {
+/// The part of a body that a service did not read.
+pub(crate) struct UnreadBody {
     pub(crate) body: Body,
-    /// The service read up to the limit and got an error.
+    /// True if the service read up to the limit and got an error.
     pub(crate) too_large: bool,
 }
 
-/// A body that ends with an error beyond its limit, and comes back when it is dropped before its end.
+/// A body that ends with an error beyond its limit, and is returned to the gateway if it is dropped
+/// before its end.
 pub(crate) struct RequestBody {
     inner: Body,
     limit: usize,
     left: usize,
     too_large: bool,
-    back: Option<oneshot::Sender<Rest>>,
+    back: Option<oneshot::Sender<UnreadBody>>,
 }
 
 impl RequestBody {
-    /// Wraps a body; what is left of it arrives at the receiver.
-    pub(crate) fn new(inner: Body, limit: usize) -> (Self, oneshot::Receiver<Rest>) {
+    /// Wraps a body. The unread part arrives at the receiver.
+    pub(crate) fn new(inner: Body, limit: usize) -> (Self, oneshot::Receiver<UnreadBody>) {
         let (back, rest) = oneshot::channel();
         (Self { inner, limit, left: limit, too_large: false, back: Some(back) }, rest)
     }
@@ -89,13 +90,13 @@ impl Drop for RequestBody {
             && (self.too_large || !self.inner.is_end_stream())
         {
             let body = std::mem::replace(&mut self.inner, Body::empty());
-            // Nobody waits when the request is over
-            let _ = back.send(Rest { body, too_large: self.too_large });
+            // The receiver is gone when the request is over
+            let _ = back.send(UnreadBody { body, too_large: self.too_large });
         }
     }
 }
 
-/// Reads and forgets what is left of a body, within bounds.
+/// Reads and discards the rest of a body, within bounds.
 pub(crate) async fn drain(mut body: Body) {
     let _ = tokio::time::timeout(DRAIN_TIME, async {
         let mut seen = 0;

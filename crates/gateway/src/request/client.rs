@@ -1,4 +1,4 @@
-//! Where a request comes from, and which `X-Forwarded-*` headers are believed.
+//! The client of a request, and the trust in `X-Forwarded-*` headers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// Headers by which proxies say what they know. From anybody else they are lies.
+/// The headers by which proxies report the original request. From other clients they may be forged.
 const PROXY_HEADERS: [HeaderName; 9] = [
     FORWARDED_FOR,
     REAL_IP,
@@ -21,26 +21,27 @@ const PROXY_HEADERS: [HeaderName; 9] = [
     header::FORWARDED,
 ];
 
-/// Who the client is, as far as can be known.
+/// The client of a request, as far as it can be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Client {
-    /// Where it is.
+    /// Its address.
     pub address: IpAddr,
-    /// A trusted proxy said so; else it is who we talk to.
-    is_told: bool,
-    /// Whom we talk to is a trusted proxy.
+    /// True if a trusted proxy reported the address; else it is the other end of the connection.
+    is_reported: bool,
+    /// True if the other end of the connection is a trusted proxy.
     pub by_proxy: bool,
 }
 
 impl Client {
-    /// Finds the client of a request that came from `peer`, and removes proxy headers that no trusted proxy wrote.
+    /// Determines the client of a request that came from `peer`, and removes proxy headers that no trusted
+    /// proxy wrote.
     pub fn of(headers: &mut HeaderMap, peer: SocketAddr, trusted: &[IpNet]) -> Self {
         let peer = peer.ip().to_canonical();
         let by_proxy = is_trusted(peer, trusted);
-        let told = if by_proxy {
+        let reported = if by_proxy {
             client_of(headers, trusted)
         } else {
-            // Most have none of them
+            // Most requests have none of them
             if headers.keys().any(|name| PROXY_HEADERS.contains(name)) {
                 for name in &PROXY_HEADERS {
                     headers.remove(name);
@@ -48,22 +49,24 @@ impl Client {
             }
             None
         };
-        Self { address: told.unwrap_or(peer), is_told: told.is_some(), by_proxy }
+        Self { address: reported.unwrap_or(peer), is_reported: reported.is_some(), by_proxy }
     }
 
-    /// Puts the address, as the only entry, into `X-Forwarded-For` and `X-Real-IP`.
+    /// Sets `X-Forwarded-For` and `X-Real-IP` to the address.
     ///
-    /// `X-Real-IP` of a trusted proxy stays when the proxy says nothing else of the client: services may go by it.
+    /// `X-Real-IP` of a trusted proxy is kept if the proxy reports nothing else of the client: services may
+    /// use it.
     pub fn write_to(self, headers: &mut HeaderMap) {
         let Ok(value) = HeaderValue::try_from(self.address.to_string()) else { return };
-        if self.is_told || !headers.contains_key(&REAL_IP) {
+        if self.is_reported || !headers.contains_key(&REAL_IP) {
             headers.insert(REAL_IP, value.clone());
         }
         headers.insert(FORWARDED_FOR, value);
     }
 }
 
-/// The last address of the chain that is not one of our proxies: what stands before it, its owner may have made up.
+/// Returns the last address of the chain that is not a trusted proxy. Its owner can forge the entries
+/// before it.
 fn client_of(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
     let mut outermost = None;
     for value in headers.get_all(FORWARDED_FOR).iter().rev() {
@@ -80,7 +83,7 @@ fn client_of(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
     outermost
 }
 
-/// An address, perhaps with a port.
+/// Parses an address with or without a port.
 fn parse(entry: &str) -> Option<IpAddr> {
     let address = entry.parse::<IpAddr>().or_else(|_| entry.parse::<SocketAddr>().map(|socket| socket.ip())).ok()?;
     Some(address.to_canonical())
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_is_believed() {
+    fn only_a_trusted_proxy_can_report_the_client() {
         assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(client("10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
         assert_eq!(client("::ffff:10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_the_client_in_the_chain_is_made_up() {
+    fn entries_before_the_client_in_the_chain_are_ignored() {
         assert_eq!(client("10.0.0.1", &["1.1.1.1, 198.51.100.7, 10.2.3.4"]), "198.51.100.7");
         assert_eq!(client("10.0.0.1", &["1.1.1.1", "198.51.100.7:5000"]), "198.51.100.7");
         assert_eq!(client("10.0.0.1", &["1.1.1.1, nonsense, 10.2.3.4"]), "10.2.3.4");
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_strangers_are_removed() {
+    fn proxy_headers_of_untrusted_peers_are_removed() {
         let mut all = headers(&["198.51.100.7"]);
         for name in &PROXY_HEADERS {
             all.append(name, HeaderValue::from_static("a lie"));
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_address_is_the_chain_s_and_without_one_the_proxy_s_word_or_the_peer() {
+    fn the_real_address_is_that_of_the_chain_else_of_the_proxy_s_header_else_the_peer() {
         let real = |peer: &str, forwarded: &[&str], said: &[&'static str]| {
             let mut headers = headers(forwarded);
             for value in said {
@@ -160,7 +163,7 @@ mod tests {
             values.join(" ")
         };
         assert_eq!(real("192.0.2.1", &[], &[]), "192.0.2.1");
-        assert_eq!(real("192.0.2.1", &["198.51.100.7"], &["198.51.100.7"]), "192.0.2.1", "a stranger's word");
+        assert_eq!(real("192.0.2.1", &["198.51.100.7"], &["198.51.100.7"]), "192.0.2.1", "not a trusted proxy");
         assert_eq!(real("10.0.0.1", &["198.51.100.7"], &[]), "198.51.100.7");
         assert_eq!(real("10.0.0.1", &["198.51.100.7"], &["203.0.113.9"]), "198.51.100.7", "passed through by a proxy");
         assert_eq!(real("10.0.0.1", &[], &["198.51.100.7"]), "198.51.100.7");
@@ -169,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_chain_says_the_client_is_an_address(chain in "[ -~]{0,60}") {
+        fn any_chain_gives_an_address(chain in "[ -~]{0,60}") {
             let address = client("10.0.0.1", &[&chain]);
             prop_assert!(address.parse::<IpAddr>().is_ok());
         }

@@ -1,11 +1,11 @@
-//! Answers in fewer bytes, for clients that take them so (contract 21.2).
+//! Compression of responses, for clients that accept it.
 //!
-//! Only services whose [`crate::Access`] says so are compressed. What a service says decides too: an answer that has a
-//! `Content-Encoding`, or `Cache-Control: no-transform`, goes out as it is.
+//! Only mounts whose [`crate::Access`] enables it are compressed. The service decides too: a
+//! response with a `Content-Encoding`, or with `Cache-Control: no-transform`, is sent as it is.
 //!
-//! Promises: an answer is compressed as it comes, a block at a time, in about half a mebibyte of memory whatever its length; between two
-//! blocks others get their turn; a stream that pauses holds nothing back that has come. Does not promise: a `Content-Length`, which
-//! nobody knows before the end.
+//! Promises: a response is compressed as it arrives, a block at a time, in about half a mebibyte of
+//! memory whatever its length; other tasks run between two blocks; a stream that pauses is flushed.
+//! Does not promise: a `Content-Length`, which is unknown before the end.
 
 use std::io::{self, Write as _};
 use std::mem;
@@ -22,15 +22,16 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::request::encoding::{self, Encoding};
 
-/// Shorter answers stay as they are. The contract's gateway begins at 100 bytes; but up to here head and body share one packet anyhow,
-/// and for a few bytes less each answer would cost the processor ten to twenty microseconds more.
+/// The shortest response that is compressed. Supabase's gateway begins at 100 bytes; but up to this
+/// size head and body share one packet anyway, and compression would cost each response ten to
+/// twenty microseconds for a few bytes.
 const SHORTEST: u64 = 1024;
 
-/// What is compressed in one go: less than half a millisecond of work.
+/// The bytes that are compressed at once: less than half a millisecond of work.
 const BLOCK: usize = 32 * 1024;
 
-/// On rows in JSON, 180 MB/s to 28 % in 0.4 MiB (0.7 in blocks of 64 KiB, which are 1 % shorter). Level 4 takes twice the time and five
-/// times the memory for 27 %.
+/// On rows in JSON, 180 MB/s to 28 % in 0.4 MiB (0.7 in blocks of 64 KiB, which are 1 % shorter).
+/// Level 4 takes twice the time and five times the memory for 27 %.
 const BROTLI_LEVEL: u32 = 1;
 /// The logarithm of the window. This level does not look beyond its block.
 const BROTLI_WINDOW: u32 = 16;
@@ -39,7 +40,7 @@ const BROTLI_BUFFER: usize = 4096;
 /// On rows in JSON, 125 MB/s to 26 % in 0.4 MiB. Level 6 takes twice the time for 25 %.
 const GZIP_LEVEL: u32 = 4;
 
-/// What a request says about the form of its answer.
+/// The parts of a request that decide how its response is compressed.
 pub(crate) struct CompressionRequest {
     accepted: Option<HeaderValue>,
     is_head: bool,
@@ -50,10 +51,10 @@ impl CompressionRequest {
         Self { accepted: accepted(&parts.headers), is_head: parts.method == Method::HEAD }
     }
 
-    /// The answer in the form that the client likes best.
-    pub(crate) fn grant(self, mut answer: Response) -> Response {
+    /// Returns the response in the encoding that the client prefers.
+    pub(crate) fn apply_to(self, mut answer: Response) -> Response {
         let length = self.length(&answer);
-        // First, since this is all that most answers pay
+        // First, since most responses pay only for this check
         if length.is_some_and(|length| length < SHORTEST) || !is_compressible(&answer) {
             return answer;
         }
@@ -63,7 +64,7 @@ impl CompressionRequest {
             return answer;
         };
         if self.is_head {
-            // Without a length it is not known what GET would do
+            // Without a length it is unknown what GET would do
             if length.is_some() {
                 describe(headers, encoding);
             }
@@ -74,28 +75,28 @@ impl CompressionRequest {
         answer.map(|body| Body::new(Compressed::new(body, encoder)))
     }
 
-    /// How long the body is, where that is known; of HEAD, how long it would be.
+    /// Returns the length of the body if it is known; for HEAD, the length that it would have.
     fn length(&self, answer: &Response) -> Option<u64> {
         let told = || answer.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
         if self.is_head { told() } else { answer.body().size_hint().upper().or_else(told) }
     }
 }
 
-/// `Accept-Encoding`, on however many lines it came.
+/// Returns `Accept-Encoding`, on however many lines it came.
 fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut lines = headers.get_all(header::ACCEPT_ENCODING).iter();
     let first = lines.next()?.clone();
     Some(lines.fold(first, |before, line| joined(&before, line.as_bytes())))
 }
 
-/// A list, and what comes after it.
+/// Returns a list with further entries.
 fn joined(list: &HeaderValue, further: &[u8]) -> HeaderValue {
     let whole = [list.as_bytes(), b", ", further].concat();
-    // Both parts are of headers, so the whole can be one
+    // Both parts come from headers, so the whole is a valid header
     HeaderValue::from_bytes(&whole).unwrap_or_else(|_| list.clone())
 }
 
-/// Whether a client that accepts it would get this answer compressed.
+/// Returns true if this response would be compressed for a client that accepts it.
 fn is_compressible(answer: &Response) -> bool {
     let headers = answer.headers();
     let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
@@ -105,7 +106,8 @@ fn is_compressible(answer: &Response) -> bool {
         && !lists(headers, header::CACHE_CONTROL, "no-transform")
 }
 
-/// Parts are left alone: their range counts in the form that the client has the rest in.
+/// Partial responses are not compressed: their range refers to the form in which the client has the
+/// rest.
 fn has_whole_body(status: StatusCode) -> bool {
     !status.is_informational()
         && !matches!(
@@ -114,7 +116,8 @@ fn has_whole_body(status: StatusCode) -> bool {
         )
 }
 
-/// Whether a medium is text, which becomes shorter; pictures, archives and the like are compressed in themselves.
+/// Returns true for text, which becomes shorter; images, archives and the like are compressed
+/// already.
 fn is_text(media: &str) -> bool {
     let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     // Events have to arrive one by one
@@ -131,7 +134,7 @@ fn is_text(media: &str) -> bool {
     }
 }
 
-/// Whether a header whose value is a list has this entry.
+/// Returns true if a header whose value is a list has this entry.
 fn lists(headers: &HeaderMap, name: header::HeaderName, entry: &str) -> bool {
     headers
         .get_all(name)
@@ -140,7 +143,7 @@ fn lists(headers: &HeaderMap, name: header::HeaderName, entry: &str) -> bool {
         .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(entry.as_bytes()))
 }
 
-/// Tells caches that the answer depends on `Accept-Encoding`, besides what it says itself.
+/// Adds `Accept-Encoding` to `Vary`.
 fn vary(headers: &mut HeaderMap) {
     if lists(headers, header::VARY, "*") || lists(headers, header::VARY, "accept-encoding") {
         return;
@@ -153,16 +156,16 @@ fn vary(headers: &mut HeaderMap) {
     }
 }
 
-/// The head of an answer whose body becomes another one.
+/// Adapts the head of a response whose body is compressed.
 fn describe(headers: &mut HeaderMap, encoding: Encoding) {
     let Some(name) = encoding.name() else { return };
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
     headers.remove(header::CONTENT_LENGTH);
-    // Ranges of rows (`items`) are the same in every form, those of bytes are not
+    // Ranges of rows (`items`) are the same in every encoding, those of bytes are not
     if lists(headers, header::ACCEPT_RANGES, "bytes") {
         headers.remove(header::ACCEPT_RANGES);
     }
-    // RFC 9110, 8.8.3: a strong tag says that every byte is the same
+    // RFC 9110, 8.8.3: a strong tag asserts that every byte is the same
     if let Some(tag) = headers.get_mut(header::ETAG)
         && tag.as_bytes().starts_with(b"\"")
         && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat())
@@ -171,28 +174,28 @@ fn describe(headers: &mut HeaderMap, encoding: Encoding) {
     }
 }
 
-/// A body that is compressed on its way.
+/// A body that is compressed while it is sent.
 struct Compressed {
     inner: Body,
-    /// What has come and is in no block yet.
+    /// Data that has arrived and is not in a block yet.
     piece: Bytes,
-    /// What is compressed next.
+    /// The data to compress next.
     block: Vec<u8>,
-    /// `None`: the end is behind us.
+    /// `None` after the end.
     encoder: Option<Encoder>,
-    /// A block was compressed: now it is others' turn.
+    /// A block was compressed: other tasks run next.
     has_worked: bool,
-    /// The encoder may hold something back.
+    /// The encoder may hold data back.
     holds_back: bool,
 }
 
-/// What there is to compress.
+/// The data to compress, and what follows it.
 enum Gathered {
     /// A whole block; more may follow at once.
     Block,
-    /// What there is before a pause, which may be nothing.
+    /// The data before a pause, which may be empty.
     Pause,
-    /// What there is before the end.
+    /// The data before the end.
     End,
 }
 
@@ -202,7 +205,7 @@ impl Compressed {
         Self { inner, piece, block, encoder: Some(encoder), has_worked: false, holds_back: false }
     }
 
-    /// Fills the block as far as that goes without waiting.
+    /// Fills the block as far as possible without waiting.
     fn gather(&mut self, context: &mut Context<'_>) -> Result<Gathered, axum::Error> {
         loop {
             let fits = self.piece.len().min(BLOCK.saturating_sub(self.block.len()));
@@ -222,7 +225,7 @@ impl Compressed {
         }
     }
 
-    /// Compresses what was gathered. Empty: the encoder wants more first.
+    /// Compresses the gathered data. Empty: the encoder needs more input first.
     fn compress(&mut self, gathered: &Gathered) -> io::Result<Vec<u8>> {
         let Some(mut encoder) = self.encoder.take() else { return Ok(Vec::new()) };
         encoder.write(&self.block)?;
@@ -255,7 +258,7 @@ impl HttpBody for Compressed {
                 Ok(Gathered::Pause) if this.block.is_empty() && !this.holds_back => return Poll::Pending,
                 Ok(gathered) => gathered,
                 Err(error) => {
-                    // An end that is cut off tells the client that something is missing
+                    // An end that is cut off shows the client that data is missing
                     this.encoder = None;
                     return Poll::Ready(Some(Err(error)));
                 }
@@ -280,7 +283,7 @@ impl HttpBody for Compressed {
     }
 }
 
-/// Writes what it makes into memory, from where it is taken.
+/// An encoder that writes into memory, from which the output is taken.
 enum Encoder {
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Gzip(Box<GzEncoder<Vec<u8>>>),
@@ -315,7 +318,7 @@ impl Encoder {
         }
     }
 
-    /// All that the client needs to read everything written so far.
+    /// Returns all that the client needs to decode everything written so far.
     fn flush(&mut self) -> io::Result<Vec<u8>> {
         match self {
             Self::Brotli(writer) => writer.flush()?,
@@ -344,7 +347,7 @@ mod tests {
 
     const ENCODINGS: [Encoding; 2] = [Encoding::Brotli, Encoding::Gzip];
 
-    /// A body that comes as it is told to. `None`: a pause.
+    /// A body that follows a script. `None`: a pause.
     struct Script {
         steps: VecDeque<Option<Bytes>>,
         is_short: bool,
@@ -380,11 +383,11 @@ mod tests {
         frame.map(|frame| frame.map(|frame| frame.unwrap().into_data().unwrap()))
     }
 
-    /// What a client has read when these bytes have come.
+    /// Returns what a client can decode of these bytes.
     fn read_so_far(bytes: &[u8], encoding: Encoding) -> Vec<u8> {
         match encoding {
             Encoding::Brotli => {
-                // It hands on no more than this before the end
+                // It returns no more than this before the end
                 let mut reader = brotli::DecompressorWriter::new(Vec::new(), 1 << 20);
                 reader.write_all(bytes).unwrap();
                 reader.get_ref().clone()
@@ -392,7 +395,7 @@ mod tests {
             Encoding::Gzip => {
                 let mut reader = flate2::write::GzDecoder::new(Vec::new());
                 reader.write_all(bytes).unwrap();
-                // Hands on what is ready
+                // Returns what is ready
                 let _ = reader.flush();
                 reader.get_ref().clone()
             }
@@ -400,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Text that does not shrink to nothing.
+    /// Text that does not compress to nothing.
     fn text(length: usize) -> Bytes {
         (0_u64..)
             .flat_map(|n| format!("{{\"id\":{n},\"v\":{}}}", n.wrapping_mul(0x9e37_79b9) % 65_537).into_bytes())
@@ -409,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn others_get_their_turn_after_each_block() {
+    fn other_tasks_run_after_each_block() {
         for encoding in ENCODINGS {
             // One piece, and very many
             let whole = text(5 * BLOCK + 7);
@@ -435,19 +438,19 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_taken_in_than_goes_out() {
+    fn a_body_reads_no_more_than_it_sends() {
         for encoding in ENCODINGS {
             let piece = text(1000);
             let mut body = compressed(vec![Some(piece.clone()); 1000], encoding, false);
             while poll(&mut body).is_pending() {}
-            // A block, and what did not fit into it of the last piece
+            // A block, and the rest of the last piece that did not fit into it
             assert!(body.block.capacity() <= 2 * BLOCK && body.piece.len() < 1000);
             assert!(body.encoder.is_some() && !body.is_end_stream());
         }
     }
 
     #[test]
-    fn a_pause_holds_nothing_back() {
+    fn a_pause_flushes_the_encoder() {
         for encoding in ENCODINGS {
             for length in [1, 5000, BLOCK, BLOCK + 1, 3 * BLOCK] {
                 let mut body = compressed([Some(text(length)), None, None, Some(text(10))], encoding, false);
@@ -467,7 +470,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_answer_is_one_frame() {
+    async fn a_small_response_is_one_frame() {
         for encoding in ENCODINGS {
             let mut body = Compressed::new(Body::from(text(2000)), Encoder::new(encoding).unwrap());
             let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -477,7 +480,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_breaks_off_is_an_error_and_no_end() {
+    async fn a_response_that_breaks_off_is_an_error_and_not_an_end() {
         for encoding in ENCODINGS {
             let body = compressed([Some(text(2000))], encoding, true);
             assert!(body.collect().await.is_err());
@@ -485,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_compressed_and_what_is_dense_is_not() {
+    fn text_is_compressed_and_dense_media_are_not() {
         for media in [
             "application/json; charset=utf-8",
             "application/json",
@@ -522,7 +525,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_was_written(
+        fn decoded_bytes_are_the_bytes_that_were_written(
             pieces in prop::collection::vec(prop::option::of((0_usize..100_000, 0_usize..1000)), 0..8),
         ) {
             let source = text(101_000);

@@ -1,5 +1,5 @@
-//! Cross-origin rules: every page may call every service, since keys and tokens protect them, not the origin; unless a mount says
-//! otherwise.
+//! CORS: pages of every origin may call every service, since keys and tokens protect services, not
+//! the origin; unless a mount restricts them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 
-/// What pages may read of an answer when the service does not say.
+/// The headers of responses that pages may read by default.
 const EXPOSED: &str = "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, ETag, Link, Location, Preference-Applied, \
      Retry-After, Server-Timing, X-RateLimit-Name, X-Total-Count, X-Supabase-Api-Version, x-sb-error-code, \
      sb-request-id, x-request-id";
 
-/// What pages of other origins may do with the service of one mount.
+/// The CORS rules of one mount.
 #[derive(Clone)]
 pub struct Cors {
     methods: HeaderValue,
-    /// Request headers that are allowed besides those that are asked for.
+    /// Request headers that are allowed besides those that a preflight names.
     headers: &'static str,
     max_age: Duration,
     exposed: HeaderValue,
     admits: Option<Arc<Admits>>,
 }
 
-/// Whether an origin is on the list; `None`: there is no list.
+/// Returns whether an origin is on the list; `None`: there is no list.
 type Admits = dyn Fn(&str) -> Option<bool> + Send + Sync;
 
-/// What is said of an origin.
+/// The decision about an origin.
 enum Verdict {
-    /// Every page may, without cookies.
+    /// All pages are allowed, without cookies.
     Any,
-    /// This one may, with cookies.
+    /// This origin is allowed, with cookies.
     Listed(HeaderValue),
-    /// This one may not: it is told nothing.
+    /// This origin is not allowed: the response has no CORS headers.
     Unlisted,
 }
 
 impl Default for Cors {
-    /// Every origin may send everything.
+    /// Every origin may send every request.
     fn default() -> Self {
         Self {
             methods: HeaderValue::from_static("GET,HEAD,PUT,PATCH,POST,DELETE,OPTIONS,TRACE,CONNECT"),
@@ -53,7 +53,7 @@ impl Default for Cors {
 }
 
 impl Cors {
-    /// No page of another origin may read an answer, or send what needs a preflight.
+    /// Pages of other origins cannot read responses, nor send requests that need a preflight.
     #[must_use]
     pub fn none() -> Self {
         Self::default().origins(|_| Some(false))
@@ -65,27 +65,27 @@ impl Cors {
         Self { methods: HeaderValue::from_static(methods), ..self }
     }
 
-    /// Request headers that a preflight allows whether it asks for them or not.
+    /// Request headers that a preflight always allows.
     #[must_use]
     pub fn headers(self, headers: &'static str) -> Self {
         Self { headers, ..self }
     }
 
-    /// How long browsers may remember a preflight.
+    /// The time for which browsers may cache a preflight.
     #[must_use]
     pub fn max_age(self, max_age: Duration) -> Self {
         Self { max_age, ..self }
     }
 
-    /// Further headers of answers that pages may read.
+    /// Further response headers that pages may read.
     #[must_use]
     pub fn exposing(self, names: &str) -> Self {
         let exposed = HeaderValue::try_from(format!("{EXPOSED}, {names}")).unwrap_or(self.exposed);
         Self { exposed, ..self }
     }
 
-    /// Asks each time whether pages of an origin may read answers: `None` where there is no list of origins, so that all may. Only
-    /// pages on a list may send cookies.
+    /// Calls `admits` for each origin; `None` means that there is no list and all origins are
+    /// allowed. Only pages on a list may send cookies.
     #[must_use]
     pub fn origins(self, admits: impl Fn(&str) -> Option<bool> + Send + Sync + 'static) -> Self {
         Self { admits: Some(Arc::new(admits)), ..self }
@@ -93,7 +93,7 @@ impl Cors {
 
     fn verdict(&self, origin: Option<&HeaderValue>) -> Verdict {
         let Some(admits) = &self.admits else { return Verdict::Any };
-        // A request without an origin still tells whether there is a list
+        // A request without an origin shows whether there is a list as well
         let asked = origin.map_or(Some(""), |origin| origin.to_str().ok()).unwrap_or_default();
         match (admits(asked), origin) {
             (None, _) => Verdict::Any,
@@ -102,7 +102,8 @@ impl Cors {
         }
     }
 
-    /// The answer to a preflight. The requested headers are echoed, since applications send their own ones too.
+    /// Returns the response to a preflight. The requested headers are echoed, since applications
+    /// send their own too.
     pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
         let mut answer = Response::new(Body::empty());
         *answer.status_mut() = StatusCode::OK;
@@ -129,7 +130,8 @@ impl Cors {
         answer
     }
 
-    /// Opens an answer to the pages that may read it. Where there is no list of origins, credentials (cookies) are never allowed.
+    /// Adds the CORS headers to a response. Without a list of origins, credentials (cookies) are
+    /// never allowed.
     pub(crate) fn open(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
         match self.verdict(origin) {
@@ -162,14 +164,14 @@ fn admit(headers: &mut HeaderMap, origin: HeaderValue) -> Option<HeaderValue> {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)
 }
 
-/// Whether a browser asks what it may send.
+/// Returns true for a CORS preflight.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS
         && headers.contains_key(header::ORIGIN)
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Opens an answer of nobody's to every page.
+/// Allows every page to read a response that belongs to no mount.
 pub(crate) fn open_to_pages(headers: &mut HeaderMap) {
     Cors::default().open(None, headers);
 }

@@ -1,8 +1,8 @@
-//! Which compressed form a client takes (RFC 9110, 12.5.3).
+//! Content encodings and the choice among them (RFC 9110, 12.5.3).
 
 use http::HeaderValue;
 
-/// The forms that an answer's body may have.
+/// The encodings of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Brotli,
@@ -11,7 +11,7 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// What the form's file name ends with.
+    /// Returns the suffix of file names in this encoding.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -20,7 +20,7 @@ impl Encoding {
         }
     }
 
-    /// The value of `Content-Encoding`.
+    /// Returns the value of `Content-Encoding`.
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::Brotli => Some("br"),
@@ -29,7 +29,7 @@ impl Encoding {
         }
     }
 
-    /// The form that a file name says.
+    /// Returns the encoding that a file name indicates.
     pub(crate) fn of_path(path: &str) -> Self {
         if path.ends_with(".br") {
             Self::Brotli
@@ -41,12 +41,13 @@ impl Encoding {
     }
 }
 
-/// The compressed forms that a client accepts, the best first. `wishes`: the values of its `Accept-Encoding`.
-pub(crate) fn accepted<'a>(wishes: impl IntoIterator<Item = &'a HeaderValue>) -> Vec<Encoding> {
+/// Returns the encodings that a client accepts, the best first. `values` are those of its
+/// `Accept-Encoding`.
+pub(crate) fn accepted<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> Vec<Encoding> {
     let (mut brotli, mut gzip, mut any) = (None, None, None);
-    // Only an explicit wish for the plain form can outweigh a compressed one
+    // Only an explicit weight of the plain form can exceed that of a compressed one
     let mut identity = 0;
-    for value in wishes {
+    for value in values {
         for entry in value.to_str().unwrap_or_default().split(',') {
             let mut parameters = entry.split(';');
             let name = parameters.next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -65,12 +66,12 @@ pub(crate) fn accepted<'a>(wishes: impl IntoIterator<Item = &'a HeaderValue>) ->
         .filter_map(|(encoding, weight)| Some((encoding, weight?)))
         .filter(|(_, weight)| *weight > 0 && *weight >= identity)
         .collect::<Vec<_>>();
-    // Stable: of equal wishes the smaller form wins
+    // Stable: among equal weights the smaller form wins
     forms.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
     forms.into_iter().map(|(encoding, _)| encoding).collect()
 }
 
-/// `q=0.5` in thousandths. What is no number counts as unacceptable.
+/// Returns `q=0.5` in thousandths. A value that is not a number counts as unacceptable.
 fn weight(parameter: &str) -> Option<u32> {
     let (name, value) = parameter.split_once('=')?;
     if !name.trim().eq_ignore_ascii_case("q") {

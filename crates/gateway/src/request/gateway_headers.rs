@@ -1,8 +1,8 @@
-//! `X-Forwarded-*` towards services (project, "Headers added by the gateway"): the address under which the client called. Who the
-//! client is, `address` says.
+//! The headers that the gateway adds for services: the request id, the client's address, and the URL that
+//! the client requested.
 //!
-//! What a trusted proxy said stays; from anybody else these headers are gone when this is called, and what the gateway sees
-//! itself takes their place.
+//! Headers of a trusted proxy are kept. Those of other clients are removed before ([`Client::of`]), and
+//! replaced by what the gateway itself observes.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -16,11 +16,11 @@ const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const PATH: HeaderName = HeaderName::from_static("x-forwarded-path");
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
-/// A proxy's prefix that is longer than this is not carried on.
+/// The longest prefix of a proxy that is passed on, in bytes.
 const LONGEST_PREFIX: usize = 1024;
 
-/// What a service can be told of a request besides the request itself. As headers ([`GatewayHeaders::tell`]) that costs more than most services
-/// would make of them, so each decides whether it wants them.
+/// The headers that the gateway can add to a request. Writing them ([`GatewayHeaders::write_to`]) costs more
+/// than most services gain, so each service decides whether it needs them.
 #[derive(Debug, Clone)]
 pub struct GatewayHeaders {
     pub(crate) client: Client,
@@ -28,19 +28,19 @@ pub struct GatewayHeaders {
     pub(crate) called: CalledUrl,
 }
 
-/// How a service was called.
+/// The URL that the client requested.
 #[derive(Debug, Clone)]
 pub(crate) struct CalledUrl {
-    /// The path as the client called it.
+    /// The path that the client requested.
     pub path: HeaderValue,
-    /// What of it the service does not see.
+    /// The part of it that the service does not see.
     pub prefix: HeaderValue,
-    /// The host, where the request's line names it.
+    /// The host, if the request line names it.
     pub authority: Option<Authority>,
 }
 
 impl GatewayHeaders {
-    /// Puts `X-Request-Id`, `X-Real-IP` and `X-Forwarded-*` into the request's headers.
+    /// Sets `X-Request-Id`, `X-Real-IP` and `X-Forwarded-*` in the headers of a request.
     pub fn write_to(&self, headers: &mut HeaderMap) {
         headers.reserve(8);
         self.client.write_to(headers);
@@ -52,9 +52,9 @@ impl GatewayHeaders {
 }
 
 impl CalledUrl {
-    /// Says under which address the client called.
+    /// Sets `X-Forwarded-*`.
     ///
-    /// Precondition: what strangers wrote is gone ([`Client::of`]).
+    /// Precondition: headers of untrusted peers are removed ([`Client::of`]).
     fn write_to(&self, headers: &mut HeaderMap) {
         let Self { path, prefix, authority } = self;
         if !headers.contains_key(&HOST)
@@ -62,7 +62,7 @@ impl CalledUrl {
         {
             headers.insert(HOST, host);
         }
-        // Connections of our own are never encrypted: that is a proxy's work
+        // The gateway itself never encrypts: that is the task of a proxy
         let is_https = headers.get(&PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
         if !headers.contains_key(&PROTO) {
             headers.insert(PROTO, HeaderValue::from_static("http"));
@@ -82,24 +82,24 @@ impl CalledUrl {
     }
 }
 
-/// As the client wrote it, with its port.
+/// Returns the host as the client wrote it, with its port.
 fn host(headers: &HeaderMap, authority: Option<&Authority>) -> Option<HeaderValue> {
     match headers.get(header::HOST) {
         Some(host) => Some(host.clone()),
-        // HTTP/2 has it here
+        // HTTP/2 names it here
         None => HeaderValue::from_str(authority?.as_str()).ok(),
     }
 }
 
 fn port(host: &HeaderValue) -> Option<u16> {
-    // Most have none, and need no parser
+    // Most hosts have no port, and need no parser
     if !host.as_bytes().contains(&b':') {
         return None;
     }
     Authority::try_from(host.as_bytes()).ok()?.port_u16()
 }
 
-/// The proxy's prefix before our prefix or path: it took its own away first.
+/// Joins the prefix that a proxy has removed with the gateway's own prefix or path.
 fn joined(outer: &HeaderValue, inner: &HeaderValue) -> Option<HeaderValue> {
     let outer = outer.to_str().ok()?.trim_end_matches('/');
     if !outer.starts_with('/') || outer.len() > LONGEST_PREFIX {
@@ -115,8 +115,8 @@ mod tests {
     const PREFIX_OF_SERVICE: HeaderValue = HeaderValue::from_static("/rest/v1");
     const CALLED: HeaderValue = HeaderValue::from_static("/rest/v1/notes");
 
-    /// Host, protocol, port, prefix and path as a service at `/rest/v1` is told them.
-    fn told(given: &[(&'static str, &str)]) -> [String; 5] {
+    /// Returns host, protocol, port, prefix and path as a service at `/rest/v1` reads them.
+    fn forwarded(given: &[(&'static str, &str)]) -> [String; 5] {
         let mut headers = HeaderMap::new();
         for (name, value) in given {
             headers.insert(*name, HeaderValue::from_str(value).expect("a header"));
@@ -127,35 +127,35 @@ mod tests {
     }
 
     #[test]
-    fn without_a_proxy_it_is_what_the_client_called() {
+    fn without_a_proxy_the_headers_name_the_requested_url() {
         let (prefix, path) = ("/rest/v1", "/rest/v1/notes");
-        assert_eq!(told(&[("host", "127.0.0.1:54321")]), ["127.0.0.1:54321", "http", "54321", prefix, path]);
-        assert_eq!(told(&[("host", "app.example")]), ["app.example", "http", "80", prefix, path]);
-        assert_eq!(told(&[("host", "[::1]:8000")]), ["[::1]:8000", "http", "8000", prefix, path]);
-        assert_eq!(told(&[("host", "[::1]")])[2], "80");
-        assert_eq!(told(&[("host", "app.example:port")])[2], "80");
-        assert_eq!(told(&[]), ["", "http", "80", prefix, path]);
+        assert_eq!(forwarded(&[("host", "127.0.0.1:54321")]), ["127.0.0.1:54321", "http", "54321", prefix, path]);
+        assert_eq!(forwarded(&[("host", "app.example")]), ["app.example", "http", "80", prefix, path]);
+        assert_eq!(forwarded(&[("host", "[::1]:8000")]), ["[::1]:8000", "http", "8000", prefix, path]);
+        assert_eq!(forwarded(&[("host", "[::1]")])[2], "80");
+        assert_eq!(forwarded(&[("host", "app.example:port")])[2], "80");
+        assert_eq!(forwarded(&[]), ["", "http", "80", prefix, path]);
     }
 
     #[test]
-    fn what_a_proxy_said_stays_and_its_prefix_comes_first() {
+    fn headers_of_a_proxy_are_kept_and_its_prefix_comes_first() {
         let said = [
             ("host", "10.0.0.7:54321"),
             ("x-forwarded-host", "app.example"),
             ("x-forwarded-proto", "https"),
             ("x-forwarded-prefix", "/backend/"),
         ];
-        assert_eq!(told(&said), ["app.example", "https", "443", "/backend/rest/v1", "/backend/rest/v1/notes"]);
-        assert_eq!(told(&[("x-forwarded-path", "/there/notes")])[4], "/there/notes");
-        assert_eq!(told(&[("x-forwarded-port", "8443")])[2], "8443");
+        assert_eq!(forwarded(&said), ["app.example", "https", "443", "/backend/rest/v1", "/backend/rest/v1/notes"]);
+        assert_eq!(forwarded(&[("x-forwarded-path", "/there/notes")])[4], "/there/notes");
+        assert_eq!(forwarded(&[("x-forwarded-port", "8443")])[2], "8443");
         for odd in ["backend", "", "https://evil.example"] {
-            let [.., prefix, path] = told(&[("x-forwarded-prefix", odd)]);
+            let [.., prefix, path] = forwarded(&[("x-forwarded-prefix", odd)]);
             assert_eq!([prefix, path], ["/rest/v1", "/rest/v1/notes"], "{odd}");
         }
     }
 
     #[test]
-    fn a_request_without_host_names_it_in_its_address() {
+    fn the_host_of_the_target_is_used_without_a_host_header() {
         let mut headers = HeaderMap::new();
         let authority = Some(Authority::from_static("app.example:81"));
         CalledUrl { path: CALLED, prefix: PREFIX_OF_SERVICE, authority }.write_to(&mut headers);

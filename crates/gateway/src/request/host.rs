@@ -1,16 +1,17 @@
 //! The host that a request is for (RFC 9112, 3.2; RFC 9113, 8.3.1).
 //!
-//! A request that names none, several or different ones is refused: a proxy before us and a service behind us could each
-//! take another one for it.
+//! A request that names none, several or different hosts is rejected: a proxy in front of the gateway and a
+//! service behind it could each choose another one.
 
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Version, header};
 
-/// Checks that a request names one host. Where its target names one, `Host` says the same afterwards.
+/// Checks that a request names one host. If its target names one, `Host` is set to it.
 ///
 /// # Errors
-/// When it names none (HTTP/1.0 need not), more than one, an invalid one, or, from HTTP/2 on, another one in its target.
+/// When the request names no host (HTTP/1.0 need not), several, an invalid one, or, from HTTP/2 on, a
+/// different one in its target.
 pub(crate) fn settle(parts: &mut Parts) -> Result<(), InvalidHost> {
     let mut named = parts.headers.get_all(header::HOST).iter();
     let host = named.next();
@@ -24,7 +25,7 @@ pub(crate) fn settle(parts: &mut Parts) -> Result<(), InvalidHost> {
         (Some(target), _) if target.as_str().contains('@') => Err(InvalidHost),
         (Some(target), Some(host)) if is_same(target, host) => Ok(()),
         (Some(_), Some(_)) if parts.version >= Version::HTTP_2 => Err(InvalidHost),
-        // HTTP/1.1: the target counts, whatever the header says
+        // HTTP/1.1: the target takes precedence over the header
         (Some(target), _) => {
             let host = HeaderValue::from_str(target.as_str()).map_err(|_| InvalidHost)?;
             parts.headers.insert(header::HOST, host);
@@ -33,11 +34,12 @@ pub(crate) fn settle(parts: &mut Parts) -> Result<(), InvalidHost> {
     }
 }
 
-/// A request that names no host, or not one.
+/// The error of a request that does not name exactly one valid host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidHost;
 
-/// A host with or without a port. An empty one is valid: the target has none (RFC 9112, 3.2).
+/// Returns true for a host with or without a port. An empty value is valid: the target has no host (RFC 9112,
+/// 3.2).
 fn is_host(value: &HeaderValue) -> bool {
     let bytes = value.as_bytes();
     is_plain(bytes)
@@ -48,7 +50,7 @@ fn is_host(value: &HeaderValue) -> bool {
             }))
 }
 
-/// A name or IPv4 address with or without a port, as most hosts are: it needs no parser.
+/// Returns true for a name or IPv4 address with or without a port: most hosts, which need no parser.
 fn is_plain(bytes: &[u8]) -> bool {
     let end = bytes.iter().position(|byte| *byte == b':');
     let (name, port) = end.map_or((bytes, &b""[..]), |end| (&bytes[..end], &bytes[end + 1..]));
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_in_the_target_counts() {
+    fn a_host_in_the_target_takes_precedence() {
         let named = |host: &str| Ok(Some(host.to_owned()));
         assert_eq!(settled(Version::HTTP_11, "http://app.example:81/", &["evil.example"]), named("app.example:81"));
         assert_eq!(settled(Version::HTTP_11, "http://app.example/", &[]), named("app.example"));
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn an_invalid_host_is_rejected() {
         for good in ["", "localhost", "127.0.0.1:54321", "[::1]:8000", "[::1]", "app_1.example", "app.example:"] {
             assert!(settled(Version::HTTP_11, "/", &[good]).is_ok(), "{good}");
         }

@@ -1,4 +1,4 @@
-//! Who calls: from the `apikey` and `Authorization` of a request to its [`Caller`].
+//! Determines the [`Caller`] from the `apikey` and `Authorization` of a request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use portico_tokens::{ApiKeys, ApiRole, Caller, Claims, KeyRing, bearer, looks_op
 use crate::request::access::KeyPolicy;
 use crate::request::rejection::Rejection;
 
-/// What keys and tokens are checked with.
+/// The keys that requests are checked with.
 pub(crate) struct Keys {
     pub(crate) ring: Arc<KeyRing>,
     pub(crate) api_keys: Arc<ApiKeys>,
     pub(crate) clock: Clock,
     pub(crate) policy: KeyPolicy,
-    /// The only pages from which secret keys are taken; `None`: every page.
+    /// The only pages from which secret keys are accepted; `None`: every page.
     pub(crate) pages: Option<AllowedOrigins>,
-    /// What opaque keys stand for, as `Authorization` says it: made once, for every request has one.
+    /// The `Authorization` that opaque keys stand for. Computed once, since every request has a
+    /// key.
     anon: Secret,
     service_role: Secret,
 }
@@ -31,7 +32,8 @@ impl Keys {
         Self { ring, api_keys, clock, policy: KeyPolicy::Hosted, pages: None, anon, service_role }
     }
 
-    /// The caller of a request; a refusal when the policy does not let it pass. `open`: the path needs no key.
+    /// Returns the caller of a request, or a rejection if the key policy does not admit it. `open`:
+    /// the path needs no key.
     pub(crate) fn caller(&self, headers: &HeaderMap, uri: &Uri, open: bool) -> Result<Caller, Rejection> {
         let key = api_key(headers, uri);
         let role = key.as_deref().and_then(|key| self.role_of(key));
@@ -52,10 +54,10 @@ impl Keys {
         let authorization = headers.get(header::AUTHORIZATION);
         match authorization.and_then(|value| bearer(value.as_bytes())) {
             Some(token) if !looks_opaque(token) => caller.present(token, &self.ring, self.clock.now()),
-            // Another scheme is the service's business, and hides the key as it does in the reference
+            // Another scheme is left to the service, and hides the key as it does at Supabase
             None if authorization.is_some_and(|value| !value.is_empty()) => {}
-            // No token: an opaque key stands for the legacy token of its role. A legacy key stays a key, since without the
-            // word `Bearer` not every service takes it for a token.
+            // No token: an opaque key stands for the legacy token of its role. A legacy key remains
+            // a key, since not every service accepts it as a token without the word `Bearer`
             _ => match (key, role) {
                 (Some(key), Some(role)) if looks_opaque(&key) => {
                     caller.present(self.api_keys.jwt_of(role), &self.ring, self.clock.now());
@@ -91,8 +93,8 @@ impl Keys {
         }
     }
 
-    /// Our four keys; and every other legacy key that was signed for a key's role, so that keys that were given
-    /// out earlier go on working as long as their secret does.
+    /// Returns the role of one of the four keys, or of any other legacy key that was signed for a
+    /// key's role: keys that were issued earlier stay valid as long as their secret does.
     fn role_of(&self, key: &str) -> Option<ApiRole> {
         if let Some(role) = self.api_keys.role_of(key) {
             return Some(role);
@@ -109,10 +111,10 @@ impl Keys {
     }
 }
 
-/// The `apikey` of the header, else of the query. An empty one counts as absent.
+/// Returns the `apikey` of the header, else of the query. An empty one counts as absent.
 fn api_key<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<Cow<'a, str>> {
     if let Some(value) = headers.get("apikey").filter(|value| !value.is_empty()) {
-        // What is not text is no key of ours, but it is one
+        // A value that is not text is an unknown key, not an absent one
         return Some(Cow::Borrowed(value.to_str().unwrap_or("?")));
     }
     form_urlencoded::parse(uri.query()?.as_bytes())
@@ -120,19 +122,22 @@ fn api_key<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<Cow<'a, str>> {
         .map(|(_, value)| value)
 }
 
-/// Returns true if a caller has, or may have within a service's leeway of time, more rights than a visitor or a user: those of the service,
-/// or of a role that only the holder of the signing secret can name.
+/// Returns true if a caller has, or may have within a service's leeway of time, more rights than a
+/// visitor or a user: those of the service, or of a role that only the holder of the signing secret
+/// can name.
 fn is_privileged(caller: &Caller) -> bool {
     let is_more = |claims: &Arc<Claims>| !matches!(claims.role(), None | Some("" | "anon" | "authenticated"));
     caller.api_key == Some(ApiRole::ServiceRole)
         || [&caller.token, &caller.untimely, &caller.key_claims].into_iter().flatten().any(is_more)
 }
 
-/// Returns true if a request comes from one of the pages or from a program, at a host that no other website can have.
+/// Returns true if a request comes from one of the pages or from a program, at a host that no other
+/// website can have.
 fn may_be_privileged(pages: &AllowedOrigins, headers: &HeaderMap) -> bool {
     let is_of_page = match headers.get(header::ORIGIN) {
         Some(origin) => origin.to_str().is_ok_and(|origin| pages.allows(origin)),
-        // Scripts, pictures and links of other websites come without an origin, but with this
+        // Scripts, images and links of other websites arrive without an origin, but with this
+        // header
         None => headers.get("sec-fetch-site").is_none_or(|site| site != "cross-site"),
     };
     let host = headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
@@ -143,8 +148,8 @@ fn is_browser(headers: &HeaderMap) -> bool {
     headers.get(header::USER_AGENT).is_some_and(|agent| agent.as_bytes().starts_with(b"Mozilla/"))
 }
 
-/// The query without `apikey` pairs, so that no service takes the key for a parameter of its own. `None`: there
-/// is none in it.
+/// Returns the query without `apikey` pairs, so that no service takes the key for its own
+/// parameter. `None`: there is none.
 pub(crate) fn query_without_key(query: &str) -> Option<String> {
     let is_key = |pair: &str| {
         let name = pair.split('=').next().unwrap_or_default();
@@ -159,7 +164,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn the_header_s_key_beats_the_query_s() {
+    fn the_key_of_the_header_precedes_that_of_the_query() {
         let uri: Uri = "/x?a=b&apikey=q%2Fk".parse().unwrap();
         let mut headers = HeaderMap::new();
         assert_eq!(api_key(&headers, &uri).as_deref(), Some("q/k"));

@@ -1,4 +1,4 @@
-//! Answers that the gateway gives itself.
+//! Responses that the gateway gives itself.
 
 use std::borrow::Cow;
 
@@ -6,12 +6,12 @@ use axum::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-/// Why a request is answered here and not by a service. The bodies are those of the wire contract where it has
-/// one: `message`, sometimes with `hint`.
+/// The reasons for which the gateway responds in place of a service. The bodies are those of
+/// Supabase's gateway where it has one: `message`, sometimes with `hint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejection {
     NoRoute,
-    /// No host, several, or none that is one.
+    /// The request names no host, several, or an invalid one.
     WrongHost,
     NoKey,
     WrongKey,
@@ -72,7 +72,8 @@ impl Rejection {
         }
     }
 
-    /// The error code that clients of the account service look for, where the refusal may take the place of its answer.
+    /// Returns the error code that clients of the account service read, where the rejection may
+    /// take the place of its response.
     fn code(self) -> Option<&'static str> {
         match self {
             Self::BodyTooLarge { .. } => Some("request_entity_too_large"),
@@ -90,7 +91,8 @@ impl Rejection {
         };
         let code = self.code();
         let body = match (code, hint) {
-            // Both spellings of the account service's errors, since it is not known here which one the client reads
+            // Both spellings of the account service's errors, since the gateway does not know which
+            // one the client reads
             (Some(code), _) => json!({ "code": code, "error_code": code, "message": message, "msg": message }),
             (None, Some(hint)) => json!({ "message": message, "hint": hint }),
             (None, None) => json!({ "message": message }),

@@ -1,4 +1,4 @@
-//! Where files come from.
+//! The sources of files.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crate::request::encoding::Encoding;
 /// All files of the web app.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Part of the program, by path.
+    /// Embedded in the program, by path.
     Embedded(HashMap<&'static str, Document>),
-    /// On disk.
+    /// In a folder on disk.
     Folder(PathBuf),
 }
 
@@ -23,22 +23,22 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Document {
     bytes: Bytes,
-    /// What tells one content from another; computed when it is first asked for.
+    /// A hash of the content, computed when it is first needed.
     fingerprint: OnceLock<String>,
 }
 
-/// One form of one file, ready to be sent.
+/// One encoding of one file, ready to be sent.
 #[derive(Debug)]
 pub(super) struct Asset {
     pub(super) content: Content,
-    /// The entity tag. Each form has its own.
+    /// The entity tag. Each encoding has its own.
     pub(super) tag: String,
 }
 
 #[derive(Debug)]
 pub(super) enum Content {
     Memory(Bytes),
-    /// With its length.
+    /// An open file with its length.
     File(tokio::fs::File, u64),
 }
 
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// A file in one form. `path` has been cleaned.
+    /// Loads a file in one encoding. `path` is sanitised already.
     pub(super) async fn load(&self, path: &str, encoding: Encoding) -> Option<Asset> {
         let name = format!("{path}{}", encoding.suffix());
         match self {

@@ -1,8 +1,8 @@
-//! What a browser may do with our pages.
+//! The security headers of pages and files.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Whether `text` is `scheme://host[:port]`, fit for a content security policy.
+/// Returns true if `text` is `scheme://host[:port]` and can be part of a content security policy.
 pub(super) fn is_origin(text: &str) -> bool {
     let text = text.trim_end_matches('/');
     let Ok(url) = url::Url::parse(text) else {
@@ -10,18 +10,18 @@ pub(super) fn is_origin(text: &str) -> bool {
     };
     matches!(url.scheme(), "https" | "http" | "wss" | "ws")
         && url.host_str().is_some_and(|host| !host.is_empty())
-        // Nothing may come after the host; compared as text, since a policy is text
+        // Nothing may follow the host. Compared as text, since a policy is text
         && text.split_once("://").is_some_and(|(_, host)| {
             host.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-' | b':' | b'[' | b']'))
         })
 }
 
-/// The headers of every page.
+/// Returns the headers of every page.
 pub(super) fn page_headers(origins: &[String], development: bool, https: bool) -> HeaderMap {
     let local = if development { " http://127.0.0.1:* http://localhost:*" } else { "" };
     let others: String = origins.iter().map(|origin| format!(" {origin}")).collect();
     let upgrade = if https { "; upgrade-insecure-requests" } else { "" };
-    // Pictures come from wherever the identity providers keep them
+    // Identity providers keep profile pictures at any host
     let policy = format!(
         "default-src 'self'; script-src 'self'{others}; style-src 'self'; font-src 'self'; \
          img-src 'self' data: blob: https:{local}; connect-src 'self'{others}{local}; \
@@ -29,7 +29,7 @@ pub(super) fn page_headers(origins: &[String], development: bool, https: bool) -
          base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'{upgrade}"
     );
     let mut headers = HeaderMap::new();
-    // Origins were checked, so the text is a header value
+    // The origins are checked, so the text is a valid header value
     if let Ok(policy) = HeaderValue::from_str(&policy) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
@@ -41,7 +41,8 @@ pub(super) fn page_headers(origins: &[String], development: bool, https: bool) -
              payment=(), usb=(), publickey-credentials-get=(self), publickey-credentials-create=(self)",
         ),
     );
-    // A sign-in window of a provider may talk back to the page that opened it; nobody else's window may
+    // A sign-in window of a provider may talk to the page that opened it; windows of other origins
+    // may not
     headers.insert(
         HeaderName::from_static("cross-origin-opener-policy"),
         HeaderValue::from_static("same-origin-allow-popups"),
@@ -49,10 +50,10 @@ pub(super) fn page_headers(origins: &[String], development: bool, https: bool) -
     headers
 }
 
-/// The headers of every file.
+/// Adds the headers of every file.
 pub(super) fn harden(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Addresses of pages carry one-time codes: they go to our own server at most
+    // Addresses of pages carry one-time codes: they go to this server at most
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin"));
 }

@@ -1,5 +1,5 @@
-//! The state of a connection's requests, shared between the reader of its bytes, the HTTP library's service and the
-//! listener.
+//! The state of a connection's requests, shared between the reader of its bytes, the HTTP library's
+//! service and the listener.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -7,20 +7,22 @@ use std::task::Context;
 
 use futures_util::task::AtomicWaker;
 
-/// The requests of a connection: what the HTTP library reports about them, and how far the reader of the bytes is.
+/// The requests of a connection: what the HTTP library reports about them, and the position of the
+/// reader of the bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// The body of the last request, not yet taken by the reader: see [`BodyLength::pack`].
+    /// The body of the last request, until the reader takes it: see [`BodyLength::pack`].
     body: AtomicU64,
-    /// Requests that were handed over and whose answers the library has not taken whole.
+    /// The number of requests that were handed over and whose responses the library has not taken
+    /// completely.
     under_way: AtomicUsize,
-    /// Requests that were handed over.
+    /// The number of requests that were handed over.
     count: AtomicU64,
     /// A [`Reading`].
     reading: AtomicU8,
     /// An [`Upgrade`].
     upgrade: AtomicU8,
-    /// The client did not take all that was written last.
+    /// True if the client did not read all that was written last.
     is_blocked: AtomicBool,
     /// The reader, while it waits for a report.
     reader: AtomicWaker,
@@ -30,18 +32,19 @@ pub(crate) struct Calls {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyLength {
     Known(u64),
-    /// The body comes in chunks, which say it themselves.
+    /// The body is in chunks, which carry their own lengths.
     Chunked,
 }
 
-/// The state of a connection, for the choice of the one that ends when another one needs its slot.
+/// The state of a connection, for the choice of the one to close when the connection limit is
+/// reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// No whole head has arrived yet, or a further one has arrived in part.
+    /// No complete head has arrived yet, or a further one has arrived in part.
     Unfinished,
     /// All requests are answered.
     Idle,
-    /// A request is being answered, or its answer sent.
+    /// A request is being answered, or its response is being sent.
     Busy,
 }
 
@@ -60,9 +63,9 @@ pub(crate) enum Reading {
 #[repr(u8)]
 enum Upgrade {
     No,
-    /// The client asked for one, and has no answer yet.
+    /// The client requested one, and has no response yet.
     Asked,
-    /// The rest of the connection is another protocol's.
+    /// The rest of the connection belongs to another protocol.
     Granted,
 }
 
@@ -70,7 +73,7 @@ const REPORTED: u64 = 1;
 const LONGEST_BODY: u64 = u64::MAX - 2;
 
 impl BodyLength {
-    /// As a number above 0, which stands for no report.
+    /// Returns the length as a number above 0, which stands for no report.
     fn pack(self) -> u64 {
         match self {
             Self::Known(length) => length.min(LONGEST_BODY) + REPORTED,
@@ -79,7 +82,7 @@ impl BodyLength {
     }
 }
 
-/// A request whose answer is under way, until this is dropped.
+/// A request whose response is being sent, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Arc<Calls>);
 
@@ -90,8 +93,9 @@ impl Drop for UnderWay {
 }
 
 impl Calls {
-    /// A request was handed over, with such a body behind its head. `may_upgrade`: its answer may hand the connection to
-    /// another protocol; then [`Calls::decide_upgrade`] must be called with the answer.
+    /// Records that a request with such a body was handed over. If `may_upgrade`, its response may
+    /// hand the connection to another protocol; then [`Calls::decide_upgrade`] must be called with
+    /// the response.
     pub fn begins(self: &Arc<Self>, body: BodyLength, may_upgrade: bool) -> UnderWay {
         if may_upgrade {
             self.upgrade.store(Upgrade::Asked as u8, Ordering::Release);
@@ -102,28 +106,31 @@ impl Calls {
         under_way
     }
 
-    /// A request was handed over on a connection that carries several at a time, and whose bytes are not followed.
+    /// Records that a request was handed over on a connection that carries several at a time, and
+    /// whose bytes are not followed.
     pub fn begins_multiplexed(self: &Arc<Self>) -> UnderWay {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.under_way.fetch_add(1, Ordering::AcqRel);
         UnderWay(Arc::clone(self))
     }
 
-    /// The answer to a request that asked for an upgrade grants it or not.
+    /// Records whether the response to an upgrade request grants it.
     pub fn decide_upgrade(&self, is_granted: bool) {
         let upgrade = if is_granted { Upgrade::Granted } else { Upgrade::No };
         self.upgrade.store(upgrade as u8, Ordering::Release);
         self.reader.wake();
     }
 
-    /// Returns the number of requests, when every answer has gone out to its last byte and nothing of another request has come in. Only
-    /// true of the moment in which the library has done all that it can, before it is asked to go on.
+    /// Returns the number of requests, if every response has been sent to its last byte and nothing
+    /// of another request has arrived. Valid only at the moment in which the library has done all
+    /// that it can, before it is polled again.
     pub fn at_rest(&self) -> Option<u64> {
         let is_upgrading = self.upgrade.load(Ordering::Acquire) != Upgrade::No as u8;
         (self.is_between() && !self.is_busy() && !is_upgrading).then(|| self.count.load(Ordering::Relaxed))
     }
 
-    /// Returns the state of the connection. Any thread may ask; the answer is old at once.
+    /// Returns the state of the connection. Any thread may call this; the result can be outdated at
+    /// once.
     pub fn standing(&self) -> Standing {
         if self.is_busy() {
             Standing::Busy
@@ -134,7 +141,8 @@ impl Calls {
         }
     }
 
-    /// Returns true if the client has yet to send what it announced, or has sent what was not read.
+    /// Returns true if the client has yet to send what it announced, or has sent bytes that were
+    /// not read.
     pub fn is_within_request(&self) -> bool {
         !self.is_between()
     }
@@ -147,7 +155,8 @@ impl Calls {
         self.upgrade.load(Ordering::Acquire) == Upgrade::Granted as u8
     }
 
-    /// The body of the request that was handed over last, once. `None`: none was handed over since the last call.
+    /// Returns the body of the request that was handed over last, once. `None`: none was handed
+    /// over since the last call.
     pub(super) fn take_body(&self) -> Option<BodyLength> {
         match self.body.swap(0, Ordering::AcqRel) {
             0 => None,
@@ -156,7 +165,7 @@ impl Calls {
         }
     }
 
-    /// Wakes the task when there is a report. It has to look once more after this.
+    /// Registers the task to be woken by a report. It has to check once more after this.
     pub(super) fn wait_for_report(&self, context: &Context<'_>) {
         self.reader.register(context.waker());
     }

@@ -1,26 +1,27 @@
-//! The end of a body that comes in chunks (RFC 9112, 7.1).
+//! Finds the end of a body in chunks (RFC 9112, 7.1).
 //!
-//! The HTTP library decodes such bodies; this finds only where they end. It takes no more than the library does, and what
-//! it does not take ends the connection, so that both always see the same end.
+//! The HTTP library decodes such bodies; this finds only their end. It accepts no more than the
+//! library does, and bytes that it does not accept end the connection, so both always see the same
+//! end.
 
 /// The position of the next byte in the chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunks {
-    /// In a chunk's size, behind so many digits.
+    /// In the size of a chunk, with the number of its digits so far.
     Size { size: u64, digits: u8 },
-    /// Behind the size, in what may be added to it.
+    /// Behind the size, in a chunk extension.
     Extension { size: u64 },
-    /// Behind the carriage return of the size's line.
+    /// Behind the carriage return of the size line.
     SizeEnd { size: u64 },
-    /// In a chunk's data; at least one byte is left.
+    /// In the data of a chunk; at least one byte is left.
     Data { left: u64 },
     /// Behind the data, before its carriage return.
     DataReturn,
-    /// Behind the data's carriage return.
+    /// Behind the carriage return of the data.
     DataEnd,
     /// At the first byte of a line behind the last chunk.
     Trailer,
-    /// Within such a line.
+    /// In such a line.
     TrailerLine,
     /// Behind the carriage return of such a line.
     TrailerEnd,
@@ -28,19 +29,19 @@ pub(super) enum Chunks {
     LastEnd,
 }
 
-/// The outcome of a walk over bytes.
+/// The result of a walk over bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Walk {
-    /// The bytes are all of the body's.
+    /// All bytes belong to the body.
     Within,
-    /// The body ends behind so many bytes.
+    /// The body ends behind this number of bytes.
     Ends(usize),
-    /// The bytes are no chunks.
+    /// The bytes are not valid chunks.
     Broken,
 }
 
 impl Chunks {
-    /// Before the first chunk.
+    /// Returns the position before the first chunk.
     pub(super) fn start() -> Self {
         Self::Size { size: 0, digits: 0 }
     }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exactly_chunks_is_broken() {
+    fn malformed_chunks_are_rejected() {
         for body in [
             "\r\n",
             "x\r\n",
@@ -139,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_walked_over(bytes in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'0'), any::<u8>()], 0..60)) {
+        fn any_bytes_can_be_walked_over(bytes in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'0'), any::<u8>()], 0..60)) {
             if let Walk::Ends(end) = Chunks::start().follow(&bytes) {
                 prop_assert!(end <= bytes.len());
             }

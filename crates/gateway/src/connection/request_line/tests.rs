@@ -16,7 +16,7 @@ impl RequestLines<()> {
         self.ahead = Bytes::new();
         loop {
             self.ahead = Bytes::from(left);
-            if self.ahead.is_empty() || !self.settle() || self.place == Place::Broken {
+            if self.ahead.is_empty() || !self.settle() || self.position == Position::Broken {
                 return out;
             }
             let bytes = std::mem::take(&mut self.ahead);
@@ -106,7 +106,7 @@ fn where_a_request_ends_is_never_guessed() {
 }
 
 #[test]
-fn a_bare_line_feed_makes_the_library_refuse_the_head() {
+fn a_bare_line_feed_makes_the_library_reject_the_head() {
     for (head, passed) in [
         ("GET / HTTP/1.1\nx: y\r\n\r\n", "GET / HTTP/1.1\0x: y\r\n\r\n"),
         ("GET /\n\n", "GET /\0\n"),
@@ -243,24 +243,24 @@ fn cut(bytes: &[u8], sizes: &[usize]) -> Vec<Vec<u8>> {
 
 /// The bytes, with each of the four encoded.
 fn encode(bytes: &[u8]) -> Vec<u8> {
-    bytes.iter().flat_map(|byte| if is_refused(*byte) { encoded(*byte).to_vec() } else { vec![*byte] }).collect()
+    bytes.iter().flat_map(|byte| if is_rejected(*byte) { encoded(*byte).to_vec() } else { vec![*byte] }).collect()
 }
 
 proptest! {
     #[test]
     fn the_head_ends_where_the_library_s_parser_says(bytes in fragments()) {
-        let mut place = Place::Start;
-        let (end, changed) = place.follow(&bytes);
+        let mut position = Position::Start;
+        let (end, changed) = position.follow(&bytes);
         let passed = changed.unwrap_or_else(|| bytes[..end].to_vec());
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(&passed) {
             Ok(httparse::Status::Complete(whole)) => {
-                prop_assert_eq!(place, Place::Behind);
+                prop_assert_eq!(position, Position::Behind);
                 prop_assert_eq!(whole, passed.len());
             }
             Ok(httparse::Status::Partial) => {
-                let is_past = matches!(place, Place::Behind | Place::Refused);
+                let is_past = matches!(position, Position::Behind | Position::Rejected);
                 prop_assert!(!is_past);
             }
             // It says no more
@@ -270,10 +270,10 @@ proptest! {
 
     #[test]
     fn no_head_with_a_bare_line_feed_is_taken(bytes in fragments()) {
-        let mut place = Place::Start;
-        let (end, changed) = place.follow(&bytes);
+        let mut position = Position::Start;
+        let (end, changed) = position.follow(&bytes);
         let passed = changed.unwrap_or_else(|| bytes[..end].to_vec());
-        if place == Place::Behind {
+        if position == Position::Behind {
             let lines = passed.split_inclusive(|byte| *byte == b'\n');
             prop_assert!(lines.into_iter().all(|line| line.ends_with(b"\r\n")));
         }
@@ -286,7 +286,7 @@ proptest! {
         let mut in_pieces = lines(()).0;
         let out: Vec<u8> = cut(&bytes, &sizes).into_iter().flat_map(|piece| in_pieces.feed(&piece)).collect();
         prop_assert_eq!(out, expected);
-        prop_assert_eq!(in_pieces.place, whole.place);
+        prop_assert_eq!(in_pieces.position, whole.position);
     }
 
     #[test]
