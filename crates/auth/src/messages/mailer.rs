@@ -222,7 +222,7 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
     if Address::parse(to.as_str()).is_err() {
         return Err(ContractError::EmailMalformed.into());
     }
-    if settings.extended_validation && (is_invented(to) || auth.mail_domains().is_known_to_take_none(to.domain())) {
+    if settings.extended_validation && (is_invented(to) || auth.mail_domains().is_known_to_reject(to.domain())) {
         return Err(invalid_address(to));
     }
     let authorized = &settings.authorized_addresses;
@@ -244,7 +244,7 @@ pub(crate) async fn check_domain(auth: &Auth, to: &EmailAddress) -> Result<(), A
     // What [`check_recipient`] refuses needs no look-up
     if !auth.settings().email.extended_validation
         || is_invented(to)
-        || auth.mail_domains().takes_mail(to.domain()).await
+        || auth.mail_domains().accepts_mail(to.domain()).await
     {
         return Ok(());
     }

@@ -1,113 +1,115 @@
-//! Whether a domain takes mail (auth-core 15.3): it has a mail server (MX), or at least an address (A, AAAA). Domains whose mail
-//! goes to a blocked server, such as those of throw-away addresses, count as taking none.
+//! Mail domains: checks that a domain accepts mail.
 //!
-//! A small resolver of our own: one question to the machine's name servers over UDP. The system's resolver tells addresses
-//! only. What it can not find out counts as yes: a name server that is down must not keep people out. Answers are not
-//! signed; somebody who forges one makes an address pass or fail the check, and gains no account.
+//! It does if it has a mail server (MX), or at least an address (A, AAAA). Domains whose mail goes to a
+//! blocked server, such as those of disposable addresses, count as accepting none.
+//!
+//! A lookup that fails counts as acceptance: a name server that is down must not prevent sign-ups.
+//! Responses are not authenticated. A forged one makes an address pass or fail the check, but gives no
+//! access to an account.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use portico_base::random;
-use tokio::net::UdpSocket;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts, ServerOrderingStrategy,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use tokio::sync::Semaphore;
 
-/// A request does not wait longer for all questions about a domain.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// One name server does not make it wait longer.
-const PER_SERVER: Duration = Duration::from_millis(1500);
-/// How long an answer is kept.
-const KEPT: Duration = Duration::from_secs(300);
-/// Domains remembered at most.
-const MAX_KNOWN: usize = 4096;
-/// Questions at the same time.
-const MAX_QUESTIONS: usize = 64;
-/// Name servers asked one after the other, as system resolvers do.
+/// Longest time that a request waits for all lookups of a domain.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
+/// Longest time that it waits for one name server.
+const SERVER_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How long a result is cached.
+const CACHE_LIFETIME: Duration = Duration::from_secs(300);
+/// Most domains that are cached.
+const MAX_CACHED: usize = 4096;
+/// Most lookups at the same time.
+const MAX_LOOKUPS: usize = 64;
+/// Most name servers that are queried, one after the other, as system resolvers do.
 const MAX_SERVERS: usize = 3;
-/// No answer over UDP is larger without being asked to.
-const MAX_ANSWER: usize = 4096;
-const HEADER: usize = 12;
 
-/// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    A = 1,
-    Mx = 15,
-    Aaaa = 28,
-}
-
-/// What a name server says.
+/// The records of one type that a domain has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Reply {
-    /// There are such records. Of mail servers, their names in lower case.
-    Some(Vec<String>),
-    /// There is one that says that there is nothing: "no mail here" (RFC 7505).
-    Null,
-    /// There are none.
-    None,
-    /// There is no such domain.
+enum DnsRecords {
+    /// At least one. Of mail servers, their names in lower case.
+    Found(Vec<String>),
+    /// A mail server record that states "no mail here" (RFC 7505).
+    NullMx,
+    /// None.
+    Absent,
+    /// The domain does not exist.
     NoDomain,
 }
 
-/// Asks, and remembers for a while.
+/// Looks up domains, and caches the results.
 pub(crate) struct MailDomains {
-    /// Empty: those of the machine, read each time since they change with its network.
+    /// Empty: those of the machine, read at each lookup since they change with its network.
     servers: Vec<SocketAddr>,
     /// Names of mail servers, in lower case, without a dot at the end.
     blocked: Vec<String>,
-    known: Mutex<HashMap<String, (Instant, bool)>>,
-    questions: Semaphore,
+    cached: Mutex<HashMap<String, (Instant, bool)>>,
+    lookups: Semaphore,
 }
 
 impl MailDomains {
     pub(crate) fn new(servers: Vec<SocketAddr>, blocked: &[String]) -> Self {
-        let blocked = blocked.iter().map(|name| plain_name(name)).collect();
-        Self { servers, blocked, known: Mutex::default(), questions: Semaphore::new(MAX_QUESTIONS) }
+        let blocked = blocked.iter().map(|name| normalized(name.trim())).collect();
+        Self { servers, blocked, cached: Mutex::default(), lookups: Semaphore::new(MAX_LOOKUPS) }
     }
 
-    /// Whether `domain` takes mail, as far as can be found out.
-    pub(crate) async fn takes_mail(&self, domain: &str) -> bool {
-        // International names as name servers know them; an address in the place of a name needs no look-up
+    /// Returns true if `domain` accepts mail, or if that cannot be found out.
+    pub(crate) async fn accepts_mail(&self, domain: &str) -> bool {
+        // International names become ASCII; an IP address in place of a name needs no lookup
         let Ok(url::Host::Domain(domain)) = url::Host::parse(domain) else { return true };
-        if let Some(known) = self.known(&domain) {
-            return known;
+        if let Some(cached) = self.cached(&domain) {
+            return cached;
         }
-        let Ok(Some(verdict)) = tokio::time::timeout(PATIENCE, self.look_up(&domain)).await else {
-            tracing::warn!("Name servers do not tell whether a domain takes mail; an address passes unchecked");
+        let Ok(Some(accepts)) = tokio::time::timeout(LOOKUP_TIMEOUT, self.look_up(&domain)).await else {
+            tracing::warn!("a mail domain could not be looked up, its address is accepted unchecked");
             return true;
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_KNOWN {
-            known.retain(|_, (at, _)| at.elapsed() < KEPT);
-            if known.len() >= MAX_KNOWN {
-                known.clear();
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.len() >= MAX_CACHED {
+            cached.retain(|_, (at, _)| at.elapsed() < CACHE_LIFETIME);
+            if cached.len() >= MAX_CACHED {
+                cached.clear();
             }
         }
-        known.insert(domain, (Instant::now(), verdict));
-        verdict
+        cached.insert(domain, (Instant::now(), accepts));
+        accepts
     }
 
-    /// Whether `domain` was found to take no mail. Asks nobody, so that it can be used where nothing may wait.
-    pub(crate) fn is_known_to_take_none(&self, domain: &str) -> bool {
-        matches!(url::Host::parse(domain), Ok(url::Host::Domain(domain)) if self.known(&domain) == Some(false))
+    /// Returns true if a cached lookup found that `domain` accepts no mail. Never waits.
+    pub(crate) fn is_known_to_reject(&self, domain: &str) -> bool {
+        matches!(url::Host::parse(domain), Ok(url::Host::Domain(domain)) if self.cached(&domain) == Some(false))
     }
 
-    fn known(&self, domain: &str) -> Option<bool> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(domain).filter(|(at, _)| at.elapsed() < KEPT).map(|(_, verdict)| *verdict)
+    fn cached(&self, domain: &str) -> Option<bool> {
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.get(domain).filter(|(at, _)| at.elapsed() < CACHE_LIFETIME).map(|(_, accepts)| *accepts)
     }
 
-    /// `None`: nobody knows.
+    /// Looks up a domain. `None`: no name server gave a usable response.
     async fn look_up(&self, domain: &str) -> Option<bool> {
-        let _permit = self.questions.acquire().await.ok()?;
-        match self.ask(domain, Kind::Mx).await? {
-            Reply::Some(servers) => Some(!servers.iter().any(|server| self.blocks(server))),
-            Reply::Null | Reply::NoDomain => Some(false),
-            Reply::None => {
-                let (v4, v6) = tokio::join!(self.ask(domain, Kind::A), self.ask(domain, Kind::Aaaa));
-                if matches!(v4, Some(Reply::Some(_))) || matches!(v6, Some(Reply::Some(_))) {
+        let _permit = self.lookups.acquire().await.ok()?;
+        // Absolute, so that no search domain is appended
+        let Ok(name) = Name::from_ascii(format!("{}.", domain.trim_end_matches('.'))) else { return Some(false) };
+        if name.is_root() {
+            return Some(false);
+        }
+        let resolver = self.resolver()?;
+        match query(&resolver, &name, RecordType::MX).await? {
+            DnsRecords::Found(servers) => Some(!servers.iter().any(|server| self.blocks(server))),
+            DnsRecords::NullMx | DnsRecords::NoDomain => Some(false),
+            DnsRecords::Absent => {
+                let (v4, v6) =
+                    tokio::join!(query(&resolver, &name, RecordType::A), query(&resolver, &name, RecordType::AAAA));
+                if matches!(v4, Some(DnsRecords::Found(_))) || matches!(v6, Some(DnsRecords::Found(_))) {
                     return Some(true);
                 }
                 v4.and(v6).map(|_| false)
@@ -115,35 +117,54 @@ impl MailDomains {
         }
     }
 
-    /// Whether this is a blocked server, or one below its name.
+    /// Returns true if this is a blocked mail server, or one below its name.
     fn blocks(&self, server: &str) -> bool {
         self.blocked.iter().any(|blocked| {
             server.strip_suffix(blocked.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         })
     }
 
-    async fn ask(&self, domain: &str, kind: Kind) -> Option<Reply> {
-        let servers = if self.servers.is_empty() { servers_of_machine() } else { self.servers.clone() };
-        for server in servers.into_iter().take(MAX_SERVERS) {
-            match tokio::time::timeout(PER_SERVER, ask(server, domain, kind)).await {
-                Ok(Ok(Some(reply))) => return Some(reply),
-                Ok(Ok(None)) => tracing::debug!(%server, "The name server has no answer"),
-                Ok(Err(error)) => tracing::debug!(%server, %error, "The name server can not be asked"),
-                Err(_) => tracing::debug!(%server, "The name server does not answer in time"),
-            }
-        }
-        None
+    fn resolver(&self) -> Option<TokioResolver> {
+        let servers = if self.servers.is_empty() { system_servers() } else { self.servers.clone() };
+        let servers = servers.into_iter().take(MAX_SERVERS).map(name_server).collect();
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        *builder.options_mut() = options();
+        builder.build().inspect_err(|error| tracing::warn!(%error, "no resolver for mail domains")).ok()
     }
 }
 
-fn servers_of_machine() -> Vec<SocketAddr> {
+fn options() -> ResolverOpts {
+    let mut options = ResolverOpts::default();
+    options.timeout = SERVER_TIMEOUT;
+    options.attempts = 0;
+    // One after the other, in the configured order
+    options.num_concurrent_reqs = 1;
+    options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
+    // Results are cached here, not responses
+    options.cache_size = 0;
+    options.use_hosts_file = ResolveHosts::Never;
+    options
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    let with_port = |mut connection: ConnectionConfig| {
+        connection.port = address.port();
+        connection
+    };
+    NameServerConfig::new(address.ip(), true, connections.map(with_port).into())
+}
+
+/// Returns the machine's name servers.
+fn system_servers() -> Vec<SocketAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let servers = servers_in(&text);
-    // As resolv.conf(5) has it
+    let servers = parse_resolv_conf(&text);
+    // The default of resolv.conf(5)
     if servers.is_empty() { vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 53))] } else { servers }
 }
 
-fn servers_in(text: &str) -> Vec<SocketAddr> {
+fn parse_resolv_conf(text: &str) -> Vec<SocketAddr> {
     text.lines()
         .filter_map(|line| line.trim().strip_prefix("nameserver")?.split_whitespace().next())
         .filter_map(|address| address.parse::<IpAddr>().ok())
@@ -151,198 +172,101 @@ fn servers_in(text: &str) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// `None`: the server answered that it can not say, or something that is no answer.
-async fn ask(server: SocketAddr, domain: &str, kind: Kind) -> std::io::Result<Option<Reply>> {
-    let id = random::bytes::<2>();
-    let Some(question) = question(domain, kind) else { return Ok(Some(Reply::NoDomain)) };
-    let local: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // A port of its own for each question: with the id, two secrets that a forger has to guess
-    let socket = UdpSocket::bind(SocketAddr::new(local, 0)).await?;
-    socket.connect(server).await?;
-    let recursion_desired = [1, 0];
-    let counts = [0, 1, 0, 0, 0, 0, 0, 0];
-    socket.send(&[&id[..], &recursion_desired, &counts, &question].concat()).await?;
-    let mut answer = vec![0; MAX_ANSWER];
-    loop {
-        let length = socket.recv(&mut answer).await?;
-        let answer = &answer[..length];
-        // What belongs to another question is passed over, until the time is up
-        if answer.starts_with(&id) && is_about(answer, &question) {
-            return Ok(read_answer(answer, HEADER + question.len(), kind));
+/// Queries the records of a type. `None`: no name server gave a usable response.
+async fn query(resolver: &TokioResolver, name: &Name, record_type: RecordType) -> Option<DnsRecords> {
+    let lookup = match resolver.lookup(name.clone(), record_type).await {
+        Ok(lookup) => lookup,
+        Err(error) if error.is_nx_domain() => return Some(DnsRecords::NoDomain),
+        Err(error) if error.is_no_records_found() => return Some(DnsRecords::Absent),
+        Err(error) => {
+            tracing::debug!(%error, "a name server gave no usable response");
+            return None;
         }
-    }
-}
-
-/// The question's bytes. `None`: no domain can have this name.
-fn question(domain: &str, kind: Kind) -> Option<Vec<u8>> {
-    let domain = domain.trim_end_matches('.');
-    if domain.is_empty() || domain.len() > 253 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(domain.len() + 6);
-    for label in domain.split('.') {
-        let length = u8::try_from(label.len()).ok().filter(|length| (1..=63).contains(length))?;
-        bytes.push(length);
-        bytes.extend_from_slice(label.as_bytes());
-    }
-    let internet = 1;
-    bytes.extend_from_slice(&[0, 0, kind as u8, 0, internet]);
-    Some(bytes)
-}
-
-/// Whether it is an answer, and repeats the question.
-fn is_about(answer: &[u8], question: &[u8]) -> bool {
-    let is_answer = answer.get(2).is_some_and(|flags| flags & 0x80 != 0);
-    is_answer
-        && answer.get(HEADER..HEADER + question.len()).is_some_and(|repeated| repeated.eq_ignore_ascii_case(question))
-}
-
-fn read_answer(answer: &[u8], records: usize, kind: Kind) -> Option<Reply> {
-    match answer.get(3)? & 0x0f {
-        0 => {}
-        3 => return Some(Reply::NoDomain),
-        _ => return None,
-    }
-    let mut at = records;
-    let (mut servers, mut is_null, mut is_found) = (Vec::new(), false, false);
-    for _ in 0..number(answer, 6)? {
-        at = end_of_name(answer, at)?;
-        let found = number(answer, at)?;
-        let length = usize::from(number(answer, at + 8)?);
-        let data = answer.get(at + 10..at + 10 + length)?;
-        at += 10 + length;
-        if found != kind as u16 {
-            // On the way there may be other names of the domain
-            continue;
-        }
-        // The root as the mail server: there is none
-        if kind == Kind::Mx && data.get(2) == Some(&0) {
-            is_null = true;
-            continue;
-        }
-        is_found = true;
-        if kind == Kind::Mx {
-            // Behind the preference
-            servers.extend(name_at(answer, at - length + 2));
-        }
-    }
-    let reply = match (is_found, is_null) {
-        (true, _) => Reply::Some(servers),
-        (false, true) => Reply::Null,
-        (false, false) => Reply::None,
     };
-    let is_truncated = answer.get(2)? & 0x02 != 0;
-    // A truncated answer without a record says nothing
-    (reply != Reply::None || !is_truncated).then_some(reply)
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
-}
-
-/// Where the name that begins at `at` ends; a reference to another place is its end.
-fn end_of_name(bytes: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match bytes.get(at)? {
-            0 => return Some(at + 1),
-            length if length & 0xc0 == 0xc0 => return Some(at + 2),
-            length if length & 0xc0 == 0 => at += 1 + usize::from(*length),
-            _ => return None,
+    let (mut servers, mut is_null, mut is_found) = (Vec::new(), false, false);
+    for record in lookup.answers().iter().filter(|record| record.record_type() == record_type) {
+        match &record.data {
+            // The root as the mail server: there is none
+            RData::MX(mx) if mx.exchange.is_root() => is_null = true,
+            RData::MX(mx) => {
+                is_found = true;
+                servers.push(normalized(&mx.exchange.to_ascii()));
+            }
+            _ => is_found = true,
         }
     }
+    Some(match (is_found, is_null) {
+        (true, _) => DnsRecords::Found(servers),
+        (false, true) => DnsRecords::NullMx,
+        (false, false) => DnsRecords::Absent,
+    })
 }
 
-/// The name at this place, in lower case. `None`: what stands there is no name.
-fn name_at(bytes: &[u8], mut at: usize) -> Option<String> {
-    let mut name = String::new();
-    let mut jumps = 0;
-    loop {
-        match *bytes.get(at)? {
-            0 => return Some(name),
-            length if length & 0xc0 == 0xc0 => {
-                // The rest of the name stands elsewhere. Names have at most 127 labels, so more references lead in a circle
-                jumps += 1;
-                at = usize::from(number(bytes, at)? & 0x3fff);
-                if jumps > 127 {
-                    return None;
-                }
-            }
-            length if length & 0xc0 == 0 => {
-                let label = bytes.get(at + 1..at + 1 + usize::from(length))?;
-                if !name.is_empty() {
-                    name.push('.');
-                }
-                name.extend(label.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
-                if name.len() > 2 * 253 {
-                    return None;
-                }
-                at += 1 + usize::from(length);
-            }
-            _ => return None,
-        }
-    }
-}
-
-/// As [`name_at`] reads names.
-fn plain_name(name: &str) -> String {
-    name.trim().trim_end_matches('.').to_ascii_lowercase()
+/// The form in which names are compared.
+fn normalized(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use tokio::net::UdpSocket;
 
     use super::*;
 
-    /// An answer to [`question`] with these records: a type and its data.
-    fn answer(question: &[u8], code: u8, flags: u8, records: &[(u16, &[u8])]) -> Vec<u8> {
-        let count = u8::try_from(records.len()).unwrap();
-        let mut bytes = vec![7, 7, 0x80 | flags, code, 0, 1, 0, count, 0, 0, 0, 0];
-        bytes.extend_from_slice(question);
-        for (kind, data) in records {
-            bytes.extend_from_slice(&[0xc0, 12]);
-            bytes.extend_from_slice(&kind.to_be_bytes());
-            bytes.extend_from_slice(&[0, 1, 0, 0, 0, 60, 0, u8::try_from(data.len()).unwrap()]);
-            bytes.extend_from_slice(data);
-        }
-        bytes
+    /// A response to every query: a status, flags, and records of a type and its data.
+    type Response = (u8, u8, &'static [(u16, &'static [u8])]);
+
+    /// Starts a name server that gives the same response to every MX query, and to other queries that there are no records.
+    async fn name_server((status, flags, records): Response) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut query = [0; 600];
+            while let Ok((length, from)) = socket.recv_from(&mut query).await {
+                let query = &query[..length];
+                let is_mx = query[length - 3] == 15;
+                let (status, flags, records) = if is_mx { (status, flags, records) } else { (0, 0, [].as_slice()) };
+                let mut bytes = query.to_vec();
+                bytes[2..4].copy_from_slice(&[0x81 | flags, 0x80 | status]);
+                bytes[7] = u8::try_from(records.len()).unwrap();
+                for (kind, data) in records {
+                    bytes.extend_from_slice(&[0xc0, 12]);
+                    bytes.extend_from_slice(&kind.to_be_bytes());
+                    bytes.extend_from_slice(&[0, 1, 0, 0, 0, 60, 0, u8::try_from(data.len()).unwrap()]);
+                    bytes.extend_from_slice(data);
+                }
+                socket.send_to(&bytes, from).await.unwrap();
+            }
+        });
+        address
     }
 
-    fn read(code: u8, flags: u8, records: &[(u16, &[u8])], kind: Kind) -> Option<Reply> {
-        let question = question("example.com", kind).unwrap();
-        let bytes = answer(&question, code, flags, records);
-        assert!(is_about(&bytes, &question));
-        read_answer(&bytes, HEADER + question.len(), kind)
+    async fn mx(response: Response) -> Option<DnsRecords> {
+        let domains = MailDomains::new(vec![name_server(response).await], &[]);
+        query(&domains.resolver().unwrap(), &Name::from_ascii("example.com.").unwrap(), RecordType::MX).await
     }
 
-    #[test]
-    fn answers_are_understood() {
-        let mail: &[u8] = &[0, 10, 4, b'm', b'a', b'i', b'l', 0xc0, 12];
-        let nobody: &[u8] = &[0, 0, 0];
-        let alias: &[u8] = &[0xc0, 12];
-        let server = || Some(Reply::Some(vec!["mail.example.com".to_owned()]));
-        assert_eq!(read(0, 0, &[(15, mail)], Kind::Mx), server());
-        assert_eq!(read(0, 0, &[(5, alias), (15, mail)], Kind::Mx), server());
-        let elsewhere: &[u8] = b"\x00\x05\x02MX\x04Spam\x00";
+    #[tokio::test]
+    async fn responses_are_understood() {
+        const MAIL: &[u8] = &[0, 10, 4, b'm', b'a', b'i', b'l', 0xc0, 12];
+        const NULL: &[u8] = &[0, 0, 0];
+        const ELSEWHERE: &[u8] = b"\x00\x05\x02MX\x04Spam\x00";
+        let found = || Some(DnsRecords::Found(vec!["mail.example.com".to_owned()]));
+        assert_eq!(mx((0, 0, &[(15, MAIL)])).await, found());
         let both = vec!["mail.example.com".to_owned(), "mx.spam".to_owned()];
-        assert_eq!(read(0, 0, &[(15, mail), (15, elsewhere)], Kind::Mx), Some(Reply::Some(both)));
-        // A name that leads back to itself
-        let circle: &[u8] = &[0, 10, 0xc0, 43];
-        assert_eq!(read(0, 0, &[(15, circle)], Kind::Mx), Some(Reply::Some(Vec::new())));
-        assert_eq!(read(0, 0, &[(15, nobody)], Kind::Mx), Some(Reply::Null));
-        assert_eq!(read(0, 0, &[(15, mail), (15, nobody)], Kind::Mx), server());
-        assert_eq!(read(0, 0, &[(5, alias)], Kind::Mx), Some(Reply::None));
-        assert_eq!(read(0, 0, &[], Kind::Mx), Some(Reply::None));
-        assert_eq!(read(0, 2, &[], Kind::Mx), None, "truncated");
-        assert_eq!(read(0, 0, &[(1, &[192, 0, 2, 1])], Kind::A), Some(Reply::Some(Vec::new())));
-        assert_eq!(read(3, 0, &[], Kind::A), Some(Reply::NoDomain));
+        assert_eq!(mx((0, 0, &[(15, MAIL), (15, ELSEWHERE)])).await, Some(DnsRecords::Found(both)));
+        assert_eq!(mx((0, 0, &[(15, NULL)])).await, Some(DnsRecords::NullMx));
+        assert_eq!(mx((0, 0, &[(15, MAIL), (15, NULL)])).await, found());
+        assert_eq!(mx((0, 0, &[])).await, Some(DnsRecords::Absent));
+        assert_eq!(mx((0, 2, &[])).await, None, "truncated");
+        assert_eq!(mx((3, 0, &[])).await, Some(DnsRecords::NoDomain));
         for failure in [1, 2, 4, 5] {
-            assert_eq!(read(failure, 0, &[], Kind::A), None);
+            assert_eq!(mx((failure, 0, &[])).await, None);
         }
     }
 
     #[test]
-    fn a_blocked_server_blocks_what_is_below_its_name() {
+    fn a_blocked_server_blocks_the_names_below_it() {
         let domains = MailDomains::new(Vec::new(), &["Mx.Throwaway.Example.".to_owned(), "one.example".to_owned()]);
         for server in ["mx.throwaway.example", "a.mx.throwaway.example", "one.example"] {
             assert!(domains.blocks(server), "{server}");
@@ -352,29 +276,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn names_that_no_domain_has() {
-        for name in ["", "a..b", &"x".repeat(64), &format!("{}.example", "x.".repeat(130))] {
-            assert_eq!(question(name, Kind::Mx), None, "{name}");
+    #[tokio::test]
+    async fn a_name_that_no_domain_can_have_accepts_no_mail() {
+        let domains = MailDomains::new(Vec::new(), &[]);
+        for name in ["", "a..b", &"x".repeat(64), &format!("{}example", "x.".repeat(130))] {
+            assert_eq!(domains.look_up(name).await, Some(false), "{name}");
         }
-        assert_eq!(question("a.example.", Kind::A).unwrap(), b"\x01a\x07example\0\0\x01\0\x01");
     }
 
     #[test]
-    fn name_servers_of_a_machine() {
+    fn name_servers_are_read_from_resolv_conf() {
         let text =
             "# comment\nsearch example.com\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 \nnameserver fe80::1%eth0\n";
-        let servers: Vec<String> = servers_in(text).iter().map(ToString::to_string).collect();
+        let servers: Vec<String> = parse_resolv_conf(text).iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53"]);
-    }
-
-    proptest! {
-        #[test]
-        fn no_answer_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), records in 0usize..220) {
-            let _ = read_answer(&bytes, records, Kind::Mx);
-            let _ = end_of_name(&bytes, records);
-            let _ = name_at(&bytes, records);
-            let _ = is_about(&bytes, b"question");
-        }
     }
 }
