@@ -13,7 +13,7 @@ use crate::account::sign_up::{blank, provider_metadata};
 use crate::error::{AuthError, ContractError, ErrorCode, SqlResultExt as _};
 use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
-use crate::messages::text::{Reserved, check_channel, reserve};
+use crate::messages::text::{CodeMessage, ReservedText, check_channel, reserve};
 use crate::model::ids::{PhoneNumber, UserId};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
@@ -32,9 +32,9 @@ pub(crate) async fn send_confirmation(
     user: &User,
     channel: &str,
     request: &RequestInfo,
-) -> Result<Reserved, AuthError> {
+) -> Result<ReservedText, AuthError> {
     let phone = PhoneNumber::parse(&user.phone)?;
-    reserve(auth, tx, user, Kind::Confirmation, &phone, channel, request).await
+    reserve(auth, tx, CodeMessage { user, kind: Kind::Confirmation, phone: &phone, channel }, request).await
 }
 
 /// A code that confirms another number.
@@ -45,8 +45,8 @@ pub(crate) async fn send_phone_change(
     new: &PhoneNumber,
     channel: &str,
     request: &RequestInfo,
-) -> Result<Reserved, AuthError> {
-    reserve(auth, tx, user, Kind::PhoneChange, new, channel, request).await
+) -> Result<ReservedText, AuthError> {
+    reserve(auth, tx, CodeMessage { user, kind: Kind::PhoneChange, phone: new, channel }, request).await
 }
 
 /// The nonce of a password change.
@@ -55,10 +55,10 @@ pub(crate) async fn send_reauthentication(
     tx: &Tx,
     user: &User,
     request: &RequestInfo,
-) -> Result<Reserved, AuthError> {
+) -> Result<ReservedText, AuthError> {
     let phone = PhoneNumber::parse(&user.phone)?;
     audit::record(auth, tx, AuditEvent::new(user, Action::UserReauthenticateRequested), request.now).await?;
-    reserve(auth, tx, user, Kind::Reauthentication, &phone, "sms", request).await
+    reserve(auth, tx, CodeMessage { user, kind: Kind::Reauthentication, phone: &phone, channel: "sms" }, request).await
 }
 
 /// `POST /signup` with a phone number.
@@ -319,7 +319,7 @@ pub(crate) async fn begin_phone_change(
     new: &PhoneNumber,
     channel: &str,
     request: &RequestInfo,
-) -> Result<Option<Reserved>, AuthError> {
+) -> Result<Option<ReservedText>, AuthError> {
     if auth.settings().sms.autoconfirm {
         let mut changed = user.clone();
         changed.phone_change = new.to_string();

@@ -10,7 +10,7 @@ use crate::account::phone;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
-use crate::messages::text::Reserved;
+use crate::messages::text::ReservedText;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::mail;
@@ -94,7 +94,7 @@ async fn send(
     request: &RequestInfo,
     message: Message,
     body: &Resend,
-) -> Result<Option<Reserved>, AuthError> {
+) -> Result<Option<ReservedText>, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let user = if body.phone.is_empty() {
         if !auth.settings().email.enabled {

@@ -1,8 +1,8 @@
-//! Mails: what they say, and that they arrive (auth-core 15).
+//! The mailer: renders mails, enqueues them in the outbox, and delivers them.
 //!
-//! A mail is written into the outbox in the transaction that makes it necessary, and delivered afterwards by a task of the
-//! service, with retries. So an answer takes as long for a known address as for an unknown one, nothing that was
-//! acknowledged is lost when the mail server or this program is down, and nothing is sent for what was rolled back.
+//! A mail is enqueued in the transaction that makes it necessary. A task of the service delivers it after
+//! the commit, with retries. So a response takes as long for a known address as for an unknown one, no
+//! acknowledged mail is lost when the mail server or this program is down, and a rollback sends nothing.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,14 +24,14 @@ use crate::settings::{AuthSettings, SettingsError};
 use crate::sql::Tx;
 use crate::sql::outbox::{self, Waiting};
 
-/// Another server may have died with mails that it had taken; look after them this often.
-const LOOK_AFTER: Duration = Duration::from_secs(30);
-/// The longest wait between two attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
-/// The mail server or the database does not answer.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Interval of the search for mails that another server claimed before it crashed.
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
+/// Longest time between two attempts.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
+/// First delay after an attempt failed, because the mail server or the database does not answer.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Writes mails and delivers them.
+/// Renders and delivers mails.
 pub(crate) struct Mailer {
     templates: Templates,
     bodies: FetchedBodies,
@@ -75,16 +75,16 @@ impl Mailer {
         Ok(Arc::new(Self { templates, bodies, sender, transport, database, wake: Arc::default() }))
     }
 
-    /// Starts the task that delivers and those that read templates; they end with the service. Without a runtime mails wait
-    /// for the next start.
+    /// Starts the tasks that deliver mails and read templates. They end with the service. Without a runtime mails stay in
+    /// the outbox until the next start.
     pub(crate) fn start(self: &Arc<Self>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(deliver_for_ever(Arc::downgrade(self), self.wake.clone()));
+            runtime.spawn(deliver_forever(Arc::downgrade(self), self.wake.clone()));
             self.bodies.start(&runtime);
         }
     }
 
-    /// Sends what is due. Returns how long there is nothing to do.
+    /// Sends the mails that are due. Returns the time until the next one.
     async fn deliver(&self) -> Result<Duration, AuthError> {
         let client = self.database.auth().await?;
         loop {
@@ -97,18 +97,18 @@ impl Mailer {
                 match outcome {
                     Ok(()) => outbox::delete(&client, mail.id).await?,
                     Err(error) if error.is_temporary() && !mail.is_stale => {
-                        let wait = wait_after(mail.attempts);
-                        tracing::warn!(mail.id, mail.kind, mail.attempts, %error, "Mail not sent yet, will retry");
+                        let wait = retry_delay(mail.attempts);
+                        tracing::warn!(mail.id, mail.kind, mail.attempts, %error, "a mail could not be sent and will be retried");
                         outbox::postpone(&client, mail.id, wait, &error.to_string()).await?;
                     }
                     Err(error) => {
-                        tracing::error!(mail.id, mail.kind, mail.attempts, %error, "Mail given up");
+                        tracing::error!(mail.id, mail.kind, mail.attempts, %error, "a mail could not be sent and is discarded");
                         outbox::delete(&client, mail.id).await?;
                     }
                 }
             }
         }
-        Ok(outbox::next(&client).await?.unwrap_or(LOOK_AFTER).min(LOOK_AFTER))
+        Ok(outbox::next(&client).await?.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
     }
 
     async fn send(&self, mail: &Waiting) -> Result<(), SendError> {
@@ -131,31 +131,31 @@ impl Drop for Mailer {
     }
 }
 
-async fn deliver_for_ever(mailer: Weak<Mailer>, wake: Arc<Notify>) {
+async fn deliver_forever(mailer: Weak<Mailer>, wake: Arc<Notify>) {
     loop {
-        let rest = {
+        let pause = {
             let Some(mailer) = mailer.upgrade() else { return };
             match mailer.deliver().await {
-                Ok(rest) => rest,
+                Ok(pause) => pause,
                 Err(error) => {
                     if !mailer.database.is_being_recreated() {
-                        tracing::warn!(error = error.to_string(), "Mails can not be delivered at the moment");
+                        tracing::warn!(%error, "mails cannot be delivered at the moment");
                     }
-                    PAUSE
+                    RETRY_DELAY
                 }
             }
         };
-        let _ = tokio::time::timeout(rest.max(Duration::from_millis(10)), wake.notified()).await;
+        let _ = tokio::time::timeout(pause.max(Duration::from_millis(10)), wake.notified()).await;
     }
 }
 
-/// 5 s, 10 s, 20 s, ... up to ten minutes.
-fn wait_after(attempts: i32) -> Duration {
+/// Returns the delay before the next attempt: 5 s, 10 s, 20 s, ... up to ten minutes.
+fn retry_delay(attempts: i32) -> Duration {
     let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(10);
-    (PAUSE * 2u32.pow(doublings)).min(LONGEST_WAIT)
+    (RETRY_DELAY * 2u32.pow(doublings)).min(MAX_RETRY_DELAY)
 }
 
-/// The variables that every mail about a user has.
+/// Returns the variables of every mail about a user.
 pub(crate) fn variables(auth: &Auth, user: &User) -> Variables {
     Variables {
         site_url: auth.settings().site_url.clone(),
@@ -165,7 +165,7 @@ pub(crate) fn variables(auth: &Auth, user: &User) -> Variables {
     }
 }
 
-/// The link of a mail (auth-core 15.4).
+/// Returns the link of a mail.
 pub(crate) fn confirmation_url(auth: &Auth, kind: MailKind, hash: &str, request: &RequestInfo) -> String {
     let paths = &auth.settings().email.url_paths;
     let path = match kind {
@@ -191,7 +191,7 @@ pub(crate) fn confirmation_url(auth: &Auth, kind: MailKind, hash: &str, request:
     format!("{base}{separator}token={hash}&type={link_type}&redirect_to={redirect_to}")
 }
 
-/// Counts a mail of the whole service, unless addresses count as confirmed anyway (auth-core 18.2).
+/// Counts a mail of the whole service, unless new addresses need no confirmation.
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.
@@ -202,7 +202,7 @@ pub(crate) fn count_mail(auth: &Auth) -> Result<(), AuthError> {
     auth.limits().take_email()
 }
 
-/// As [`count_mail`], for a mail that is only pretended.
+/// As [`count_mail`], for a decoy.
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.
@@ -213,10 +213,10 @@ pub(crate) fn check_mail_budget(auth: &Auth) -> Result<(), AuthError> {
     auth.limits().check_email()
 }
 
-/// Whether this address may get mail at all.
+/// Checks that an address may be sent mail.
 ///
 /// # Errors
-/// 400 `email_address_not_authorized`, `email_address_invalid`, or `validation_failed` for one that no mail server takes.
+/// 400 `email_address_not_authorized`, `email_address_invalid`, or `validation_failed` for one that no mail server accepts.
 pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), AuthError> {
     let settings = &auth.settings().email;
     if Address::parse(to.as_str()).is_err() {
@@ -235,13 +235,13 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
     Ok(())
 }
 
-/// Whether the domain of an address takes mail, where that is asked for. Before a transaction begins: name servers may be slow.
-/// [`check_recipient`] remembers what was found out.
+/// Checks that the domain of an address accepts mail, if extended validation is enabled. To be called before a
+/// transaction, since name servers may be slow. [`check_recipient`] uses the cached result.
 ///
 /// # Errors
 /// 400 `email_address_invalid`.
 pub(crate) async fn check_domain(auth: &Auth, to: &EmailAddress) -> Result<(), AuthError> {
-    // What [`check_recipient`] refuses needs no look-up
+    // An address that [`check_recipient`] rejects needs no lookup
     if !auth.settings().email.extended_validation
         || is_invented(to)
         || auth.mail_domains().accepts_mail(to.domain()).await
@@ -251,7 +251,7 @@ pub(crate) async fn check_domain(auth: &Auth, to: &EmailAddress) -> Result<(), A
     Err(invalid_address(to))
 }
 
-/// As [`check_domain`], for an address that may get no mail at all: [`check_recipient`] decides when one is due.
+/// As [`check_domain`], for an address that may not be sent any mail: [`check_recipient`] decides when one is due.
 pub(crate) async fn look_up_domain(auth: &Auth, to: &EmailAddress) {
     let _ = check_domain(auth, to).await;
 }
@@ -260,7 +260,7 @@ fn invalid_address(to: &EmailAddress) -> AuthError {
     ContractError::EmailInvalid { address: to.to_string() }.into()
 }
 
-/// `ada+list@example.com` is `ada@example.com`.
+/// Removes the label of an address: `ada+list@example.com` becomes `ada@example.com`.
 fn without_label(address: &str) -> String {
     match address.rsplit_once('@') {
         Some((local, domain)) => format!("{}@{domain}", local.split('+').next().unwrap_or_default()),
@@ -268,7 +268,7 @@ fn without_label(address: &str) -> String {
     }
 }
 
-/// Domains that can not receive mail, and addresses that are known fakes.
+/// Returns true for domains that cannot receive mail, and for well-known fake addresses.
 fn is_invented(address: &EmailAddress) -> bool {
     let domain = address.domain();
     let reserved = ["test", "example", "invalid", "local", "localhost"];
@@ -281,10 +281,10 @@ fn is_invented(address: &EmailAddress) -> bool {
         || (domain == "gmail.com" && name.split('+').next().unwrap_or_default().len() < 6)
 }
 
-/// Promises a mail in the transaction that makes it necessary; it leaves after the commit.
+/// Enqueues a mail in the transaction that makes it necessary. It is sent after the commit.
 ///
 /// # Errors
-/// 500 with the contract's text when it can not be written.
+/// 500 when it cannot be rendered or stored.
 pub(crate) async fn enqueue(
     auth: &Auth,
     tx: &Tx,
@@ -304,10 +304,10 @@ pub(crate) async fn enqueue(
     Ok(())
 }
 
-/// Writes a mail that nobody gets, and takes it back; the transaction commits as long as a real one would.
+/// Enqueues a decoy and removes it, so that the transaction takes as long as one with a mail.
 ///
 /// # Errors
-/// Only what the database says.
+/// Those of the database.
 pub(crate) async fn enqueue_decoy(
     auth: &Auth,
     tx: &Tx,
@@ -322,10 +322,10 @@ pub(crate) async fn enqueue_decoy(
     Ok(outbox::insert_decoy(tx, kind.key(), rendered.subject.as_str(), &rendered.html).await?)
 }
 
-/// Promises a notification, if it is wanted. Never fails the request: a template that can not be rendered is logged.
+/// Enqueues a notification, if it is enabled. Never fails the request: a template that cannot be rendered is logged.
 ///
 /// # Errors
-/// Only what the database says.
+/// Those of the database.
 pub(crate) async fn notify(
     auth: &Auth,
     tx: &Tx,
@@ -338,7 +338,7 @@ pub(crate) async fn notify(
     }
     match enqueue(auth, tx, kind, to, variables).await {
         Err(AuthError::Internal { source, .. }) => {
-            tracing::error!(error = format!("{source:#}"), kind = kind.key(), "Notification not written");
+            tracing::error!(error = format!("{source:#}"), kind = kind.key(), "a notification could not be written");
             Ok(())
         }
         other => other,
@@ -361,11 +361,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_and_end() {
-        assert_eq!(wait_after(1), Duration::from_secs(5));
-        assert_eq!(wait_after(2), Duration::from_secs(10));
-        assert_eq!(wait_after(i32::MAX), LONGEST_WAIT);
-        assert_eq!(wait_after(i32::MIN), Duration::from_secs(5));
+    fn retry_delays_grow_up_to_a_limit() {
+        assert_eq!(retry_delay(1), Duration::from_secs(5));
+        assert_eq!(retry_delay(2), Duration::from_secs(10));
+        assert_eq!(retry_delay(i32::MAX), MAX_RETRY_DELAY);
+        assert_eq!(retry_delay(i32::MIN), Duration::from_secs(5));
     }
 
     #[test]

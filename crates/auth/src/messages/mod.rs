@@ -1,4 +1,4 @@
-//! Messages to people: mail and text messages.
+//! Mails and text messages.
 
 pub(crate) mod mailer;
 pub(crate) mod template_source;

@@ -1,7 +1,7 @@
-//! Bodies of mails that come from an address (auth-core 15.1): read in the background, so that no mail waits for them.
+//! Mail bodies that are fetched from a URL, in the background, so that no mail waits for them.
 //!
-//! Until the first one has arrived the built-in body is used; afterwards the last one that was good. The address may be
-//! anybody's, so it is called with the same care as a provider that came out of a table.
+//! The built-in body is used until the first one has been fetched, and afterwards the last valid one. The URL
+//! may point anywhere, so its calls are as guarded as those of custom providers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use url::Url;
 use crate::oauth::protocol::http_client::{ProviderClient, UrlTrust};
 use crate::settings::AuthSettings;
 
-/// No body takes longer (auth-core 15.1).
+/// Longest duration of a fetch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads bodies as long as it lives.
+/// Fetches bodies until it is dropped.
 pub(crate) struct FetchedBodies {
     templates: Templates,
     sources: Vec<(MailKind, Url)>,
@@ -27,12 +27,12 @@ pub(crate) struct FetchedBodies {
     max_age: Duration,
     retry: Duration,
     ending: CancellationToken,
-    /// Ends the tasks when it is dropped.
+    /// Cancels the tasks when it is dropped.
     _end: DropGuard,
 }
 
 impl FetchedBodies {
-    /// `templates` expects a body of each kind of `sources`.
+    /// `templates` must expect a body of each kind in `sources`.
     pub(crate) fn new(settings: &AuthSettings, templates: Templates, sources: Vec<(MailKind, Url)>) -> Self {
         let ending = CancellationToken::new();
         Self {
@@ -49,7 +49,7 @@ impl FetchedBodies {
     /// Starts a task for each body.
     pub(crate) fn start(&self, runtime: &Handle) {
         for (kind, url) in &self.sources {
-            let source = Source {
+            let source = BodySource {
                 templates: self.templates.clone(),
                 client: Arc::clone(&self.client),
                 kind: *kind,
@@ -58,12 +58,12 @@ impl FetchedBodies {
                 retry: self.retry,
             };
             let ending = self.ending.clone();
-            runtime.spawn(async move { ending.run_until_cancelled(source.read_for_ever()).await });
+            runtime.spawn(async move { ending.run_until_cancelled(source.fetch_forever()).await });
         }
     }
 }
 
-struct Source {
+struct BodySource {
     templates: Templates,
     client: Arc<ProviderClient>,
     kind: MailKind,
@@ -72,20 +72,20 @@ struct Source {
     retry: Duration,
 }
 
-impl Source {
-    async fn read_for_ever(self) {
+impl BodySource {
+    async fn fetch_forever(self) {
         let mut failures = 0;
         loop {
-            let pause = match self.read().await {
+            let pause = match self.fetch().await {
                 Ok(()) => {
                     failures = 0;
                     self.max_age
                 }
                 Err(error) => {
                     let kind = self.kind.key();
-                    // Without its query, which may hold a token
+                    // Without the query, which may contain a token
                     let host = self.url.host_str().unwrap_or_default();
-                    tracing::warn!(mail.kind = kind, host, %error, "The template of {kind} mails could not be read; the previous one stays");
+                    tracing::warn!(mail.kind = kind, host, %error, "the template of {kind} mails could not be fetched, the previous one stays in use");
                     failures += 1;
                     pause_after(failures, self.retry, self.max_age)
                 }
@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    async fn read(&self) -> anyhow::Result<()> {
+    async fn fetch(&self) -> anyhow::Result<()> {
         let accepted = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html, text/plain, */*;q=0.5"))]);
         let text = self.client.get_text(UrlTrust::Guarded, self.url.as_str(), accepted).await?;
         self.templates.put_body(self.kind, &text)?;
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// The first pause, doubled by each further failure.
+/// Returns the first pause, doubled by each further failure.
 fn pause_after(failures: u32, first: Duration, longest: Duration) -> Duration {
     first.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest.max(first))
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_end() {
+    fn pauses_grow_up_to_a_limit() {
         let (first, longest) = (Duration::from_secs(10), Duration::from_secs(600));
         assert_eq!(pause_after(1, first, longest), first);
         assert_eq!(pause_after(3, first, longest), Duration::from_secs(40));

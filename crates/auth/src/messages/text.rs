@@ -1,8 +1,8 @@
-//! Text messages and their way: reserved in a transaction, handed over after it, taken back when nobody takes them.
+//! Text messages with codes: reserved in a transaction, sent after its commit, withdrawn if the gateway rejects them.
 //!
-//! A gateway may take seconds to answer. So the code and the time of sending are committed first, and no connection or
-//! lock waits for the gateway. When it refuses, the code is forgotten and the next message need not wait; an account
-//! that was made for the message goes with it.
+//! A gateway may take seconds to answer. So the code and the time of sending are committed first, and no
+//! connection or lock is held during the call. If it fails, the code is removed and the next message need not
+//! wait; an account that was created for the message is removed with it.
 
 use futures_util::future::BoxFuture;
 use portico_mail::Template;
@@ -22,7 +22,7 @@ use crate::sql::{Tx, one_time_tokens, texts, users};
 pub struct TextMessage {
     /// Digits without the plus sign.
     pub to: String,
-    /// What it says.
+    /// Its text.
     pub body: String,
     /// The code in it, for gateways with templates of their own.
     pub code: String,
@@ -30,30 +30,30 @@ pub struct TextMessage {
     pub channel: String,
 }
 
-/// Something that takes text messages.
+/// Sends text messages.
 pub trait TextTransport: Send + Sync {
-    /// Hands the message over. Returns the gateway's id of it, which may be empty.
+    /// Sends a message. Returns the gateway's id of it, which may be empty.
     ///
     /// # Errors
-    /// What the gateway said, for the caller: no secrets.
+    /// The explanation of the gateway, which clients see: no secrets.
     fn send(&self, message: TextMessage) -> BoxFuture<'_, Result<String, String>>;
 
-    /// Whether the `whatsapp` channel works.
+    /// Returns true if the channel `whatsapp` is supported.
     fn speaks_whatsapp(&self) -> bool {
         false
     }
 
-    /// Whether a code is the one that was sent to a number, where the gateway makes the codes itself. `None`: it does
-    /// not, and the code is the one of the [`TextMessage`]. Nothing happens before the future is polled.
+    /// Checks a code that the gateway created itself. `None`: it creates none, and the code is that of the
+    /// [`TextMessage`]. Nothing happens before the future is polled.
     ///
     /// # Errors
-    /// What the gateway said instead of a verdict, for the caller: no secrets.
+    /// The explanation of the gateway if it did not check the code, which clients see: no secrets.
     fn check<'a>(&'a self, _to: &'a str, _code: &'a str) -> Option<BoxFuture<'a, Result<bool, String>>> {
         None
     }
 }
 
-/// Whether messages can travel this way. Empty is `sms`.
+/// Checks that a channel is supported. Empty is `sms`.
 ///
 /// # Errors
 /// 400 `validation_failed`.
@@ -66,33 +66,41 @@ pub(crate) fn check_channel(auth: &Auth, channel: &str) -> Result<(), AuthError>
     if works { Ok(()) } else { Err(ContractError::InvalidChannel.into()) }
 }
 
-/// A message whose code is stored. It must be delivered when the transaction is committed.
-#[must_use = "nobody gets the code before it is delivered"]
-pub(crate) struct Reserved {
+/// A message whose code is stored. It must be delivered after the commit of the transaction.
+#[must_use = "the message is not sent before it is delivered"]
+pub(crate) struct ReservedText {
     user: UserId,
     kind: Kind,
     hash: String,
-    /// When the message before it was sent: what counts again if this one is not.
+    /// The time of the previous message, which is restored if this one is not sent.
     sent_before: Option<time::OffsetDateTime>,
-    /// The account was made for the message.
+    /// The account was created for the message.
     is_new: bool,
-    /// `None`: a test number, which gets none.
+    /// `None`: a test number, to which nothing is sent.
     message: Option<TextMessage>,
 }
 
-/// Makes a code of a kind, stores it, and counts the message.
+/// A message with a code that is to be sent to a user.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeMessage<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) kind: Kind,
+    pub(crate) phone: &'a PhoneNumber,
+    /// `sms` or `whatsapp`. Empty is `sms`.
+    pub(crate) channel: &'a str,
+}
+
+/// Creates and stores a code, and counts the message.
 ///
 /// # Errors
-/// 429 `over_sms_send_rate_limit`, 400 for a channel that does not work, 500 without a gateway.
+/// 429 `over_sms_send_rate_limit`, 400 for an unsupported channel, 500 without a gateway.
 pub(crate) async fn reserve(
     auth: &Auth,
     tx: &Tx,
-    user: &User,
-    kind: Kind,
-    phone: &PhoneNumber,
-    channel: &str,
+    message: CodeMessage<'_>,
     request: &RequestInfo,
-) -> Result<Reserved, AuthError> {
+) -> Result<ReservedText, AuthError> {
+    let CodeMessage { user, kind, phone, channel } = message;
     let settings = &auth.settings().sms;
     if let Some(wait) = kind.wait(user, settings.max_frequency, auth.now()) {
         return Err(AuthError::too_soon(wait, |seconds| ContractError::TextTooSoon { seconds }));
@@ -121,29 +129,29 @@ pub(crate) async fn reserve(
         TextMessage { to: phone.to_string(), body, code: token.code, channel: channel.to_owned() }
     });
     let sent_before = kind.sent_at(user);
-    Ok(Reserved { user: user.id, kind, hash: token.hash, sent_before, is_new: false, message })
+    Ok(ReservedText { user: user.id, kind, hash: token.hash, sent_before, is_new: false, message })
 }
 
-impl Reserved {
-    /// The account was made for the message: it goes when nobody takes the message.
+impl ReservedText {
+    /// Marks the account as created for the message: it is removed if the message cannot be sent.
     pub(crate) fn of_new_account(self) -> Self {
         Self { is_new: true, ..self }
     }
 
-    /// Hands the message to the gateway. Returns the answer of the request. Goes on when the client goes away.
+    /// Sends the message. Returns the response of the request. Continues when the client disconnects.
     ///
     /// # Errors
-    /// 422 `sms_send_failed`; then the message was taken back.
+    /// 422 `sms_send_failed`; the message was then withdrawn.
     pub(crate) async fn deliver(self, auth: &Auth) -> Result<Value, AuthError> {
         if self.message.is_none() {
             return Ok(json!({"message_id": "test-otp"}));
         }
         let auth = auth.clone();
-        let delivery = tokio::spawn(async move { self.hand_over(&auth).await });
+        let delivery = tokio::spawn(async move { self.send(&auth).await });
         delivery.await.map_err(AuthError::internal)?
     }
 
-    async fn hand_over(mut self, auth: &Auth) -> Result<Value, AuthError> {
+    async fn send(mut self, auth: &Auth) -> Result<Value, AuthError> {
         let sent = match (self.message.take(), auth.texts()) {
             (Some(message), Some(texts)) => in_time(auth.settings().http_timeout, texts.send(message)).await,
             _ => Err("there is no provider".to_owned()),
@@ -152,8 +160,8 @@ impl Reserved {
             Ok(id) if id.is_empty() => Ok(json!({})),
             Ok(id) => Ok(json!({"message_id": id})),
             Err(detail) => {
-                if let Err(error) = self.take_back(auth).await {
-                    // The code lives on, and nobody knows it
+                if let Err(error) = self.withdraw(auth).await {
+                    // The code stays valid, but was not sent
                     error.log();
                 }
                 let purpose = match self.kind {
@@ -166,13 +174,13 @@ impl Reserved {
         }
     }
 
-    async fn take_back(&self, auth: &Auth) -> Result<(), AuthError> {
+    async fn withdraw(&self, auth: &Auth) -> Result<(), AuthError> {
         if self.is_new {
             let tx = Tx::begin(auth.database()).await?;
             match texts::delete_unreached(&tx, self.user, &self.hash).await {
                 Ok(_) => return tx.commit().await,
-                // Something of the application's refers to the account: it stays, without a code
-                Err(error) => tracing::warn!(%error, "An account whose number was not reached could not be removed"),
+                // A row of the application refers to the account: it is kept, without a code
+                Err(error) => tracing::warn!(%error, "an account whose number was not reached could not be removed"),
             }
         }
         let tx = Tx::begin(auth.database()).await?;

@@ -1,7 +1,7 @@
-//! Whether a password is known from a breach: the k-anonymity range API of Have I Been Pwned.
+//! The check for breached passwords, with the k-anonymity range API of Have I Been Pwned.
 //!
-//! Only the first five digits of the password's SHA-1 leave this server; the answers are kept for a while, since a range
-//! says nothing about who asked.
+//! Only the first five digits of the password's SHA-1 are sent. The responses are cached: a range does not
+//! depend on the person.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::error::{AuthError, ContractError};
 use crate::settings::BreachCheckSettings;
 
-/// Ranges kept at most.
+/// Most ranges that are cached.
 const MAX_RANGES: usize = 64;
-/// How long a range is kept.
+/// How long a range is cached.
 const RANGE_AGE: Duration = Duration::from_secs(3600);
-/// The API answers with about 40 KB.
-const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+/// Largest response. The API answers with about 40 KB.
+const MAX_RANGE_BYTES: usize = 1024 * 1024;
 
 pub(super) struct BreachCheck {
     settings: BreachCheckSettings,
@@ -28,7 +28,7 @@ impl BreachCheck {
         Self { settings, client: OnceLock::new(), ranges: Mutex::new(HashMap::new()) }
     }
 
-    /// Whether the password is in a breach. When the API fails: no, or an error, as configured.
+    /// Returns true if the password is in a breach. When the API fails: false or an error, as configured.
     pub(super) async fn is_known(&self, password: &str) -> Result<bool, AuthError> {
         let digest = portico_base::hash::sha1_hex(password.as_bytes()).to_ascii_uppercase();
         let (prefix, suffix) = digest.split_at(5);
@@ -41,7 +41,7 @@ impl BreachCheck {
             Err(error) => {
                 tracing::warn!(
                     error = format!("{error:#}"),
-                    "The check for breached passwords failed; password accepted"
+                    "the check for breached passwords failed, the password is accepted"
                 );
                 Ok(false)
             }
@@ -49,7 +49,7 @@ impl BreachCheck {
     }
 
     async fn range(&self, prefix: &str) -> anyhow::Result<Arc<str>> {
-        if let Some(range) = self.kept(prefix) {
+        if let Some(range) = self.cached(prefix) {
             return Ok(range);
         }
         let client = self.client.get_or_init(|| self.build_client()).clone();
@@ -58,7 +58,7 @@ impl BreachCheck {
         let mut answer = client.get(url).header("Add-Padding", "true").send().await?.error_for_status()?;
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await? {
-            anyhow::ensure!(body.len() + chunk.len() <= MAX_ANSWER_BYTES, "the answer is too large");
+            anyhow::ensure!(body.len() + chunk.len() <= MAX_RANGE_BYTES, "the answer is too large");
             body.extend_from_slice(&chunk);
         }
         let range: Arc<str> = String::from_utf8(body)?.into();
@@ -73,20 +73,20 @@ impl BreachCheck {
         Ok(range)
     }
 
-    fn kept(&self, prefix: &str) -> Option<Arc<str>> {
+    fn cached(&self, prefix: &str) -> Option<Arc<str>> {
         let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
         ranges.get(prefix).filter(|(at, _)| at.elapsed() < RANGE_AGE).map(|(_, range)| range.clone())
     }
 
     fn build_client(&self) -> Option<reqwest::Client> {
-        // Another room may have chosen the provider already; both are aws-lc
+        // An error only means that a provider is installed already
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         reqwest::Client::builder()
             .timeout(self.settings.timeout)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(&self.settings.user_agent)
             .build()
-            .inspect_err(|error| tracing::error!(%error, "No client for the check for breached passwords"))
+            .inspect_err(|error| tracing::error!(%error, "no client for the check for breached passwords"))
             .ok()
     }
 }

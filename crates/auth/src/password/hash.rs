@@ -1,5 +1,4 @@
-//! The stored forms of passwords (auth-core 14.2): bcrypt for new ones; argon2 and the scrypt of Firebase for accounts
-//! that moved in from elsewhere.
+//! The stored forms of passwords: bcrypt for new ones; argon2 and the scrypt of Firebase for imported accounts.
 
 use aes::cipher::{KeyIvInit as _, StreamCipher as _};
 use argon2::{Algorithm, Argon2, Params, PasswordHash, Version};
@@ -8,39 +7,39 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use subtle::ConstantTimeEq as _;
 
-/// bcrypt looks at no more.
+/// Longest password that bcrypt uses in full.
 pub const MAX_BYTES: usize = 72;
 
-/// Standard alphabet, padding as it comes.
+/// The standard alphabet, with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Memory of an argon2 hash at most, in KiB.
+/// Most memory of an argon2 hash, in KiB.
 const ARGON2_MAX_MEMORY: u32 = 1_048_576;
 
 pub(super) fn hash(password: &str, cost: u32) -> Result<String, bcrypt::BcryptError> {
     Ok(bcrypt::hash_with_result(password, cost)?.format_for_version(bcrypt::Version::TwoA))
 }
 
-/// A well-formed hash that no password has, with the usual cost.
+/// Returns a well-formed hash that matches no password, with the configured cost.
 pub(super) fn unmatchable(cost: u32) -> String {
     let salt: String = std::iter::repeat_n('.', 22).collect();
     let nothing: String = std::iter::repeat_n('.', 31).collect();
     format!("$2a${cost:02}${salt}{nothing}")
 }
 
-/// Whether the stored form is not the one that [`hash`] makes.
+/// Returns true if the stored form is not the one that [`hash`] returns.
 pub(super) fn is_outdated(stored: &str, cost: u32) -> bool {
     let is_bcrypt = ["$2a$", "$2b$", "$2y$"].iter().any(|prefix| stored.starts_with(prefix));
     !is_bcrypt || stored.get(4..6).and_then(|text| text.parse::<u32>().ok()).is_none_or(|stored| stored < cost)
 }
 
-/// Compares a password with any stored form. A form that can not be read matches nothing.
+/// Compares a password with any stored form. A form that cannot be parsed matches nothing.
 pub(super) fn verify(password: &str, stored: &str) -> bool {
     if stored.starts_with("$2") {
-        // The reference's bcrypt ignores what is beyond its limit, so long passwords of moved accounts keep working
+        // GoTrue's bcrypt ignores bytes beyond its limit, so that long passwords of imported accounts keep working
         let bytes = &password.as_bytes()[..password.len().min(MAX_BYTES)];
         return bcrypt::verify(bytes, stored).unwrap_or(false);
     }
@@ -74,7 +73,7 @@ fn verify_argon2(password: &str, stored: &str) -> Option<bool> {
     Some(output.ct_eq(expected.as_bytes()).into())
 }
 
-/// `v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`
+/// Verifies `v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`.
 fn verify_firebase(password: &str, rest: &str) -> Option<bool> {
     let mut parts = rest.split('$');
     let (parameters, salt, expected) = (parts.next()?, parts.next()?, parts.next()?);
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_hashes_of_every_form() {
+    fn published_hashes_of_every_form_match() {
         // openwall's test vector, and the same with the other prefixes
         for prefix in ["$2a$", "$2b$", "$2y$"] {
             let stored = format!("{prefix}05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW");
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn argon2_within_its_limits() {
+    fn argon2_matches_within_its_limits() {
         use argon2::PasswordHasher as _;
         let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzYWx0").unwrap();
         for algorithm in [Algorithm::Argon2id, Algorithm::Argon2i] {
@@ -143,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn the_unmatchable_hash_is_read_and_matches_nothing() {
+    fn the_unmatchable_hash_is_parsed_and_matches_nothing() {
         let stored = unmatchable(4);
         assert!(bcrypt::verify("anything", &stored).is_ok());
         assert!(!verify("", &stored));
     }
 
     #[test]
-    fn outdated_forms() {
+    fn weaker_and_imported_forms_are_outdated() {
         assert!(!is_outdated("$2a$10$x", 10));
         assert!(!is_outdated("$2b$12$x", 10));
         assert!(is_outdated("$2a$08$x", 10));

@@ -1,4 +1,4 @@
-//! Passwords: what may be one, and how they are kept (auth-core 14).
+//! Passwords: their rules and their hashes.
 
 mod breach;
 mod hash;
@@ -17,46 +17,47 @@ use crate::error::{AuthError, ContractError, WeakPassword, WeakPasswordReason};
 use crate::settings::PasswordSettings;
 use breach::BreachCheck;
 
-/// The rules of this project, and the bounded place where hashes are computed.
+/// The rules of this project, and the bounded computation of hashes.
 pub struct Passwords {
-    rules: rules::Rules,
+    rules: rules::PasswordRules,
     breach: Option<BreachCheck>,
     cost: u32,
-    /// A hash that no password has; compared when there is none, so that nobody can time who has an account.
-    nobody: String,
+    /// A hash that matches no password. It is compared for accounts without one, so that the duration does not reveal
+    /// which accounts exist.
+    unmatchable: String,
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     queue: usize,
 }
 
-/// The outcome of comparing a password.
+/// The result of comparing a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Comparison {
     /// It is the account's password.
     pub matches: bool,
-    /// It matches, and the stored form is older than the one in use: store [`Passwords::hash`] of it.
+    /// It matches, and its stored form is outdated: [`Passwords::hash`] of it should be stored.
     pub needs_rehash: bool,
 }
 
 impl Passwords {
-    /// Takes the settings; nothing is computed yet.
+    /// Creates the rules without computing a hash.
     pub fn new(settings: &PasswordSettings) -> Self {
         let threads = settings
             .hashing_threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from))
             .max(1);
         Self {
-            rules: rules::Rules::new(settings),
+            rules: rules::PasswordRules::new(settings),
             breach: settings.breach_check.clone().map(BreachCheck::new),
             cost: settings.bcrypt_cost,
-            nobody: hash::unmatchable(settings.bcrypt_cost),
+            unmatchable: hash::unmatchable(settings.bcrypt_cost),
             permits: Arc::new(Semaphore::new(threads)),
             waiting: AtomicUsize::new(0),
             queue: settings.hashing_queue,
         }
     }
 
-    /// Checks a password that someone wants to have.
+    /// Checks a new password.
     ///
     /// # Errors
     /// 400 `validation_failed` when it is too long, 422 `weak_password` with all reasons, 500 when the breach check fails
@@ -71,7 +72,7 @@ impl Passwords {
         }
     }
 
-    /// What is wrong with a password by today's rules; `None`: nothing. For the hint at sign-in.
+    /// Returns the current rules that a password breaks, for the hint at sign-in. `None`: it breaks none.
     ///
     /// # Errors
     /// 500 when the breach check fails and is to fail closed.
@@ -92,10 +93,10 @@ impl Passwords {
         Ok(Some(WeakPassword { reasons, message: texts.join(" ") }))
     }
 
-    /// The form in which a password is stored.
+    /// Returns the hash of a password, as it is stored.
     ///
     /// # Errors
-    /// 429 when too many are waiting.
+    /// 429 when the queue is full.
     pub async fn hash(&self, password: &str) -> Result<String, AuthError> {
         let (password, cost) = (password.to_owned(), self.cost);
         self.compute(move || hash::hash(&password, cost)).await?.map_err(AuthError::internal)
@@ -105,26 +106,26 @@ impl Passwords {
     /// takes as long as a wrong password.
     ///
     /// # Errors
-    /// 429 when too many are waiting.
+    /// 429 when the queue is full.
     pub async fn compare(&self, password: &str, stored: Option<&str>) -> Result<Comparison, AuthError> {
-        let stored = stored.filter(|stored| !stored.is_empty()).unwrap_or(&self.nobody).to_owned();
+        let stored = stored.filter(|stored| !stored.is_empty()).unwrap_or(&self.unmatchable).to_owned();
         let (password, cost) = (password.to_owned(), self.cost);
         self.compute(move || {
             let matches = hash::verify(&password, &stored);
-            // What bcrypt would cut off stays in its old form, which looks at all of it
+            // A password that bcrypt would truncate keeps its old form, which uses all of it
             let fits = password.len() <= MAX_BYTES;
             Comparison { matches, needs_rehash: matches && fits && hash::is_outdated(&stored, cost) }
         })
         .await
     }
 
-    /// Runs a computation on a thread of its own, a bounded number at a time, with a bounded queue.
+    /// Runs a computation on a thread of its own. The number of concurrent and queued ones is bounded.
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AuthError> {
-        let place = Place::take(&self.waiting, self.queue)?;
+        let queued = HashQueuePlace::take(&self.waiting, self.queue)?;
         let permit =
             self.permits.clone().acquire_owned().await.expect("the semaphore is never closed while the service lives");
-        drop(place);
-        // The permit moves along: a request that is given up does not let another one begin while its hash still runs
+        drop(queued);
+        // The permit moves to the thread: a cancelled request must not let another one start while its hash still runs
         tokio::task::spawn_blocking(move || {
             let result = work();
             drop(permit);
@@ -135,10 +136,10 @@ impl Passwords {
     }
 }
 
-/// A place in the queue, free again when dropped.
-struct Place<'a>(&'a AtomicUsize);
+/// A place in the queue, released when dropped.
+struct HashQueuePlace<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
+impl<'a> HashQueuePlace<'a> {
     fn take(waiting: &'a AtomicUsize, most: usize) -> Result<Self, AuthError> {
         let place = Self(waiting);
         if waiting.fetch_add(1, Ordering::AcqRel) >= most.max(1) {
@@ -152,7 +153,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for HashQueuePlace<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_queue_has_an_end() {
+    async fn a_full_queue_rejects_requests() {
         let passwords = passwords(|settings| {
             settings.hashing_threads = Some(1);
             settings.hashing_queue = 1;

@@ -1,14 +1,14 @@
-//! What may be a password.
+//! The rules for new passwords.
 
 use crate::error::WeakPasswordReason;
 use crate::settings::PasswordSettings;
 
-pub(super) struct Rules {
+pub(super) struct PasswordRules {
     min_length: usize,
     required: Vec<String>,
 }
 
-impl Rules {
+impl PasswordRules {
     pub(super) fn new(settings: &PasswordSettings) -> Self {
         Self {
             min_length: settings.min_length,
@@ -16,7 +16,7 @@ impl Rules {
         }
     }
 
-    /// The rules that a password breaks, with their texts, in the order of the contract.
+    /// Returns the rules that a password breaks, with their texts, in the order that clients expect.
     pub(super) fn broken_by(&self, password: &str) -> Vec<(WeakPasswordReason, String)> {
         let mut broken = Vec::new();
         if password.len() < self.min_length {
@@ -32,7 +32,7 @@ impl Rules {
     }
 }
 
-/// Reads the setting's form: sets separated by colons, `\:` a colon.
+/// Parses the setting: sets separated by colons; `\:` is a colon.
 pub fn parse_required_characters(text: &str) -> Vec<String> {
     let mut sets = vec![String::new()];
     let mut characters = text.chars().peekable();

@@ -1,4 +1,4 @@
-//! Proof that a person asks (auth-core 19).
+//! Captchas: the proof that a person sends a request.
 
 use http::HeaderMap;
 use serde::Deserialize;
@@ -10,14 +10,14 @@ use crate::http::extract::RequestInfo;
 use crate::oauth::protocol::http_client::{ProviderClient, UrlTrust};
 use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
 
-/// The part of a body that carries the solved puzzle.
+/// The field of a body that contains the token of a solved captcha.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Security {
     captcha_token: Option<String>,
 }
 
-/// Asks the provider of the puzzles.
+/// Verifies tokens with the captcha service.
 pub(crate) struct Captcha {
     settings: CaptchaSettings,
     client: ProviderClient,
@@ -55,7 +55,7 @@ impl Captcha {
     }
 }
 
-/// Checks the puzzle of a request, if there is to be one. Not asked of the operator's own calls.
+/// Checks the captcha of a request, if captchas are enabled. Requests of the operator need none.
 ///
 /// # Errors
 /// 400 `captcha_failed`, 500 when the provider does not answer.

@@ -1,8 +1,8 @@
-//! The limits on requests and messages (auth-core 18): buckets by client address, and messages of the whole service. In the
-//! memory of this process. Guesses at codes and passwords are counted in the database instead, see `attempts`.
+//! Rate limits on requests by client address, and on messages of the whole service, in the memory of this process.
+//! Guesses at codes and passwords are counted in the database instead, see `attempts`.
 //!
-//! Promises: a limit reads the clock itself when it is charged, and that clock never runs backwards. No caller passes a
-//! time in: one that was read before a slow body arrived would let a bucket fill again and again.
+//! Promises: a limit reads the monotonic clock itself when it is charged. No caller passes a time: one that
+//! was read before a slow body arrived would let a bucket fill again and again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,19 +17,19 @@ use crate::http::extract::RequestInfo;
 use crate::one_time::token::Kind;
 use crate::settings::{RateLimitSettings, SendLimit};
 
-/// Addresses remembered at most. Beyond it the fullest half is forgotten: an address that used up its requests is
-/// remembered however many others come.
+/// Most addresses that are stored. Beyond it the fullest half is discarded, so that an address that has used
+/// up its requests is kept.
 const MAX_BUCKETS: usize = 50_000;
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
-/// What is limited by client address; each has buckets of its own.
+/// The limits by client address. Each has buckets of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limiter {
     /// `POST /signup`
     SignUp,
-    /// `POST /signup` without a name
+    /// `POST /signup` of anonymous users
     Anonymous,
     /// `POST /otp`
     Otp,
@@ -65,7 +65,7 @@ impl Limiter {
         }
     }
 
-    /// The requests allowed at once, and how fast they are allowed again.
+    /// Returns the number of requests at once, and the rate at which they are allowed again.
     fn quota(self, settings: &RateLimitSettings) -> Quota {
         let per_five_minutes = |count: u32| Quota::new(30.0, f64::from(count) / FIVE_MINUTES.as_secs_f64());
         match self {
@@ -89,7 +89,7 @@ pub struct Limits {
     failures: FailedLoginBudget,
 }
 
-/// The budget of audit entries for failed sign-ins: of each network, and of all.
+/// The budget of audit entries for failed sign-ins, per network and in total.
 struct FailedLoginBudget {
     of_network: TokenBuckets<Option<String>>,
     of_all: Mutex<TokenBucket>,
@@ -97,13 +97,13 @@ struct FailedLoginBudget {
     omitted: AtomicU64,
 }
 
-/// Entries for failed sign-ins from one network: 20 at once and 20 more an hour. One network leaves room for the others.
+/// Entries for failed sign-ins from one network: 20 at once and 20 more per hour, so that one network cannot use up all.
 const FAILED_LOGINS_OF_NETWORK: Quota = Quota::full_after(20.0, HOUR);
-/// Entries for failed sign-ins of the whole service: 500 at once and 120 more an hour, about a megabyte a day at most.
+/// Entries for failed sign-ins of the whole service: 500 at once and 120 more per hour, at most about a megabyte per day.
 const FAILED_LOGINS: Quota = Quota::new(500.0, 120.0 / 3600.0);
 
 impl Limits {
-    /// The limits of a service that nothing was asked of yet.
+    /// Creates unused limits.
     pub fn new(settings: RateLimitSettings, clock: Clock) -> Self {
         Self {
             buckets: TokenBuckets::new(clock.clone(), MAX_BUCKETS),
@@ -120,7 +120,7 @@ impl Limits {
         }
     }
 
-    /// Counts a request of this address.
+    /// Counts a request of the client address.
     ///
     /// # Errors
     /// 429 `over_request_rate_limit`.
@@ -139,8 +139,7 @@ impl Limits {
         lock(emails).take(&self.clock).map_err(too_many_emails)
     }
 
-    /// As [`Limits::take_email`], for a mail that is not sent: this limit does not show who has an account, and cannot be
-    /// used up with invented addresses.
+    /// As [`Limits::take_email`], for a decoy: the limit reveals no account, and invented addresses cannot use it up.
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`.
@@ -149,7 +148,7 @@ impl Limits {
         lock(emails).clone().take(&self.clock).map_err(too_many_emails)
     }
 
-    /// The least time between two mails of a kind to one address, for an address that gets none.
+    /// Checks the least time between two mails of a kind to one address, for an address that is sent decoys.
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`, as for an address that has an account.
@@ -183,7 +182,7 @@ impl Limits {
         })
     }
 
-    /// Counts an audit entry for a failed sign-in. Returns how many were left out before it; `None`: so is this one.
+    /// Counts an audit entry for a failed sign-in. Returns the number of entries omitted before it. `None`: it is omitted.
     pub fn take_failed_login(&self, request: &RequestInfo) -> Option<u64> {
         let FailedLoginBudget { of_network, of_all, omitted } = &self.failures;
         let network = request.network_key().map(str::to_owned);
@@ -196,13 +195,13 @@ impl Limits {
         None
     }
 
-    /// Returns true if mail is turned off altogether.
+    /// Returns true if the limit permits no mail at all.
     pub fn blocks_all_email(&self) -> bool {
         matches!(self.settings.emails, Some(SendLimit::PerHour(0) | SendLimit::Bucket(0, _)))
     }
 }
 
-/// The refusal of a request beyond a limit (auth-core 18.1).
+/// Returns the error of a request beyond a limit.
 pub(crate) fn too_many_requests(limit: &'static str, wait: Duration) -> AuthError {
     AuthError::TooMany { error: ContractError::TooManyRequests, retry_after: whole_seconds(wait, HOUR), limit }
 }
@@ -216,14 +215,14 @@ fn too_many_emails(wait: Duration) -> AuthError {
 }
 
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves the state whole: it is changed by single assignments
+    // A panic leaves the state consistent: it is changed by single assignments
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The state of a limit on messages of the whole service.
+/// The remaining messages of the whole service.
 #[derive(Debug, Clone)]
 enum SendBudget {
-    /// Windows of an hour. `since`: the monotonic time at which this one began, with its first message.
+    /// Windows of an hour. `since`: the monotonic start of the window, which is its first message.
     PerHour {
         size: u32,
         left: u32,
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_that_is_only_pretended_has_its_interval() {
+    fn decoy_mails_have_an_interval() {
         let clock = clock();
         let limits = Limits::new(RateLimitSettings::default(), clock.clone());
         let pretend = |kind| limits.check_decoy_interval(kind, "ada@example.com", Duration::from_secs(60));

@@ -1,4 +1,5 @@
-//! Protection of accounts: limits, attempts, captcha, the redirect allow list, column encryption, the audit log.
+//! The protection of accounts: rate limits, limits on guesses, captchas, the redirect allow list, uniform timing, column
+//! encryption, the check of mail domains, and the audit log.
 
 pub(crate) mod attempts;
 pub mod audit;

@@ -104,7 +104,7 @@ pub(crate) async fn sign_in(
             None => create(auth, tx, request, external, &data).await?,
         },
     };
-    confirm_and_admit(auth, tx, request, external, user, &identity, &data).await
+    confirm_and_admit(auth, tx, request, external, user, &identity).await
 }
 
 /// Finds the identity and locks its user.
@@ -292,7 +292,6 @@ async fn confirm_and_admit(
     external: &ExternalIdentity<'_>,
     mut user: User,
     identity: &Identity,
-    data: &JsonObject,
 ) -> Result<SignInOutcome, AuthError> {
     let now = request.now;
     if user.is_banned(now) {
@@ -316,7 +315,7 @@ async fn confirm_and_admit(
             if !user.is_phone_confirmed() {
                 // The person who signed up has not proved the address
                 accounts::keep_only_identity(tx, user.id, identity.id).await?;
-                accounts::start_over(tx, user.id, data, now).await?;
+                accounts::start_over(tx, user.id, &external.profile.identity_data(), now).await?;
                 sessions::delete_all(tx, user.id).await?;
             }
             if !proves {
