@@ -1,4 +1,4 @@
-//! What others need to verify our tokens (auth-core 3 and 21): the public keys, and the discovery document.
+//! The documents that other services need to verify access tokens: the public keys, and the discovery document.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 
-/// Clients may keep both for ten minutes; a new key is published at least that long before it signs.
+/// Clients may cache both for ten minutes. A new key is published at least that long before it signs.
 const CACHED: &str = "public, max-age=600";
 
 fn cached(body: Value) -> Response {
@@ -49,7 +49,7 @@ pub(crate) async fn openid_configuration(State(auth): State<Auth>) -> Response {
     }))
 }
 
-/// `GET /.well-known/oauth-authorization-server`: there is none.
+/// `GET /.well-known/oauth-authorization-server`: rejected, since there is no OAuth server.
 pub(crate) async fn oauth_authorization_server() -> AuthError {
     AuthError::from(ContractError::OauthServerOff)
 }

@@ -1,7 +1,7 @@
-//! What handlers get: bodies, query parameters, facts about the request, and the person who is signed in.
+//! The extractors of handlers: bodies, query parameters, request data, and the signed-in user.
 //!
-//! An extractor carries a precondition. A handler that takes [`SignedIn`] runs only for a person whose token, account and
-//! session were checked (auth-core 1.2); one that takes [`Json`] only for a body of the right shape (1.5).
+//! An extractor is a precondition. A handler that takes [`SignedIn`] runs only for a user whose token,
+//! account and session were checked; one that takes [`Json`] only for a body of the right form.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::model::User;
 use crate::model::ids::{SessionId, UserId};
 use crate::sql::users::{self, SessionSummary};
 
-/// The most bytes of a body.
+/// Largest body, in bytes.
 pub const MAX_BODY_BYTES: usize = 1024 * 1024;
-/// The deepest nesting of a body.
+/// Deepest nesting of a body.
 const MAX_JSON_DEPTH: usize = 100;
 /// The width of the column `aud`.
 const MAX_AUDIENCE_BYTES: usize = 255;
-/// Kept of a `User-Agent`.
+/// Longest `User-Agent` that is stored; a longer one is truncated.
 const MAX_USER_AGENT_BYTES: usize = 1024;
 
-/// A JSON body, whatever its `Content-Type` says. `null` means "not given", unknown fields are ignored, names are matched
-/// without regard to case, and the last of two equal names counts.
+/// A JSON body, with any `Content-Type`. `null` is the same as a missing field, unknown fields are ignored, names are
+/// matched without regard to case, and the last of two equal names counts.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
@@ -49,7 +49,7 @@ impl<T: DeserializeOwned> FromRequest<Auth> for Json<T> {
 /// Reads a whole body.
 ///
 /// # Errors
-/// 413 for more than [`MAX_BODY_BYTES`], 400 when the client went away.
+/// 413 for more than [`MAX_BODY_BYTES`], 400 when the client disconnected.
 pub async fn read_body(request: Request) -> Result<bytes::Bytes, AuthError> {
     match Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await {
         Ok(body) => Ok(body.to_bytes()),
@@ -60,7 +60,7 @@ pub async fn read_body(request: Request) -> Result<bytes::Bytes, AuthError> {
     }
 }
 
-/// The limit of an outer layer arrives wrapped.
+/// Returns true for the limit of an outer layer, which is a cause of the error.
 fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -72,7 +72,7 @@ fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// Reads a JSON object into a type, by the rules of [`Json`].
+/// Parses a JSON object by the rules of [`Json`].
 ///
 /// # Errors
 /// 400 `bad_json`.
@@ -97,9 +97,9 @@ fn of_fields<T: DeserializeOwned>(fields: impl IntoIterator<Item = (String, Valu
     serde_json::from_value(Value::Object(given)).map_err(|error| bad_json(error.to_string()))
 }
 
-/// The body of a request for a token: JSON, or the form that OAuth libraries send (RFC 6749, 4), where every value is a text.
+/// The body of a token request: JSON, or the form that OAuth libraries send (RFC 6749, 4), where every value is a text.
 ///
-/// It is a form when it says so and names a grant: `curl -d` calls JSON a form as well.
+/// It is a form if it has that `Content-Type` and names a grant: `curl -d` sends JSON with that type as well.
 #[derive(Debug)]
 pub struct TokenBody {
     bytes: bytes::Bytes,
@@ -110,22 +110,22 @@ impl FromRequest<Auth> for TokenBody {
     type Rejection = AuthError;
 
     async fn from_request(request: Request, _auth: &Auth) -> Result<Self, AuthError> {
-        let says_form = header(request.headers(), "content-type")
+        let has_form_type = header(request.headers(), "content-type")
             .and_then(|value| value.split(';').next())
             .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"));
         let bytes = read_body(request).await?;
-        let form = std::str::from_utf8(&bytes).ok().filter(|_| says_form).map(Query::parse);
+        let form = std::str::from_utf8(&bytes).ok().filter(|_| has_form_type).map(Query::parse);
         Ok(Self { form: form.filter(|form| form.get("grant_type").is_some()), bytes })
     }
 }
 
 impl TokenBody {
-    /// The grant that a form names.
+    /// Returns the grant that a form names.
     pub fn grant(&self) -> Option<&str> {
         self.form.as_ref()?.get("grant_type")
     }
 
-    /// Reads it into a type, by the rules of [`Json`].
+    /// Parses it by the rules of [`Json`].
     ///
     /// # Errors
     /// 400 `bad_json`.
@@ -144,7 +144,8 @@ fn bad_json(detail: impl std::fmt::Display) -> AuthError {
 
 const NUL_IN_TEXT: &str = "a text contains the character U+0000";
 
-/// What the parser accepts but we can not keep: deep nesting, and NUL characters, which PostgreSQL has no text for.
+/// Rejects what the parser accepts but cannot be stored: deep nesting, and NUL characters, which PostgreSQL texts
+/// cannot contain.
 fn check_shape(text: &str) -> Result<(), &'static str> {
     let (mut depth, mut in_string) = (0usize, false);
     let bytes = text.as_bytes();
@@ -172,12 +173,12 @@ fn check_shape(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The query parameters of a request, by name. Of several with one name, the first counts.
+/// The query parameters of a request. The first of a name counts.
 #[derive(Debug, Clone, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads the part of a URL after the question mark, or a form body.
+    /// Parses the query of a URL, or a form body.
     pub fn parse(text: &str) -> Self {
         Self(
             form_urlencoded::parse(text.as_bytes())
@@ -187,7 +188,7 @@ impl Query {
         )
     }
 
-    /// The value, if the parameter is there and not empty.
+    /// Returns the value of a parameter, if it is present and not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -196,7 +197,7 @@ impl Query {
             .filter(|value| !value.is_empty() && !value.contains('\0'))
     }
 
-    /// All parameters as they came.
+    /// Returns all parameters in their order.
     pub fn pairs(&self) -> &[(String, String)] {
         &self.0
     }
@@ -210,38 +211,38 @@ impl FromRequestParts<Auth> for Query {
     }
 }
 
-/// Facts about a request that concepts need.
+/// The data of a request that concepts need.
 #[derive(Debug, Clone)]
 pub struct RequestInfo {
-    /// When the request came, in microseconds as PostgreSQL keeps them.
+    /// The time of the request, in microseconds as PostgreSQL stores it.
     pub now: OffsetDateTime,
-    /// Where it came from.
+    /// The client's address.
     pub ip: Option<IpAddr>,
-    /// `User-Agent`, bounded; empty without one.
+    /// The `User-Agent`, truncated; empty without one.
     pub user_agent: String,
-    /// The audience that users are looked up in.
+    /// The audience of the users that are looked up.
     pub aud: String,
-    /// Whether the request itself named its audience.
+    /// The request itself names its audience.
     pub names_aud: bool,
-    /// Which shape errors have.
+    /// The version that decides the form of errors.
     pub api_version: ApiVersion,
-    /// Base URL of this service, as the request may name it, without a slash at the end.
+    /// Base URL of this service, without a slash at the end. A request may choose among configured hosts.
     pub external_url: String,
-    /// Where the person is sent in the end: what was asked for if allowed, else the page they came from, else the site.
+    /// The final redirect target: the requested one if allowed, else the referring page, else the site.
     pub redirect_to: String,
-    /// The network that it came from, in which one browser stays while it goes to a provider and back; `None`: not known.
+    /// The network of the client, which a browser keeps during a sign-in at a provider. `None`: not known.
     pub network: Option<String>,
-    /// Key of the limits by client address; `None`: there are none.
+    /// The key of the limits by client address. `None`: they do not apply.
     pub limit_key: Option<String>,
-    /// The account of the access token that came along. Its account and session were not checked: it only says for whom
-    /// the request means to act, and proves nothing.
+    /// The subject of the request's access token. Its account and session were not checked: it states for which account
+    /// the request is meant, and proves nothing.
     pub subject: Option<UserId>,
     /// The caller's token has an administrator's role.
     pub is_operator: bool,
 }
 
 impl RequestInfo {
-    /// The network whose guesses are counted together: as the limits by client address know it, else as the address says.
+    /// Returns the key under which guesses are counted: that of the limits by client address, else the network.
     pub fn network_key(&self) -> Option<&str> {
         self.limit_key.as_deref().or(self.network.as_deref())
     }
@@ -290,13 +291,13 @@ impl FromRequestParts<Auth> for RequestInfo {
     }
 }
 
-/// A header's text, if it is there and not empty.
+/// Returns the text of a header, if it is present and not empty.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// The key of the limits by client address (auth-core 18.1): the configured header's; else the address, where it counts or
-/// a trusted proxy says it. Whoever leaves the header out is not free of limits where addresses count.
+/// Returns the key of the limits by client address: the value of the configured header, else the address if limits
+/// by address are enabled or a trusted proxy sent it. So a client cannot avoid limits by address by omitting the header.
 fn limit_key(headers: &HeaderMap, auth: &Auth, ip: Option<IpAddr>) -> Option<String> {
     let settings = auth.settings();
     let limits = &settings.rate_limits;
@@ -311,7 +312,7 @@ fn limit_key(headers: &HeaderMap, auth: &Auth, ip: Option<IpAddr>) -> Option<Str
     named.or(addressed)
 }
 
-/// One household has one address: of IPv6, the network counts.
+/// Reduces an IPv6 address to its network, since one household has many of them.
 fn limit_address(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {
@@ -322,8 +323,9 @@ fn limit_address(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The front door knows which proxies to trust; without it, the first address of `X-Forwarded-For`. Where the operator has
-/// a proxy that writes `Sb-Forwarded-For`, its first address wins; the front door removes that header of anybody else.
+/// Returns the client's address: the one that the gateway found; without a gateway, the first of `X-Forwarded-For`. If
+/// the operator has a proxy that writes `Sb-Forwarded-For`, its first address wins; the gateway removes that header from
+/// other clients.
 fn client_ip(parts: &Parts, sb_forwarded_for: bool) -> Option<IpAddr> {
     if sb_forwarded_for && let Some(ip) = forwarded_by_proxy(&parts.headers) {
         return Some(ip);
@@ -354,7 +356,7 @@ fn external_url(headers: &HeaderMap, auth: &Auth) -> String {
     format!("{scheme}://{}{path}", host.to_ascii_lowercase())
 }
 
-/// The claims of a verified bearer token, whoever it stands for.
+/// The claims of a verified bearer token of any subject.
 #[derive(Debug, Clone)]
 pub struct Bearer(pub Arc<Claims>);
 
@@ -375,7 +377,7 @@ impl FromRequestParts<Auth> for Bearer {
     }
 }
 
-/// The token of an `Authorization: Bearer` header.
+/// Returns the token of an `Authorization: Bearer` header.
 pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()))
 }
@@ -384,14 +386,14 @@ fn bad_token(error: &TokenError) -> AuthError {
     ContractError::InvalidJwt { detail: error.to_string() }.into()
 }
 
-/// The person who is signed in: token, account and session were checked.
+/// The signed-in user, whose token, account and session were checked.
 #[derive(Debug, Clone)]
 pub struct SignedIn {
     /// With identities and factors.
     pub user: User,
-    /// `None` for a token that belongs to no session.
+    /// `None`: the token belongs to no session.
     pub session: Option<SessionSummary>,
-    /// What the token says.
+    /// The claims of the token.
     pub claims: Arc<Claims>,
 }
 
@@ -399,7 +401,7 @@ impl SignedIn {
     /// Checks a verified token against the database, in one round trip.
     ///
     /// # Errors
-    /// As auth-core 1.2 lists them, in that order.
+    /// 403 for a token, account or session that is not valid, in this order.
     pub async fn check(auth: &Auth, claims: Arc<Claims>) -> Result<Self, AuthError> {
         let subject = claims.subject().filter(|sub| !sub.is_empty()).ok_or(ContractError::SubjectMissing)?;
         let user_id = UserId::parse(subject).ok_or(ContractError::SubjectNotUuid)?;
@@ -451,14 +453,14 @@ mod tests {
     }
 
     #[test]
-    fn null_is_absent_and_names_ignore_case() {
+    fn null_is_a_missing_field_and_names_ignore_case() {
         let body: Body = parse_json(br#"{"EMAIL":"a","code_challenge":null,"email":"b","other":[1]}"#).unwrap();
         assert_eq!(body, Body { email: "b".into(), code_challenge: None, data: None });
         assert_eq!(parse_json::<Body>(b"null").unwrap(), Body::default());
     }
 
     #[test]
-    fn what_is_no_object_is_bad_json() {
+    fn a_body_that_is_not_an_object_is_bad_json() {
         let deep = format!(r#"{{"data":{}1{}}}"#, "[".repeat(100), "]".repeat(100));
         for body in [
             b"".as_slice(),
@@ -479,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_proxy_knows_the_client() {
+    fn the_address_of_the_configured_proxy_wins() {
         let ip = |sb_forwarded_for: bool, value: &'static str| {
             let (mut parts, ()) = http::Request::new(()).into_parts();
             parts.extensions.insert(ClientAddress("192.0.2.1".parse().unwrap()));

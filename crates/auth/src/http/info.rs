@@ -1,11 +1,11 @@
-//! `GET /health` and `GET /settings` (auth-core 3).
+//! `GET /health` and `GET /settings`.
 
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
 use crate::Auth;
 
-/// Providers that `/settings` lists, in the contract's order.
+/// The providers in `/settings`, in the order that clients expect.
 const LISTED: &[&str] = &[
     "apple",
     "azure",

@@ -1,4 +1,4 @@
-//! Where a browser lands after a link: the target with the outcome in its fragment or query (auth-core 6.5).
+//! The redirect that ends a link of a mail: the target with the outcome in its fragment or query.
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY};
@@ -7,17 +7,17 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 use crate::error::AuthError;
 
-/// Names and values of an outcome, in any order.
+/// The names and values of an outcome, in any order.
 pub(crate) type Fields = Vec<(&'static str, String)>;
 
-/// `target#a=..&b=..`, sorted by name. A fragment that the target has already is replaced.
+/// Returns `target#a=..&b=..`, sorted by name. An existing fragment is replaced.
 pub(crate) fn with_fragment(target: &str, mut fields: Fields) -> String {
     fields.sort_by_key(|(name, _)| *name);
     let base = target.split('#').next().unwrap_or_default();
     format!("{base}#{}", encode(&fields))
 }
 
-/// `target?..&a=..`: added to the query that the target has already.
+/// Returns `target?..&a=..`. An existing query is kept.
 pub(crate) fn with_query(target: &str, fields: &Fields) -> String {
     let (base, fragment) = match target.split_once('#') {
         Some((base, fragment)) => (base, Some(fragment)),
@@ -40,7 +40,7 @@ fn encode(fields: &Fields) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
-/// The fields of an error. `error` is there for the statuses that OAuth has a word for.
+/// Returns the fields of an error. `error` is present for the statuses that have an OAuth error.
 pub(crate) fn error_fields(error: &AuthError) -> Fields {
     let word = match error.status() {
         StatusCode::BAD_REQUEST => Some("invalid_request"),
@@ -56,7 +56,7 @@ pub(crate) fn error_fields(error: &AuthError) -> Fields {
     fields
 }
 
-/// Sends a browser on. The address may carry tokens, so it stays out of caches and of `Referer`.
+/// Redirects a browser. The URL may contain tokens, so it is kept out of caches and of `Referer`.
 pub(crate) fn redirect(status: StatusCode, url: &str) -> Response {
     match HeaderValue::from_str(&in_ascii(url)) {
         Ok(location) => (
@@ -72,7 +72,7 @@ pub(crate) fn redirect(status: StatusCode, url: &str) -> Response {
     }
 }
 
-/// The address as a header can carry it: a target keeps what the app wrote, which may be any alphabet.
+/// Encodes a URL for a header: a target is kept as the app wrote it, which may contain any characters.
 pub(crate) fn in_ascii(url: &str) -> String {
     utf8_percent_encode(url, CONTROLS).to_string()
 }
@@ -83,7 +83,7 @@ mod tests {
     use crate::error::ContractError;
 
     #[test]
-    fn any_alphabet_fits_into_a_header() {
+    fn every_character_is_encoded_for_a_header() {
         assert_eq!(in_ascii("https://a.example/gr\u{fc}\u{df}e?x=%20#y"), "https://a.example/gr%C3%BC%C3%9Fe?x=%20#y");
     }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_the_fragment() {
+    fn errors_are_in_the_fragment() {
         let mut fields = error_fields(&AuthError::from(ContractError::LinkExpired));
         fields.push(("sb", String::new()));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The HTTP face: routes, extraction of requests, errors and answers.
+//! The HTTP interface: routes, extractors, and the endpoints that belong to no concept.
 
 pub(crate) mod discovery;
 pub mod extract;

@@ -1,4 +1,4 @@
-//! URL to handler, and the layer that every answer passes.
+//! The routes of the service, and the layers around every handler.
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
@@ -29,7 +29,7 @@ use crate::one_time::sign_in;
 use crate::session::grants;
 use crate::session::logout;
 
-/// All paths of the service, without the prefix `/auth/v1`.
+/// Returns all routes of the service, without the prefix `/auth/v1`.
 pub(crate) fn router(auth: Auth) -> Router {
     Router::new()
         .merge(accounts())
@@ -45,7 +45,7 @@ pub(crate) fn router(auth: Auth) -> Router {
         .with_state(auth)
 }
 
-/// Accounts and the messages they get.
+/// Accounts and their messages.
 fn accounts() -> Router<Auth> {
     Router::new()
         .route("/health", get(info::health))
@@ -60,7 +60,7 @@ fn accounts() -> Router<Auth> {
         .route("/user", get(update::get).put(update::put))
 }
 
-/// Sessions: how they begin, go on and end.
+/// The start, refresh and end of sessions.
 fn sessions() -> Router<Auth> {
     Router::new()
         .route("/token", post(grants::token))
@@ -69,7 +69,7 @@ fn sessions() -> Router<Auth> {
         .route("/sessions/{id}", delete(logout::revoke))
 }
 
-/// Ways in through identity providers.
+/// Sign-in and linking at identity providers.
 fn providers() -> Router<Auth> {
     Router::new()
         .route("/authorize", get(oauth::flow::authorize::authorize))
@@ -78,7 +78,7 @@ fn providers() -> Router<Auth> {
         .route("/user/identities/{identity_id}", delete(oauth::flow::manual_linking::unlink))
 }
 
-/// What others need to verify our tokens.
+/// The documents that verify access tokens.
 fn published() -> Router<Auth> {
     Router::new()
         .route("/.well-known/jwks.json", get(discovery::jwks))
@@ -86,12 +86,12 @@ fn published() -> Router<Auth> {
         .route("/.well-known/oauth-authorization-server", get(discovery::oauth_authorization_server))
 }
 
-/// Wire contract: plain text (auth-core 1.4).
+/// Clients expect plain text here.
 async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n").into_response()
 }
 
-/// A `GET` handler would also answer `HEAD`. Scanners of mail send that to see where a link leads, and would use it up.
+/// Rejects `HEAD`, which a `GET` handler would accept: mail scanners send it to follow links, and would use up their tokens.
 async fn only_named_methods(request: Request, next: Next) -> Response {
     if request.method() == Method::HEAD {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
@@ -99,9 +99,9 @@ async fn only_named_methods(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Receives the whole body before anything looks at the request: its time, its limits and its token are those of the moment
-/// at which it is complete. Otherwise a client could begin many requests, hold their last bytes back, and use them up at
-/// a time of its choice.
+/// Receives the whole body before the request is handled, so that its time, its limits and its token are
+/// those of the moment at which it is complete. Otherwise a client could start many requests, hold back
+/// their last bytes, and complete them at a time of its choice.
 async fn receive(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -109,14 +109,14 @@ async fn receive(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(body) => Body::from(body.to_bytes()),
-        // For the handler that reads it: what it checks before comes first
+        // Left to the handler, whose earlier checks come first
         Err(error) => Body::from_stream(futures_util::stream::once(std::future::ready(Err::<Bytes, _>(error)))),
     };
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// Limits the time of a request, renders its error in the shape that it asked for, and keeps what it says about a person out
-/// of caches.
+/// Limits the duration of a request, renders its error in the form of its API version, and keeps personal data out of
+/// caches.
 async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Response {
     let version = ApiVersion::parse(header(request.headers(), API_VERSION_HEADER.as_str()));
     let request_id = request.extensions().get::<RequestId>().cloned();
@@ -132,7 +132,7 @@ async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Respo
     let mut response = match response.extensions().get::<Failed>() {
         Some(Failed(error)) => {
             let mut rendered = render(error, version, request_id.as_ref().map(|id| id.as_str()));
-            // Headers that a handler added to its error stay
+            // Headers that a handler added to its error are kept
             for (name, value) in response.headers() {
                 if name != CONTENT_TYPE && name != http::header::CONTENT_LENGTH {
                     rendered.headers_mut().append(name, value.clone());

@@ -1,8 +1,8 @@
-//! Features that this version does not have. They answer like features that are switched off
-//! (auth-advanced 2), so that a client gets a refusal with a code, and not a failure.
+//! Features that this version does not have. They respond like disabled features, so that a client
+//! receives an error with a code.
 //!
-//! The order of the checks is the contract's: the switch comes first where a whole feature is
-//! behind it, and the caller comes first below `/admin` and `/factors`.
+//! The order of the checks is that of the reference: for a whole feature the check that it is enabled comes
+//! first; below `/admin` and `/factors` the check of the caller does.
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Path};
@@ -15,7 +15,7 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Bearer, Json, RequestInfo, SignedIn};
 
-/// All paths of such features.
+/// Returns the routes of these features.
 pub(crate) fn routes() -> Router<Auth> {
     Router::new().merge(factors()).merge(passkeys()).merge(sso()).merge(oauth_server()).merge(administration())
 }
@@ -58,8 +58,8 @@ fn oauth_server() -> Router<Auth> {
         .route("/user/oauth/grants", get(oauth).delete(oauth))
 }
 
-/// Everything below `/admin`, and invitations. Callers are checked although nothing is there yet, so
-/// that the answer to others stays the same when it is.
+/// Returns the routes below `/admin`, and of invitations. Callers are checked already, so that the
+/// responses to other callers do not change when these features are added.
 fn administration() -> Router<Auth> {
     let missing = async |_: Operator| AuthError::from(ContractError::AdminApiOff);
     let oauth = async |_: Operator| oauth().await;
@@ -90,7 +90,7 @@ pub(crate) fn web3() -> AuthError {
     ContractError::Web3Off.into()
 }
 
-/// Checks that the caller may use the routes of administrators (auth-advanced 11.1).
+/// Checks that the caller may use the routes of administrators.
 struct Operator;
 
 impl FromRequestParts<Auth> for Operator {
@@ -125,7 +125,7 @@ struct Enrollment {
     factor_type: String,
 }
 
-/// `POST /factors`: refuses every type of factor.
+/// `POST /factors`: rejects every type of factor.
 async fn enroll(_: FactorOwner, Json(body): Json<Enrollment>) -> AuthError {
     let error = match body.factor_type.as_str() {
         "totp" => ContractError::TotpEnrollOff,
@@ -136,7 +136,7 @@ async fn enroll(_: FactorOwner, Json(body): Json<Enrollment>) -> AuthError {
     error.into()
 }
 
-/// The routes of one factor: refuses, since there is none.
+/// The routes of one factor: rejected, since there is none.
 async fn factor(_: FactorOwner, Path(id): Path<String>) -> AuthError {
     if Uuid::try_parse(&id).is_err() {
         return ContractError::FactorIdNotUuid.into();

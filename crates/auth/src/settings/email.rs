@@ -1,4 +1,4 @@
-//! Accounts with an e-mail address, and the mails they get.
+//! The settings of accounts with an email address, and of their mails.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use portico_mail::MailKind;
 
-/// Accounts with an e-mail address.
+/// The settings of accounts with an email address.
 #[derive(Debug, Clone)]
 pub struct EmailSettings {
-    /// Sign-up and sign-in by e-mail.
+    /// Sign-up and sign-in by email.
     pub enabled: bool,
     /// Sign-in by a link or code.
     pub magic_link_enabled: bool,
-    /// If not empty, only these addresses get mail.
+    /// If not empty, only these addresses are sent mail.
     pub authorized_addresses: Vec<String>,
     /// New addresses count as confirmed.
     pub autoconfirm: bool,
@@ -22,7 +22,7 @@ pub struct EmailSettings {
     pub allow_unverified_sign_ins: bool,
     /// A change of address is confirmed from both addresses.
     pub secure_change: bool,
-    /// Life time of codes and links.
+    /// Lifetime of codes and links.
     pub otp_expiry: Duration,
     /// Digits of a code, 6 to 10.
     pub otp_length: usize,
@@ -32,11 +32,11 @@ pub struct EmailSettings {
     pub url_paths: UrlPaths,
     /// Own subjects and bodies.
     pub templates: BTreeMap<MailKind, TemplateSettings>,
-    /// How long a body from an address is used before it is read again.
+    /// How long a body from a URL is used before it is fetched again.
     pub template_max_age: Duration,
-    /// When a body could not be read, the next attempt comes after this time; the pause doubles up to `template_max_age`.
+    /// First pause after a body could not be fetched. It doubles up to `template_max_age`.
     pub template_retry: Duration,
-    /// Notifications that are sent.
+    /// The enabled notifications.
     pub notifications: Vec<MailKind>,
     /// Name of the sender.
     pub sender_name: String,
@@ -44,17 +44,18 @@ pub struct EmailSettings {
     pub sender_address: String,
     /// Further headers of every mail; `$messageType` becomes the kind.
     pub headers: Vec<(String, String)>,
-    /// Host names by which this service may be addressed in links besides `external_url`.
+    /// Host names that links may contain besides that of `external_url`.
     pub external_hosts: Vec<String>,
-    /// Refuse addresses of reserved and obviously invented domains, and of domains that take no mail.
+    /// Reject addresses of reserved and obviously invented domains, and of domains that accept no mail.
     pub extended_validation: bool,
-    /// Mail servers by name: with `extended_validation`, addresses whose mail goes to one, or to one below its name, are refused.
+    /// Names of mail servers. With `extended_validation`, addresses whose mail goes to one, or to one below its name, are
+    /// rejected.
     pub blocked_mail_servers: Vec<String>,
-    /// Who is asked about domains; empty: the machine's own name servers.
+    /// Name servers for the lookup of domains. Empty: those of the machine.
     pub name_servers: Vec<SocketAddr>,
 }
 
-/// Where the links in mails point to; resolved against the external URL.
+/// The targets of links in mails, resolved against the external URL.
 #[derive(Debug, Clone)]
 pub struct UrlPaths {
     /// `type=invite`
@@ -67,7 +68,7 @@ pub struct UrlPaths {
     pub email_change: String,
 }
 
-/// An own subject and body of one kind of mail.
+/// The subject and body of one kind of mail. `None`: the built-in one.
 #[derive(Debug, Clone, Default)]
 pub struct TemplateSettings {
     /// Template text.
@@ -76,7 +77,7 @@ pub struct TemplateSettings {
     pub body: Option<String>,
     /// File with the body; read again when it changes.
     pub body_file: Option<PathBuf>,
-    /// Address of the body, read again from time to time: https, or what is appended to [`AuthSettings::site_url`].
+    /// URL of the body, fetched again from time to time: https, or a path that is appended to [`AuthSettings::site_url`].
     pub body_url: Option<String>,
 }
 
@@ -109,7 +110,7 @@ impl Default for EmailSettings {
 }
 
 impl Default for UrlPaths {
-    /// Empty: `/verify` below the external URL, prefix kept. (The reference's own default drops the prefix.)
+    /// Empty: `/verify` below the external URL, including its prefix, which GoTrue's own default drops.
     fn default() -> Self {
         Self {
             invite: String::new(),

@@ -1,7 +1,7 @@
-//! Everything an operator can decide about accounts.
+//! The settings of the account service.
 //!
-//! One struct per concern; `Default` holds the contract's defaults (auth-core 25). The wiring fills it from the project's
-//! configuration; nothing here knows a file or an environment variable.
+//! One struct per concern, whose `Default` has the values of the reference. The program fills them from
+//! the project's configuration; nothing here knows a file or an environment variable.
 
 mod email;
 mod password;
@@ -30,23 +30,23 @@ use validate::absolute_url;
 /// Settings of the account service.
 #[derive(Debug, Clone)]
 pub struct AuthSettings {
-    /// Where the application lives: the default redirect target and a template variable.
+    /// URL of the application: the default redirect target and a template variable.
     pub site_url: String,
     /// Public base URL of this service, with its prefix: `https://api.example.com/auth/v1`.
     pub external_url: String,
-    /// Patterns of further redirect targets (auth-core 17).
+    /// Patterns of further redirect targets.
     pub redirect_allow_list: Vec<String>,
-    /// No new users, by no way.
+    /// Reject every sign-up.
     pub disable_signup: bool,
-    /// Whether people may sign in without giving a name.
+    /// Permit anonymous sign-ins.
     pub anonymous_users: bool,
-    /// Whether signed-in people may link and unlink identities.
+    /// Permit signed-in users to link and unlink identities.
     pub manual_linking: bool,
     /// Access tokens.
     pub jwt: JwtSettings,
     /// Rules for and hashing of passwords.
     pub password: PasswordSettings,
-    /// Accounts with an e-mail address, and the mails they get.
+    /// Accounts with an email address, and their mails.
     pub email: EmailSettings,
     /// Accounts with a phone number.
     pub sms: SmsSettings,
@@ -61,34 +61,34 @@ pub struct AuthSettings {
     pub allowed_id_token_issuers: BTreeMap<String, Vec<String>>,
     /// Provider name to linking domain; providers not listed are in `default`.
     pub linking_domains: BTreeMap<String, String>,
-    /// Life time of a flow state. At least 300 s.
+    /// Lifetime of a flow state. At least 300 s.
     pub flow_state_expiry: Duration,
-    /// How long discovery documents and key sets of providers are kept.
+    /// How long discovery documents and key sets of providers are cached.
     pub oidc_cache_ttl: Duration,
-    /// Whether providers may be called over plain HTTP on loopback addresses. Only for development.
+    /// Permit providers with plain HTTP on loopback addresses. Only for development.
     pub allow_insecure_loopback_providers: bool,
     /// Refresh tokens.
     pub refresh: RefreshSettings,
-    /// How long sessions live.
+    /// The lifetime of sessions.
     pub sessions: SessionSettings,
-    /// Proof that a person asks.
+    /// The captcha service. `None`: no captchas.
     pub captcha: Option<CaptchaSettings>,
-    /// How often things may be asked for.
+    /// Rate limits.
     pub rate_limits: RateLimitSettings,
     /// A password change needs a session younger than 24 hours or a nonce.
     pub password_change_needs_reauthentication: bool,
     /// A password change needs the current password.
     pub password_change_needs_current: bool,
-    /// A first password on an account with a confirmed e-mail address creates its e-mail identity.
+    /// A first password on an account with a confirmed email address creates its email identity.
     pub create_email_identity_on_password_set: bool,
     /// The first address of `Sb-Forwarded-For` is the client's. Only behind a proxy that writes it.
     pub sb_forwarded_for: bool,
-    /// Secrets of accounts that are sealed in their rows.
+    /// Column encryption.
     pub encryption: EncryptionSettings,
-    /// Keep the audit log out of the database (it is always in the log).
+    /// Write no audit entries to the database. Events are always logged.
     pub audit_log_disabled: bool,
-    /// How long a call to a provider or message gateway may take. One to a provider takes at most half of
-    /// `max_request_duration`: a sign-in needs two, and people are waiting.
+    /// Timeout of a call to a provider or message gateway. One to a provider takes at most half of
+    /// `max_request_duration`, since a sign-in needs two.
     pub http_timeout: Duration,
     /// A request that takes longer is answered with 504. Zero: no limit.
     pub max_request_duration: Duration,
@@ -132,15 +132,15 @@ impl Default for AuthSettings {
 }
 
 impl AuthSettings {
-    /// Where the body of these mails is read, if it comes from an address.
+    /// Returns the URL of the body of these mails, if it is fetched from one.
     ///
     /// # Errors
-    /// When that is no address.
+    /// When the setting is not a URL.
     pub fn template_url(&self, kind: MailKind) -> Result<Option<Url>, SettingsError> {
         let Some(written) = self.email.templates.get(&kind).and_then(|own| own.body_url.as_deref()) else {
             return Ok(None);
         };
-        // Wire contract: what is no address is a path of the application's (auth-core 15.1)
+        // As in GoTrue, a text that is not a URL is a path of the application
         let url = match written.starts_with("http") {
             true => written.to_owned(),
             false => format!("{}/{}", self.site_url.trim_end_matches('/'), written.trim_start_matches('/')),
@@ -148,7 +148,7 @@ impl AuthSettings {
         absolute_url("email.templates", &url).map(Some)
     }
 
-    /// Whether a notification of this kind is sent.
+    /// Returns true if notifications of this kind are enabled.
     pub fn notifies(&self, kind: MailKind) -> bool {
         self.email.notifications.contains(&kind)
     }

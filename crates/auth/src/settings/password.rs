@@ -1,21 +1,21 @@
-//! Passwords: their rules, and how they are hashed.
+//! The settings of passwords: their rules and their hashes.
 
 use std::time::Duration;
 
-/// Rules for and hashing of passwords.
+/// The settings of passwords.
 #[derive(Debug, Clone)]
 pub struct PasswordSettings {
     /// Fewest bytes; at least 6.
     pub min_length: usize,
-    /// Each set must have one hit.
+    /// A password must contain a character of each set.
     pub required_characters: Vec<String>,
-    /// Ask whether a password is known from a breach.
+    /// The check for breached passwords. `None`: no check.
     pub breach_check: Option<BreachCheckSettings>,
-    /// Cost of new bcrypt hashes, 4 to 14. The contract's is 10.
+    /// Cost of new bcrypt hashes, 4 to 14. That of GoTrue is 10.
     pub bcrypt_cost: u32,
-    /// Hashes computed at the same time; `None`: one per processor.
+    /// Hashes that are computed at the same time. `None`: one per processor.
     pub hashing_threads: Option<usize>,
-    /// Requests that may wait for a hash; more are answered with 429.
+    /// Requests that may wait for a hash. Further ones are rejected with 429.
     pub hashing_queue: usize,
 }
 
@@ -24,11 +24,11 @@ pub struct PasswordSettings {
 pub struct BreachCheckSettings {
     /// Base of the API; five hexadecimal digits are appended.
     pub url: String,
-    /// When the API does not answer: refuse the password (true) or accept it.
+    /// When the API does not answer: reject the password (true) or accept it.
     pub fail_closed: bool,
-    /// How we introduce ourselves.
+    /// The `User-Agent` of the requests.
     pub user_agent: String,
-    /// How long to wait.
+    /// Timeout of a request.
     pub timeout: Duration,
 }
 

@@ -1,20 +1,20 @@
-//! What keeps strangers and machines out: captchas, limits, and the sealing of secrets.
+//! The settings of protection: captchas, rate limits, column encryption.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portico_base::Secret;
 
-/// Proof that a person asks.
+/// The settings of captchas.
 #[derive(Debug, Clone)]
 pub struct CaptchaSettings {
-    /// Whose puzzle.
+    /// The captcha service.
     pub provider: CaptchaProvider,
-    /// Our secret there.
+    /// The secret of this server at the service.
     pub secret: Secret,
-    /// How long to wait for the provider.
+    /// Timeout of a verification.
     pub timeout: Duration,
-    /// Replaces the provider's address.
+    /// Replaces the URL of the service.
     pub verify_url: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub enum CaptchaProvider {
     Turnstile,
 }
 
-/// How often things may be asked for (auth-core 18).
+/// Rate limits.
 #[derive(Debug, Clone)]
 pub struct RateLimitSettings {
     /// Request header whose first value is the key of the limits per address. `None`: the client address that the
@@ -54,16 +54,16 @@ pub struct RateLimitSettings {
 /// A limit on messages of the whole service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendLimit {
-    /// So many per fixed hour.
+    /// This many per fixed hour.
     PerHour(u32),
     /// A bucket of this size, refilled by one per duration.
     Bucket(u32, Duration),
 }
 
-/// Master keys of sealed columns (auth-core 14.3). Default: everything is written in clear.
+/// The master keys of column encryption. Default: values are stored unencrypted.
 #[derive(Debug, Clone, Default)]
 pub struct EncryptionSettings {
-    /// Name of the key that seals what is written; `None`: nothing is sealed, but sealed values are still read.
+    /// Name of the key for new values. `None`: they are stored unencrypted, but encrypted values are still read.
     pub current: Option<String>,
     /// 32 bytes in base64url by name: every key under which a value may be sealed.
     pub keys: BTreeMap<String, Secret>,

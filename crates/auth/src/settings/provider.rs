@@ -1,30 +1,30 @@
-//! Identity providers.
+//! The settings of identity providers.
 
 use portico_base::Secret;
 
-/// One identity provider.
+/// The settings of one identity provider.
 #[derive(Debug, Clone)]
 pub struct ProviderSettings {
-    /// Whether it may be used.
+    /// It may be used.
     pub enabled: bool,
-    /// The first is ours; all are accepted as audience of id_tokens.
+    /// The client ids. The first is that of this server; all are accepted as audience of id_tokens.
     pub client_ids: Vec<String>,
-    /// Our secret there.
+    /// The client secret of this server.
     pub secret: Secret,
-    /// Where the provider sends people back; empty: `<external_url>/callback`.
+    /// The redirect URI of the client. Empty: `<external_url>/callback`.
     pub redirect_uri: String,
     /// Replaces the provider's base host or issuer.
     pub url: String,
     /// Accept id_tokens without a nonce check.
     pub skip_nonce_check: bool,
-    /// Accounts without an e-mail address may sign in.
+    /// Accounts without an email address may sign in.
     pub email_optional: bool,
 }
 
-/// Providers that are kept in the database, whose names start with `custom:`.
+/// The settings of custom providers, which are stored in the database and whose names start with `custom:`.
 #[derive(Debug, Clone)]
 pub struct CustomProviderSettings {
-    /// Whether they may be used.
+    /// They may be used.
     pub enabled: bool,
     /// Base of their callback URL; `None`: the service's external URL.
     pub external_url: Option<String>,

@@ -1,11 +1,11 @@
-//! Access tokens, refresh tokens and the sessions that they belong to.
+//! The settings of access tokens, refresh tokens and sessions.
 
 use std::time::Duration;
 
-/// Access tokens.
+/// The settings of access tokens.
 #[derive(Debug, Clone)]
 pub struct JwtSettings {
-    /// Life time.
+    /// Lifetime.
     pub expiry: Duration,
     /// `aud` of tokens and users.
     pub audience: String,
@@ -19,10 +19,10 @@ pub struct JwtSettings {
     pub admin_group: String,
 }
 
-/// Refresh tokens.
+/// The settings of refresh tokens.
 #[derive(Debug, Clone)]
 pub struct RefreshSettings {
-    /// A detected reuse ends the whole family.
+    /// A detected reuse revokes the whole refresh token family.
     pub rotation: bool,
     /// How long a replaced token is still accepted.
     pub reuse_interval: Duration,
@@ -34,16 +34,16 @@ pub struct RefreshSettings {
     pub allow_reuse: bool,
 }
 
-/// How long sessions live. `None`: as long as they are refreshed.
+/// The lifetime of sessions. `None`: as long as they are refreshed.
 #[derive(Debug, Clone, Default)]
 pub struct SessionSettings {
     /// From sign-in.
     pub timebox: Option<Duration>,
     /// From the last refresh.
     pub inactivity_timeout: Option<Duration>,
-    /// From sign-in, for people with a factor who did not use it.
+    /// From sign-in, for users with a second factor who did not use it.
     pub allow_low_aal: Option<Duration>,
-    /// Only the newest session of a person lives.
+    /// Only the newest session of a user can be refreshed.
     pub single_per_user: bool,
     /// Classes of sessions that `single_per_user` treats separately.
     pub tags: Vec<String>,

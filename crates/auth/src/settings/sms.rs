@@ -1,18 +1,18 @@
-//! Accounts with a phone number, and the text messages they get.
+//! The settings of accounts with a phone number, and of their text messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use time::OffsetDateTime;
 
-/// Accounts with a phone number.
+/// The settings of accounts with a phone number.
 #[derive(Debug, Clone)]
 pub struct SmsSettings {
     /// Sign-up and sign-in by phone.
     pub enabled: bool,
     /// New numbers count as confirmed.
     pub autoconfirm: bool,
-    /// Life time of codes.
+    /// Lifetime of codes.
     pub otp_expiry: Duration,
     /// Digits of a code, 6 to 10.
     pub otp_length: usize,
@@ -24,7 +24,7 @@ pub struct SmsSettings {
     pub provider: String,
     /// Fixed codes by phone number, for tests of applications.
     pub test_otps: BTreeMap<String, String>,
-    /// Until when the fixed codes hold; `None`: for ever.
+    /// End of the fixed codes. `None`: they do not expire.
     pub test_otps_valid_until: Option<OffsetDateTime>,
 }
 

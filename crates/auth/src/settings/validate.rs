@@ -1,4 +1,4 @@
-//! What can be checked before anything starts.
+//! The validation of settings at start.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use url::Url;
 
 use super::AuthSettings;
 
-/// What is wrong with the settings.
+/// A setting that is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A URL can not be read.
+    /// A URL cannot be parsed.
     #[error("{name}: \"{value}\" is not an absolute URL: {reason}")]
     Url {
         /// The setting.
         name: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A value is outside its bounds.
@@ -25,32 +25,32 @@ pub enum SettingsError {
     Value {
         /// The setting.
         name: &'static str,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A mail template can not be read.
+    /// A mail template cannot be parsed.
     #[error("template of {kind}: {reason}")]
     Template {
         /// Key of the mail.
         kind: &'static str,
-        /// What is wrong, with its place.
+        /// The reason, with the line.
         reason: String,
     },
-    /// A redirect pattern can not be read.
+    /// A redirect pattern cannot be parsed.
     #[error("redirect allow list: \"{pattern}\": {reason}")]
     RedirectPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }
 
 impl AuthSettings {
-    /// Checks everything that can be checked without a database.
+    /// Checks the settings as far as possible without a database.
     ///
     /// # Errors
-    /// The first setting that can not work, and why.
+    /// The first setting that is not valid.
     pub fn validate(&self) -> Result<(), SettingsError> {
         absolute_url("site_url", &self.site_url)?;
         absolute_url("external_url", &self.external_url)?;
@@ -66,7 +66,7 @@ impl AuthSettings {
         if let Some(name) = &self.rate_limits.header
             && http::HeaderName::from_bytes(name.as_bytes()).is_err()
         {
-            // Nobody would ever be limited
+            // No request would ever be limited
             let reason = format!("{name:?} is not the name of a header");
             return Err(SettingsError::Value { name: "rate_limits.header", reason });
         }
@@ -161,8 +161,8 @@ pub(super) fn absolute_url(name: &'static str, value: &str) -> Result<Url, Setti
         .map_err(|reason| SettingsError::Url { name, value: value.to_owned(), reason })
 }
 
-/// Whether every mail can carry these headers: a mail that can not is found out at the start, and not when somebody waits
-/// for it.
+/// Checks that every kind of mail can have these headers, so that a wrong one is found at start and not when a mail is
+/// sent.
 fn headers(headers: &[(String, String)], sender: &Address) -> Result<(), SettingsError> {
     for kind in MailKind::ALL {
         let from = Sender::new("", sender.clone());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_fail_later_fails_at_the_start() {
+    fn settings_that_would_fail_later_are_rejected_at_start() {
         let refused = |change: fn(&mut AuthSettings)| {
             let mut settings = AuthSettings::default();
             change(&mut settings);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_no_mail_can_carry_is_named() {
+    fn a_header_that_no_mail_can_have_is_named() {
         let refused = |name: &str, value: &str| {
             let mut settings = AuthSettings::default();
             settings.email.headers = vec![("X-Kind".into(), "$messageType".into()), (name.into(), value.into())];
