@@ -1,7 +1,7 @@
 import { createRoot } from "react-dom/client";
 import { startAnalytics } from "./analytics";
 import { App } from "./app";
-import { openAuth } from "./features/auth/client";
+import { openAuth } from "./lib/auth/client";
 import { type Config, loadConfig } from "./lib/config";
 import "./styles/app.css";
 

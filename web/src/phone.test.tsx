@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { expect, test } from "vitest";
-import { dialledNumber, phoneField } from "./features/auth/fields";
+import { dialledNumber, phoneField } from "./lib/form-fields";
 import { ada, fakeServer, session } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
 

@@ -1,5 +1,5 @@
 import { type ReactNode } from "react";
-import { useAuth } from "../features/auth/auth-context";
+import { useAuth } from "../lib/auth/auth-context";
 import { useConfig } from "../lib/config-context";
 import { AppLink } from "../lib/navigation";
 import { useOnline } from "../lib/use-online";

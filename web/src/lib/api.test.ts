@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openAuth } from "../features/auth/client";
+import { openAuth } from "./auth/client";
 import { config, fakeServer, session, storeSession } from "../testing/fake-server";
 import { ApiError, openApi } from "./api";
 import { openBackend } from "./backend";

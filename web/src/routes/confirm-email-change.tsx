@@ -2,9 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { Button } from "../components/ui/button";
 import { freshUserQuery } from "../features/account/fresh-user";
-import { useAuth } from "../features/auth/auth-context";
-import { FormPage } from "../features/auth/form-page";
-import { FormSkeleton } from "../features/auth/guards";
+import { useAuth } from "../lib/auth/auth-context";
+import { FormPage } from "../components/form-page";
+import { FormSkeleton } from "../components/guards";
 import { AppLink } from "../lib/navigation";
 import { usePageTitle } from "../lib/use-page-title";
 

@@ -1,8 +1,8 @@
 import { Fingerprint, MonitorSmartphone, ShieldCheck } from "lucide-react";
 import { Colonnade } from "../components/colonnade";
 import { Button } from "../components/ui/button";
-import { useAuth } from "../features/auth/auth-context";
-import { GoogleButton } from "../features/auth/google-button";
+import { useAuth } from "../lib/auth/auth-context";
+import { GoogleButton } from "../components/google-button";
 import { useConfig } from "../lib/config-context";
 import { AppLink } from "../lib/navigation";
 import { usePageTitle } from "../lib/use-page-title";

@@ -1,15 +1,15 @@
 import { type SubmitEvent, useEffect, useRef, useState } from "react";
 import { Button } from "../components/ui/button";
 import { Field } from "../components/ui/field";
-import { useAuth } from "../features/auth/auth-context";
-import { CodeField } from "../features/auth/code-field";
-import { capitalised, useCodeLength } from "../features/auth/code-length";
-import { withPhone } from "../features/auth/e-mail-or-phone";
-import { emailField } from "../features/auth/fields";
-import { FormAlert } from "../features/auth/form-alert";
-import { FormPage } from "../features/auth/form-page";
-import { FormSkeleton } from "../features/auth/guards";
-import { OpenMailbox } from "../features/auth/open-mailbox";
+import { useAuth } from "../lib/auth/auth-context";
+import { CodeField } from "../features/sign-in/code-field";
+import { capitalised, useCodeLength } from "../features/sign-in/code-length";
+import { withPhone } from "../features/sign-in/contact-switch";
+import { emailField } from "../lib/form-fields";
+import { FormAlert } from "../components/form/form-alert";
+import { FormPage } from "../components/form-page";
+import { FormSkeleton } from "../components/guards";
+import { OpenMailbox } from "../components/mailbox-hint";
 import {
   forgetPendingCode,
   isByPhone,
@@ -17,8 +17,8 @@ import {
   pendingCode,
   rememberPendingCode,
   resendAfterMs,
-} from "../features/auth/pending-code";
-import { sendCode } from "../features/auth/send-code";
+} from "../features/sign-in/pending-code";
+import { sendCode } from "../features/sign-in/send-code";
 import { type Described, describeError } from "../lib/errors";
 import { AppLink, go } from "../lib/navigation";
 import { withNext } from "../lib/next";

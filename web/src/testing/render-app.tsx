@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { vi } from "vitest";
 import { startAnalytics } from "../analytics";
 import { App } from "../app";
-import { openAuth } from "../features/auth/client";
+import { openAuth } from "../lib/auth/client";
 import type { Config } from "../lib/config";
 import { config as usual } from "./fake-server";
 

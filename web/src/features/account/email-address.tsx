@@ -11,12 +11,12 @@ import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
 import { useNow } from "../../lib/use-now";
 import { z } from "../../lib/zod";
-import { useAuth } from "../auth/auth-context";
-import { emailField } from "../auth/fields";
-import { FormAlert } from "../auth/form-alert";
-import { OpenMailbox } from "../auth/open-mailbox";
-import { resendAfterMs } from "../auth/pending-code";
-import { useErrorFocus, useProblem } from "../auth/use-problem";
+import { useAuth } from "../../lib/auth/auth-context";
+import { emailField } from "../../lib/form-fields";
+import { FormAlert } from "../../components/form/form-alert";
+import { OpenMailbox } from "../../components/mailbox-hint";
+import { resendAfterMs } from "../sign-in/pending-code";
+import { useErrorFocus, useProblem } from "../../components/form/use-form-problem";
 import { freshUserQuery } from "./fresh-user";
 
 /** How often a pending change is looked for while the page is seen: its link may be opened on another device. */

@@ -1,6 +1,6 @@
 import type { User } from "@supabase/supabase-js";
 import { queryOptions } from "@tanstack/react-query";
-import type { PageClient } from "../auth/late-client";
+import type { PageClient } from "../../lib/auth/deferred-client";
 
 /**
  * Brings the person in the stored session up to date. Their address changes wherever the link of a mail is opened, on a

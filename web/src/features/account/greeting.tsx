@@ -2,8 +2,8 @@ import type { Session, User } from "@supabase/supabase-js";
 import { RelativeTime } from "../../components/relative-time";
 import { readAccessToken } from "../../lib/claims";
 import { useConfig } from "../../lib/config-context";
-import { providerName } from "../auth/settings";
-import { signInMethod } from "../auth/sign-in-reports";
+import { providerName } from "../../lib/auth/sign-in-methods";
+import { signInMethod } from "../../lib/auth/sign-in-events";
 
 /** Who is here, and how and when they came in. */
 export function Greeting({ session }: { session: Session }) {

@@ -9,9 +9,9 @@ import { Card } from "../../components/ui/card";
 import { ConfirmDialog } from "../../components/ui/confirm-dialog";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
-import { useAuth } from "../auth/auth-context";
-import { useSignInMethods } from "../auth/provider-buttons";
-import { providerName } from "../auth/settings";
+import { useAuth } from "../../lib/auth/auth-context";
+import { useSignInMethods } from "../sign-in/provider-buttons";
+import { providerName } from "../../lib/auth/sign-in-methods";
 
 /** The ways in that belong to this account. The last one can not be removed. */
 export function IdentityList({ user }: { user: User }) {

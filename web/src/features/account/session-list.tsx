@@ -9,7 +9,7 @@ import { ConfirmDialog } from "../../components/ui/confirm-dialog";
 import { Skeleton } from "../../components/ui/skeleton";
 import type { Api } from "../../lib/api";
 import { describeError } from "../../lib/errors";
-import { useAuth } from "../auth/auth-context";
+import { useAuth } from "../../lib/auth/auth-context";
 import { describeDevice } from "./device";
 import { type DeviceSession, lastSeenAt, sessionsQuery, useEndOtherSessions, useEndSession } from "./sessions";
 

@@ -1,7 +1,7 @@
 import { queryOptions, useMutation, useQueryClient } from "@tanstack/react-query";
 import type { Api } from "../../lib/api";
 import { z } from "../../lib/zod";
-import type { PageClient } from "../auth/late-client";
+import type { PageClient } from "../../lib/auth/deferred-client";
 
 const sessionSchema = z.object({
   id: z.string(),

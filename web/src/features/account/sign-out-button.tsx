@@ -2,7 +2,7 @@ import { useState } from "react";
 import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { describeError } from "../../lib/errors";
-import { useAuth } from "../auth/auth-context";
+import { useAuth } from "../../lib/auth/auth-context";
 
 export function SignOutButton() {
   const { signOut } = useAuth();

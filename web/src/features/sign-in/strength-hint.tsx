@@ -12,7 +12,7 @@ export function StrengthHint({ password, known }: { password: string; known: str
   useEffect(() => {
     let isCurrent = true;
     if (password === "") return;
-    void import("./strength").then(
+    void import("./password-score").then(
       ({ passwordScore }) => isCurrent && setScore(passwordScore(password, knownText.split("\n"))),
       // Without dictionaries the hint stays away; the server still judges.
       () => undefined,

@@ -1,6 +1,6 @@
 import { Eye, EyeOff } from "lucide-react";
 import { useState } from "react";
-import { Field, type FieldProps } from "../../components/ui/field";
+import { Field, type FieldProps } from "./field";
 
 /** A password that can be looked at. Paste and password managers work. */
 export function PasswordField(props: FieldProps) {

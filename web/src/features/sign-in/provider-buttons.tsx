@@ -5,10 +5,10 @@ import { Button } from "../../components/ui/button";
 import { Skeleton } from "../../components/ui/skeleton";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
-import { useAuth } from "./auth-context";
-import { GoogleButton } from "./google-button";
-import { LastUsed } from "./last-used";
-import { assumedMethods, methodsQuery, providerName, type SignInMethods } from "./settings";
+import { useAuth } from "../../lib/auth/auth-context";
+import { GoogleButton } from "../../components/google-button";
+import { LastUsed } from "../../components/last-used";
+import { assumedMethods, methodsQuery, providerName, type SignInMethods } from "../../lib/auth/sign-in-methods";
 
 /** The ways in that the server offers; all of them while it has not answered or can not. */
 export function useSignInMethods(): { methods: SignInMethods; isPending: boolean } {

@@ -1,7 +1,7 @@
 import type { Provider, Session, User } from "@supabase/supabase-js";
 import { createContext, useContext } from "react";
-import type { ArrivalProblem } from "./arrival";
-import type { PageClient } from "./late-client";
+import type { ArrivalProblem } from "./redirect-outcome";
+import type { PageClient } from "./deferred-client";
 
 export interface AuthState {
   user: User | null;

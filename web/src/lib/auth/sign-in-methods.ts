@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
-import type { Config } from "../../lib/config";
-import { z } from "../../lib/zod";
+import type { Config } from "../config";
+import { z } from "../zod";
 
 const settingsSchema = z.object({
   external: z._default(z.record(z.string(), z.boolean()), {}),

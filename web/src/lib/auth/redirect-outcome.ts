@@ -1,4 +1,4 @@
-import { type Described, describeError } from "../../lib/errors";
+import { type Described, describeError } from "../errors";
 
 /** Why a link or a provider did not bring the person in. */
 export interface ArrivalProblem extends Described {

@@ -1,10 +1,10 @@
 import type { GoTrueClient } from "@supabase/auth-js";
-import { readAccessToken } from "../../lib/claims";
-import type { Config } from "../../lib/config";
-import { observedFetch } from "../../lib/http";
-import { deleteEarlierSessions, openStorage, type PageStorage } from "../../lib/storage";
-import { type ArrivalProblem, openArrival } from "./arrival";
-import { lateClient, type PageClient } from "./late-client";
+import { readAccessToken } from "../claims";
+import type { Config } from "../config";
+import { observedFetch } from "../http";
+import { deleteEarlierSessions, openStorage, type PageStorage } from "../storage";
+import { type ArrivalProblem, openArrival } from "./redirect-outcome";
+import { lateClient, type PageClient } from "./deferred-client";
 
 export const sessionKey = "portico.session";
 

@@ -1,4 +1,4 @@
-import type { PageClient } from "./late-client";
+import type { PageClient } from "../../lib/auth/deferred-client";
 import { type PendingCode, rememberPendingCode } from "./pending-code";
 
 /** Sends a code (by mail with a link) of the kind that is awaited, and remembers that it is on its way. */

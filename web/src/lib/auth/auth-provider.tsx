@@ -1,11 +1,11 @@
 import type { AuthChangeEvent, Provider, Session } from "@supabase/supabase-js";
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { reset, track } from "../../analytics";
-import { rememberNext } from "../../lib/next";
-import type { ArrivalProblem } from "./arrival";
+import { rememberNext } from "../next";
+import type { ArrivalProblem } from "./redirect-outcome";
 import { AuthContext, type AuthState } from "./auth-context";
 import { type Auth, sessionKey } from "./client";
-import { signInReports } from "./sign-in-reports";
+import { signInReports } from "./sign-in-events";
 
 interface Known {
   loading: boolean;

@@ -1,4 +1,4 @@
-import { z } from "../../lib/zod";
+import { z } from "./zod";
 
 /** The rules that can be told before asking the server. Its own are the ones that count. */
 export const emailField = z

@@ -1,8 +1,8 @@
 import { useState } from "react";
-import { Button } from "../../components/ui/button";
-import { Alert } from "../../components/ui/alert";
-import { describeError } from "../../lib/errors";
-import { useAuth } from "./auth-context";
+import { Button } from "./ui/button";
+import { Alert } from "./ui/alert";
+import { describeError } from "../lib/errors";
+import { useAuth } from "../lib/auth/auth-context";
 import { LastUsed } from "./last-used";
 
 /** "Continue with Google", by Google's rules for its sign. */

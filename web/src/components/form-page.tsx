@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { Colonnade } from "../../components/colonnade";
+import { Colonnade } from "./colonnade";
 
 /** A page that is one form: the form, and on wide screens the view beside it. */
 export function FormPage({ title, lead, children }: { title: string; lead?: ReactNode; children: ReactNode }) {

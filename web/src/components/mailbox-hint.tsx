@@ -1,6 +1,6 @@
-import { classNames } from "../../lib/class-names";
-import { useConfig } from "../../lib/config-context";
-import { AppLink } from "../../lib/navigation";
+import { classNames } from "../lib/class-names";
+import { useConfig } from "../lib/config-context";
+import { AppLink } from "../lib/navigation";
 
 /** In development mails and text messages wait next door. */
 export function OpenMailbox({ className = "mt-8" }: { className?: string }) {

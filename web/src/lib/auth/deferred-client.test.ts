@@ -1,7 +1,7 @@
 import { GoTrueClient } from "@supabase/auth-js";
 import { expect, test, vi } from "vitest";
 import { config, fakeServer, session } from "../../testing/fake-server";
-import { lateClient } from "./late-client";
+import { lateClient } from "./deferred-client";
 
 const credentials = { email: "ada@portico.test", password: "correct horse" };
 const open = () => Promise.resolve(new GoTrueClient({ url: `${config.url}/auth/v1`, autoRefreshToken: false, persistSession: false }));

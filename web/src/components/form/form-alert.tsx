@@ -1,5 +1,5 @@
 import { type ReactNode, useEffect, useRef } from "react";
-import { Alert } from "../../components/ui/alert";
+import { Alert } from "../ui/alert";
 import type { Described } from "../../lib/errors";
 
 /** What failed, above the form. It receives the focus, so that nobody has to look for it. */

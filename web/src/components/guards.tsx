@@ -1,10 +1,10 @@
 import { type ReactNode, useEffect, useRef } from "react";
-import { Button } from "../../components/ui/button";
-import { Skeleton } from "../../components/ui/skeleton";
-import { AppLink, go } from "../../lib/navigation";
-import { takeRememberedNext, withNext } from "../../lib/next";
-import { usePageTitle } from "../../lib/use-page-title";
-import { useAuth } from "./auth-context";
+import { Button } from "./ui/button";
+import { Skeleton } from "./ui/skeleton";
+import { AppLink, go } from "../lib/navigation";
+import { takeRememberedNext, withNext } from "../lib/next";
+import { usePageTitle } from "../lib/use-page-title";
+import { useAuth } from "../lib/auth/auth-context";
 
 /** Shows its page to people who are signed in; others sign in first and come back to it. */
 export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; children: ReactNode }) {
