@@ -7,7 +7,8 @@ export CARGO_TERM_COLOR ?= auto
 
 NODE_STAMP := node_modules/.installed
 WEB_STAMP  := web/dist/.built
-WEB_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null)
+# What the build itself writes is no source: the compiled messages, and what their compiler keeps beside its settings.
+WEB_SOURCES := $(shell find web \( -path web/node_modules -o -path web/dist -o -path web/src/paraglide -o -path "web/project.inlang/*" ! -name settings.json \) -prune -o -type f -print 2>/dev/null)
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -55,7 +56,7 @@ setup-bench:
 	@scripts/setup bench
 
 clean: ## Remove everything that was built
-	rm -rf target node_modules web/dist web/node_modules clients/node_modules clients/artefacts
+	rm -rf target node_modules web/dist web/src/paraglide web/node_modules clients/node_modules clients/artefacts
 
 $(NODE_STAMP): package.json package-lock.json web/package.json clients/package.json
 	@scripts/setup run

@@ -1,9 +1,15 @@
 import js from "@eslint/js";
+import i18next from "eslint-plugin-i18next";
 import reactHooks from "eslint-plugin-react-hooks";
 import tseslint from "typescript-eslint";
 
+/** Forbids imports from the named folders of `src`, wherever the importing file is. */
+const noImportsFrom = (folders, message) => ({
+  "no-restricted-imports": ["error", { patterns: [{ regex: `^\\.{1,2}/(?:.*/)?(?:${folders.join("|")})/`, message }] }],
+});
+
 export default tseslint.config(
-  { ignores: ["dist/", "public/"] },
+  { ignores: ["dist/", "public/", "src/paraglide/"] },
   js.configs.recommended,
   {
     files: ["**/*.{ts,tsx}"],
@@ -18,6 +24,50 @@ export default tseslint.config(
       "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
       "@typescript-eslint/consistent-type-definitions": "off",
       "no-console": ["error", { allow: ["error", "warn"] }],
+    },
+  },
+  // Imports go one way: lib → components → features → routes. Tests render the whole application.
+  {
+    files: ["src/lib/**"],
+    ignores: ["**/*.test.*"],
+    rules: noImportsFrom(["components", "features", "routes"], "lib/ is below components, features and routes."),
+  },
+  {
+    files: ["src/components/**"],
+    ignores: ["**/*.test.*"],
+    rules: noImportsFrom(["features", "routes"], "components/ is below features and routes."),
+  },
+  {
+    files: ["src/features/**"],
+    ignores: ["**/*.test.*"],
+    rules: {
+      "no-restricted-imports": [
+        "error",
+        {
+          patterns: [
+            { regex: "^\\.\\./(?!\\.\\.)", message: "A feature imports nothing of another one. Move what they share to components/ or lib/." },
+            { regex: "/(?:features|routes)/", message: "A feature imports nothing of another one, and no route." },
+          ],
+        },
+      ],
+    },
+  },
+  // Every sentence is in src/locales. Attributes are checked by what they can hold: those with a text for the user.
+  {
+    files: ["src/**/*.tsx"],
+    ignores: ["**/*.test.*", "src/testing/**"],
+    plugins: { i18next },
+    rules: {
+      "i18next/no-literal-string": [
+        "error",
+        {
+          mode: "jsx-only",
+          "jsx-attributes": {
+            include: ["^aria-label$", "^alt$", "^title$", "^label$", "^lead$", "^hint$", "^description$", "^placeholder$", "^action$", "^status$"],
+          },
+          words: { exclude: ["^[^A-Za-z]*$", "^Google$"] },
+        },
+      ],
     },
   },
 );

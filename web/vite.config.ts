@@ -1,14 +1,30 @@
+import { paraglideVitePlugin } from "@inlang/paraglide-js";
 import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
+import { messageOptions } from "./build/messages.js";
 import { precompress } from "./build/precompress.ts";
 import { preloadFont } from "./build/preload-font.ts";
+import { singleLocale } from "./build/single-locale.ts";
 
 // While the pages are developed with `npm run dev -w web`, everything else is answered by `portico dev`.
 const server = process.env.PORTICO_URL ?? "http://127.0.0.1:54321";
 
-export default defineConfig({
-  plugins: [react(), tailwindcss(), preloadFont("instrument-sans-latin-wght-normal"), precompress()],
+export default defineConfig(({ command, mode }) => ({
+  plugins: [
+    // The scripts of package.json compile the messages before a build or a test. The development server does it again
+    // whenever a text changes.
+    command === "serve" && mode === "development" && paraglideVitePlugin(messageOptions),
+    singleLocale("en"),
+    react(),
+    tailwindcss(),
+    preloadFont("instrument-sans-latin-wght-normal"),
+    precompress(),
+  ],
+  resolve: {
+    // wouter brings the hook for versions of React that lack it.
+    alias: [{ find: /^use-sync-external-store\/shim.*$/, replacement: "react" }],
+  },
   build: {
     // The oldest browsers that know `light-dark()`, which the design tokens rest on.
     target: ["chrome123", "edge123", "firefox120", "safari17.5"],
@@ -16,6 +32,17 @@ export default defineConfig({
     assetsInlineLimit: 0,
     manifest: "manifest.json",
     reportCompressedSize: false,
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            // Few chunks: each is a request, and a name in the first script.
+            { name: "initial", tags: ["$initial"], priority: 2 },
+            { name: "shared", minShareCount: 3, priority: 1 },
+          ],
+        },
+      },
+    },
   },
   server: { proxy: { "/auth/v1": server, "/portico": server, "/rest/v1": server, "/storage/v1": server, "/functions/v1": server } },
   test: {
@@ -27,4 +54,4 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },
-});
+}));

@@ -220,7 +220,7 @@ test("the form to sign in waits neither for the client's code nor for what it sa
 });
 
 describe("codes of the length that the server decided on", () => {
-  const own = { ...config, accounts: { ...config.accounts, codeLength: { email: 8, phone: 7 } } };
+  const own = { ...config, accounts: { ...config.accounts, codeLength: { email: 8, phone: 7 } as const } };
 
   test("are asked for, and submitted on the last digit", async () => {
     const server = fakeServer({ "POST /auth/v1/otp": { body: {} }, "POST /auth/v1/verify": { body: session() } });

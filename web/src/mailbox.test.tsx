@@ -1,6 +1,6 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { expect, test, vi } from "vitest";
-import { askAgainMs } from "./features/mailbox/messages";
+import { refetchMs } from "./features/mailbox/messages";
 import { config, fakeServer } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
 
@@ -65,7 +65,7 @@ test("what comes in appears when the mailbox tells of it, and nothing is asked f
   const [stream] = streams;
   stream?.send("open");
   await waitFor(() => expect(asked()).toBe(2));
-  await act(() => vi.advanceTimersByTimeAsync(10 * askAgainMs));
+  await act(() => vi.advanceTimersByTimeAsync(10 * refetchMs));
   expect(asked()).toBe(2);
 
   messages = [mail];
@@ -91,7 +91,7 @@ test("while the mailbox can not tell, it is asked, and the stream is opened anew
   stream?.close();
   stream?.send("error");
   const before = asked();
-  await act(() => vi.advanceTimersByTimeAsync(3 * askAgainMs));
+  await act(() => vi.advanceTimersByTimeAsync(3 * refetchMs));
   expect(asked()).toBeGreaterThan(before);
   expect(streams).toHaveLength(2);
   unmount();

@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { expect, test } from "vitest";
-import { dialledNumber, phoneField } from "./lib/form-fields";
+import { internationalNumber, phoneField } from "./lib/form-fields";
 import { ada, fakeServer, session } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
 
@@ -12,7 +12,7 @@ test.each([
   ["0041 (0)79-123.45.67", "+41791234567"],
   ["+1 (555) 000‑1234", "+15550001234"],
 ])("%s is dialled as %s", (typed, dialled) => {
-  expect(dialledNumber(typed)).toBe(dialled);
+  expect(internationalNumber(typed)).toBe(dialled);
   expect(phoneField.parse(typed)).toBe(dialled);
 });
 

@@ -1,115 +1,73 @@
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import {
-  createRootRoute,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-  Outlet,
-  rootRouteId,
-  RouterProvider,
-  type RouterState,
-  useRouterState,
-} from "@tanstack/react-router";
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { lazy, Suspense, useCallback, useDeferredValue, useMemo, useRef, useState } from "react";
+import { Router as LocationProvider } from "wouter";
+import { navigate, usePathname, useSearch } from "wouter/use-browser-location";
 import { track } from "./analytics";
-import { ErrorBoundary } from "./components/error-boundary";
-import { Layout } from "./components/layout";
+import { PageFrame } from "./components/page-frame";
 import { Skeleton } from "./components/ui/skeleton";
-import { setNavigator } from "./lib/navigation";
-import { LandingPage } from "./routes/landing";
-import { NotFoundPage } from "./routes/not-found";
+import { type ShownAddress, ShownAddressContext, useShownAddress } from "./lib/shown-address";
+import { loadPages } from "./page-code";
+import LandingPage from "./routes/landing";
 
-const root = createRootRoute({
-  component: () => (
-    <Layout>
-      <PageChange />
-      <Outlet />
-    </Layout>
-  ),
-  notFoundComponent: NotFoundPage,
-});
+const Pages = lazy(loadPages);
 
-const page = <Path extends string>(path: Path, component: ReturnType<typeof lazyRouteComponent>) =>
-  createRoute({ getParentRoute: () => root, path, component });
-
-const routes = root.addChildren([
-  createRoute({ getParentRoute: () => root, path: "/", component: LandingPage }),
-  page("/sign-in", lazyRouteComponent(() => import("./routes/sign-in"), "SignInPage")),
-  page("/sign-up", lazyRouteComponent(() => import("./routes/sign-up"), "SignUpPage")),
-  page("/forgot-password", lazyRouteComponent(() => import("./routes/forgot-password"), "ForgotPasswordPage")),
-  page("/update-password", lazyRouteComponent(() => import("./routes/update-password"), "UpdatePasswordPage")),
-  page("/verify", lazyRouteComponent(() => import("./routes/verify"), "VerifyPage")),
-  page("/confirm-email-change", lazyRouteComponent(() => import("./routes/confirm-email-change"), "ConfirmEmailChangePage")),
-  page("/app", lazyRouteComponent(() => import("./routes/account"), "AccountPage")),
-  page("/mailbox", lazyRouteComponent(() => import("./routes/mailbox"), "MailboxPage")),
-]);
-
-export function createAppRouter() {
-  return createRouter({
-    routeTree: routes,
-    defaultPreload: "intent",
-    scrollRestoration: true,
-    defaultPendingMs: 150,
-    defaultPendingComponent: () => <Skeleton className="mx-auto mt-16 h-72 w-full max-w-md" />,
-    defaultErrorComponent: ({ error }) => (
-      <ErrorBoundary>
-        <Rethrow error={error} />
-      </ErrorBoundary>
-    ),
-    // Plain names and values: an address says what it says, no JSON in it.
-    parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
-    stringifySearch: (search) => {
-      const text = new URLSearchParams(search as Record<string, string>).toString();
-      return text === "" ? "" : `?${text}`;
-    },
-  });
-}
-
-export function RoutedApp() {
-  const [router] = useState(createAppRouter);
-  const [queries] = useState(
-    () => new QueryClient({ defaultOptions: { queries: { retry: 1, staleTime: 10_000, throwOnError: false } } }),
-  );
-  // A layout effect: the guards' own effects already go places.
-  useLayoutEffect(() => {
-    setNavigator((href, options) => {
-      if (options?.replace === true) router.history.replace(href);
-      else router.history.push(href);
-    });
-  }, [router]);
+/**
+ * Shows the page of the current address.
+ *
+ * The router is wouter: it is small enough for the first script, so that it serves the landing page too and the layout
+ * stays mounted from the first paint on. TanStack Router (28 KiB compressed) exceeds the landing page's budget, and
+ * keeping it for the other pages needs a second kind of navigation. What wouter lacks is in `lib/`: typed addresses in
+ * `paths.ts`, typed query parameters in `use-search-params.ts`. The features' queries load the data.
+ *
+ * The landing page needs no query cache. The first step to another page loads `pages.tsx`, which shows every page from
+ * then on.
+ */
+export function Router() {
+  const shown = useDeferredAddress();
+  const isLanding = shown.path === "/";
+  const [showsOnlyLanding, setShowsOnlyLanding] = useState(isLanding);
+  if (showsOnlyLanding && !isLanding) setShowsOnlyLanding(false);
   return (
-    <QueryClientProvider client={queries}>
-      <RouterProvider router={router} />
-    </QueryClientProvider>
+    <ShownAddressContext value={shown}>
+      <LocationProvider hook={useShownLocation}>
+        <Suspense fallback={<Skeleton className="mx-auto mt-16 h-72 w-full max-w-md" />}>
+          {showsOnlyLanding ? (
+            <PageFrame pattern="/">
+              <LandingPage />
+            </PageFrame>
+          ) : (
+            <Pages />
+          )}
+        </Suspense>
+      </LocationProvider>
+    </ShownAddressContext>
   );
 }
 
-/** The pattern of the page that is shown, once nothing loads any more. */
-function shownRoute(state: RouterState): string | null {
-  if (state.status !== "idle") return null;
-  const match: unknown = state.matches.at(-1);
-  if (typeof match !== "object" || match === null) return null;
-  // Only the root matches an address that leads nowhere.
-  if (Reflect.get(match, "routeId") === rootRouteId) return "/*";
-  const route: unknown = Reflect.get(match, "fullPath");
-  return typeof route === "string" ? route : null;
+/** The browser's address, later: the page that is shown keeps its own until the code of the next one is loaded. */
+function useDeferredAddress(): ShownAddress {
+  // One value, so that path and query parameters never belong to two addresses. A path has no question mark.
+  const address = useDeferredValue(`${usePathname()}?${useSearch().slice(1)}`);
+  const onShown = usePageReports();
+  return useMemo(() => {
+    const [path = "/"] = address.split("?", 1);
+    return { path, search: address.slice(path.length + 1), onShown };
+  }, [address, onShown]);
 }
 
-/** Reports the page and moves the focus to it, so that a screen reader starts at its beginning. */
-function PageChange() {
-  const route: string | null = useRouterState({ select: shownRoute });
+/** Reports each page and moves the focus to it, so that a screen reader starts at its beginning. */
+function usePageReports(): (pattern: string) => void {
   const previous = useRef<string | null>(null);
-  useEffect(() => {
-    if (route === null || route === previous.current) return;
+  return useCallback((pattern: string) => {
+    if (pattern === previous.current) return;
     const isFirst = previous.current === null;
-    previous.current = route;
-    track("page_view", { route });
+    previous.current = pattern;
+    track("page_view", { route: pattern });
     const hasFocus = document.activeElement !== null && document.activeElement !== document.body;
-    if (!isFirst || !hasFocus) document.getElementById("main")?.focus({ preventScroll: true });
-  }, [route]);
-  return null;
+    if (isFirst && (hasFocus || pattern === "/")) return;
+    document.getElementById("main")?.focus({ preventScroll: true });
+  }, []);
 }
 
-function Rethrow({ error }: { error: unknown }): null {
-  throw error;
+function useShownLocation(): [string, typeof navigate] {
+  return [useShownAddress().path, navigate];
 }

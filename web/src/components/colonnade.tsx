@@ -6,7 +6,7 @@ const width = 168;
 const springing = 268;
 const floor = 612;
 
-/** A loggia with a view: the picture that this application is recognised by. Decoration only. */
+/** The application's picture: a loggia with a view. Decoration only. */
 export function Colonnade({ className }: { className?: string }) {
   const id = useId();
   return (

@@ -1,7 +1,8 @@
 import { Component, type ReactNode } from "react";
+import * as m from "../paraglide/messages";
 import { Button } from "./ui/button";
 
-/** Keeps one page's failure from taking the others along. */
+/** Shows the failure of what it contains, so that everything around it keeps working. */
 export class ErrorBoundary extends Component<{ children: ReactNode }, { hasFailed: boolean }> {
   override state = { hasFailed: false };
 
@@ -13,10 +14,10 @@ export class ErrorBoundary extends Component<{ children: ReactNode }, { hasFaile
     if (!this.state.hasFailed) return this.props.children;
     return (
       <div role="alert" className="mx-auto max-w-md py-24 text-center">
-        <h1 className="text-2xl">This page stumbled</h1>
-        <p className="mt-3 text-soft">The rest still works. Loading it again usually helps.</p>
+        <h1 className="text-2xl">{m.page_failed_title()}</h1>
+        <p className="mt-3 text-soft">{m.page_failed_text()}</p>
         <Button className="mt-6" onClick={() => window.location.reload()}>
-          Load again
+          {m.page_failed_reload()}
         </Button>
       </div>
     );

@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { Colonnade } from "./colonnade";
 
-/** A page that is one form: the form, and on wide screens the view beside it. */
+/** A page with one form, and on wide screens the picture beside it. */
 export function FormPage({ title, lead, children }: { title: string; lead?: ReactNode; children: ReactNode }) {
   return (
     <div className="grid flex-1 gap-x-16 lg:grid-cols-[1fr_minmax(0,27rem)]">

@@ -1,12 +1,14 @@
 import { useState } from "react";
-import { Button } from "./ui/button";
-import { Alert } from "./ui/alert";
-import { describeError } from "../lib/errors";
 import { useAuth } from "../lib/auth/auth-context";
+import { loadErrorTexts } from "../lib/load-error-texts";
+import type { AppAddress } from "../lib/paths";
+import * as m from "../paraglide/messages";
 import { LastUsed } from "./last-used";
+import { Alert } from "./ui/alert";
+import { Button } from "./ui/button";
 
-/** "Continue with Google", by Google's rules for its sign. */
-export function GoogleButton({ next = null, className }: { next?: string | null; className?: string }) {
+/** The button "Continue with Google", by Google's branding rules. */
+export function GoogleButton({ next = null, className }: { next?: AppAddress | null; className?: string }) {
   const { signInWithGoogle, lastMethod } = useAuth();
   const [isPending, setIsPending] = useState(false);
   const [error, setError] = useState<string | null>(null);
@@ -17,6 +19,7 @@ export function GoogleButton({ next = null, className }: { next?: string | null;
     try {
       await signInWithGoogle(next);
     } catch (failure) {
+      const { describeError } = await loadErrorTexts();
       setError(describeError(failure).message);
       setIsPending(false);
     }
@@ -25,8 +28,8 @@ export function GoogleButton({ next = null, className }: { next?: string | null;
   return (
     <div className={className}>
       <Button tone="secondary" isPending={isPending} onClick={start} className="relative w-full">
-        {!isPending && <GoogleSign />}
-        Continue with Google
+        {!isPending && <GoogleMark />}
+        {m.continue_with({ provider: "Google" })}
         {lastMethod === "google" && <LastUsed />}
       </Button>
       {error !== null && (
@@ -38,7 +41,7 @@ export function GoogleButton({ next = null, className }: { next?: string | null;
   );
 }
 
-function GoogleSign() {
+function GoogleMark() {
   return (
     <svg aria-hidden width="18" height="18" viewBox="0 0 18 18">
       <path fill="#4285F4" d="M17.64 9.2c0-.64-.06-1.25-.16-1.84H9v3.48h4.84a4.14 4.14 0 0 1-1.8 2.72v2.26h2.92c1.7-1.57 2.68-3.88 2.68-6.62Z" />

@@ -1,12 +1,14 @@
 import { type ReactNode, useEffect, useRef } from "react";
-import { Button } from "./ui/button";
-import { Skeleton } from "./ui/skeleton";
-import { AppLink, go } from "../lib/navigation";
-import { takeRememberedNext, withNext } from "../lib/next";
-import { usePageTitle } from "../lib/use-page-title";
 import { useAuth } from "../lib/auth/auth-context";
+import { currentAddress, go } from "../lib/navigation";
+import { safeNext, takeRememberedNext } from "../lib/next";
+import { type AppAddress, visitorAddress } from "../lib/paths";
+import { usePageTitle } from "../lib/use-page-title";
+import * as m from "../paraglide/messages";
+import { Button, ButtonLink } from "./ui/button";
+import { Skeleton } from "./ui/skeleton";
 
-/** Shows its page to people who are signed in; others sign in first and come back to it. */
+/** Shows its page to signed-in users. Visitors sign in first and return to it. */
 export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; children: ReactNode }) {
   const { user, loading, hasEnded, isUnreachable } = useAuth();
   const isVisitor = !loading && user === null && !hasEnded && !isUnreachable;
@@ -14,17 +16,17 @@ export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; chil
   const wasSignedIn = useRef(false);
   useEffect(() => {
     if (!isVisitor) return;
-    // Whoever just signed out here is done; whoever comes without a session wants to get in.
-    go(wasSignedIn.current ? "/" : withNext("/sign-in", here()), { replace: true });
+    // After a sign-out on this page, to the landing page; after an arrival without a session, to the sign-in page.
+    go(wasSignedIn.current ? "/" : signInAddress(), { replace: true });
   }, [isVisitor]);
 
   const isSignedIn = user !== null;
   useEffect(() => {
     if (!isSignedIn) return;
     wasSignedIn.current = true;
-    // Providers always come back to /app; this is where the person was on their way to.
+    // Providers always return to /app; this is the address that the sign-in was for.
     const next = takeRememberedNext();
-    if (next !== null && next !== here()) go(next, { replace: true });
+    if (next !== null && next !== currentAddress()) go(next, { replace: true });
   }, [isSignedIn]);
 
   if (user) return children;
@@ -33,8 +35,8 @@ export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; chil
   return skeleton;
 }
 
-/** Shows its page to visitors; people who are signed in go on to where they were on their way to. */
-export function VisitorsOnly({ next, children }: { next: string | null; children: ReactNode }) {
+/** Shows its page to visitors. Signed-in users go on to `next`. */
+export function VisitorsOnly({ next, children }: { next: AppAddress | null; children: ReactNode }) {
   const { user, isUndecided } = useAuth();
   const isSignedIn = user !== null;
   useEffect(() => {
@@ -45,34 +47,29 @@ export function VisitorsOnly({ next, children }: { next: string | null; children
 }
 
 function SignedOutNotice() {
-  usePageTitle("Signed out");
+  usePageTitle(m.signed_out_page());
   return (
     <section className="m-auto max-w-md py-20 text-center">
-      <h1 className="text-3xl">You have been signed out</h1>
-      <p className="mt-4 text-soft">
-        Your session has ended, or you signed out in another tab. Nothing is lost: sign in and you are back where you
-        were.
-      </p>
+      <h1 className="text-3xl">{m.signed_out_title()}</h1>
+      <p className="mt-4 text-soft">{m.signed_out_text()}</p>
       <div className="mt-8 flex flex-wrap justify-center gap-3">
-        <Button asChild>
-          <AppLink href={withNext("/sign-in", here())}>Sign in again</AppLink>
-        </Button>
-        <Button tone="secondary" asChild>
-          <AppLink href="/">Go to the start page</AppLink>
-        </Button>
+        <ButtonLink href={signInAddress()}>{m.signed_out_sign_in()}</ButtonLink>
+        <ButtonLink tone="secondary" href="/">
+          {m.go_to_start_page()}
+        </ButtonLink>
       </div>
     </section>
   );
 }
 
 function UnreachableNotice() {
-  usePageTitle("No connection");
+  usePageTitle(m.unreachable_page());
   return (
     <section role="status" className="m-auto max-w-md py-20 text-center">
-      <h1 className="text-3xl">We can’t reach the server</h1>
-      <p className="mt-4 text-soft">You are still signed in on this device. As soon as there is a connection, this page works again.</p>
+      <h1 className="text-3xl">{m.unreachable_title()}</h1>
+      <p className="mt-4 text-soft">{m.unreachable_text()}</p>
       <Button className="mt-8" onClick={() => window.location.reload()}>
-        Try again
+        {m.unreachable_retry()}
       </Button>
     </section>
   );
@@ -89,6 +86,6 @@ export function FormSkeleton() {
   );
 }
 
-function here(): string {
-  return window.location.pathname + window.location.search + window.location.hash;
+function signInAddress() {
+  return visitorAddress("/sign-in", { next: safeNext(currentAddress()) });
 }

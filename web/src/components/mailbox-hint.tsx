@@ -1,18 +1,27 @@
 import { classNames } from "../lib/class-names";
 import { useConfig } from "../lib/config-context";
-import { AppLink } from "../lib/navigation";
 
-/** In development mails and text messages wait next door. */
-export function OpenMailbox({ className = "mt-8" }: { className?: string }) {
+import * as m from "../paraglide/messages";
+import { RichText } from "./rich-text";
+import { TextLink } from "./text-link";
+
+/** A link to the captured messages, in development. */
+export function MailboxHint({ className = "mt-8" }: { className?: string }) {
   const { mailbox } = useConfig();
   if (mailbox === null) return null;
   return (
     <p className={classNames("text-sm text-soft", className)}>
-      Development: the message is in the{" "}
-      <AppLink href="/mailbox" className="font-medium text-ink underline underline-offset-4">
-        mailbox
-      </AppLink>
-      .
+      <RichText
+        message={m.mailbox_hint}
+        inputs={{}}
+        elements={{
+          mailbox: (text) => (
+            <TextLink href="/mailbox">
+              {text}
+            </TextLink>
+          ),
+        }}
+      />
     </p>
   );
 }

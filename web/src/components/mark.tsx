@@ -1,6 +1,6 @@
 import { useConfig } from "../lib/config-context";
 
-/** The brand's mark and name; another product's from its configuration. */
+/** The mark and name of the brand, which the configuration may replace. */
 export function Mark() {
   const { brand } = useConfig();
   return (

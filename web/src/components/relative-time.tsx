@@ -1,7 +1,7 @@
 import { exactTime, relativeTime } from "../lib/dates";
 import { useNow } from "../lib/use-now";
 
-/** How long ago, with the exact time on hover. */
+/** A time relative to now, with the exact time on hover. */
 export function RelativeTime({ at }: { at: Date }) {
   const now = useNow(30_000);
   return (

@@ -1,12 +1,14 @@
 import { Moon, Sun } from "lucide-react";
 import { useState } from "react";
+import * as m from "../paraglide/messages";
 
 type Theme = "light" | "dark";
 
-/** Chooses light or dark for this browser; until then the system's choice applies. */
+/** Selects light or dark for this browser. Without a selection the system's theme applies. */
 export function ThemeSwitch() {
   const [theme, setTheme] = useState(currentTheme);
   const other = theme === "dark" ? "light" : "dark";
+  const label = other === "dark" ? m.theme_use_dark() : m.theme_use_light();
   const Icon = other === "dark" ? Moon : Sun;
 
   function choose() {
@@ -23,8 +25,8 @@ export function ThemeSwitch() {
     <button
       type="button"
       onClick={choose}
-      aria-label={`Use the ${other} theme`}
-      title={`Use the ${other} theme`}
+      aria-label={label}
+      title={label}
       className="grid size-11 place-items-center rounded text-soft transition-colors duration-150 hover:bg-sunken hover:text-ink"
     >
       <Icon aria-hidden className="size-[1.15rem]" />

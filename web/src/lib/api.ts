@@ -1,9 +1,10 @@
-import type { z } from "./zod";
+import * as m from "../paraglide/messages";
 import { accessToken, type SessionSource } from "./backend";
 import type { Config } from "./config";
 import { observedFetch } from "./http";
+import { z } from "./zod";
 
-/** A refusal of our own endpoints. Screens decide by `code`. */
+/** An error response of one of our own endpoints. Pages decide by `code`. */
 export class ApiError extends Error {
   override name = "ApiError";
   constructor(
@@ -17,7 +18,7 @@ export class ApiError extends Error {
 
 /** Calls to endpoints that the official client has no method for. */
 export interface Api {
-  get<Answer>(path: string, schema: z.ZodMiniType<Answer>, signal?: AbortSignal): Promise<Answer>;
+  get<Body>(path: string, schema: z.ZodMiniType<Body>, signal?: AbortSignal): Promise<Body>;
   delete(path: string): Promise<void>;
 }
 
@@ -28,7 +29,7 @@ export function openApi(config: Config, auth: SessionSource): Api {
       ...init,
       headers: { apikey: config.anonKey, Authorization: `Bearer ${token}`, "X-Supabase-Api-Version": "2024-01-01" },
     });
-    if (!response.ok) throw await refusal(response);
+    if (!response.ok) throw await errorOf(response);
     return response;
   }
 
@@ -43,12 +44,12 @@ export function openApi(config: Config, auth: SessionSource): Api {
   };
 }
 
-async function refusal(response: Response): Promise<ApiError> {
-  const body: unknown = await response.json().catch(() => null);
-  const field = (name: string) => {
-    const value: unknown = typeof body === "object" && body !== null ? Reflect.get(body, name) : null;
-    return typeof value === "string" ? value : null;
-  };
-  const message = field("message") ?? field("msg") ?? `The server answered ${response.status}.`;
-  return new ApiError(response.status, field("error_code") ?? field("code"), message);
+const text = z.catch(z.nullish(z.string()), null);
+/** The fields that our services use in error bodies. */
+const errorSchema = z.catch(z.nullable(z.object({ message: text, msg: text, error_code: text, code: text })), null);
+
+async function errorOf(response: Response): Promise<ApiError> {
+  const body = errorSchema.parse(await response.json().catch(() => null));
+  const message = body?.message ?? body?.msg ?? m.error_status({ status: response.status });
+  return new ApiError(response.status, body?.error_code ?? body?.code ?? null, message);
 }

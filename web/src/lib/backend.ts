@@ -3,12 +3,12 @@ import type { GoTrueClient } from "@supabase/auth-js";
 import type { Config } from "./config";
 import { observedFetch } from "./http";
 
-/** What knows the session. */
+/** The source of the current session. */
 export type SessionSource = Pick<GoTrueClient, "getSession">;
 
 /**
  * The clients for data, files, live changes and functions, loaded when a page first needs them. Their calls carry the
- * anonymous key while nobody is signed in, and the person's access token after.
+ * user's access token, and the anonymous key without a session.
  */
 export async function openBackend(config: Config, auth: SessionSource): Promise<SupabaseClient> {
   const { createClient } = await import("@supabase/supabase-js");

@@ -1,24 +1,31 @@
-/** What the server tells the page about itself: `GET /portico/config.json`. */
+import { recordOf, textOf } from "./json";
+
+/** The server's configuration of the pages: `GET /portico/config.json`. */
 export interface Config {
   /** Origin of the API. */
   url: string;
-  /** The anonymous public key that calls carry while nobody is signed in. */
+  /** The anonymous public key, sent with every call that has no access token. */
   anonKey: string;
-  /** Whether a development server answers. */
+  /** True for a development server. */
   development: boolean;
   brand: { name: string; accent: string | null; mark: string | null };
   analytics: { adapter: "builtin" | "posthog" | "ga4" | "none"; key: string | null; host: string | null };
   accounts: {
-    /** Whether people may add further ways in to their account, and remove them. */
+    /** Users may add sign-in methods to their account and remove them. */
     manualLinking: boolean;
-    /** Which mails about another address have to be answered: the new address's, either, or both. */
+    /** The emails of an email change whose link has to be opened. */
     emailChange: "new" | "either" | "both";
-    /** How many digits a code has that comes by mail, and by text message. */
-    codeLength: { email: number; phone: number };
+    /** The number of digits of a code sent by email, and by text message. */
+    codeLength: { email: CodeLength; phone: CodeLength };
   };
-  /** Where captured messages are read, in development. */
+  /** The address of the captured messages, in development. */
   mailbox: string | null;
 }
+
+/** The number of digits of a code. The server has no other lengths. */
+export type CodeLength = 6 | 7 | 8 | 9 | 10;
+
+const codeLengths: CodeLength[] = [6, 7, 8, 9, 10];
 
 export async function loadConfig(): Promise<Config> {
   // The same mode and credentials as the preload in index.html, so that its answer is used.
@@ -27,45 +34,35 @@ export async function loadConfig(): Promise<Config> {
   return readConfig(await response.json());
 }
 
-/** Reads the configuration with the defaults for whatever is absent. Only the key has no default. */
+/** Reads the configuration. Every absent value but the key has a default. */
 export function readConfig(value: unknown): Config {
-  const config = record(value);
-  const brand = record(config.brand);
-  const analytics = record(config.analytics);
-  const accounts = record(config.accounts);
-  const codeLength = record(accounts.codeLength);
-  const anonKey = text(config.anonKey);
+  const config = recordOf(value);
+  const brand = recordOf(config.brand);
+  const analytics = recordOf(config.analytics);
+  const accounts = recordOf(config.accounts);
+  const codeLength = recordOf(accounts.codeLength);
+  const anonKey = textOf(config.anonKey);
   if (anonKey === null) throw new Error("The configuration has no anonKey");
   const adapter = analytics.adapter;
   return {
-    url: text(config.url) ?? window.location.origin,
+    url: textOf(config.url) ?? window.location.origin,
     anonKey,
     development: config.development === true,
-    brand: { name: text(brand.name) ?? "Portico", accent: text(brand.accent), mark: text(brand.mark) },
+    brand: { name: textOf(brand.name) ?? "Portico", accent: textOf(brand.accent), mark: textOf(brand.mark) },
     analytics: {
       adapter: adapter === "posthog" || adapter === "ga4" || adapter === "none" ? adapter : "builtin",
-      key: text(analytics.key),
-      host: text(analytics.host),
+      key: textOf(analytics.key),
+      host: textOf(analytics.host),
     },
     accounts: {
       manualLinking: accounts.manualLinking === true,
       emailChange: accounts.emailChange === "new" || accounts.emailChange === "either" ? accounts.emailChange : "both",
-      codeLength: { email: digits(codeLength.email), phone: digits(codeLength.phone) },
+      codeLength: { email: codeLengthOf(codeLength.email), phone: codeLengthOf(codeLength.phone) },
     },
-    mailbox: text(config.mailbox),
+    mailbox: textOf(config.mailbox),
   };
 }
 
-function record(value: unknown): Record<string, unknown> {
-  // An object's fields are all `unknown` until they are read, so this cast promises nothing.
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
-}
-
-/** A code's length; the server knows those of six to ten digits. */
-function digits(value: unknown): number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 6 && value <= 10 ? value : 6;
-}
-
-function text(value: unknown): string | null {
-  return typeof value === "string" && value !== "" ? value : null;
+function codeLengthOf(value: unknown): CodeLength {
+  return codeLengths.find((length) => length === value) ?? 6;
 }

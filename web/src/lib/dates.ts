@@ -1,3 +1,6 @@
+import * as m from "../paraglide/messages";
+import { getLocale } from "../paraglide/runtime";
+
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_557_600],
   ["month", 2_629_800],
@@ -9,13 +12,13 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
 
 export function relativeTime(at: Date, now: Date): string {
   const seconds = (at.getTime() - now.getTime()) / 1000;
-  const format = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  const format = new Intl.RelativeTimeFormat(getLocale(), { numeric: "auto" });
   for (const [unit, size] of units) {
     if (Math.abs(seconds) >= size) return format.format(Math.trunc(seconds / size), unit);
   }
-  return "just now";
+  return m.time_just_now();
 }
 
 export function exactTime(at: Date): string {
-  return new Intl.DateTimeFormat("en", { dateStyle: "full", timeStyle: "short" }).format(at);
+  return new Intl.DateTimeFormat(getLocale(), { dateStyle: "full", timeStyle: "short" }).format(at);
 }

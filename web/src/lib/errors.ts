@@ -1,102 +1,103 @@
+import * as m from "../paraglide/messages";
 import { retryAfterSeconds } from "./http";
 
-/** A failure in the words of the person who met it. */
-export interface Described {
+/** A failure in words for the user. */
+export interface DescribedError {
   message: string;
-  /** The field of a form that it belongs to, when there is one. */
+  /** The form field that the failure belongs to, when there is one. */
   field?: "email" | "phone" | "password" | "code";
-  /** Single reasons, for a list. */
+  /** Separate reasons, shown as a list. */
   reasons?: string[];
 }
 
-const unreachable = "We can’t reach the server. Check your connection and try again.";
-
-const texts: Record<string, Described> = {
-  invalid_credentials: { message: "That e-mail and password don’t match an account." },
-  email_not_confirmed: { message: "This address isn’t confirmed yet. Enter the code we sent you first." },
-  email_exists: { message: "There is already an account with this address.", field: "email" },
-  user_already_exists: { message: "There is already an account with this address. Sign in instead.", field: "email" },
-  email_address_invalid: { message: "Mail can’t be delivered to this address. Is it spelled right?", field: "email" },
-  email_address_not_authorized: { message: "This address isn’t allowed to receive mail here.", field: "email" },
-  phone_exists: { message: "There is already an account with this number.", field: "phone" },
-  sms_send_failed: { message: "The text message could not be sent. Is the number right?", field: "phone" },
-  phone_provider_disabled: { message: "Signing in by phone is switched off here." },
-  user_sso_managed: { message: "Your organisation manages this account, so it can’t be changed here." },
-  insufficient_aal: { message: "Sign in with your second factor first, then try again." },
-  signup_disabled: { message: "New accounts can’t be made here at the moment." },
-  email_provider_disabled: { message: "Signing in by e-mail is switched off here." },
-  provider_disabled: { message: "This way to sign in is switched off here." },
-  oauth_provider_not_supported: { message: "This way to sign in is switched off here." },
-  user_banned: { message: "This account is locked. Write to us if you think that is a mistake." },
-  user_not_found: { message: "This account no longer exists." },
-  otp_expired: { message: "This code or link is wrong or no longer valid. Ask for a new one.", field: "code" },
-  access_denied: { message: "The sign-in was cancelled or refused." },
-  otp_disabled: { message: "There is no account with this address yet." },
-  same_password: { message: "That is your current password. Choose a different one.", field: "password" },
-  current_password_required: { message: "Enter your current password too." },
-  current_password_invalid: { message: "Your current password isn’t right." },
-  reauthentication_needed: { message: "For your safety, confirm this change with a code from your inbox." },
-  reauthentication_not_valid: { message: "That code is wrong or no longer valid.", field: "code" },
-  session_not_found: { message: "You have been signed out. Please sign in again." },
-  session_expired: { message: "Your session has ended. Please sign in again." },
-  refresh_token_not_found: { message: "Your session has ended. Please sign in again." },
-  refresh_token_already_used: { message: "Your session has ended. Please sign in again." },
-  flow_state_not_found: { message: "This sign-in was begun somewhere else or took too long. Please start again." },
-  flow_state_expired: { message: "This sign-in took too long. Please start again." },
-  flow_state_already_used: { message: "This sign-in was already completed. Please start again." },
-  bad_code_verifier: { message: "This sign-in was begun in another browser. Please start again here." },
-  bad_oauth_state: { message: "This sign-in took too long or was changed on its way. Please start again." },
-  bad_oauth_callback: { message: "The provider’s answer was incomplete. Please start again." },
-  provider_email_needs_verification: { message: "The provider hasn’t verified this address. Confirm it by mail first." },
-  identity_already_exists: { message: "That sign-in already belongs to another account." },
-  single_identity_not_deletable: { message: "This is your only way in, so it can’t be removed." },
-  email_conflict_identity_not_deletable: { message: "Another account uses this address, so this sign-in can’t be removed." },
-  manual_linking_disabled: { message: "Linking further sign-ins is switched off here." },
-  captcha_failed: { message: "We couldn’t tell that you are human. Please try again." },
-  request_timeout: { message: "That took too long. Please try again." },
+/** The sentences for the codes of the server. A function each, so that the locale is that of the moment. */
+const sentences: Record<string, { message: () => string; field?: DescribedError["field"] }> = {
+  invalid_credentials: { message: m.error_invalid_credentials },
+  email_not_confirmed: { message: m.error_email_not_confirmed },
+  email_exists: { message: m.error_email_exists, field: "email" },
+  user_already_exists: { message: m.error_user_already_exists, field: "email" },
+  email_address_invalid: { message: m.error_email_address_invalid, field: "email" },
+  email_address_not_authorized: { message: m.error_email_address_not_authorized, field: "email" },
+  phone_exists: { message: m.error_phone_exists, field: "phone" },
+  sms_send_failed: { message: m.error_sms_send_failed, field: "phone" },
+  phone_provider_disabled: { message: m.error_phone_provider_disabled },
+  user_sso_managed: { message: m.error_user_sso_managed },
+  insufficient_aal: { message: m.error_insufficient_aal },
+  signup_disabled: { message: m.error_signup_disabled },
+  email_provider_disabled: { message: m.error_email_provider_disabled },
+  provider_disabled: { message: m.error_provider_disabled },
+  oauth_provider_not_supported: { message: m.error_oauth_provider_not_supported },
+  user_banned: { message: m.error_user_banned },
+  user_not_found: { message: m.error_user_not_found },
+  otp_expired: { message: m.error_otp_expired, field: "code" },
+  access_denied: { message: m.error_access_denied },
+  otp_disabled: { message: m.error_otp_disabled },
+  same_password: { message: m.error_same_password, field: "password" },
+  current_password_required: { message: m.error_current_password_required },
+  current_password_invalid: { message: m.error_current_password_invalid },
+  reauthentication_needed: { message: m.error_reauthentication_needed },
+  reauthentication_not_valid: { message: m.error_reauthentication_not_valid, field: "code" },
+  session_not_found: { message: m.error_session_not_found },
+  session_expired: { message: m.error_session_expired },
+  refresh_token_not_found: { message: m.error_refresh_token_not_found },
+  refresh_token_already_used: { message: m.error_refresh_token_already_used },
+  flow_state_not_found: { message: m.error_flow_state_not_found },
+  flow_state_expired: { message: m.error_flow_state_expired },
+  flow_state_already_used: { message: m.error_flow_state_already_used },
+  bad_code_verifier: { message: m.error_bad_code_verifier },
+  bad_oauth_state: { message: m.error_bad_oauth_state },
+  bad_oauth_callback: { message: m.error_bad_oauth_callback },
+  provider_email_needs_verification: { message: m.error_provider_email_needs_verification },
+  identity_already_exists: { message: m.error_identity_already_exists },
+  single_identity_not_deletable: { message: m.error_single_identity_not_deletable },
+  email_conflict_identity_not_deletable: { message: m.error_email_conflict_identity_not_deletable },
+  manual_linking_disabled: { message: m.error_manual_linking_disabled },
+  captcha_failed: { message: m.error_captcha_failed },
+  request_timeout: { message: m.error_request_timeout },
 };
 
-const passwordReasons: Record<string, string> = {
-  length: "It is too short.",
-  characters: "It needs a mix of letters, digits and symbols.",
-  pwned: "It appeared in a data breach, so others can guess it.",
+const passwordReasons: Record<string, () => string> = {
+  length: m.error_weak_password_length,
+  characters: m.error_weak_password_characters,
+  pwned: m.error_weak_password_pwned,
 };
 
-/**
- * Says what went wrong, by the error's code. A code we do not know shows the server's own message, which is better
- * than a shrug.
- */
-export function describeError(error: unknown): Described {
-  const { code, message, name, reasons } = shapeOf(error);
+/** Describes a failure by the code of the error. An unknown code shows the server's own message. */
+export function describeError(error: unknown): DescribedError {
+  const { code, message, name, reasons } = errorParts(error);
   if (code === "weak_password") {
-    const list = reasons.map((reason) => passwordReasons[reason] ?? reason);
-    return { message: "Choose a stronger password.", field: "password", reasons: list.length > 0 ? list : [message] };
+    const list = reasons.map((reason) => passwordReasons[reason]?.() ?? reason);
+    return { message: m.error_weak_password(), field: "password", reasons: list.length > 0 ? list : [message] };
   }
-  if (code?.startsWith("over_") || code === "too_many_requests") return { message: tooMany(code) };
-  const known = code !== null && Object.hasOwn(texts, code) ? texts[code] : undefined;
-  if (known) return known;
+  if (code?.startsWith("over_") || code === "too_many_requests") return { message: describeRateLimit(code) };
+  const known = code !== null && Object.hasOwn(sentences, code) ? sentences[code] : undefined;
+  if (known) return { ...known, message: known.message() };
   if (name === "AuthRetryableFetchError" || (name === "TypeError" && /fetch|network/i.test(message))) {
-    return { message: unreachable };
+    return { message: m.error_unreachable() };
   }
-  if (name === "AuthSessionMissingError") return { message: "You have been signed out. Please sign in again." };
-  return { message: message === "" || message === "{}" ? "Something went wrong. Please try again." : message };
+  if (name === "AuthSessionMissingError") return { message: m.error_session_missing() };
+  return { message: message === "" || message === "{}" ? m.error_unknown() : message };
 }
 
-function tooMany(code: string): string {
-  const sent = code === "over_email_send_rate_limit" ? "mail" : code === "over_sms_send_rate_limit" ? "text message" : null;
-  const what = sent === null ? "That was too many tries in a row." : `We just sent you a ${sent}.`;
+const rateLimitReasons: Record<string, () => string> = {
+  over_email_send_rate_limit: m.error_too_many_emails,
+  over_sms_send_rate_limit: m.error_too_many_texts,
+};
+
+function describeRateLimit(code: string): string {
+  const reason = (rateLimitReasons[code] ?? m.error_too_many_tries)();
   const seconds = retryAfterSeconds();
-  if (seconds === null) return `${what} Please wait a little and try again.`;
-  const wait = seconds < 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`;
-  return `${what} Please try again in ${wait}.`;
+  if (seconds === null) return m.error_retry_later({ reason });
+  if (seconds < 90) return m.error_retry_in_seconds({ reason, seconds });
+  return m.error_retry_in_minutes({ reason, minutes: Math.ceil(seconds / 60) });
 }
 
-function shapeOf(error: unknown) {
-  const shape = { code: null as string | null, message: "", name: "", reasons: [] as string[] };
-  if (typeof error !== "object" || error === null) return { ...shape, message: String(error) };
-  if ("code" in error && typeof error.code === "string") shape.code = error.code;
-  if ("message" in error && typeof error.message === "string") shape.message = error.message;
-  if ("name" in error && typeof error.name === "string") shape.name = error.name;
-  if ("reasons" in error && Array.isArray(error.reasons)) shape.reasons = error.reasons.filter((reason) => typeof reason === "string");
-  return shape;
+function errorParts(error: unknown) {
+  const parts = { code: null as string | null, message: "", name: "", reasons: [] as string[] };
+  if (typeof error !== "object" || error === null) return { ...parts, message: String(error) };
+  if ("code" in error && typeof error.code === "string") parts.code = error.code;
+  if ("message" in error && typeof error.message === "string") parts.message = error.message;
+  if ("name" in error && typeof error.name === "string") parts.name = error.name;
+  if ("reasons" in error && Array.isArray(error.reasons)) parts.reasons = error.reasons.filter((reason) => typeof reason === "string");
+  return parts;
 }

@@ -1,6 +1,6 @@
 let retryAt = 0;
 
-/** `fetch`, remembering until when the server asked us to wait, which the client library does not pass on. */
+/** Calls `fetch` and stores the `Retry-After` of a rate limit, which the client library does not pass on. */
 export const observedFetch: typeof fetch = async (input, init) => {
   const response = await fetch(input, init);
   if (response.status === 429) {
@@ -10,7 +10,7 @@ export const observedFetch: typeof fetch = async (input, init) => {
   return response;
 };
 
-/** How long the last refused request has to wait still; `null` when the server did not say. */
+/** Returns the seconds until the last rejected request may be retried; `null` when the server did not say. */
 export function retryAfterSeconds(): number | null {
   const seconds = Math.ceil((retryAt - Date.now()) / 1000);
   return seconds > 0 ? seconds : null;

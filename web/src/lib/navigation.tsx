@@ -1,25 +1,19 @@
-import type { ComponentProps, MouseEvent } from "react";
-
-type Go = (href: string, options?: { replace?: boolean }) => void;
-
-// Until the router is loaded, the landing page says what going somewhere means (see app.tsx).
-let current: Go = (href) => window.location.assign(href);
-
-export function setNavigator(go: Go): void {
-  current = go;
-}
+import type { ComponentProps } from "react";
+import { Link } from "wouter";
+import { navigate } from "wouter/use-browser-location";
+import type { PageAddress } from "./paths";
 
 /** Goes to a page of this application. */
-export const go: Go = (href, options) => current(href, options);
+export function go(address: PageAddress, options?: { replace?: boolean }): void {
+  navigate(address, options);
+}
 
-/** A link within the application: a true anchor, followed without loading the page anew. */
-export function AppLink({ href, onClick, ...rest }: ComponentProps<"a"> & { href: string }) {
-  function follow(event: MouseEvent<HTMLAnchorElement>) {
-    onClick?.(event);
-    if (event.defaultPrevented || event.button !== 0) return;
-    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
-    event.preventDefault();
-    go(href);
-  }
-  return <a href={href} onClick={follow} {...rest} />;
+/** Returns the address of the current page, as the `next` parameter of another page takes it. */
+export function currentAddress(): string {
+  return window.location.pathname + window.location.search + window.location.hash;
+}
+
+/** A link to a page of this application, followed without a page load. */
+export function AppLink(props: ComponentProps<"a"> & { href: PageAddress }) {
+  return <Link {...props} />;
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { rememberNext, safeNext, takeRememberedNext, withNext } from "./next";
+import { rememberNext, safeNext, takeRememberedNext } from "./next";
+import { visitorAddress } from "./paths";
 
 test.each([["/app"], ["/app/security"], ["/app?tab=files#top"]])("%s is a place to return to", (place) => {
   expect(safeNext(place)).toBe(place);
@@ -28,6 +29,6 @@ test("a place survives the round trip to a provider, once", () => {
 });
 
 test("the account's own address needs no mention", () => {
-  expect(withNext("/sign-in", "/app")).toBe("/sign-in");
-  expect(withNext("/sign-in", "/app/files?a=1")).toBe("/sign-in?next=%2Fapp%2Ffiles%3Fa%3D1");
+  expect(visitorAddress("/sign-in", { next: "/app" })).toBe("/sign-in");
+  expect(visitorAddress("/sign-in", { next: "/app/files?a=1" })).toBe("/sign-in?next=%2Fapp%2Ffiles%3Fa%3D1");
 });

@@ -1,38 +1,32 @@
-import { tabNotes } from "./storage";
+import type { AppAddress } from "./paths";
+import { tabStorage } from "./storage";
 
-const noteKey = "portico.next";
+const storageKey = "portico.next";
 
-/** Where to go after sign-in: a path of our own origin, or nothing. */
-export function safeNext(candidate: string | null | undefined): string | null {
+/** Returns the candidate when it is an address of the signed-in area at our own origin, else `null`. */
+export function safeNext(candidate: string | null | undefined): AppAddress | null {
   if (!candidate?.startsWith("/")) return null;
   try {
     const url = new URL(candidate, window.location.origin);
     if (url.origin !== window.location.origin) return null;
-    // Only the signed-in area: a page that sends people away again would turn in circles.
+    // Any other page redirects signed-in users again, which would make a loop.
     if (url.pathname !== "/app" && !url.pathname.startsWith("/app/")) return null;
-    return url.pathname + url.search + url.hash;
+    // The check above is what the type says.
+    return (url.pathname + url.search + url.hash) as AppAddress;
   } catch {
     return null;
   }
 }
 
-/** The place that the current address asks to return to. */
-export function nextFromAddress(): string | null {
-  return safeNext(new URLSearchParams(window.location.search).get("next"));
+/** Stores the address during a round trip to a provider, which always returns to /app. */
+export function rememberNext(next: AppAddress | null): void {
+  if (next === null) tabStorage.removeItem(storageKey);
+  else tabStorage.setItem(storageKey, next);
 }
 
-export function withNext(path: string, next: string | null): string {
-  return next === null || next === "/app" ? path : `${path}?next=${encodeURIComponent(next)}`;
-}
-
-/** Keeps the place over a round trip to a provider, which always comes back to /app. */
-export function rememberNext(next: string | null): void {
-  if (next === null) tabNotes.removeItem(noteKey);
-  else tabNotes.setItem(noteKey, next);
-}
-
-export function takeRememberedNext(): string | null {
-  const next = safeNext(tabNotes.getItem(noteKey));
-  tabNotes.removeItem(noteKey);
+/** Returns the stored address and removes it. */
+export function takeRememberedNext(): AppAddress | null {
+  const next = safeNext(tabStorage.getItem(storageKey));
+  tabStorage.removeItem(storageKey);
   return next;
 }

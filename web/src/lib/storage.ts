@@ -1,4 +1,4 @@
-/** The storage of this browser, or of this page's memory where the browser refuses. */
+/** A storage of texts by key. */
 export interface KeyValueStorage {
   getItem(key: string): string | null;
   setItem(key: string, value: string): void;
@@ -6,10 +6,11 @@ export interface KeyValueStorage {
 }
 
 export interface PageStorage extends KeyValueStorage {
-  /** False when everything is forgotten with the page: private mode or blocked storage. */
+  /** False when the values last as long as the page: private mode or blocked storage. */
   readonly isRemembered: boolean;
 }
 
+/** Opens the storage of this browser, or one in memory where the browser refuses. */
 export function openStorage(): PageStorage {
   try {
     const storage = window.localStorage;
@@ -33,7 +34,7 @@ export function openStorage(): PageStorage {
   }
 }
 
-/** Deletes the sessions that earlier versions left under other keys. */
+/** Deletes sessions that earlier versions stored under other keys. */
 export function deleteEarlierSessions(currentKey: string): void {
   try {
     const keys = Array.from({ length: window.localStorage.length }, (_, index) => window.localStorage.key(index));
@@ -41,7 +42,7 @@ export function deleteEarlierSessions(currentKey: string): void {
       if (key !== null && key !== currentKey && isEarlierSessionKey(key)) window.localStorage.removeItem(key);
     }
   } catch {
-    // Storage is blocked, so nothing was left in it.
+    // Storage is blocked, so it holds nothing.
   }
 }
 
@@ -49,8 +50,8 @@ function isEarlierSessionKey(key: string): boolean {
   return key === "supabase.auth.token" || /^sb-.*-auth-token/.test(key);
 }
 
-/** Notes that live as long as the tab: where to go after sign-in, whose code is awaited. */
-export const tabNotes: KeyValueStorage = {
+/** A storage that lasts as long as the tab: where to go after sign-in, which code is pending. */
+export const tabStorage: KeyValueStorage = {
   getItem(key) {
     try {
       return window.sessionStorage.getItem(key);
@@ -62,7 +63,7 @@ export const tabNotes: KeyValueStorage = {
     try {
       window.sessionStorage.setItem(key, value);
     } catch {
-      // Without the note the person lands in /app or types their address again.
+      // Without the value, sign-in leads to /app, and the address has to be typed again.
     }
   },
   removeItem(key) {

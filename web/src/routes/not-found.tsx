@@ -1,19 +1,19 @@
-import { Button } from "../components/ui/button";
-import { AppLink } from "../lib/navigation";
+import { ButtonLink } from "../components/ui/button";
 import { usePageTitle } from "../lib/use-page-title";
+import * as m from "../paraglide/messages";
 
-export function NotFoundPage() {
-  usePageTitle("Page not found");
+export default function NotFoundPage() {
+  usePageTitle(m.not_found_page());
   return (
     <section className="m-auto max-w-md py-20 text-center">
       <p aria-hidden className="text-sm font-medium text-accent">
-        404
+        {m.not_found_status()}
       </p>
-      <h1 className="mt-2 text-3xl">There is no door here</h1>
-      <p className="mt-4 text-soft">The page may have moved, or the address has a slip in it.</p>
-      <Button className="mt-8" asChild>
-        <AppLink href="/">Go to the start page</AppLink>
-      </Button>
+      <h1 className="mt-2 text-3xl">{m.not_found_title()}</h1>
+      <p className="mt-4 text-soft">{m.not_found_text()}</p>
+      <ButtonLink className="mt-8" href="/">
+        {m.go_to_start_page()}
+      </ButtonLink>
     </section>
   );
 }

@@ -1,16 +1,16 @@
 import { type ReactNode, useEffect, useRef } from "react";
+import type { DescribedError } from "../../lib/errors";
 import { Alert } from "../ui/alert";
-import type { Described } from "../../lib/errors";
 
-/** What failed, above the form. It receives the focus, so that nobody has to look for it. */
-export function FormAlert({ problem, actions }: { problem: Described | null; actions?: ReactNode }) {
-  const box = useRef<HTMLDivElement>(null);
+/** The failure of a form, above it. It receives the focus when it appears. */
+export function FormAlert({ problem, actions }: { problem: DescribedError | null; actions?: ReactNode }) {
+  const alert = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    if (problem) box.current?.focus();
+    if (problem) alert.current?.focus();
   }, [problem]);
   if (!problem) return null;
   return (
-    <Alert ref={box} tone="danger" className="mb-6">
+    <Alert ref={alert} tone="danger" className="mb-6">
       <p>{problem.message}</p>
       {problem.reasons && (
         <ul className="mt-1 list-disc pl-4">

@@ -1,7 +1,7 @@
-import { Slot } from "@radix-ui/react-slot";
 import { LoaderCircle } from "lucide-react";
 import type { ComponentProps } from "react";
 import { classNames } from "../../lib/class-names";
+import { AppLink } from "../../lib/navigation";
 
 const tones = {
   primary: "bg-accent text-on-accent hover:bg-accent-strong",
@@ -14,43 +14,43 @@ const sizes = {
   sm: "min-h-9 px-3 gap-2 text-sm",
 };
 
-export interface ButtonProps extends ComponentProps<"button"> {
+interface ButtonLook {
   tone?: keyof typeof tones;
   size?: keyof typeof sizes;
-  /** The action runs: the button waits with it and says so. */
-  isPending?: boolean;
-  /** Gives the looks to the child, for links that act like buttons. */
-  asChild?: boolean;
+  className?: string | undefined;
 }
 
-export function Button({
-  tone = "primary",
-  size = "md",
-  isPending = false,
-  asChild = false,
-  className,
-  children,
-  disabled,
-  ...rest
-}: ButtonProps) {
-  const looks = classNames(
+function buttonClass({ tone = "primary", size = "md", className }: ButtonLook): string {
+  return classNames(
     "inline-flex items-center justify-center rounded font-medium select-none transition-colors duration-150",
     "disabled:opacity-60 aria-busy:opacity-80",
     tones[tone],
     sizes[size],
     className,
   );
-  if (asChild) {
-    return (
-      <Slot className={looks} {...rest}>
-        {children}
-      </Slot>
-    );
-  }
+}
+
+export interface ButtonProps extends Omit<ComponentProps<"button">, "className">, ButtonLook {
+  /** The action is running: the button shows that and cannot be pressed. */
+  isPending?: boolean;
+}
+
+export function Button({ tone, size, className, isPending = false, children, disabled, ...rest }: ButtonProps) {
   return (
-    <button type="button" className={looks} disabled={disabled === true || isPending} aria-busy={isPending} {...rest}>
+    <button
+      type="button"
+      className={buttonClass({ tone, size, className })}
+      disabled={disabled === true || isPending}
+      aria-busy={isPending}
+      {...rest}
+    >
       {isPending && <LoaderCircle aria-hidden className="spinner size-4 shrink-0" />}
       {children}
     </button>
   );
+}
+
+/** A link to a page of this application that looks like a button. */
+export function ButtonLink({ tone, size, className, ...rest }: Omit<ComponentProps<typeof AppLink>, "className"> & ButtonLook) {
+  return <AppLink className={buttonClass({ tone, size, className })} {...rest} />;
 }

@@ -1,7 +1,11 @@
 import { type ReactNode, useEffect, useId, useRef } from "react";
+import * as m from "../../paraglide/messages";
 import { Button } from "./button";
 
-/** Asks before something is lost, in the words of the action. The browser's own dialog keeps and returns the focus. */
+/**
+ * Asks for confirmation before something is lost, in the words of the action. The browser's own dialog holds the focus
+ * and returns it.
+ */
 export function ConfirmDialog({
   title,
   children,
@@ -37,7 +41,7 @@ export function ConfirmDialog({
       <div className="mt-2 text-sm text-soft">{children}</div>
       <div className="mt-6 flex flex-wrap justify-end gap-3">
         <Button tone="secondary" size="sm" onClick={onClose}>
-          Cancel
+          {m.cancel()}
         </Button>
         <Button tone="danger" size="sm" isPending={isPending} onClick={onConfirm}>
           {action}

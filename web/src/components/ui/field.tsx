@@ -6,13 +6,13 @@ export interface FieldProps extends ComponentProps<"input"> {
   label: string;
   hint?: ReactNode;
   error?: string | undefined;
-  /** Something beside the label: "Forgot password?" */
+  /** Shown beside the label, such as a link for a forgotten password. */
   aside?: ReactNode;
-  /** Something inside the input's right end. */
+  /** Shown inside the input, at its right end. */
   end?: ReactNode;
 }
 
-/** A labelled input with its hint and its error, tied together for every kind of reader. */
+/** A labelled input. Its hint and its error are its accessible description. */
 export function Field({ label, hint, error, aside, end, className, id: givenId, ...input }: FieldProps) {
   const ownId = useId();
   const id = givenId ?? ownId;

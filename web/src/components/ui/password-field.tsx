@@ -1,8 +1,9 @@
 import { Eye, EyeOff } from "lucide-react";
 import { useState } from "react";
+import * as m from "../../paraglide/messages";
 import { Field, type FieldProps } from "./field";
 
-/** A password that can be looked at. Paste and password managers work. */
+/** A password input whose text can be shown. Paste and password managers work. */
 export function PasswordField(props: FieldProps) {
   const [isShown, setIsShown] = useState(false);
   const Icon = isShown ? EyeOff : Eye;
@@ -17,7 +18,7 @@ export function PasswordField(props: FieldProps) {
         <button
           type="button"
           onClick={() => setIsShown(!isShown)}
-          aria-label={isShown ? "Hide password" : "Show password"}
+          aria-label={isShown ? m.password_hide() : m.password_show()}
           aria-pressed={isShown}
           className="grid size-9 place-items-center rounded text-soft hover:text-ink"
         >

@@ -1,3 +1,5 @@
+import * as m from "../../paraglide/messages";
+
 const browsers: [RegExp, string][] = [
   [/Edg(?:e|A|iOS)?\//, "Edge"],
   [/OPR\//, "Opera"],
@@ -16,7 +18,7 @@ const systems: [RegExp, string][] = [
   [/Linux|X11/, "Linux"],
 ];
 
-/** A device as its owner would call it. */
+/** A browser or device as a user knows it. */
 export interface Device {
   name: string;
   isHandheld: boolean;
@@ -27,7 +29,7 @@ export function describeDevice(userAgent: string | null | undefined): Device {
   const browser = browsers.find(([pattern]) => pattern.test(text))?.[1];
   const system = systems.find(([pattern]) => pattern.test(text))?.[1];
   const isHandheld = system === "iPhone" || system === "iPad" || system === "Android";
-  if (browser !== undefined && system !== undefined) return { name: `${browser} on ${system}`, isHandheld };
+  if (browser !== undefined && system !== undefined) return { name: m.device_name({ browser, system }), isHandheld };
   const program = /^[\w.-]+/.exec(text)?.[0];
-  return { name: browser ?? system ?? program ?? "Unknown device", isHandheld };
+  return { name: browser ?? system ?? program ?? m.device_unknown(), isHandheld };
 }

@@ -1,76 +1,68 @@
-import { zodResolver } from "@hookform/resolvers/zod";
 import type { User } from "@supabase/supabase-js";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
-import { useForm } from "react-hook-form";
+import { useRef, useState } from "react";
+import { MailboxHint } from "../../components/mailbox-hint";
+import { ResendButton } from "../../components/resend-button";
 import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { Card } from "../../components/ui/card";
-import { Field } from "../../components/ui/field";
+import { useAuth } from "../../lib/auth/auth-context";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
-import { useNow } from "../../lib/use-now";
-import { z } from "../../lib/zod";
-import { useAuth } from "../../lib/auth/auth-context";
-import { emailField } from "../../lib/form-fields";
-import { FormAlert } from "../../components/form/form-alert";
-import { OpenMailbox } from "../../components/mailbox-hint";
-import { resendAfterMs } from "../sign-in/pending-code";
-import { useErrorFocus, useProblem } from "../../components/form/use-form-problem";
+import * as m from "../../paraglide/messages";
+import { EmailChangeForm, requestEmailChange } from "./email-change-form";
 import { freshUserQuery } from "./fresh-user";
 
-/** How often a pending change is looked for while the page is seen: its link may be opened on another device. */
-const lookAgainMs = 15_000;
+/** The interval of looking for a confirmed change while the page is visible: its link may be opened on another device. */
+const refetchMs = 15_000;
 
-/** The account's address, the form that asks for another, and a change that waits to be confirmed. */
+/** The account's email address, the form for another one, and a change that waits for its confirmation. */
 export function EmailAddress({ user }: { user: User }) {
-  const current = textOr(user.email);
-  const pending = textOr(user.new_email);
+  const current = textOrNull(user.email);
+  const pending = textOrNull(user.new_email);
   const [isOpen, setIsOpen] = useState(false);
-  // What was asked for in this page's life, to say so when it has come true.
-  const [awaited, setAwaited] = useState(pending);
-  if (pending !== null && pending !== awaited) setAwaited(pending);
-  const isDone = pending === null && awaited !== null && awaited === current;
-  const opener = useRef<HTMLButtonElement>(null);
+  // The address requested since the page opened, to announce the change once it is made.
+  const [requested, setRequested] = useState(pending);
+  if (pending !== null && pending !== requested) setRequested(pending);
+  const isDone = pending === null && requested !== null && requested === current;
+  const openButton = useRef<HTMLButtonElement>(null);
 
   function close() {
     setIsOpen(false);
-    opener.current?.focus();
+    openButton.current?.focus();
   }
 
   return (
     <Card
-      title="E-mail address"
-      description={<span className="text-ink">{current ?? "You have none yet"}</span>}
+      title={m.email_change_title()}
+      description={<span className="text-ink">{current ?? m.email_change_none()}</span>}
       aside={
         <Button
-          ref={opener}
+          ref={openButton}
           tone="secondary"
           size="sm"
           aria-expanded={isOpen}
           onClick={() => (isOpen ? close() : setIsOpen(true))}
         >
-          {current === null ? "Add an address" : "Change address"}
+          {current === null ? m.email_change_add() : m.email_change_open()}
         </Button>
       }
     >
       <div role="status">
-        {isDone && (
-          <p className="text-sm font-medium text-success">Your address is changed. Use the new one to sign in.</p>
-        )}
+        {isDone && <p className="text-sm font-medium text-success">{m.email_change_done()}</p>}
       </div>
       {isOpen ? (
-        <ChangeForm
+        <EmailChangeForm
           current={current}
           pending={pending}
           onClosed={close}
-          onAsked={(address) => {
-            setAwaited(address);
+          onRequested={(address) => {
+            setRequested(address);
             close();
           }}
         />
       ) : pending === null ? (
-        !isDone && <p className="text-sm text-soft">For signing in, and for mails about your account.</p>
+        !isDone && <p className="text-sm text-soft">{m.email_change_purpose()}</p>
       ) : (
         <PendingChange user={user} current={current} pending={pending} />
       )}
@@ -78,132 +70,46 @@ export function EmailAddress({ user }: { user: User }) {
   );
 }
 
-function ChangeForm({
-  current,
-  pending,
-  onAsked,
-  onClosed,
-}: {
-  current: string | null;
-  pending: string | null;
-  onAsked: (address: string) => void;
-  onClosed: () => void;
-}) {
-  const { client } = useAuth();
-  const { accounts } = useConfig();
-  const schema = z.object({
-    email: emailField.check(z.refine((email) => email.toLowerCase() !== current, "That is your address already.")),
-  });
-  const { register, handleSubmit, formState, setError, setFocus } = useForm({
-    resolver: zodResolver(schema),
-    defaultValues: { email: pending ?? "" },
-  });
-  const { problem, report, clear } = useProblem<{ email: string }>(setError, ["email"]);
-  useErrorFocus(formState, setFocus, ["email"]);
-  const { errors, isSubmitting } = formState;
-
-  useEffect(() => setFocus("email"), [setFocus]);
-
-  const ask = handleSubmit(async ({ email }) => {
-    clear();
-    const { data, error } = await client.updateUser({ email }, { emailRedirectTo: returnAddress() });
-    if (error) report(error);
-    else onAsked(textOr(data.user.new_email) ?? textOr(data.user.email) ?? email);
-  });
-
-  return (
-    <form noValidate onSubmit={ask}>
-      <FormAlert problem={problem} />
-      <fieldset disabled={isSubmitting} className="space-y-4">
-        <Field
-          label="New e-mail address"
-          type="email"
-          autoComplete="email"
-          inputMode="email"
-          error={errors.email?.message}
-          hint={whatHappens(current, accounts.emailChange)}
-          {...register("email")}
-        />
-        <div className="flex flex-wrap gap-3">
-          <Button type="submit" size="sm" isPending={isSubmitting}>
-            {isSubmitting ? "Asking for the change" : "Ask for the change"}
-          </Button>
-          <Button tone="quiet" size="sm" onClick={onClosed}>
-            Cancel
-          </Button>
-        </div>
-      </fieldset>
-    </form>
-  );
-}
-
-type Answering = "new" | "either" | "both";
-
-/** Before the change is asked for: which mails will come, and what to do with them. */
-function whatHappens(current: string | null, answering: Answering): string {
-  if (current === null || answering === "new") return "We mail a link to the new address. Opening it makes the change.";
-  return answering === "both"
-    ? `We mail a link to the new address and one to ${current}. The change is made when both are opened.`
-    : `We mail a link to the new address and one to ${current}. Opening either makes the change.`;
-}
-
 function PendingChange({ user, current, pending }: { user: User; current: string | null; pending: string }) {
   const { client } = useAuth();
   const { accounts } = useConfig();
-  useQuery({ ...freshUserQuery(client, user), refetchInterval: lookAgainMs, refetchOnWindowFocus: "always" });
-  const now = useNow(1000);
-  const wait = Math.ceil((Date.parse(user.email_change_sent_at ?? "") + resendAfterMs - now.getTime()) / 1000);
-  const again = useMutation({
-    mutationFn: async () => {
-      // Asking for the same change sends its mails anew, also where there is no current address to resend to.
-      const { error } = await client.updateUser({ email: pending }, { emailRedirectTo: returnAddress() });
-      if (error) throw error;
-    },
-  });
-  const isOne = current === null || accounts.emailChange === "new";
+  useQuery({ ...freshUserQuery(client, user), refetchInterval: refetchMs, refetchOnWindowFocus: "always" });
+  // The same request sends its emails again, also without a current address that could be resent to.
+  const resend = useMutation({ mutationFn: () => requestEmailChange(client, pending) });
+  const isOneEmail = current === null || accounts.emailChange === "new";
 
   return (
     <>
       <Alert tone="info">
-        <p className="font-medium">Waiting for {pending} to be confirmed</p>
-        <p className="mt-1">
-          {isOne
-            ? "Open the link in the mail we sent there. It works in any browser."
-            : accounts.emailChange === "both"
-              ? `Open the links in both mails, there and at ${current}, in any order and in any browser.`
-              : `Open the link in either mail, there or at ${current}, in any browser.`}
-          {current !== null && " Until then nothing changes."}
-        </p>
+        <p className="font-medium">{m.email_change_waiting({ email: pending })}</p>
+        <p className="mt-1">{instruction(current, accounts.emailChange)}</p>
       </Alert>
-      {again.error && (
+      {resend.error && (
         <Alert tone="danger" className="mt-3">
-          {describeError(again.error).message}
+          {describeError(resend.error).message}
         </Alert>
       )}
       <div className="mt-2 flex flex-wrap items-center justify-between gap-x-4">
-        <Button
-          tone="quiet"
-          size="sm"
-          className="-ml-3 tabular-nums"
-          disabled={wait > 0}
-          isPending={again.isPending}
-          onClick={() => again.mutate()}
-        >
-          {wait > 0 ? `Send again in ${wait} s` : isOne ? "Send the mail again" : "Send both mails again"}
-        </Button>
-        <span role="status" className="sr-only">
-          {again.isSuccess && "New mails are on their way."}
-        </span>
+        <ResendButton
+          sentAt={Date.parse(user.email_change_sent_at ?? "")}
+          label={isOneEmail ? m.email_change_resend_one() : m.email_change_resend_both()}
+          status={resend.isSuccess ? m.email_change_resent() : null}
+          isPending={resend.isPending}
+          onResend={() => resend.mutate()}
+        />
       </div>
-      <OpenMailbox className="mt-2" />
+      <MailboxHint className="mt-2" />
     </>
   );
 }
 
-function returnAddress(): string {
-  return `${window.location.origin}/confirm-email-change`;
+/** Returns which links have to be opened. */
+function instruction(current: string | null, emailChange: "new" | "either" | "both"): string {
+  if (current === null) return m.email_change_open_first();
+  if (emailChange === "new") return m.email_change_open_new();
+  return emailChange === "both" ? m.email_change_open_both({ email: current }) : m.email_change_open_either({ email: current });
 }
 
-function textOr(text: string | undefined): string | null {
+function textOrNull(text: string | undefined): string | null {
   return text === undefined || text === "" ? null : text;
 }

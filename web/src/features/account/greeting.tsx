@@ -1,30 +1,33 @@
 import type { Session, User } from "@supabase/supabase-js";
+import type { ReactNode } from "react";
 import { RelativeTime } from "../../components/relative-time";
-import { readAccessToken } from "../../lib/claims";
-import { useConfig } from "../../lib/config-context";
-import { providerName } from "../../lib/auth/sign-in-methods";
+import { RichText } from "../../components/rich-text";
+import { readAccessToken } from "../../lib/access-token";
 import { signInMethod } from "../../lib/auth/sign-in-events";
+import { providerName } from "../../lib/auth/sign-in-methods";
+import { useConfig } from "../../lib/config-context";
+import { z } from "../../lib/zod";
+import * as m from "../../paraglide/messages";
 
-/** Who is here, and how and when they came in. */
+const text = z.catch(z.optional(z.string()), undefined);
+/** What providers and apps store about a user. */
+const metadataSchema = z.catch(z.object({ avatar_url: text, picture: text, full_name: text, name: text }), {});
+
+/** The signed-in user, and how and when this session was opened. */
 export function Greeting({ session }: { session: Session }) {
   const { user } = session;
   const name = displayName(user);
-  const address = addressOf(user);
-  const { how, at } = signInOf(session);
+  const contact = contactOf(user);
   return (
     <div className="flex min-w-0 items-center gap-5">
       <Avatar user={user} />
       <div className="min-w-0">
-        <h1 className="truncate text-[clamp(1.6rem,1.2rem+2vw,2.25rem)]">{name === null ? "Hello" : `Hello, ${name}`}</h1>
+        <h1 className="truncate text-[clamp(1.6rem,1.2rem+2vw,2.25rem)]">
+          {name === null ? m.greeting_without_name() : m.greeting({ name })}
+        </h1>
         <p className="mt-1 text-soft [overflow-wrap:anywhere]">
-          {address !== null && name !== address && <>{address} · </>}
-          Signed in {how}
-          {at && (
-            <>
-              {" "}
-              <RelativeTime at={at} />
-            </>
-          )}
+          {contact !== null && name !== contact && <>{contact} · </>}
+          <SignInText session={session} />
         </p>
       </div>
     </div>
@@ -32,15 +35,16 @@ export function Greeting({ session }: { session: Session }) {
 }
 
 function Avatar({ user }: { user: User }) {
-  const picture: unknown = user.user_metadata.avatar_url ?? user.user_metadata.picture;
+  const { avatar_url, picture } = metadataSchema.parse(user.user_metadata);
   const { development } = useConfig();
+  const url = avatar_url ?? picture;
   const initial = (displayName(user) ?? user.email ?? "·").charAt(0).toUpperCase();
   return (
     <span className="relative grid size-16 shrink-0 place-items-center overflow-hidden rounded-full bg-accent-wash text-2xl font-semibold text-accent-strong">
       <span aria-hidden>{initial}</span>
-      {typeof picture === "string" && isShown(picture, development) && (
+      {url !== undefined && isAllowedPicture(url, development) && (
         <img
-          src={picture}
+          src={url}
           alt=""
           width={64}
           height={64}
@@ -53,39 +57,49 @@ function Avatar({ user }: { user: User }) {
   );
 }
 
-/** Pictures of others' making come over https; those of the emulated provider from this machine. */
-function isShown(picture: string, development: boolean): boolean {
-  return picture.startsWith("https://") || (development && /^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(picture));
+/** Returns true for pictures over https, and for those of the emulated provider, which is on this machine. */
+function isAllowedPicture(url: string, development: boolean): boolean {
+  return url.startsWith("https://") || (development && /^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(url));
 }
 
-/** The e-mail address, or else the phone number. */
-function addressOf({ email, phone }: User): string | null {
+/** Returns the email address, or else the phone number. */
+function contactOf({ email, phone }: User): string | null {
   if (email !== undefined && email !== "") return email;
   return phone !== undefined && phone !== "" ? `+${phone}` : null;
 }
 
 function displayName(user: User): string | null {
-  const name: unknown = user.user_metadata.full_name ?? user.user_metadata.name;
-  if (typeof name === "string" && name.trim() !== "") return name.trim();
-  return user.is_anonymous === true ? "guest" : null;
+  const { full_name, name } = metadataSchema.parse(user.user_metadata);
+  const known = (full_name ?? name)?.trim() ?? "";
+  if (known !== "") return known;
+  return user.is_anonymous === true ? m.greeting_guest() : null;
 }
 
-/** How this very session was opened; the account's own record where the token does not say. */
-function signInOf(session: Session): { how: string; at: Date | null } {
+/** Tells how this session was opened; from the account's own record where the token does not have it. */
+function SignInText({ session }: { session: Session }) {
   const opened = readAccessToken(session.access_token).methods.at(-1);
   const recorded = session.user.last_sign_in_at;
   const at = opened?.at ?? (recorded === undefined ? null : new Date(recorded));
+  const elements = { time: (): ReactNode => at && <RelativeTime at={at} /> };
   switch (opened?.method) {
     case "password":
-      return { how: "with your password", at };
+      return <RichText message={m.signed_in_password} inputs={{}} elements={elements} />;
     case "otp":
     case "magiclink":
-      return { how: addressOf(session.user)?.startsWith("+") === true ? "with a text message" : "with a code from your inbox", at };
+      return contactOf(session.user)?.startsWith("+") === true ? (
+        <RichText message={m.signed_in_text} inputs={{}} elements={elements} />
+      ) : (
+        <RichText message={m.signed_in_code} inputs={{}} elements={elements} />
+      );
     case "recovery":
-      return { how: "to set a new password", at };
+      return <RichText message={m.signed_in_recovery} inputs={{}} elements={elements} />;
     default: {
       const provider = signInMethod(session);
-      return { how: provider === "email" ? "by e-mail" : `with ${providerName(provider)}`, at };
+      return provider === "email" ? (
+        <RichText message={m.signed_in_email} inputs={{}} elements={elements} />
+      ) : (
+        <RichText message={m.signed_in_provider} inputs={{ provider: providerName(provider) }} elements={elements} />
+      );
     }
   }
 }

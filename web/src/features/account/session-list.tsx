@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Laptop, Smartphone } from "lucide-react";
 import { useState } from "react";
 import { RelativeTime } from "../../components/relative-time";
+import { RichText } from "../../components/rich-text";
 import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { Card } from "../../components/ui/card";
@@ -10,26 +11,27 @@ import { Skeleton } from "../../components/ui/skeleton";
 import type { Api } from "../../lib/api";
 import { describeError } from "../../lib/errors";
 import { useAuth } from "../../lib/auth/auth-context";
+import * as m from "../../paraglide/messages";
 import { describeDevice } from "./device";
 import { type DeviceSession, lastSeenAt, sessionsQuery, useEndOtherSessions, useEndSession } from "./sessions";
 
-/** Every browser and device that is signed in, and the ways to end them. */
+/** The browsers and devices that are signed in, with buttons to end their sessions. */
 export function SessionList({ api, userId }: { api: Api; userId: string }) {
   const { client } = useAuth();
   const { data: sessions, error, isPending, refetch, isRefetching } = useQuery(sessionsQuery(api, userId));
   const endOthers = useEndOtherSessions(client);
-  const [isAsking, setIsAsking] = useState(false);
-  const [done, setDone] = useState("");
+  const [isConfirming, setIsConfirming] = useState(false);
+  const [status, setStatus] = useState("");
   const others = sessions?.filter((session) => !session.current).length ?? 0;
 
   return (
     <Card
-      title="Where you are signed in"
-      description={sessions ? <span>{countText(sessions.length)}</span> : <span>Browsers and devices</span>}
+      title={m.sessions_title()}
+      description={<span>{sessions ? m.sessions_count({ count: sessions.length }) : m.sessions_description()}</span>}
       aside={
         others > 0 && (
-          <Button tone="secondary" size="sm" onClick={() => setIsAsking(true)}>
-            Sign out the others
+          <Button tone="secondary" size="sm" onClick={() => setIsConfirming(true)}>
+            {m.sessions_end_others()}
           </Button>
         )
       }
@@ -40,42 +42,42 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
           tone="danger"
           actions={
             <button type="button" className="font-medium underline" disabled={isRefetching} onClick={() => void refetch()}>
-              Try again
+              {m.sessions_load_again()}
             </button>
           }
         >
-          Your sessions could not be loaded. {describeError(error).message}
+          {m.sessions_not_loaded({ reason: describeError(error).message })}
         </Alert>
       )}
       {endOthers.error && (
         <Alert tone="danger" className="mb-3">
-          The others could not be signed out. {describeError(endOthers.error).message}
+          {m.sessions_others_not_ended({ reason: describeError(endOthers.error).message })}
         </Alert>
       )}
       {sessions && (
         <ul className="divide-y divide-line">
           {sessions.map((session) => (
-            <SessionRow key={session.id} session={session} api={api} onEnded={setDone} />
+            <SessionRow key={session.id} session={session} api={api} onEnded={setStatus} />
           ))}
         </ul>
       )}
       <p role="status" className="sr-only">
-        {done}
+        {status}
       </p>
-      {isAsking && (
+      {isConfirming && (
         <ConfirmDialog
-          title="Sign out everywhere else?"
-          action="Sign out the others"
+          title={m.sessions_end_others_title()}
+          action={m.sessions_end_others()}
           isPending={endOthers.isPending}
-          onClose={() => setIsAsking(false)}
+          onClose={() => setIsConfirming(false)}
           onConfirm={() =>
             endOthers.mutate(undefined, {
-              onSuccess: () => setDone("The other sessions are signed out."),
-              onSettled: () => setIsAsking(false),
+              onSuccess: () => setStatus(m.sessions_others_ended()),
+              onSettled: () => setIsConfirming(false),
             })
           }
         >
-          {others === 1 ? "One other session" : `${others} other sessions`} will have to sign in again. This one stays.
+          {m.sessions_end_others_text({ count: others })}
         </ConfirmDialog>
       )}
     </Card>
@@ -94,13 +96,16 @@ function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Ap
           {device.name}
           {session.current && (
             <span className="ml-2.5 rounded-full bg-accent-wash px-2 py-0.5 text-xs font-medium whitespace-nowrap text-accent-strong">
-              This device
+              {m.session_this_device()}
             </span>
           )}
         </p>
         <p className="text-sm text-soft">
-          {session.current ? "Signed in " : "Last seen "}
-          <RelativeTime at={session.current ? session.created_at : lastSeenAt(session)} />
+          <RichText
+            message={session.current ? m.session_signed_in : m.session_last_seen}
+            inputs={{}}
+            elements={{ time: () => <RelativeTime at={session.current ? session.created_at : lastSeenAt(session)} /> }}
+          />
           {session.ip !== null && session.ip !== undefined && session.ip !== "" && <> · {session.ip}</>}
         </p>
         {end.error && (
@@ -115,18 +120,14 @@ function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Ap
           size="sm"
           isPending={end.isPending}
           className="-mr-3 shrink-0"
-          aria-label={`Sign out ${device.name}`}
-          onClick={() => end.mutate(session.id, { onSuccess: () => onEnded(`${device.name} is signed out.`) })}
+          aria-label={m.session_end_named({ device: device.name })}
+          onClick={() => end.mutate(session.id, { onSuccess: () => onEnded(m.session_ended({ device: device.name })) })}
         >
-          Sign out
+          {m.session_end()}
         </Button>
       )}
     </li>
   );
-}
-
-function countText(count: number): string {
-  return count === 1 ? "1 session" : `${count} sessions`;
 }
 
 function ListSkeleton() {

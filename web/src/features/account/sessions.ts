@@ -1,7 +1,7 @@
 import { queryOptions, useMutation, useQueryClient } from "@tanstack/react-query";
 import type { Api } from "../../lib/api";
+import type { AuthClient } from "../../lib/auth/deferred-client";
 import { z } from "../../lib/zod";
-import type { PageClient } from "../../lib/auth/deferred-client";
 
 const sessionSchema = z.object({
   id: z.string(),
@@ -13,25 +13,25 @@ const sessionSchema = z.object({
 });
 const sessionsSchema = z.array(sessionSchema);
 
-/** One browser or device that is signed in. */
+/** A browser or device that is signed in. */
 export type DeviceSession = z.infer<typeof sessionSchema>;
 
+/** The account's sessions: this one first, then the most recently used. */
 export const sessionsQuery = (api: Api, userId: string) =>
   queryOptions({
     queryKey: ["sessions", userId],
     queryFn: ({ signal }) => api.get("/auth/v1/sessions", sessionsSchema, signal),
-    select: (sessions) => sessions.toSorted((a, b) => Number(b.current) - Number(a.current) || lastSeen(b) - lastSeen(a)),
+    select: (sessions) =>
+      sessions.toSorted(
+        (a, b) => Number(b.current) - Number(a.current) || lastSeenAt(b).getTime() - lastSeenAt(a).getTime(),
+      ),
   });
 
 export function lastSeenAt(session: DeviceSession): Date {
   return session.refreshed_at ?? session.created_at;
 }
 
-function lastSeen(session: DeviceSession): number {
-  return lastSeenAt(session).getTime();
-}
-
-/** Ends one session of the account's own. */
+/** Ends one session of the account. */
 export function useEndSession(api: Api) {
   const queries = useQueryClient();
   return useMutation({
@@ -41,7 +41,7 @@ export function useEndSession(api: Api) {
 }
 
 /** Ends every session but this one. */
-export function useEndOtherSessions(client: PageClient) {
+export function useEndOtherSessions(client: AuthClient) {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: async () => {

@@ -2,18 +2,20 @@ import { useState } from "react";
 import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { describeError } from "../../lib/errors";
+import * as m from "../../paraglide/messages";
 import { useAuth } from "../../lib/auth/auth-context";
 
+/** Signs out on this device, and shows a failure below the button. */
 export function SignOutButton() {
   const { signOut } = useAuth();
   const [isPending, setIsPending] = useState(false);
   const [error, setError] = useState<string | null>(null);
 
-  async function leave() {
+  async function start() {
     setIsPending(true);
     setError(null);
     try {
-      // The page's guard leads away once nobody is signed in.
+      // The page's guard leads away once there is no session.
       await signOut();
     } catch (failure) {
       setError(describeError(failure).message);
@@ -23,10 +25,10 @@ export function SignOutButton() {
 
   return (
     <div className="flex flex-col items-start gap-3 sm:items-end">
-      <Button tone="secondary" isPending={isPending} onClick={leave}>
-        {isPending ? "Signing out" : "Sign out"}
+      <Button tone="secondary" isPending={isPending} onClick={start}>
+        {isPending ? m.sign_out_pending() : m.sign_out()}
       </Button>
-      {error !== null && <Alert tone="danger">You are still signed in. {error}</Alert>}
+      {error !== null && <Alert tone="danger">{m.sign_out_failed({ reason: error })}</Alert>}
     </div>
   );
 }

@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState } from "react";
 import { typePolicy } from "../../lib/trusted-types";
 
-// What it makes is only ever shown in a frame without scripts.
+// The HTML that it creates is shown only in a frame without scripts.
 const policy = typePolicy("portico-mail", { createHTML: (html) => html });
 
 /**
- * A message as its reader would see it, in a frame that runs no scripts. The page's own content security policy holds
- * in there too and forbids inline styles as text, so they are applied through the style objects instead.
+ * An email as its recipient sees it, in a frame that runs no scripts. The page's content security policy applies there
+ * too and forbids inline styles as text, so they are applied through the style objects instead.
  */
 export function MessageFrame({ html, title }: { html: string; title: string }) {
   const frame = useRef<HTMLIFrameElement>(null);
@@ -26,8 +26,8 @@ export function MessageFrame({ html, title }: { html: string; title: string }) {
       setHeight(Math.min(2400, Math.max(160, content.documentElement.scrollHeight)));
     };
     element.addEventListener("load", onLoad);
-    const tame = withoutInlineStyles(html);
-    element.srcdoc = policy.createHTML?.(tame) ?? tame;
+    const safe = withoutInlineStyles(html);
+    element.srcdoc = policy.createHTML?.(safe) ?? safe;
     return () => element.removeEventListener("load", onLoad);
   }, [html]);
 
@@ -45,7 +45,7 @@ export function MessageFrame({ html, title }: { html: string; title: string }) {
 
 const pageStyle = "margin:0;padding:min(24px,4vw);background:white;color:#1c2427;font:16px/1.55 system-ui,sans-serif";
 
-/** Puts the message's own styles aside, where the policy does not see them. */
+/** Moves the email's own styles to where the policy does not apply. */
 function withoutInlineStyles(html: string): string {
   return html
     .replace(/(<[^<>]*?\s)style(\s*=)/gi, "$1data-style$2")

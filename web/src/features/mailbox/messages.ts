@@ -37,20 +37,20 @@ const textsSchema = z.object({
 });
 
 export type TextMessage = z.infer<typeof textsSchema>["texts"][number];
-export type Summary = z.infer<typeof listSchema>["messages"][number];
-export type Message = z.infer<typeof messageSchema>;
+export type EmailSummary = z.infer<typeof listSchema>["messages"][number];
+export type Email = z.infer<typeof messageSchema>;
 
-/** The key of the lists, which change while they are looked at; single messages do not. */
+/** The key of the lists, which change while they are shown. Single messages do not. */
 export const mailboxKey = ["mailbox", "lists"];
-/** How often the lists are asked for while the mailbox does not tell of changes by itself. */
-export const askAgainMs = 5000;
+/** The interval of reading the lists while the mailbox sends no events. */
+export const refetchMs = 5000;
 
-/** The captured mails, newest first, as the capture's own API (that of Mailpit) tells them. */
-export const messagesQuery = (mailbox: string, isLive: boolean) =>
+/** The captured emails, newest first, from the API of Mailpit that the mailbox has. */
+export const emailsQuery = (mailbox: string, isLive: boolean) =>
   queryOptions({
     queryKey: [...mailboxKey, "messages"],
     queryFn: async ({ signal }) => listSchema.parse(await read(mailbox, "/api/v1/messages?limit=100", signal)),
-    refetchInterval: isLive ? false : askAgainMs,
+    refetchInterval: isLive ? false : refetchMs,
     placeholderData: keepPreviousData,
   });
 
@@ -59,11 +59,11 @@ export const textsQuery = (mailbox: string, isLive: boolean) =>
   queryOptions({
     queryKey: [...mailboxKey, "texts"],
     queryFn: async ({ signal }) => textsSchema.parse(await read(mailbox, "/portico/v1/texts", signal)).texts,
-    refetchInterval: isLive ? false : askAgainMs,
+    refetchInterval: isLive ? false : refetchMs,
     placeholderData: keepPreviousData,
   });
 
-export const messageQuery = (mailbox: string, id: string) =>
+export const emailQuery = (mailbox: string, id: string) =>
   queryOptions({
     queryKey: ["mailbox", "message", id],
     queryFn: async ({ signal }) =>

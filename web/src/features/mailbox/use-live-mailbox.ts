@@ -2,14 +2,14 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { mailboxKey } from "./messages";
 
-/** What the mailbox tells of: a mail or text message that came in, a change by somebody else, events that were missed. */
+/** The mailbox's events: a new email or text message, a change by another page, events that were missed. */
 const events = ["mail", "text", "changed", "reset"];
-/** How long until a stream that ended for good is opened anew. */
-const reopenAfterMs = 10_000;
+/** The time until a stream that has closed for good is opened again. */
+const reopenMs = 10_000;
 
 /**
- * Reads the lists again whenever the mailbox says that something happened. False while it can not say so, and the lists
- * have to be asked for now and then.
+ * Reads the lists again at each event of the mailbox. Returns false while there is no stream of events, and the lists
+ * have to be read at an interval.
  */
 export function useLiveMailbox(mailbox: string): boolean {
   const queries = useQueryClient();
@@ -21,22 +21,22 @@ export function useLiveMailbox(mailbox: string): boolean {
     let timer: number | undefined;
     let stream: EventSource;
 
-    function listen() {
+    function openStream() {
       stream = new EventSource(`${mailbox}/api/v1/events`);
       stream.addEventListener("open", () => {
         setIsLive(true);
-        // What came in before the stream was there has to be asked for.
+        // There was no event for the messages that arrived before the stream was open.
         readAgain();
       });
       for (const event of events) stream.addEventListener(event, readAgain);
       stream.addEventListener("error", () => {
         setIsLive(false);
-        // The browser connects again by itself, unless the answer was no stream at all.
-        if (stream.readyState === EventSource.CLOSED) timer = window.setTimeout(listen, reopenAfterMs);
+        // The browser reconnects by itself, unless the response was not a stream.
+        if (stream.readyState === EventSource.CLOSED) timer = window.setTimeout(openStream, reopenMs);
       });
     }
 
-    listen();
+    openStream();
     return () => {
       window.clearTimeout(timer);
       stream.close();

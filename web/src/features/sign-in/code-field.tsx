@@ -1,39 +1,44 @@
-import type { Ref } from "react";
+import { type FieldValues, type Path, useController } from "react-hook-form";
+import type { ZodForm } from "../../components/form/use-zod-form";
 import { Field } from "../../components/ui/field";
-import { capitalised, type CodeLength } from "./code-length";
+import type { CodeLength } from "../../lib/config";
+import * as m from "../../paraglide/messages";
 
-/** A code's digits in one input: pastes as a whole, fills itself from the message where the device can. */
-export function CodeField({
-  value,
-  length: { digits, word },
-  error,
-  onChange,
+/** The input of a form for a code: it takes a code pasted as a whole, and filled in by the device. */
+export function CodeField<Values extends FieldValues>({
+  form,
+  name,
+  length,
   onComplete,
-  ref,
 }: {
-  value: string;
+  form: ZodForm<Values>;
+  name: Path<Values>;
   length: CodeLength;
-  error: string | undefined;
-  onChange: (code: string) => void;
-  /** The last digit was typed, or the whole code pasted. */
-  onComplete: (code: string) => void;
-  ref?: Ref<HTMLInputElement>;
+  /** The last digit was typed, or the whole code was pasted. */
+  onComplete: () => void;
 }) {
+  const {
+    field: { ref, value, onBlur, onChange },
+    fieldState: { error },
+  } = useController({ control: form.control, name });
   return (
     <Field
       ref={ref}
-      label={`${capitalised(word)}-digit code`}
+      label={m.code_label({ digits: length })}
       name="code"
       inputMode="numeric"
       autoComplete="one-time-code"
       className="text-center text-2xl font-medium tracking-[0.35em] tabular-nums"
-      placeholder={"·".repeat(digits)}
+      placeholder={"·".repeat(length)}
       value={value}
-      error={error}
+      error={error?.message}
+      onBlur={onBlur}
       onChange={(event) => {
-        const code = event.target.value.replace(/\D/g, "").slice(0, digits);
+        const code = event.target.value.replace(/\D/g, "").slice(0, length);
+        const isComplete = code.length === length && code !== value;
         onChange(code);
-        if (code.length === digits && code !== value) onComplete(code);
+        form.clearErrors(name);
+        if (isComplete) onComplete();
       }}
     />
   );

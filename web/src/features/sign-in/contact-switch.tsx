@@ -1,41 +1,41 @@
-import { useRouterState } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { AppLink } from "../../lib/navigation";
-import { withNext } from "../../lib/next";
+import { type AppAddress, type PagePath, visitorAddress } from "../../lib/paths";
+import { useSearchParams, visitorSearch } from "../../lib/use-search-params";
+import * as m from "../../paraglide/messages";
 
 /**
- * The form for one of two kinds of address, and the way to the other. Both forms stay on the page once they were seen,
- * so that nothing typed is lost; which one shows is part of the address of the page.
+ * The form for an email address or the one for a phone number, and a link to the other. Both forms stay mounted, so
+ * that no input is lost; the page's address selects the visible one.
  */
-export function EmailOrPhone({ path, next, email, phone }: { path: string; next: string | null; email: ReactNode; phone: ReactNode }) {
-  const isPhoneAsked = useIsPhoneAsked();
-  const isPhoneShown = phone !== null && (email === null || isPhoneAsked);
-  // The same places whatever the server offers, which may become known while somebody types already.
+export function ContactSwitch({
+  path,
+  next,
+  emailForm,
+  phoneForm,
+}: {
+  path: PagePath;
+  next: AppAddress | null;
+  emailForm: ReactNode;
+  phoneForm: ReactNode;
+}) {
+  const isPhoneSelected = useSearchParams(visitorSearch).with === "phone";
+  const isPhoneShown = phoneForm !== null && (emailForm === null || isPhoneSelected);
+  // The same structure for every set of methods, which may become known after the user began to type.
   return (
     <>
-      <div hidden={isPhoneShown}>{email}</div>
-      <div hidden={!isPhoneShown}>{phone}</div>
-      {email !== null && phone !== null && (
+      <div hidden={isPhoneShown}>{emailForm}</div>
+      <div hidden={!isPhoneShown}>{phoneForm}</div>
+      {emailForm !== null && phoneForm !== null && (
         <p className="mt-5 text-center text-sm">
           <AppLink
-            href={isPhoneAsked ? withNext(path, next) : withPhone(path, next)}
+            href={visitorAddress(path, { next, with: isPhoneSelected ? null : "phone" })}
             className="font-medium underline underline-offset-4"
           >
-            {isPhoneAsked ? "Use your e-mail address instead" : "Use your phone number instead"}
+            {isPhoneSelected ? m.sign_in_use_email() : m.sign_in_use_phone()}
           </AppLink>
         </p>
       )}
     </>
   );
-}
-
-/** Whether the page's address asks for the form for phone numbers. */
-export function useIsPhoneAsked(): boolean {
-  return useRouterState({ select: ({ location }) => new URLSearchParams(location.searchStr).get("with") === "phone" });
-}
-
-/** The address of a page's form for phone numbers. */
-export function withPhone(path: string, next: string | null): string {
-  const address = withNext(path, next);
-  return `${address}${address.includes("?") ? "&" : "?"}with=phone`;
 }

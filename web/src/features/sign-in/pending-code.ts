@@ -1,58 +1,59 @@
-import { safeNext } from "../../lib/next";
-import { tabNotes } from "../../lib/storage";
+import { nextSchema } from "../../lib/next-schema";
+import type { AppAddress } from "../../lib/paths";
+import { tabStorage } from "../../lib/storage";
+import { z } from "../../lib/zod";
 
-const kinds = ["signup", "email", "recovery", "phone", "phone-signup"] as const;
+const pendingCodeSchema = z.object({
+  /** The email address or phone number that the code was sent to. */
+  address: z.string(),
+  kind: z.enum(["signup", "email", "recovery", "phone", "phone-signup"]),
+  sentAt: z.number(),
+  next: nextSchema,
+});
 
-/** A code that is on its way to an inbox or a phone. Kept for the tab, so that a reload asks nothing again. */
-export interface PendingCode {
-  /** The e-mail address or phone number it was sent to. */
+/** A code that was sent to an email address or a phone. Stored for the tab, so that it survives a reload. */
+export type PendingCode = z.infer<typeof pendingCodeSchema>;
+
+/** A code that is to be sent. */
+export interface CodeRequest {
   address: string;
-  kind: (typeof kinds)[number];
-  sentAt: number;
-  next: string | null;
+  kind: PendingCode["kind"];
+  next: AppAddress | null;
 }
 
-const noteKey = "portico.pending-code";
-export const resendAfterMs = 60_000;
+const storageKey = "portico.pending-code";
 
-/** Remembers a code; one that was sent just now unless it says otherwise. */
-export function rememberPendingCode(sent: Omit<PendingCode, "sentAt"> & { sentAt?: number }): PendingCode {
+/** Stores a code, sent just now unless `sentAt` says otherwise. */
+export function rememberPendingCode(sent: CodeRequest & { sentAt?: number }): PendingCode {
   const pending = { sentAt: Date.now(), ...sent };
-  tabNotes.setItem(noteKey, JSON.stringify(pending));
+  tabStorage.setItem(storageKey, JSON.stringify(pending));
   return pending;
 }
 
-/** Whether the code goes to a phone. */
-export function isByPhone({ kind }: Pick<PendingCode, "kind">): boolean {
+/** Returns true when the code is sent by text message. */
+export function isPhoneCode({ kind }: Pick<PendingCode, "kind">): boolean {
   return kind === "phone" || kind === "phone-signup";
 }
 
-/** The address that a code was sent to last, for the form that its sender comes back to. */
+/** Returns the address of the pending code, for the form that sent it. */
 export function pendingEmail(): string {
-  const pending = pendingCode();
-  return pending && !isByPhone(pending) ? pending.address : "";
+  const pending = readPendingCode();
+  return pending && !isPhoneCode(pending) ? pending.address : "";
 }
 
+/** Returns the phone number of the pending code, for the form that sent it. */
 export function pendingPhone(): string {
-  const pending = pendingCode();
-  return pending && isByPhone(pending) ? pending.address : "";
+  const pending = readPendingCode();
+  return pending && isPhoneCode(pending) ? pending.address : "";
 }
 
 export function forgetPendingCode(): void {
-  tabNotes.removeItem(noteKey);
+  tabStorage.removeItem(storageKey);
 }
 
-export function pendingCode(): PendingCode | null {
+export function readPendingCode(): PendingCode | null {
   try {
-    const note: unknown = JSON.parse(tabNotes.getItem(noteKey) ?? "null");
-    if (typeof note !== "object" || note === null) return null;
-    const read = (name: string): unknown => Reflect.get(note, name);
-    const address = read("address");
-    const kind = kinds.find((known) => known === read("kind"));
-    const sentAt = read("sentAt");
-    const next = read("next");
-    if (typeof address !== "string" || typeof sentAt !== "number" || kind === undefined) return null;
-    return { address, kind, sentAt, next: typeof next === "string" ? safeNext(next) : null };
+    return pendingCodeSchema.parse(JSON.parse(tabStorage.getItem(storageKey) ?? "null"));
   } catch {
     return null;
   }

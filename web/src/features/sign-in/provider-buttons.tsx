@@ -1,37 +1,26 @@
 import type { Provider } from "@supabase/supabase-js";
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { Button } from "../../components/ui/button";
-import { Skeleton } from "../../components/ui/skeleton";
-import { useConfig } from "../../lib/config-context";
-import { describeError } from "../../lib/errors";
-import { useAuth } from "../../lib/auth/auth-context";
 import { GoogleButton } from "../../components/google-button";
 import { LastUsed } from "../../components/last-used";
-import { assumedMethods, methodsQuery, providerName, type SignInMethods } from "../../lib/auth/sign-in-methods";
+import { Button } from "../../components/ui/button";
+import { Skeleton } from "../../components/ui/skeleton";
+import { useAuth } from "../../lib/auth/auth-context";
+import { providerName, useSignInMethods } from "../../lib/auth/sign-in-methods";
+import { describeError } from "../../lib/errors";
+import type { AppAddress } from "../../lib/paths";
+import * as m from "../../paraglide/messages";
 
-/** The ways in that the server offers; all of them while it has not answered or can not. */
-export function useSignInMethods(): { methods: SignInMethods; isPending: boolean } {
-  const { data, isPending } = useQuery(methodsQuery(useConfig()));
-  return { methods: data ?? assumedMethods, isPending };
-}
-
-/** Whether there is a button above the form. Nobody knows yet: there may be. */
-export function hasProviders(methods: SignInMethods): boolean {
-  return methods.google || methods.others.length > 0;
-}
-
-/** The providers' buttons, Google first. */
-export function ProviderButtons({ next }: { next: string | null }) {
+/** The buttons of the providers, Google first. */
+export function ProviderButtons({ next }: { next: AppAddress | null }) {
   const { signInWithProvider, lastMethod } = useAuth();
   const { methods, isPending } = useSignInMethods();
   const [error, setError] = useState<string | null>(null);
   if (isPending) return <Skeleton className="h-11 w-full" />;
-  if (!hasProviders(methods)) return null;
+  if (!methods.google && methods.otherProviders.length === 0) return null;
   return (
     <div className="space-y-3">
       {methods.google && <GoogleButton next={next} />}
-      {methods.others.map((provider) => (
+      {methods.otherProviders.map((provider) => (
         <Button
           key={provider}
           tone="secondary"
@@ -43,7 +32,7 @@ export function ProviderButtons({ next }: { next: string | null }) {
             )
           }
         >
-          Continue with {providerName(provider)}
+          {m.continue_with({ provider: providerName(provider) })}
           {lastMethod === provider && <LastUsed />}
         </Button>
       ))}
@@ -52,16 +41,6 @@ export function ProviderButtons({ next }: { next: string | null }) {
           {error}
         </p>
       )}
-    </div>
-  );
-}
-
-export function Or() {
-  return (
-    <div className="my-6 flex items-center gap-4 text-sm text-soft">
-      <span className="h-px flex-1 bg-line" />
-      or
-      <span className="h-px flex-1 bg-line" />
     </div>
   );
 }

@@ -1,9 +1,8 @@
-import type { PageClient } from "../../lib/auth/deferred-client";
-import { type PendingCode, rememberPendingCode } from "./pending-code";
+import type { AuthClient } from "../../lib/auth/deferred-client";
+import { type CodeRequest, type PendingCode, rememberPendingCode } from "./pending-code";
 
-/** Sends a code (by mail with a link) of the kind that is awaited, and remembers that it is on its way. */
-export async function sendCode(client: PageClient, wanted: Omit<PendingCode, "sentAt">): Promise<PendingCode> {
-  const { address, kind, next } = wanted;
+/** Sends a code, by email with a link, and stores that it is pending. */
+export async function sendCode(client: AuthClient, { address, kind, next }: CodeRequest): Promise<PendingCode> {
   const emailRedirectTo = window.location.origin + (next ?? "/app");
   const { error } = await request();
   if (error) throw error;

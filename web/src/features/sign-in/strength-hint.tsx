@@ -1,10 +1,11 @@
 import { useEffect, useState } from "react";
 import { classNames } from "../../lib/class-names";
+import * as m from "../../paraglide/messages";
 
-const words = ["Very easy to guess", "Easy to guess", "Could be stronger", "Strong", "Very strong"];
+const labels = [m.password_score_0, m.password_score_1, m.password_score_2, m.password_score_3, m.password_score_4];
 const colours = ["bg-danger", "bg-danger", "bg-caution", "bg-success", "bg-success"];
 
-/** How strong the password is while it is typed. The dictionaries behind it load with the first character. */
+/** Shows the strength of a password while it is typed. Its dictionaries are loaded with the first character. */
 export function StrengthHint({ password, known }: { password: string; known: string[] }) {
   const [score, setScore] = useState<number | null>(null);
   const knownText = known.join("\n");
@@ -14,7 +15,7 @@ export function StrengthHint({ password, known }: { password: string; known: str
     if (password === "") return;
     void import("./password-score").then(
       ({ passwordScore }) => isCurrent && setScore(passwordScore(password, knownText.split("\n"))),
-      // Without dictionaries the hint stays away; the server still judges.
+      // Without dictionaries there is no hint. The server still checks the password.
       () => undefined,
     );
     return () => {
@@ -37,7 +38,7 @@ export function StrengthHint({ password, known }: { password: string; known: str
         ))}
       </div>
       <span role="status" className="min-w-32 text-right text-sm">
-        {shown === null ? "At least 8 characters" : words[shown]}
+        {shown === null ? m.password_minimum() : labels[shown]?.()}
       </span>
     </div>
   );

@@ -1,33 +1,34 @@
 import type { Provider, Session, User } from "@supabase/supabase-js";
 import { createContext, useContext } from "react";
-import type { ArrivalProblem } from "./redirect-outcome";
-import type { PageClient } from "./deferred-client";
+import type { AppAddress } from "../paths";
+import type { AuthClient } from "./deferred-client";
+import type { RedirectOutcome } from "./redirect-outcome";
 
 export interface AuthState {
   user: User | null;
   session: Session | null;
   /** True from the start until the first authentication state event. */
   loading: boolean;
-  /** Loading, and somebody may turn out to be signed in; where nobody can be, pages for visitors need not wait. */
+  /** Loading, and a session is possible. Without one, pages for visitors need not wait. */
   isUndecided: boolean;
-  signInWithGoogle: (next?: string | null) => Promise<void>;
-  signInWithProvider: (provider: Provider, next?: string | null) => Promise<void>;
+  signInWithGoogle: (next?: AppAddress | null) => Promise<void>;
+  signInWithProvider: (provider: Provider, next?: AppAddress | null) => Promise<void>;
   signOut: () => Promise<void>;
-  /** The session ended without being asked to in this tab. */
+  /** The session ended, and not by a sign-out in this tab. */
   hasEnded: boolean;
-  /** There is a session, but the server that could renew it does not answer. */
+  /** There is a session, but the server that could renew it does not respond. */
   isUnreachable: boolean;
-  /** Whether the session outlives this page; false where the browser refuses storage. */
+  /** The session outlives this page. False where the browser refuses storage. */
   isRemembered: boolean;
-  /** What went wrong on the way here, through a link or a provider. */
-  problem: ArrivalProblem | null;
-  dismissProblem: () => void;
-  /** The link that was followed was to set a new password. */
+  /** What the link or the provider that led here resulted in, when it did not sign the user in. */
+  redirectOutcome: RedirectOutcome | null;
+  dismissRedirectOutcome: () => void;
+  /** The link that was opened was for setting a new password. */
   isRecovering: boolean;
-  /** The way to sign in that was last used in this browser. */
+  /** The sign-in method that was last used in this browser. */
   lastMethod: string | null;
   rememberMethod: (method: string) => void;
-  client: PageClient;
+  client: AuthClient;
 }
 
 export const AuthContext = createContext<AuthState | null>(null);

@@ -2,86 +2,88 @@ import type { AuthChangeEvent, Provider, Session } from "@supabase/supabase-js";
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { reset, track } from "../../analytics";
 import { rememberNext } from "../next";
-import type { ArrivalProblem } from "./redirect-outcome";
+import type { AppAddress } from "../paths";
 import { AuthContext, type AuthState } from "./auth-context";
-import { type Auth, sessionKey } from "./client";
-import { signInReports } from "./sign-in-events";
+import { type AuthConnection, sessionKey } from "./client";
+import type { RedirectOutcome } from "./redirect-outcome";
+import { createSignInReporter } from "./sign-in-events";
 
-interface Known {
-  loading: boolean;
-  session: Session | null;
-  hasEnded: boolean;
-  isUnreachable: boolean;
-  isRecovering: boolean;
-}
+type SessionState = Pick<AuthState, "loading" | "session" | "hasEnded" | "isUnreachable" | "isRecovering">;
 
-const atStart: Known = { loading: true, session: null, hasEnded: false, isUnreachable: false, isRecovering: false };
-const methodKey = "portico.last-method";
+const initialState: SessionState = {
+  loading: true,
+  session: null,
+  hasEnded: false,
+  isUnreachable: false,
+  isRecovering: false,
+};
+const lastMethodKey = "portico.last-method";
 
-/** Holds who is signed in, as the official client tells it, for every page below. */
-export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNode }) {
+/** Provides the state of the official client to every page below. */
+export function AuthProvider({ auth, children }: { auth: AuthConnection; children: ReactNode }) {
   const { client, storage } = auth;
-  const [known, setKnown] = useState(atStart);
-  const [problem, setProblem] = useState<ArrivalProblem | null>(null);
-  const isLeaving = useRef(false);
+  const [state, setState] = useState(initialState);
+  const [redirectOutcome, setRedirectOutcome] = useState<RedirectOutcome | null>(null);
+  const isSigningOut = useRef(false);
 
   useEffect(() => {
-    const reports = signInReports(auth);
+    const reporter = createSignInReporter(auth);
     let hadSession = auth.sessionAtStart !== null;
 
     function onEvent(event: AuthChangeEvent, session: Session | null) {
       if (session) {
         hadSession = true;
-        setKnown((before) => ({
-          ...atStart,
+        setState((before) => ({
+          ...initialState,
           loading: false,
           session,
           isRecovering: event === "PASSWORD_RECOVERY" || before.isRecovering,
         }));
-        if (event === "SIGNED_IN") reports.onSignedIn(session);
+        if (event === "SIGNED_IN") reporter.onSignedIn(session);
         return;
       }
       const isSignedOut = event === "SIGNED_OUT";
       if (isSignedOut) reset();
-      // "Signed out" is final, whatever the storage says: a word from another tab can arrive before the removal of what it stored.
+      // "Signed out" is final, whatever the storage holds: a message from another tab can arrive before that tab
+      // removes its entry.
       const isStored = !isSignedOut && storage.getItem(sessionKey) !== null;
-      const hasEnded = hadSession && !isLeaving.current && !isStored;
+      const hasEnded = hadSession && !isSigningOut.current && !isStored;
       hadSession = isStored;
-      setKnown((before) => ({
-        ...atStart,
+      setState((before) => ({
+        ...initialState,
         loading: false,
-        // The client may say "no session" twice, for instance when another tab signed out while this one asked who it is;
-        // the second time does not make it forgotten that there was one.
+        // The client may report "no session" twice, for instance when another tab signs out while this one requests
+        // the user. The second report must not hide that there was a session.
         hasEnded: hasEnded || before.hasEnded,
         isUnreachable: event === "INITIAL_SESSION" && isStored,
       }));
     }
 
-    let isGone = false;
+    let isUnmounted = false;
     let subscription: { unsubscribe: () => void } | undefined;
     void auth.opened.then((opened) => {
-      if (!isGone) subscription = opened.onAuthStateChange(onEvent).data.subscription;
+      if (!isUnmounted) subscription = opened.onAuthStateChange(onEvent).data.subscription;
     });
     return () => {
-      isGone = true;
+      isUnmounted = true;
       subscription?.unsubscribe();
     };
   }, [auth, storage]);
 
   useEffect(() => {
     let isCurrent = true;
-    void auth.arrival.then((found) => {
-      if (isCurrent && found) setProblem(found);
+    void auth.redirectOutcome.then((outcome) => {
+      if (isCurrent && outcome) setRedirectOutcome(outcome);
     });
     return () => {
       isCurrent = false;
     };
   }, [auth]);
 
-  const rememberMethod = useCallback((method: string) => storage.setItem(methodKey, method), [storage]);
+  const rememberMethod = useCallback((method: string) => storage.setItem(lastMethodKey, method), [storage]);
 
   const signInWithProvider = useCallback(
-    async (provider: Provider, next: string | null = null) => {
+    async (provider: Provider, next: AppAddress | null = null) => {
       rememberNext(next);
       rememberMethod(provider);
       const { error } = await client.signInWithOAuth({
@@ -94,48 +96,55 @@ export function AuthProvider({ auth, children }: { auth: Auth; children: ReactNo
   );
 
   const signInWithGoogle = useCallback(
-    (next?: string | null) => signInWithProvider("google", next),
+    (next?: AppAddress | null) => signInWithProvider("google", next),
     [signInWithProvider],
   );
 
   const signOut = useCallback(async () => {
-    isLeaving.current = true;
+    isSigningOut.current = true;
     track("sign_out", {});
     try {
-      // This device only; the account's overview offers to end the other sessions.
+      // This device only; the account page can end the other sessions.
       const { error } = await client.signOut({ scope: "local" });
       if (error) throw error;
-      setKnown({ ...atStart, loading: false });
+      setState({ ...initialState, loading: false });
     } catch (error) {
       console.error("Error signing out", error);
       throw error;
     } finally {
-      isLeaving.current = false;
+      isSigningOut.current = false;
     }
   }, [client]);
 
-  const dismissProblem = useCallback(() => setProblem(null), []);
+  const dismissRedirectOutcome = useCallback(() => setRedirectOutcome(null), []);
 
-  const state = useMemo<AuthState>(
+  const value = useMemo<AuthState>(
     () => ({
-      user: known.session?.user ?? null,
-      session: known.session,
-      loading: known.loading,
-      isUndecided: known.loading && auth.mayBeSignedIn,
-      hasEnded: known.hasEnded,
-      isUnreachable: known.isUnreachable,
-      isRecovering: known.isRecovering,
+      ...state,
+      user: state.session?.user ?? null,
+      isUndecided: state.loading && auth.mayBeSignedIn,
       isRemembered: storage.isRemembered,
-      lastMethod: storage.getItem(methodKey),
-      problem,
-      dismissProblem,
+      lastMethod: storage.getItem(lastMethodKey),
+      redirectOutcome,
+      dismissRedirectOutcome,
       rememberMethod,
       signInWithGoogle,
       signInWithProvider,
       signOut,
       client,
     }),
-    [known, problem, dismissProblem, rememberMethod, signInWithGoogle, signInWithProvider, signOut, client, storage, auth.mayBeSignedIn],
+    [
+      state,
+      redirectOutcome,
+      dismissRedirectOutcome,
+      rememberMethod,
+      signInWithGoogle,
+      signInWithProvider,
+      signOut,
+      client,
+      storage,
+      auth.mayBeSignedIn,
+    ],
   );
-  return <AuthContext value={state}>{children}</AuthContext>;
+  return <AuthContext value={value}>{children}</AuthContext>;
 }

@@ -12,7 +12,7 @@ test("sessions under earlier keys are deleted at the start, and nothing else", a
     "sb-abcdef-auth-token.0": "old",
   };
   for (const [key, value] of Object.entries({ ...keep, ...drop })) window.localStorage.setItem(key, value);
-  await openAuth(config).arrival;
+  await openAuth(config).redirectOutcome;
   expect(Object.keys(window.localStorage).toSorted()).toEqual(Object.keys(keep).toSorted());
 });
 
@@ -34,8 +34,8 @@ test("a code in the address becomes a session and disappears", async () => {
   window.localStorage.setItem("portico.session-code-verifier", JSON.stringify("verifier"));
   window.history.replaceState(null, "", "/app?code=abc&tab=1");
   const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
-  const { arrival, client } = openAuth(config);
-  expect(await arrival).toBeNull();
+  const { redirectOutcome, client } = openAuth(config);
+  expect(await redirectOutcome).toBeNull();
   expect(server.seen[0]).toMatchObject({ path: "/auth/v1/token?grant_type=pkce", body: { auth_code: "abc" } });
   expect((await client.getSession()).data.session?.user.id).toBe(ada.id);
   expect(window.location.search).toBe("?tab=1");
@@ -44,7 +44,7 @@ test("a code in the address becomes a session and disappears", async () => {
 test("a code whose sign-in began in another browser explains itself", async () => {
   fakeServer();
   window.history.replaceState(null, "", "/app?code=abc");
-  expect(await openAuth(config).arrival).toMatchObject({ kind: "other-browser" });
+  expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "other-browser" });
   expect(window.location.href).toBe("http://portico.test/app");
 });
 
@@ -54,8 +54,8 @@ test.each([
 ])("an error in the address is told with its description and removed: %s", async (address) => {
   fakeServer();
   window.history.replaceState(null, "", address);
-  const { arrival, client } = openAuth(config);
-  expect(await arrival).toMatchObject({
+  const { redirectOutcome, client } = openAuth(config);
+  expect(await redirectOutcome).toMatchObject({
     kind: "refused",
     message: "This code or link is wrong or no longer valid. Ask for a new one.",
     detail: "Email link is invalid or has expired",
@@ -68,7 +68,7 @@ test.each([
 test("an implicit-flow address, which this flow does not accept, is an authentication error without tokens left behind", async () => {
   fakeServer();
   window.history.replaceState(null, "", "/app#access_token=a&refresh_token=r&expires_in=3600&token_type=bearer");
-  expect(await openAuth(config).arrival).toMatchObject({ kind: "refused", message: "Not a valid PKCE flow url." });
+  expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "refused", message: "Not a valid PKCE flow url." });
   expect(window.location.hash).toBe("");
 });
 
@@ -86,9 +86,9 @@ test("the first of two links of an e-mail change is told by its page", async () 
   fakeServer();
   vi.spyOn(console, "error").mockImplementation(() => undefined);
   window.history.replaceState(null, "", "/confirm-email-change#message=Confirmation+link+accepted&sb=");
-  expect(await openAuth(config).arrival).toMatchObject({ kind: "change-half-done", toldBy: "page" });
+  expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "change-half-done", shownIn: "page" });
   window.history.replaceState(null, "", "/app#message=Confirmation+link+accepted&sb=");
-  expect(await openAuth(config).arrival).toMatchObject({ kind: "note", toldBy: "banner", message: "Now open the link in the other mail too." });
+  expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "note", shownIn: "banner", message: "Now open the link in the other mail too." });
 });
 
 test.each([
@@ -105,15 +105,15 @@ test.each([
   vi.spyOn(console, "error").mockImplementation(() => undefined);
   for (const address of [`/app?${said}`, `/app#${said}&sb=`]) {
     window.history.replaceState(null, "", address);
-    const arrival = await openAuth(config).arrival;
-    expect(JSON.stringify(arrival)).not.toMatch(/555|call/i);
-    if (said.startsWith("error")) expect(arrival).toMatchObject({ kind: "refused", message: expect.stringMatching(/^(The sign-in was|Something went)/) as string });
+    const redirectOutcome = await openAuth(config).redirectOutcome;
+    expect(JSON.stringify(redirectOutcome)).not.toMatch(/555|call/i);
+    if (said.startsWith("error")) expect(redirectOutcome).toMatchObject({ kind: "refused", message: expect.stringMatching(/^(The sign-in was|Something went)/) as string });
   }
 });
 
 test("a code on the page of an e-mail change says that it is made, in whichever browser", async () => {
   fakeServer();
   window.history.replaceState(null, "", "/confirm-email-change?code=abc");
-  expect(await openAuth(config).arrival).toMatchObject({ kind: "change-done", toldBy: "page" });
+  expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "change-done", shownIn: "page" });
   expect(window.location.href).toBe("http://portico.test/confirm-email-change");
 });

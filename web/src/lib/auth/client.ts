@@ -1,41 +1,42 @@
 import type { GoTrueClient } from "@supabase/auth-js";
-import { readAccessToken } from "../claims";
+import { readAccessToken } from "../access-token";
 import type { Config } from "../config";
 import { observedFetch } from "../http";
+import { parseRecord } from "../json";
 import { deleteEarlierSessions, openStorage, type PageStorage } from "../storage";
-import { type ArrivalProblem, openArrival } from "./redirect-outcome";
-import { lateClient, type PageClient } from "./deferred-client";
+import { type AuthClient, deferClient } from "./deferred-client";
+import { readRedirect, type RedirectOutcome } from "./redirect-outcome";
 
 export const sessionKey = "portico.session";
 
-/** The session logic of this page: the official client, and what we know of how the page was reached. */
-export interface Auth {
-  client: PageClient;
-  /** The client itself, once its code is there: for what it tells by itself. */
+/** The official client of this page, and how the page was reached. */
+export interface AuthConnection {
+  client: AuthClient;
+  /** Resolves to the client itself once its code is loaded, for its events. */
   opened: Promise<GoTrueClient>;
   storage: PageStorage;
-  /** The session that was already there when the page opened. */
+  /** The id of the session that was stored when the page opened. */
   sessionAtStart: string | null;
-  /** Whether somebody may be signed in: there is a session, or the address may hold one. */
+  /** A session is possible: one is stored, or the address may hold one. */
   mayBeSignedIn: boolean;
-  /** Whether this very tab asked for the sign-in that is now told, rather than learn of another tab's. Asks once. */
+  /** True once, when this tab requested the sign-in that the client reports, and not another tab. */
   takeOwnSignIn: () => boolean;
-  /** What the address said had gone wrong on the way here; settled once the client has read the address. */
-  arrival: Promise<ArrivalProblem | null>;
+  /** What the redirect to this page resulted in; settled once the client has read the address. */
+  redirectOutcome: Promise<RedirectOutcome | null>;
 }
 
 /**
  * Opens the authentication client just as `createClient` of supabase-js does: same class, same headers, same
  * options. The other clients of that library come with `lib/backend.ts`, when a page first needs them.
  *
- * Where nobody can be signed in, the client's code is asked for after `pageCode`, which then has the line for itself.
+ * Where no session is possible, the client's code is requested after `pageCode`, which then has the network to itself.
  */
-export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.resolve()): Auth {
+export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.resolve()): AuthConnection {
   deleteEarlierSessions(sessionKey);
   const storage = openStorage();
   const sessionAtStart = storedSessionId(storage);
-  const arriving = openArrival();
-  let hasAsked = false;
+  const redirect = readRedirect();
+  let hasRequestedSession = false;
   const open = async () => {
     const { AuthClient } = await import("@supabase/auth-js");
     return new AuthClient(options);
@@ -50,41 +51,36 @@ export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.re
     autoRefreshToken: true,
     detectSessionInUrl: true,
     fetch: (input: RequestInfo | URL, init?: RequestInit) => {
-      if (opensSession(input)) hasAsked = true;
+      if (requestsSession(input)) hasRequestedSession = true;
       return observedFetch(input, init);
     },
   };
-  const { client, opened, start } = lateClient(open);
-  const mayBeSignedIn = sessionAtStart !== null || arriving.comesFromServer;
+  const { client, opened, start } = deferClient(open);
+  const mayBeSignedIn = sessionAtStart !== null || redirect.isRedirect;
   if (mayBeSignedIn) void start();
   else void pageCode.then(start, start);
-  const arrival = opened
-    .then((there) => there.initialize())
-    .then(({ error }) => arriving.settle(error, storedSessionId(storage) !== null));
+  const redirectOutcome = opened
+    .then((loaded) => loaded.initialize())
+    .then(({ error }) => redirect.settle(error, storedSessionId(storage) !== null));
   const takeOwnSignIn = () => {
-    const own = hasAsked;
-    hasAsked = false;
-    return own;
+    const isOwn = hasRequestedSession;
+    hasRequestedSession = false;
+    return isOwn;
   };
-  return { client, opened, storage, sessionAtStart, mayBeSignedIn, takeOwnSignIn, arrival };
+  return { client, opened, storage, sessionAtStart, mayBeSignedIn, takeOwnSignIn, redirectOutcome };
 }
 
-function opensSession(input: RequestInfo | URL): boolean {
+function requestsSession(input: RequestInfo | URL): boolean {
   const address = input instanceof Request ? input.url : input.toString();
   return /\/(?:signup|verify|token\?grant_type=(?!refresh_token))/.test(address);
 }
 
 function storedSessionId(storage: PageStorage): string | null {
-  try {
-    const stored: unknown = JSON.parse(storage.getItem(sessionKey) ?? "null");
-    if (typeof stored !== "object" || stored === null || !("access_token" in stored)) return null;
-    return typeof stored.access_token === "string" ? sessionIdOf(stored.access_token) : null;
-  } catch {
-    return null;
-  }
+  const { access_token } = parseRecord(storage.getItem(sessionKey));
+  return typeof access_token === "string" ? sessionIdOf(access_token) : null;
 }
 
-/** The session's id; for a token without one, the token itself tells sessions apart. */
+/** Returns the session's id. A token without one stands for its session itself. */
 export function sessionIdOf(accessToken: string): string {
   return readAccessToken(accessToken).sessionId ?? accessToken;
 }

@@ -1,7 +1,7 @@
 import { GoTrueClient } from "@supabase/auth-js";
 import { expect, test, vi } from "vitest";
 import { config, fakeServer, session } from "../../testing/fake-server";
-import { lateClient } from "./deferred-client";
+import { deferClient } from "./deferred-client";
 
 const credentials = { email: "ada@portico.test", password: "correct horse" };
 const open = () => Promise.resolve(new GoTrueClient({ url: `${config.url}/auth/v1`, autoRefreshToken: false, persistSession: false }));
@@ -9,7 +9,7 @@ const open = () => Promise.resolve(new GoTrueClient({ url: `${config.url}/auth/v
 test("what is asked before the client is there is asked once it is", async () => {
   const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
   const opening = vi.fn(open);
-  const { client, start } = lateClient(opening);
+  const { client, start } = deferClient(opening);
   expect(opening).not.toHaveBeenCalled();
   const { data, error } = await client.signInWithPassword(credentials);
   expect(error).toBeNull();
@@ -25,7 +25,7 @@ test("a client that can not be loaded is told like a server that can not be reac
   try {
     fakeServer({ "POST /auth/v1/token": { body: session() } });
     const opening = vi.fn(open).mockRejectedValueOnce(new TypeError("Failed to fetch")).mockRejectedValueOnce(new TypeError("Failed to fetch"));
-    const { client, start } = lateClient(opening);
+    const { client, start } = deferClient(opening);
     const { error } = await client.signInWithPassword(credentials);
     expect(error).toMatchObject({ name: "AuthRetryableFetchError" });
     const started = start();

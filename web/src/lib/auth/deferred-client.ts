@@ -1,29 +1,29 @@
 import type { GoTrueClient } from "@supabase/auth-js";
 
-/** The names of what answers later anyway. */
-type Asynchronous = {
-  [Name in keyof GoTrueClient]: GoTrueClient[Name] extends (...given: never[]) => Promise<unknown> ? Name : never;
+/** The names of the client's asynchronous methods. */
+type AsynchronousMethod = {
+  [Name in keyof GoTrueClient]: GoTrueClient[Name] extends (...args: never[]) => Promise<unknown> ? Name : never;
 }[keyof GoTrueClient];
 
-/** The official client as pages use it: what they ask is asked as soon as its code is there. */
-export type PageClient = Pick<GoTrueClient, Asynchronous>;
+/** The official client as pages use it: a call waits until the client's code is loaded. */
+export type AuthClient = Pick<GoTrueClient, AsynchronousMethod>;
 
-/** How long until a client that could not be loaded is tried again. */
+/** The time until a client that could not be loaded is requested again. */
 const retryMs = 3000;
 
 /**
- * The official client, whose code comes after the page's own: a form can be read and filled in before. `start` loads it,
- * again and again where it must, and so does the first question that a page asks.
+ * Defers the official client, whose code is loaded after the page's own: a form can be read and filled in before.
+ * `start` loads it and retries until that succeeds. The first call of a page loads it too.
  */
-export function lateClient(open: () => Promise<GoTrueClient>) {
+export function deferClient(open: () => Promise<GoTrueClient>) {
   let opening: Promise<GoTrueClient> | undefined;
-  let tell: (client: GoTrueClient) => void = () => undefined;
-  const opened = new Promise<GoTrueClient>((resolve) => (tell = resolve));
+  let resolveOpened: (client: GoTrueClient) => void = () => undefined;
+  const opened = new Promise<GoTrueClient>((resolve) => (resolveOpened = resolve));
 
   function load(): Promise<GoTrueClient> {
     opening ??= open().then(
       (client) => {
-        tell(client);
+        resolveOpened(client);
         return client;
       },
       (error: unknown) => {
@@ -40,38 +40,38 @@ export function lateClient(open: () => Promise<GoTrueClient>) {
         await load();
         return;
       } catch {
-        await new Promise((again) => window.setTimeout(again, retryMs));
+        await new Promise((resume) => window.setTimeout(resume, retryMs));
       }
     }
   }
 
-  const ask =
+  const deferredMethod =
     (name: string) =>
-    async (...given: unknown[]): Promise<unknown> => {
+    async (...args: unknown[]): Promise<unknown> => {
       let client: GoTrueClient;
       try {
         client = await load();
       } catch (error) {
-        // In the shape in which the client itself tells that nothing is reached.
+        // The client itself reports an unreachable server in this shape.
         const message = error instanceof Error ? error.message : String(error);
         return { data: {}, error: Object.assign(new Error(message), { name: "AuthRetryableFetchError", status: 0 }) };
       }
       const method: unknown = Reflect.get(client, name);
       if (typeof method !== "function") throw new Error(`The client has no ${name}`);
-      return Reflect.apply(method, client, given);
+      return Reflect.apply(method, client, args);
     };
 
   const client = new Proxy(
     {},
     {
-      get: (own, name) => {
-        // What is awaited itself is asked for `then`.
-        if (typeof name !== "string" || name === "then" || name in own) return Reflect.get(own, name) as unknown;
-        return ask(name);
+      get: (target, name) => {
+        // `await` looks up `then` on the client itself.
+        if (typeof name !== "string" || name === "then" || name in target) return Reflect.get(target, name) as unknown;
+        return deferredMethod(name);
       },
     },
     // Each of these methods is looked up in the client when it is called, so the type is the client's own.
-  ) as PageClient;
+  ) as AuthClient;
 
   return { client, opened, start };
 }

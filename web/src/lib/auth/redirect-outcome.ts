@@ -1,72 +1,77 @@
-import { type Described, describeError } from "../errors";
+import * as m from "../../paraglide/messages";
+import { type DescribedError, loadErrorTexts } from "../load-error-texts";
 
-/** Why a link or a provider did not bring the person in. */
-export interface ArrivalProblem extends Described {
+/** What a link or a provider led to, when it did not sign the user in. */
+export interface RedirectOutcome extends DescribedError {
   kind: "refused" | "other-browser" | "note" | "change-half-done" | "change-done";
-  /** Who tells it: the banner above every page, or the page that the link leads to in its own words. */
-  toldBy: "banner" | "page";
-  /** The server's own description, when it is one that the server gives. */
+  /** Shown in the banner above every page, or by the page of the link in its own words. */
+  shownIn: "banner" | "page";
+  /** The server's own description, when it is one that the server is known to give. */
   detail: string | null;
 }
 
-const parameters = ["code", "error", "error_code", "error_description", "message", "sb", "sb_flow_id"];
-const signs = ["access_token", "refresh_token", "error", "error_code", "error_description", "message", "sb"];
+const queryParameters = ["code", "error", "error_code", "error_description", "message", "sb", "sb_flow_id"];
+const fragmentParameters = ["access_token", "refresh_token", "error", "error_code", "error_description", "message", "sb"];
 
-/** The sentence of the server that people meet most; the others say no more than their code. */
-const sentence = "Email link is invalid or has expired";
+/** The server's most frequent description. The others say no more than their code. */
+const knownDescription = "Email link is invalid or has expired";
 
-/** Reads what the address says before the client takes its part of it away. */
-export function openArrival() {
+/** Reads the parameters of a redirect from the address, before the client removes its own. */
+export function readRedirect() {
   const query = new URLSearchParams(window.location.search);
   const fragment = new URLSearchParams(window.location.hash.slice(1));
-  const said = (name: string) => query.get(name) ?? fragment.get(name);
+  const parameter = (name: string) => query.get(name) ?? fragment.get(name);
   const hasCode = query.has("code");
-  const hasError = said("error") !== null || said("error_code") !== null || said("error_description") !== null;
-  const comesFromServer = hasCode || hasError || fragment.has("sb") || query.has("sb") || fragment.has("access_token");
-  // The server has one message, for the first of two links of a change.
-  const hasMessage = comesFromServer && said("message") !== null;
+  const hasError = ["error", "error_code", "error_description"].some((name) => parameter(name) !== null);
+  const isRedirect = hasCode || hasError || fragment.has("sb") || query.has("sb") || fragment.has("access_token");
+  // The server has one message, for the first of two links of an email change.
+  const hasMessage = isRedirect && parameter("message") !== null;
   const { pathname } = window.location;
   const isEmailChange = pathname === "/confirm-email-change";
 
+  async function outcome(error: unknown, hasSession: boolean): Promise<RedirectOutcome | null> {
+    if (error) {
+      const { describeError } = await loadErrorTexts();
+      // Anyone can write an address, so nothing of it is shown: it only selects one of our own sentences.
+      const described = describeError(hasError ? { code: parameter("error_code") ?? parameter("error"), message: "" } : error);
+      const description = parameter("error_description");
+      return { kind: "refused", shownIn: "banner", ...described, detail: description === knownDescription ? description : null };
+    }
+    if (hasMessage) {
+      const [kind, shownIn] = isEmailChange ? (["change-half-done", "page"] as const) : (["note", "banner"] as const);
+      return { kind, shownIn, message: m.redirect_half_confirmed(), detail: null };
+    }
+    if (hasCode && isEmailChange) {
+      // The server gives the code once the change is made, whichever browser then shows it.
+      return { kind: "change-done", shownIn: "page", message: "", detail: null };
+    }
+    if (hasCode && !hasSession) {
+      return {
+        kind: "other-browser",
+        shownIn: pathname === "/update-password" ? "page" : "banner",
+        message: m.redirect_other_browser(),
+        detail: m.redirect_other_browser_detail(),
+      };
+    }
+    return null;
+  }
+
   return {
-    /** Whether the server sent the person here, perhaps with a session. */
-    comesFromServer,
-    /** To be called when the client is done with the address: cleans it and says what is left to tell. */
-    settle(error: unknown, hasSession: boolean): ArrivalProblem | null {
-      if (comesFromServer) cleanAddress();
-      if (error) {
-        // Anyone can write an address, so nothing of it is shown: it only selects among known sentences.
-        const described = describeError(hasError ? { code: said("error_code") ?? said("error"), message: "" } : error);
-        return { kind: "refused", toldBy: "banner", ...described, detail: said("error_description") === sentence ? sentence : null };
-      }
-      if (hasMessage) {
-        const [kind, toldBy] = isEmailChange ? (["change-half-done", "page"] as const) : (["note", "banner"] as const);
-        return { kind, toldBy, message: "Now open the link in the other mail too.", detail: null };
-      }
-      if (hasCode && isEmailChange) {
-        // The server hands out a code once the change is made, whichever browser then shows it.
-        return { kind: "change-done", toldBy: "page", message: "", detail: null };
-      }
-      if (hasCode && !hasSession) {
-        return {
-          kind: "other-browser",
-          toldBy: pathname === "/update-password" ? "page" : "banner",
-          message: "You opened this link in another browser than the one you began in.",
-          detail:
-            "A link signs in only the browser that asked for it, and works once. If it was to confirm your address, that is done: sign in here with your password or a new code.",
-        };
-      }
-      return null;
+    /** True when the server redirected the user here, perhaps with a session. */
+    isRedirect,
+    /** Removes the parameters from the address once the client has read it, and returns what is left to show. */
+    settle(error: unknown, hasSession: boolean): Promise<RedirectOutcome | null> {
+      if (isRedirect) cleanAddress();
+      return outcome(error, hasSession);
     },
   };
 }
 
-/** Takes everything from the address that is of no use on the next visit, tokens above all. */
+/** Removes everything from the address that is of no use on the next visit, above all tokens. */
 function cleanAddress(): void {
   const url = new URL(window.location.href);
-  for (const name of parameters) url.searchParams.delete(name);
+  for (const name of queryParameters) url.searchParams.delete(name);
   const fragment = new URLSearchParams(url.hash.slice(1));
-  if (signs.some((name) => fragment.has(name))) url.hash = "";
-  const clean = url.pathname + url.search + url.hash;
-  window.history.replaceState(window.history.state, "", clean);
+  if (fragmentParameters.some((name) => fragment.has(name))) url.hash = "";
+  window.history.replaceState(window.history.state, "", url.pathname + url.search + url.hash);
 }

@@ -1,26 +1,26 @@
 import type { Session } from "@supabase/supabase-js";
 import { identify, track } from "../../analytics";
-import { type Auth, sessionIdOf } from "./client";
+import { type AuthConnection, sessionIdOf } from "./client";
 
 const reportedKey = "portico.reported-session";
 
-/** How long a tab waits for the one that signed in to report it, before it does so itself. */
-const patienceMs = 2000;
+/** The time that a tab leaves to the tab that signed in to report it, before it reports the sign-in itself. */
+const otherTabMs = 2000;
 
 /**
- * Reports each sign-in once. The client says "signed in" again when a page is reloaded, when a tab comes back to the
- * front, and in every other tab; all those concern a session that is already known.
+ * Reports each sign-in once. The client emits "signed in" again when a page is reloaded, when a tab comes to the
+ * front, and in every other tab; those events are about a session that is already known.
  */
-export function signInReports(auth: Auth) {
-  let known = auth.sessionAtStart;
+export function createSignInReporter(auth: AuthConnection) {
+  let knownId = auth.sessionAtStart;
 
   function isReported(id: string): boolean {
-    return id === known || auth.storage.getItem(reportedKey) === id;
+    return id === knownId || auth.storage.getItem(reportedKey) === id;
   }
 
   function report(session: Session, id: string): void {
     if (isReported(id)) return;
-    known = id;
+    knownId = id;
     auth.storage.setItem(reportedKey, id);
     const method = signInMethod(session);
     if (isNewAccount(session) && method !== "email") track("sign_up", { method });
@@ -28,17 +28,17 @@ export function signInReports(auth: Auth) {
   }
 
   return {
-    /** A signed-in event arrived. */
+    /** Handles a signed-in event of the client. */
     onSignedIn(session: Session): void {
       identify(session.user.id);
       const id = sessionIdOf(session.access_token);
       if (auth.takeOwnSignIn()) report(session, id);
-      else if (!isReported(id)) window.setTimeout(() => report(session, id), patienceMs);
+      else if (!isReported(id)) window.setTimeout(() => report(session, id), otherTabMs);
     },
   };
 }
 
-/** The person's provider, or e-mail when the account names none. */
+/** Returns the user's provider; `email` when the account names none. */
 export function signInMethod(session: Session): string {
   const provider: unknown = session.user.app_metadata.provider;
   return typeof provider === "string" && provider !== "" ? provider : "email";

@@ -1,5 +1,7 @@
-import { queryOptions } from "@tanstack/react-query";
+import { queryOptions, useQuery } from "@tanstack/react-query";
+import * as m from "../../paraglide/messages";
 import type { Config } from "../config";
+import { useConfig } from "../config-context";
 import { z } from "../zod";
 
 const settingsSchema = z.object({
@@ -7,40 +9,53 @@ const settingsSchema = z.object({
   disable_signup: z._default(z.boolean(), false),
 });
 
-/** The ways in that the server offers. */
+/** The sign-in methods that the server offers. */
 export interface SignInMethods {
   google: boolean;
   email: boolean;
   phone: boolean;
-  /** Other providers, by their names on the wire. */
-  others: string[];
+  /** The names of the other providers, as the server writes them. */
+  otherProviders: string[];
   allowsSignUp: boolean;
 }
 
-const notProviders = new Set(["google", "email", "phone", "anonymous_users"]);
+const ownMethods = new Set(["google", "email", "phone", "anonymous_users"]);
 
-export const methodsQuery = (config: Config) =>
+const signInMethodsQuery = (config: Config) =>
   queryOptions({
     queryKey: ["auth", "settings"],
     staleTime: 5 * 60_000,
     queryFn: async ({ signal }): Promise<SignInMethods> => {
       const response = await fetch(`${config.url}/auth/v1/settings`, { headers: { apikey: config.anonKey }, signal });
       if (!response.ok) throw new Error(`The settings could not be loaded (${response.status})`);
-      const settings = settingsSchema.parse(await response.json());
+      const { external, disable_signup } = settingsSchema.parse(await response.json());
       return {
-        google: settings.external.google ?? false,
-        email: settings.external.email ?? true,
-        phone: settings.external.phone ?? false,
-        others: Object.keys(settings.external).filter((name) => settings.external[name] && !notProviders.has(name)),
-        allowsSignUp: !settings.disable_signup,
+        google: external.google ?? false,
+        email: external.email ?? true,
+        phone: external.phone ?? false,
+        otherProviders: Object.keys(external).filter((name) => external[name] && !ownMethods.has(name)),
+        allowsSignUp: !disable_signup,
       };
     },
   });
 
-/** What we offer when the server does not say: each way still answers for itself. Text messages are the exception. */
-export const assumedMethods: SignInMethods = { google: true, email: true, phone: false, others: [], allowsSignUp: true };
+/** Offered without the server's settings: each method still reports its own failure. Text messages are the exception. */
+const defaultMethods: SignInMethods = {
+  google: true,
+  email: true,
+  phone: false,
+  otherProviders: [],
+  allowsSignUp: true,
+};
 
-const names: Record<string, string> = {
+/** Returns the sign-in methods that the server offers, and the default ones without its response. */
+export function useSignInMethods(): { methods: SignInMethods; isPending: boolean } {
+  const { data, isPending } = useQuery(signInMethodsQuery(useConfig()));
+  return { methods: data ?? defaultMethods, isPending };
+}
+
+/** Brands, which are the same in every language. */
+const providerNames: Record<string, string> = {
   github: "GitHub",
   gitlab: "GitLab",
   linkedin: "LinkedIn",
@@ -50,9 +65,9 @@ const names: Record<string, string> = {
   workos: "WorkOS",
   twitter: "X",
   x: "X",
-  email: "E-mail",
 };
 
 export function providerName(provider: string): string {
-  return names[provider] ?? provider.charAt(0).toUpperCase() + provider.slice(1);
+  if (provider === "email") return m.provider_email();
+  return providerNames[provider] ?? provider.charAt(0).toUpperCase() + provider.slice(1);
 }

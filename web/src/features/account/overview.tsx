@@ -1,0 +1,93 @@
+import type { Session, User } from "@supabase/supabase-js";
+import { type ReactNode, useMemo } from "react";
+import { Alert } from "../../components/ui/alert";
+import { ButtonLink } from "../../components/ui/button";
+import { Card } from "../../components/ui/card";
+import { Skeleton } from "../../components/ui/skeleton";
+import { openApi } from "../../lib/api";
+import { useAuth } from "../../lib/auth/auth-context";
+import { useConfig } from "../../lib/config-context";
+import { exactTime } from "../../lib/dates";
+import { usePageTitle } from "../../lib/use-page-title";
+import * as m from "../../paraglide/messages";
+import { EmailAddress } from "./email-address";
+import { Greeting } from "./greeting";
+import { IdentityList } from "./identity-list";
+import { SessionList } from "./session-list";
+import { SignOutButton } from "./sign-out-button";
+
+/** The account page: who is signed in, the sessions, the email address and the sign-in methods. */
+export function Overview({ session }: { session: Session }) {
+  const { client } = useAuth();
+  const config = useConfig();
+  const api = useMemo(() => openApi(config, client), [config, client]);
+  const { user } = session;
+  usePageTitle(m.account_page());
+  return (
+    <div className="rise space-y-8 py-8 lg:py-12">
+      <div className="flex flex-wrap items-center justify-between gap-6">
+        <Greeting session={session} />
+        <SignOutButton />
+      </div>
+      {user.email_confirmed_at === undefined && user.email !== undefined && user.email !== "" && (
+        <Alert tone="caution">{m.account_email_unconfirmed()}</Alert>
+      )}
+      <div className="grid items-start gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
+        <SessionList api={api} userId={user.id} />
+        <div className="space-y-6">
+          <EmailAddress user={user} />
+          <IdentityList user={user} />
+          <AccountDetails user={user} />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function AccountDetails({ user }: { user: User }) {
+  return (
+    <Card
+      title={m.account_title()}
+      aside={
+        <ButtonLink tone="secondary" size="sm" href="/update-password">
+          {m.account_change_password()}
+        </ButtonLink>
+      }
+    >
+      <dl className="grid gap-x-6 gap-y-3 text-sm sm:grid-cols-[auto_1fr]">
+        {user.phone !== undefined && user.phone !== "" && <Detail name={m.account_phone()}>+{user.phone}</Detail>}
+        <Detail name={m.account_created()}>{exactTime(new Date(user.created_at))}</Detail>
+        <Detail name={m.account_id()}>
+          <code className="text-[0.8125rem]">{user.id}</code>
+        </Detail>
+      </dl>
+    </Card>
+  );
+}
+
+function Detail({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <>
+      <dt className="text-soft max-sm:-mb-2">{name}</dt>
+      <dd className="[overflow-wrap:anywhere]">{children}</dd>
+    </>
+  );
+}
+
+export function OverviewSkeleton() {
+  return (
+    <div aria-busy="true" className="space-y-8 py-8 lg:py-12">
+      <div className="flex items-center gap-5">
+        <Skeleton className="size-16 rounded-full" />
+        <div className="flex-1 space-y-3">
+          <Skeleton className="h-8 w-64 max-w-full" />
+          <Skeleton className="h-4 w-80 max-w-full" />
+        </div>
+      </div>
+      <div className="grid gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
+        <Skeleton className="h-64 w-full" />
+        <Skeleton className="h-64 w-full" />
+      </div>
+    </div>
+  );
+}

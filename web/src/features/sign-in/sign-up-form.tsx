@@ -1,0 +1,53 @@
+import { useWatch } from "react-hook-form";
+import { track } from "../../analytics";
+import { Form, FormEmailField, FormPasswordField } from "../../components/form/form";
+import { useZodForm } from "../../components/form/use-zod-form";
+import { Button } from "../../components/ui/button";
+import { useAuth } from "../../lib/auth/auth-context";
+import { emailField, newPasswordField } from "../../lib/form-fields";
+import { go } from "../../lib/navigation";
+import type { AppAddress } from "../../lib/paths";
+import { z } from "../../lib/zod";
+import * as m from "../../paraglide/messages";
+import { pendingEmail, rememberPendingCode } from "./pending-code";
+import { StrengthHint } from "./strength-hint";
+
+const schema = z.object({ email: emailField, password: newPasswordField });
+
+/** Creates an account with an email address and a password. */
+export function SignUpForm({ next }: { next: AppAddress | null }) {
+  const { client, rememberMethod } = useAuth();
+  // /verify leads back here to correct the address.
+  const form = useZodForm(schema, { email: pendingEmail(), password: "" });
+  const [email, password] = useWatch({ control: form.control, name: ["email", "password"] });
+  const { isSubmitting } = form.formState;
+
+  async function signUp(values: z.infer<typeof schema>) {
+    const { data, error } = await client.signUp({
+      ...values,
+      options: { emailRedirectTo: window.location.origin + (next ?? "/app") },
+    });
+    if (error) throw error;
+    track("sign_up", { method: "email" });
+    rememberMethod("password");
+    if (data.session) return;
+    rememberPendingCode({ address: values.email, kind: "signup", next });
+    go("/verify");
+  }
+
+  return (
+    <Form form={form} onSubmit={signUp}>
+      <FormEmailField form={form} name="email" label={m.email_label()} />
+      <FormPasswordField
+        form={form}
+        name="password"
+        label={m.password_label()}
+        autoComplete="new-password"
+        hint={<StrengthHint password={password} known={[email]} />}
+      />
+      <Button type="submit" className="w-full" isPending={isSubmitting}>
+        {isSubmitting ? m.sign_up_pending() : m.sign_up_submit()}
+      </Button>
+    </Form>
+  );
+}

@@ -1,0 +1,160 @@
+import { type SubmitEvent, useEffect, useMemo, useState } from "react";
+import { FormAlert } from "../../components/form/form-alert";
+import { useZodForm } from "../../components/form/use-zod-form";
+import { FormPage } from "../../components/form-page";
+import { MailboxHint } from "../../components/mailbox-hint";
+import { ResendButton } from "../../components/resend-button";
+import { RichText } from "../../components/rich-text";
+import { TextLink } from "../../components/text-link";
+import { Button, ButtonLink } from "../../components/ui/button";
+import { useAuth } from "../../lib/auth/auth-context";
+import { useConfig } from "../../lib/config-context";
+import { describeError } from "../../lib/errors";
+import { type PageAddress, visitorAddress } from "../../lib/paths";
+import { z } from "../../lib/zod";
+import * as m from "../../paraglide/messages";
+import { CodeField } from "./code-field";
+import { isPhoneCode, type PendingCode } from "./pending-code";
+import { sendCode } from "./send-code";
+
+export function verifyTitle(pending: PendingCode): string {
+  return isPhoneCode(pending) ? m.verify_phone_title() : m.verify_email_title();
+}
+
+/** Returns the address of the form where the email address or phone number can be corrected. */
+function requestAddress({ kind, next }: PendingCode): PageAddress {
+  switch (kind) {
+    case "signup":
+      return visitorAddress("/sign-up", { next });
+    case "email":
+      return visitorAddress("/sign-in", { next });
+    case "recovery":
+      return visitorAddress("/forgot-password", { next });
+    case "phone":
+      return visitorAddress("/sign-in", { next, with: "phone" });
+    case "phone-signup":
+      return visitorAddress("/sign-up", { next, with: "phone" });
+  }
+}
+
+/** Verifies the pending code, which signs the user in. */
+export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; onResent: (pending: PendingCode) => void }) {
+  const { client, rememberMethod } = useAuth();
+  const isPhone = isPhoneCode(pending);
+  const length = useConfig().accounts.codeLength[isPhone ? "phone" : "email"];
+  const schema = useMemo(
+    () => z.object({ code: z.string().check(z.minLength(length, { error: () => m.code_incomplete({ digits: length }) })) }),
+    [length],
+  );
+  const form = useZodForm(schema, { code: "" }, { reValidateMode: "onSubmit" });
+  const { setFocus } = form;
+  const { isSubmitting } = form.formState;
+  const [wasRejected, setWasRejected] = useState(false);
+
+  useEffect(() => setFocus("code"), [setFocus]);
+
+  async function verify({ code: token }: { code: string }) {
+    const { address, kind } = pending;
+    const { error } = await client.verifyOtp(
+      kind === "phone" || kind === "phone-signup" ? { phone: address, token, type: "sms" } : { email: address, token, type: kind },
+    );
+    if (!error) {
+      if (isPhone) rememberMethod("phone");
+      else if (kind === "email") rememberMethod("code");
+      return;
+    }
+    if (describeError(error).field !== "code") throw error;
+    setWasRejected(true);
+    if (!isPhone) throw error;
+    form.setError("code", { message: m.verify_phone_code_refused() }, { shouldFocus: true });
+  }
+
+  function submit(event?: SubmitEvent) {
+    event?.preventDefault();
+    // The input stays enabled while a code is verified, so that it keeps the focus.
+    if (!isSubmitting) void form.submit(verify)();
+  }
+
+  return (
+    <FormPage title={verifyTitle(pending)} lead={<VerifyLead pending={pending} code={m.code_name({ digits: length })} />}>
+      <form noValidate onSubmit={submit}>
+        <FormAlert problem={form.problem} />
+        <CodeField form={form} name="code" length={length} onComplete={submit} />
+        <Button type="submit" className="mt-5 w-full" isPending={isSubmitting}>
+          {isSubmitting ? m.verify_pending() : m.verify_submit()}
+        </Button>
+      </form>
+      {wasRejected && pending.kind === "signup" && <LinkOpenedElsewhere pending={pending} />}
+      <div className="mt-4 flex flex-wrap items-center justify-between gap-x-4">
+        <ResendCode pending={pending} onResent={onResent} onFailed={form.report} onStart={form.clearProblem} />
+        <ButtonLink tone="quiet" size="sm" href={requestAddress(pending)}>
+          {isPhone ? m.verify_change_phone() : m.verify_change_email()}
+        </ButtonLink>
+      </div>
+      <MailboxHint />
+    </FormPage>
+  );
+}
+
+function VerifyLead({ pending, code }: { pending: PendingCode; code: string }) {
+  const elements = { contact: (text: React.ReactNode) => <strong className="font-medium text-ink">{text}</strong> };
+  const { address } = pending;
+  return isPhoneCode(pending) ? (
+    <RichText message={m.verify_phone_lead} inputs={{ code, phone: address }} elements={elements} />
+  ) : (
+    <RichText message={m.verify_email_lead} inputs={{ code, address }} elements={elements} />
+  );
+}
+
+/** The link and the code of an email are one token: once the link was opened, anywhere, the code is spent. */
+function LinkOpenedElsewhere({ pending: { next } }: { pending: PendingCode }) {
+  return (
+    <p className="mt-4 text-sm text-soft">
+      <RichText
+        message={m.verify_link_opened_elsewhere}
+        inputs={{}}
+        elements={{ link: (text) => <TextLink href={visitorAddress("/sign-in", { next })}>{text}</TextLink> }}
+      />
+    </p>
+  );
+}
+
+function ResendCode({
+  pending,
+  onStart,
+  onResent,
+  onFailed,
+}: {
+  pending: PendingCode;
+  onStart: () => void;
+  onResent: (pending: PendingCode) => void;
+  onFailed: (error: unknown) => void;
+}) {
+  const { client } = useAuth();
+  const [isPending, setIsPending] = useState(false);
+  const [wasSent, setWasSent] = useState(false);
+  const status = isPhoneCode(pending) ? m.verify_phone_resent() : m.verify_email_resent();
+
+  async function resend() {
+    setIsPending(true);
+    onStart();
+    try {
+      onResent(await sendCode(client, pending));
+      setWasSent(true);
+    } catch (error) {
+      onFailed(error);
+    } finally {
+      setIsPending(false);
+    }
+  }
+
+  return (
+    <ResendButton
+      sentAt={pending.sentAt}
+      label={m.resend()}
+      status={wasSent ? status : null}
+      isPending={isPending}
+      onResend={() => void resend()}
+    />
+  );
+}
