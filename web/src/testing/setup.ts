@@ -13,6 +13,7 @@ if (typeof window !== "undefined") {
     this.open = false;
   };
   navigator.sendBeacon = () => true;
+  HTMLElement.prototype.hasPointerCapture = () => false;
 
   beforeEach(() => {
     window.localStorage.clear();

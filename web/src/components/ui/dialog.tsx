@@ -1,0 +1,39 @@
+import { type ReactNode, useEffect, useId, useRef } from "react";
+
+/**
+ * A modal dialog with a title, its content and its buttons. It is the browser's own, which holds the focus and returns
+ * it. It is open as long as it is rendered.
+ */
+export function Dialog({
+  title,
+  actions,
+  onClose,
+  children,
+}: {
+  title: string;
+  actions: ReactNode;
+  onClose: () => void;
+  children: ReactNode;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const element = dialog.current;
+    element?.showModal();
+    return () => element?.close();
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={id}
+      onClose={onClose}
+      className="m-auto w-[min(26rem,calc(100vw-2rem))] rounded border border-line bg-surface p-6 text-ink shadow-card"
+    >
+      <h2 id={id} className="text-lg">
+        {title}
+      </h2>
+      <div className="mt-2 text-sm text-soft">{children}</div>
+      <div className="mt-6 flex flex-wrap justify-end gap-3">{actions}</div>
+    </dialog>
+  );
+}
