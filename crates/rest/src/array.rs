@@ -1,6 +1,7 @@
-//! Arrays as PostgreSQL reads them from text.
+//! Arrays in PostgreSQL's text format.
 
-/// `{"a","b"}`, each quoted, so that nothing in a value is read as the array's own grammar.
+/// Returns `{"a","b"}`. Every value is quoted, so that no part of it is read as syntax of the
+/// array.
 pub(crate) fn text_array<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
     let mut array = String::from("{");
     for value in values {

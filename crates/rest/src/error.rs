@@ -1,108 +1,108 @@
-//! Every refusal of this service, and how it reads on the wire (contract 16).
+//! The errors of this service, and their form on the wire.
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
-/// A refusal: one variant for each code of the catalogue.
+/// An error: one variant for each code.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RestError {
-    /// PGRST000: the database can not be reached.
+    /// PGRST000: the database cannot be reached.
     NoConnection(String),
     /// PGRST001: the connection was lost during the request.
     ConnectionLost(String),
     /// PGRST002: the schema cache was never loaded.
     NoSchemaCache,
-    /// PGRST003: all connections stay busy.
+    /// PGRST003: no connection became available in time.
     PoolTimeout,
-    /// PGRST100: a part of the query string can not be read.
+    /// PGRST100: a part of the query string cannot be parsed.
     Parse {
         /// `"failed to parse …" (line 1, column n)`
         message: String,
-        /// What was found, and what would have been right.
+        /// The text that was found, and what was expected.
         details: String,
     },
-    /// PGRST101: functions answer GET, HEAD and POST only.
+    /// PGRST101: functions accept GET, HEAD and POST only.
     MethodOnFunction(String),
-    /// PGRST102: the body can not be read.
+    /// PGRST102: the body cannot be parsed.
     Body(String),
-    /// PGRST103: the range can not be had.
+    /// PGRST103: the range cannot be satisfied.
     Range {
-        /// Why.
+        /// The reason.
         details: String,
-        /// `Content-Range` of the answer, when the total is known.
+        /// `Content-Range` of the response, if the total is known.
         content_range: Option<String>,
     },
     /// PGRST105: a PUT whose filters are not exactly the primary key.
     PutFilters,
     /// PGRST106: the schema is not exposed.
     Schema {
-        /// What was asked for.
+        /// The requested schema.
         name: String,
-        /// What there is.
+        /// The exposed schemas.
         exposed: Vec<String>,
     },
-    /// PGRST107: nothing that the client accepts can be made.
+    /// PGRST107: no accepted media type can be produced.
     Unacceptable(Vec<String>),
     /// PGRST108: a filter, order or limit names an embed that is not in `select`.
     NotEmbedded {
         /// The name.
         name: String,
-        /// The alias under which it is embedded, when names are not allowed there (7.6).
+        /// The alias of the embed, if its name is not allowed there.
         alias: Option<String>,
     },
-    /// PGRST111: `response.headers` can not be read.
+    /// PGRST111: `response.headers` cannot be parsed.
     ResponseHeaders,
-    /// PGRST112: `response.status` can not be read.
+    /// PGRST112: `response.status` cannot be parsed.
     ResponseStatus,
-    /// PGRST114: limits on a PUT.
+    /// PGRST114: a PUT with limits.
     PutRange,
-    /// PGRST115: the body of a PUT is about another row.
+    /// PGRST115: the body of a PUT describes another row than the URL.
     PutKey,
-    /// PGRST116: not exactly one row.
+    /// PGRST116: the result does not have exactly one row.
     NotSingular(u64),
-    /// PGRST117: no such method.
+    /// PGRST117: unsupported method.
     Method(String),
-    /// PGRST118: an order by an embed with several rows.
+    /// PGRST118: a sort term refers to an embed with several rows.
     RelatedOrder {
-        /// The relation that is ordered.
+        /// The relation whose rows are sorted.
         origin: String,
         /// The embed.
         target: String,
     },
     /// PGRST122: `handling=strict` with unknown preferences.
     Preferences(Vec<String>),
-    /// PGRST123: aggregates are switched off.
+    /// PGRST123: aggregates are disabled.
     Aggregates,
-    /// PGRST124: more rows than `max-affected`.
+    /// PGRST124: more affected rows than `max-affected`.
     MaxAffected(u64),
-    /// PGRST125: no resource has such a path.
+    /// PGRST125: no resource has this path.
     Path,
-    /// PGRST126: the root is switched off.
+    /// PGRST126: the OpenAPI document is disabled.
     RootDisabled,
-    /// PGRST127: not implemented, by the contract; the text says what.
+    /// PGRST127: not implemented; the text names the feature.
     NotImplemented(String),
-    /// PGRST128: `max-affected` on a function that yields no set.
+    /// PGRST128: `max-affected` on a function that returns no set.
     MaxAffectedOnFunction,
     /// PGRST200: no relationship.
     NoRelationship {
-        /// Where it would start.
+        /// The relation at which it starts.
         origin: String,
-        /// Where it would lead.
+        /// The relation to which it leads.
         target: String,
         /// `!hint`
         hint: Option<String>,
-        /// The schema of both.
+        /// The schema of both relations.
         schema: String,
-        /// The whole text of the answer's hint.
+        /// The whole text of the hint.
         suggestion: Option<String>,
     },
     /// PGRST201: several relationships.
     AmbiguousRelationship {
-        /// Where they start.
+        /// The relation at which they start.
         origin: String,
-        /// Where they lead.
+        /// The relation to which they lead.
         target: String,
-        /// Cardinality, embedding and relationship texts (7.3).
+        /// Texts that describe each of them.
         candidates: Vec<RelationshipText>,
         /// `target!hint` for each.
         suggestions: Vec<String>,
@@ -118,45 +118,45 @@ pub enum RestError {
     },
     /// PGRST203: several functions; their signatures.
     AmbiguousFunction(Vec<String>),
-    /// PGRST204: the body names a column that is not there.
+    /// PGRST204: the body names a column that does not exist.
     NoColumn {
         /// The column.
         column: String,
         /// The relation.
         relation: String,
     },
-    /// PGRST205: no such table.
+    /// PGRST205: no such relation.
     NoRelation {
         /// The schema.
         schema: String,
         /// The name.
         name: String,
-        /// The nearest name that exists.
+        /// The most similar name that exists.
         suggestion: Option<String>,
     },
-    /// PGRST300: a token, and no secret to check it.
+    /// PGRST300: a token, and no secret to verify it with.
     NoSecret,
-    /// PGRST301: the token can not be verified.
+    /// PGRST301: the token cannot be verified.
     TokenInvalid {
-        /// What is wrong.
+        /// The reason.
         message: String,
-        /// More of it.
+        /// More details.
         details: Option<String>,
     },
-    /// PGRST302: nobody may come without a token.
+    /// PGRST302: requests without a token are not allowed.
     AnonymousDisabled,
-    /// PGRST303: the token's claims do not hold.
+    /// PGRST303: the token's claims are not valid.
     TokenClaims(String),
-    /// PostgreSQL refused (16.3, 16.5).
+    /// An error of PostgreSQL.
     Postgres(Box<PostgresErrorResponse>),
-    /// PGRSTX00: a bug of ours; the log knows more.
+    /// PGRSTX00: a bug of this server; the log has details.
     Internal,
 }
 
-/// One candidate of an ambiguous embed.
+/// The description of one candidate of an ambiguous embed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelationshipText {
-    /// `many-to-one` and its like.
+    /// `many-to-one`, for example.
     pub cardinality: &'static str,
     /// `origin with target`
     pub embedding: String,
@@ -164,10 +164,10 @@ pub struct RelationshipText {
     pub relationship: String,
 }
 
-/// An error of PostgreSQL, and what it means for the answer.
+/// An error of PostgreSQL and the response to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PostgresErrorResponse {
-    /// The SQLSTATE, or the code that `RAISE SQLSTATE 'PGRST'` chose.
+    /// The SQLSTATE, or the code that `RAISE SQLSTATE 'PGRST'` has set.
     pub code: String,
     /// MESSAGE.
     pub message: String,
@@ -175,19 +175,20 @@ pub struct PostgresErrorResponse {
     pub details: Option<String>,
     /// HINT.
     pub hint: Option<String>,
-    /// Settled by `postgres::refusal` (16.3).
+    /// The status of the response.
     pub status: StatusCode,
-    /// The reason phrase of HTTP/1.1, if it is not the usual one.
+    /// The reason phrase of HTTP/1.1, if it is not the standard one.
     pub reason: Option<String>,
-    /// Further headers.
+    /// Additional headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// How many seconds a client waits before it tries again: the official one would otherwise try three times at once.
+/// The number of seconds after which a client should retry. Without it, the official client would
+/// retry three times at once.
 const RETRY_AFTER: &str = "1";
 
 impl RestError {
-    /// The code of the catalogue, or the SQLSTATE.
+    /// Returns the PGRST code, or the SQLSTATE.
     pub fn code(&self) -> &str {
         match self {
             Self::NoConnection(_) => "PGRST000",
@@ -231,7 +232,7 @@ impl RestError {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoConnection(_) | Self::ConnectionLost(_) | Self::NoSchemaCache => StatusCode::SERVICE_UNAVAILABLE,
@@ -264,7 +265,7 @@ impl RestError {
         }
     }
 
-    /// What went wrong, in one sentence.
+    /// Returns the message: one sentence.
     pub fn message(&self) -> String {
         match self {
             Self::NoConnection(_) => "Database connection error. Retrying the connection.".into(),
@@ -320,7 +321,7 @@ impl RestError {
         }
     }
 
-    /// More about it: a text, of PGRST201 a list.
+    /// Returns the details: a text; for PGRST201 a list.
     pub fn details(&self) -> Option<Value> {
         let text = |text: &str| Some(Value::String(text.to_owned()));
         match self {
@@ -364,7 +365,7 @@ impl RestError {
         }
     }
 
-    /// What to do about it.
+    /// Returns the hint.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Schema { exposed, .. } => {
@@ -397,7 +398,7 @@ impl RestError {
         }
     }
 
-    /// Headers that only this refusal has.
+    /// Returns the headers that are specific to this error.
     pub fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         use http::header::{CONTENT_RANGE, RETRY_AFTER as RETRY, WWW_AUTHENTICATE};
         let mut headers = Vec::new();
@@ -424,7 +425,7 @@ impl RestError {
         headers
     }
 
-    /// The JSON of the answer: always the same four keys.
+    /// Returns the JSON of the response, which always has the same four keys.
     pub fn body(&self) -> Value {
         json!({
             "code": self.code(),

@@ -1,14 +1,17 @@
 //! Tables, views and functions as REST: everything under `/rest/v1`.
 //!
-//! Keeps the wire contract `rest`. A request goes through four stages, each a room of its own:
+//! The wire format is PostgREST's. A request passes through these stages, a folder each:
 //!
-//! 1. [`query`], [`preferences`], [`media`], [`body`]: text to types. Pure; knows no schema and no database.
+//! 1. [`request`] and [`query`]: text to types. Knows no database.
 //! 2. [`plan`]: types to a plan, checked against the [`schema`] cache. Pure.
-//! 3. [`sql`]: a plan to one statement and its parameters. Pure. Here and nowhere else SQL is written; what a client sent
-//!    enters it only as a parameter or as a quoted identifier.
-//! 4. `execute`: one transaction in the caller's role, then the answer.
+//! 3. [`sql`]: a plan to one statement and its parameters. Pure. SQL is written here only; values
+//!    of a client enter it as parameters, names as quoted identifiers.
+//! 4. `execute`: one transaction in the role of the request.
+//! 5. `response`: the result to status, headers and body.
 //!
-//! This crate must not know: configuration files, other services, or how requests reached it. API keys are checked before.
+//! `handler` runs the stages. `snapshot` holds what a request is answered with (configuration and
+//! schema cache) and reloads it. This crate must not know configuration files, other services, or
+//! how requests reach it. API keys are checked before.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

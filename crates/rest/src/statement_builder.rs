@@ -1,20 +1,21 @@
-//! A statement under construction.
+//! The statement builder.
 
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 
-/// A value that travels beside the statement, in PostgreSQL's text format and without a type: the place where it stands decides that.
+/// A parameter of a statement, in PostgreSQL's text format and without a type. The type follows
+/// from its position in the statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BoundValue {
-    /// A text.
+    /// Text.
     Text(String),
-    /// A request's body, shared and not copied.
+    /// The body of a request, shared and not copied.
     Bytes(Bytes),
 }
 
 impl BoundValue {
-    /// The bytes that are sent.
+    /// Returns the bytes that are sent.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),
@@ -23,10 +24,10 @@ impl BoundValue {
     }
 }
 
-/// A statement's text and its parameters.
+/// The text of a statement, and its parameters.
 ///
-/// Only [`Sql::raw`] takes SQL, and only of the program's own text or of the database's catalog; what clients send comes in by
-/// [`Sql::name`] and [`Sql::value`].
+/// Only [`Sql::raw`] takes SQL, and only the program's own text or text of the database's catalog.
+/// Input of clients is added by [`Sql::name`] and [`Sql::value`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sql {
     text: String,
@@ -34,7 +35,7 @@ pub struct Sql {
 }
 
 impl Sql {
-    /// An empty statement.
+    /// Makes an empty statement.
     pub fn new() -> Self {
         Self { text: String::with_capacity(512), params: Vec::new() }
     }
@@ -51,7 +52,7 @@ impl Sql {
         self
     }
 
-    /// Appends a quoted identifier that is made of several parts and a number: `films_1`.
+    /// Appends a quoted identifier that is composed of parts, such as `films_1`.
     pub fn name_of(&mut self, name: std::fmt::Arguments<'_>) -> &mut Self {
         push_quoted(&mut self.text, &name.to_string());
         self
@@ -62,14 +63,15 @@ impl Sql {
         self.name(qualifier).raw(".").name(name)
     }
 
-    /// Appends the place of a parameter: `$3`.
+    /// Appends a placeholder: `$3`.
     pub fn value(&mut self, value: impl Into<BoundValue>) -> &mut Self {
         self.params.push(value.into());
         let _ = write!(self.text, "${}", self.params.len());
         self
     }
 
-    /// Appends the place of a request's body. However often it is needed, it is sent once.
+    /// Appends the placeholder of a request's body. The body is sent once, however often it is
+    /// used.
     pub fn body(&mut self, body: &Bytes) -> &mut Self {
         let same = |param: &BoundValue| matches!(param, BoundValue::Bytes(known) if known.as_ptr() == body.as_ptr() && known.len() == body.len());
         match self.params.iter().position(same) {
@@ -81,7 +83,7 @@ impl Sql {
         }
     }
 
-    /// Appends what `item` appends for each of `items`, with `separator` between them.
+    /// Calls `item` for each of `items`, with `separator` between them.
     pub fn list<T>(
         &mut self,
         separator: &str,
@@ -97,19 +99,19 @@ impl Sql {
         self
     }
 
-    /// The same statement behind trusted SQL: `EXPLAIN …`.
+    /// Puts trusted SQL in front: `EXPLAIN …`.
     #[must_use]
     pub fn after(mut self, prefix: &str) -> Self {
         self.text.insert_str(0, prefix);
         self
     }
 
-    /// The text so far.
+    /// Returns the text so far.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The parameters so far, `$1` first.
+    /// Returns the parameters so far, `$1` first.
     pub fn params(&self) -> &[BoundValue] {
         &self.params
     }

@@ -1,27 +1,28 @@
-//! Where in the claims of a token the role is: `.role`, `$.realm_access.roles[0]`, `."https://example.com/role"`,
-//! `.roles[?(@ ^== "app-")][4:]`.
+//! The path to the role in the claims of a token: `.role`, `$.realm_access.roles[0]`,
+//! `."https://example.com/role"`, `.roles[?(@ ^== "app-")][4:]`.
 
 use std::borrow::Cow;
 
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-/// A path into the claims: what JSONPath has for finding one value, and the older dotted form without `$` (contract 15).
+/// A path into the claims: the part of JSONPath that finds one value, and the older dotted form
+/// without `$`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimPath(Vec<PathStep>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathStep {
     Key(String),
-    /// From the end, when it is negative.
+    /// An index; a negative one counts from the end.
     Index(i64),
-    /// `[?(@ == "a")]`: the first text of an array that passes.
+    /// `[?(@ == "a")]`: the first element of an array that matches.
     First(ElementTest),
-    /// `[a:b]`: of a text its characters, of an array the first element.
+    /// `[a:b]`: characters of a text, or the first element of a part of an array.
     Slice(Option<i64>, Option<i64>),
 }
 
-/// What an element is asked.
+/// The condition on an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ElementTest {
     Anything,
@@ -33,7 +34,7 @@ enum ElementTest {
     Matches(Pattern),
 }
 
-/// A regular expression, which is equal to another if it is written the same.
+/// A regular expression. Two are equal if their texts are.
 #[derive(Debug, Clone)]
 struct Pattern(Regex);
 
@@ -52,7 +53,7 @@ impl Default for ClaimPath {
 }
 
 impl ClaimPath {
-    /// Reads a path; `None` when it is none.
+    /// Parses a path.
     pub fn parse(text: &str) -> Option<Self> {
         let mut rest = text.trim();
         rest = rest.strip_prefix('$').unwrap_or(rest);
@@ -82,7 +83,7 @@ impl ClaimPath {
         (!steps.is_empty()).then_some(Self(steps))
     }
 
-    /// What the path leads to; of several values the first.
+    /// Returns the value at the path; the first one, if there are several.
     pub fn find<'a>(&self, claims: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
         let (first, rest) = self.0.split_first()?;
         let PathStep::Key(key) = first else { return None };
@@ -132,7 +133,7 @@ impl ElementTest {
     }
 }
 
-/// Where the bracket ends whose inside begins here. In quotes it does not.
+/// Returns the position of the bracket that closes the text. A bracket in quotes does not count.
 fn closing(text: &str) -> Option<usize> {
     let mut open: Option<char> = None;
     let mut escaped = false;
@@ -150,7 +151,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// What stands between brackets.
+/// Parses the text between brackets.
 fn bracketed(inner: &str) -> Option<PathStep> {
     if let Some(test) = inner.strip_prefix('?') {
         return Some(PathStep::First(self::test(test.trim())?));
@@ -171,7 +172,7 @@ fn bracketed(inner: &str) -> Option<PathStep> {
     Some(PathStep::Index(inner.parse().ok()?))
 }
 
-/// `(@ == "a")` and its like, `search(@, "^a")`.
+/// Parses a condition such as `(@ == "a")` or `search(@, "^a")`.
 fn test(text: &str) -> Option<ElementTest> {
     let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text).trim();
     if let Some(arguments) = text.strip_prefix("search(").and_then(|text| text.strip_suffix(')')) {
@@ -192,10 +193,10 @@ fn test(text: &str) -> Option<ElementTest> {
     }
 }
 
-/// The most memory that a regular expression takes, in bytes.
+/// The memory limit of a regular expression, in bytes.
 const LARGEST_PATTERN: usize = 1 << 20;
 
-/// A text in quotes of either kind; a backslash takes its meaning from what follows it.
+/// Parses a text in single or double quotes; a backslash escapes the quote and itself.
 fn quoted(text: &str) -> Option<String> {
     let mark = text.chars().next().filter(|mark| matches!(mark, '"' | '\''))?;
     let inner = text.strip_prefix(mark)?.strip_suffix(mark)?;
@@ -213,13 +214,13 @@ fn quoted(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// An index, counted from the end when it is negative.
+/// Resolves an index; a negative one counts from the end.
 fn place(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     usize::try_from(if index < 0 { length.checked_add(index)? } else { index }).ok()
 }
 
-/// Begin and end of a slice; never the one behind the other.
+/// Resolves the bounds of a slice; the end is never before the start.
 fn bounds(from: Option<i64>, to: Option<i64>, length: usize) -> (usize, usize) {
     let bound = |bound: i64| place(bound, length).unwrap_or(0).min(length);
     let from = from.map_or(0, bound);

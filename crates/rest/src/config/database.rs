@@ -1,4 +1,5 @@
-//! Settings that live in the database: `pgrst.*` on the login role, and what impersonated roles bring along.
+//! Settings that the database defines: `pgrst.*` of the login role, and the settings of the roles
+//! of requests.
 
 use std::collections::HashMap;
 
@@ -8,16 +9,16 @@ use tokio_postgres::Client;
 use crate::config::{Config, IN_DATABASE};
 use crate::schema::QualifiedName;
 
-/// What a role brings along (contract 14, `ALTER ROLE … SET`).
+/// The settings of a role (`alter role … set`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleSettings {
-    /// Settings for the transaction, name and value.
+    /// Names and values, which are set for each transaction.
     pub settings: Vec<(String, String)>,
     /// `default_transaction_isolation`.
     pub isolation: Option<Isolation>,
 }
 
-/// Isolation levels that are not the usual one.
+/// Isolation levels other than the default one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// `repeatable read`
@@ -27,7 +28,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Reads PostgreSQL's name of it; `None` for the usual level.
+    /// Parses PostgreSQL's name of a level; `None` for the default one.
     pub fn parse(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
             "repeatable read" => Some(Self::RepeatableRead),
@@ -40,10 +41,10 @@ impl Isolation {
 /// The role that the server logs in with to answer requests.
 pub const LOGIN: &str = "authenticator";
 
-/// The settings of every role that the login role may act as, by the role's name.
+/// The settings of every role that the login role may assume, by the role's name.
 pub type Roles = HashMap<String, RoleSettings>;
 
-/// `pgrst.*` of the login role; those for this database come last and so win.
+/// Returns `pgrst.*` of the login role. Settings for this database come last and take precedence.
 const PGRST: &str = "
 select split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)
   from pg_catalog.pg_db_role_setting, unnest(setconfig) as setting
@@ -52,7 +53,7 @@ select split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)
    and setting like 'pgrst.%'
  order by setdatabase";
 
-/// Settings of roles granted directly, as far as the login role may set them.
+/// Returns settings of directly granted roles that the login role may set.
 const ROLES: &str = "
 select granted.rolname, split_part(own.setting, '=', 1), substr(own.setting, strpos(own.setting, '=') + 1)
   from pg_catalog.pg_auth_members as membership
@@ -62,13 +63,14 @@ select granted.rolname, split_part(own.setting, '=', 1), substr(own.setting, str
   join pg_catalog.pg_settings as known on lower(known.name) = lower(split_part(own.setting, '=', 1))
  where (known.context = 'user'";
 
-/// As [`ROLES`], with the privilege that PostgreSQL 15 brought.
+/// Completes [`ROLES`] with the privilege that PostgreSQL 15 introduced.
 const ROLES_15: &str = " or pg_catalog.has_parameter_privilege($1, known.name, 'set')";
 
-/// Reads the settings of the database over those of the server; what can not be read is told in the log.
+/// Applies the settings of the database to those of the server. A setting that cannot be parsed is
+/// logged and ignored.
 ///
 /// # Errors
-/// When the database is not there, or the function that sets settings fails.
+/// The database cannot be reached, or the `db-pre-config` function fails.
 pub async fn load(client: &Client, login: &str, server: &Config) -> Result<(Config, Roles), DatabaseError> {
     let version: String = client.query_one("select current_setting('server_version_num')", &[]).await?.get(0);
     let is_15 = version.parse::<u32>().is_ok_and(|version| version >= 150_000);
@@ -81,7 +83,7 @@ pub async fn load(client: &Client, login: &str, server: &Config) -> Result<(Conf
     let (mut config, mut problems) = (server.clone(), Vec::new());
     config.apply(own.clone(), &mut problems);
     if let Some(function) = config.pre_config.clone() {
-        // What the function says has the least weight of what the database says
+        // Settings from the function have a lower precedence than those of the role
         let said = ask_function(client, &function).await?;
         problems.clear();
         config = server.clone();
@@ -104,7 +106,8 @@ pub async fn load(client: &Client, login: &str, server: &Config) -> Result<(Conf
     Ok((config, by_role))
 }
 
-/// Calls `db-pre-config` in a transaction of its own and reads what it set for the transaction.
+/// Calls the `db-pre-config` function in a transaction of its own, and reads the settings that it
+/// has made.
 async fn ask_function(client: &Client, function: &QualifiedName) -> Result<Vec<(String, String)>, DatabaseError> {
     let mut call = crate::sql::Sql::new();
     call.raw("begin read only; select ");

@@ -1,7 +1,8 @@
-//! What the operator and the database's owner decide (contract 22).
+//! The configuration of the data API.
 //!
-//! The server's own settings come first; `pgrst.*` settings of the login role override them, so that
-//! `alter role authenticator set pgrst.db_max_rows = '50'; notify pgrst, 'reload config'` works as users know it.
+//! The server's own settings come first. `pgrst.*` settings of the login role override them, so
+//! that `alter role authenticator set pgrst.db_max_rows = '50'; notify pgrst, 'reload config'`
+//! works as in PostgREST.
 
 pub(crate) mod claim_path;
 pub(crate) mod database;
@@ -17,24 +18,24 @@ use regex::{Regex, RegexBuilder};
 use crate::config::claim_path::ClaimPath;
 use crate::schema::QualifiedName;
 
-/// How a transaction ends when the client does not say (contract 14).
+/// The end of a transaction if the client does not choose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransactionEndPolicy {
-    /// It is rolled back.
+    /// The transaction is rolled back.
     pub rollback: bool,
-    /// `Prefer: tx=` may say otherwise.
+    /// `Prefer: tx=` may override it.
     pub may_override: bool,
 }
 
-/// What the root shows (contract 18).
+/// The content of the OpenAPI document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OpenApiMode {
-    /// What the caller's role may use.
+    /// The objects that the role of the request may use.
     #[default]
     FollowPrivileges,
-    /// Everything that is exposed.
+    /// All exposed objects.
     IgnorePrivileges,
-    /// Nothing: 404.
+    /// No document: 404.
     Disabled,
 }
 
@@ -59,59 +60,61 @@ impl Default for PlanSettings {
     }
 }
 
-/// All settings in force; replaced as a whole when they change.
+/// All settings in effect. Replaced as a whole when they change.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Exposed schemas, the default one first; never empty.
     pub schemas: Vec<String>,
-    /// Schemas on the search path behind the request's.
+    /// Schemas on the search path after that of the request.
     pub extra_search_path: Vec<String>,
-    /// The role of callers without a token; `None`: nobody may come without one.
+    /// The role of callers without a token; `None` rejects them.
     pub anon_role: Option<String>,
-    /// A function that is called before each main statement.
+    /// A function that is called before each main statement (`db-pre-request`).
     pub pre_request: Option<QualifiedName>,
-    /// A function that answers the root.
+    /// A function that answers the root instead of the OpenAPI document (`db-root-spec`).
     pub root_spec: Option<QualifiedName>,
-    /// A function that sets `pgrst.*` settings when the configuration is loaded.
+    /// A function that sets `pgrst.*` settings when the configuration is loaded (`db-pre-config`).
     pub pre_config: Option<QualifiedName>,
-    /// How transactions end.
+    /// How transactions end (`db-tx-end`).
     pub tx_end: TransactionEndPolicy,
-    /// The interval at which the schema is compared with the last one where no event trigger announces changes. `None`: never.
+    /// The interval at which the catalogs are compared where no event trigger announces changes.
+    /// `None`: never.
     pub schema_poll: Option<Duration>,
-    /// Keep statements prepared on connections.
+    /// Statements stay prepared on connections.
     pub prepared_statements: bool,
-    /// Settings of functions that hold for the whole transaction: `name=value` matches one of these.
+    /// Patterns of `name=value` for the settings of functions that apply to the whole transaction.
     pub hoisted_settings: Vec<Regex>,
-    /// Keys of tokens, when the database names a secret of its own; else the caller's token was checked before.
+    /// Verification keys, if the database defines a secret of its own. Otherwise the gateway has
+    /// verified the token.
     pub keys: Option<Arc<KeyRing>>,
-    /// The audience that tokens must be for.
+    /// The audience that tokens must have.
     pub audience: Option<String>,
-    /// Where in the claims the role is.
+    /// The path to the role in the claims.
     pub role_claim: ClaimPath,
-    /// What the root shows.
+    /// The content of the OpenAPI document.
     pub openapi_mode: OpenApiMode,
-    /// The root tells how to authenticate.
+    /// The document describes authentication.
     pub openapi_security: bool,
-    /// The address that the root tells.
+    /// The address in the document.
     pub openapi_proxy_uri: Option<String>,
-    /// Only the secret key may read the root, as on the hosted service.
+    /// Only the secret key may read the document, as on the hosted service.
     pub openapi_secret_key_only: bool,
-    /// The origins whose pages may read answers; `None`: all.
+    /// The allowed origins of pages that read responses; `None` allows all.
     pub cors_origins: Option<Arc<[String]>>,
-    /// A request header that the answer repeats.
+    /// A request header that the response repeats.
     pub trace_header: Option<HeaderName>,
-    /// Tell how long each stage took.
+    /// Sends `Server-Timing`.
     pub server_timing: bool,
-    /// Leave details and hints out of refusals.
+    /// Leaves details and hints out of errors.
     pub terse_errors: bool,
-    /// `app.settings.*`, full names.
+    /// `app.settings.*`, with full names.
     pub app_settings: Vec<(String, String)>,
-    /// What plans depend on.
+    /// The settings that the planning of requests depends on.
     pub plan: PlanSettings,
 }
 
 impl Default for Config {
-    /// The defaults of the hosted service.
+    /// Returns the defaults of the hosted service.
     fn default() -> Self {
         Self {
             schemas: vec!["public".into(), "graphql_public".into()],
@@ -143,7 +146,7 @@ impl Default for Config {
 
 const HOISTED: &str = "statement_timeout,plan_filter.statement_cost_limit,default_transaction_isolation";
 
-/// The settings that the database may override, without their prefix `pgrst.`.
+/// The names of the settings that the database may override, without the prefix `pgrst.`.
 pub const IN_DATABASE: &[&str] = &[
     "client_error_verbosity",
     "db_aggregates_enabled",
@@ -173,14 +176,14 @@ pub const IN_DATABASE: &[&str] = &[
 ];
 
 impl Config {
-    /// The schemas of a request's search path, its own first; each once.
+    /// Returns the schemas of a request's search path, each once; that of the request comes first.
     pub fn search_path<'a>(&'a self, schema: &'a str) -> impl Iterator<Item = &'a str> {
         std::iter::once(schema)
             .chain(self.extra_search_path.iter().map(String::as_str).filter(move |each| *each != schema))
     }
 
-    /// Applies settings of the database, later ones over earlier ones. A value that can not be read leaves the setting as it was and is
-    /// told in `problems`.
+    /// Applies settings of the database; later ones override earlier ones. A value that cannot be
+    /// parsed has no effect and is reported in `problems`.
     pub fn apply<'a>(&mut self, settings: impl IntoIterator<Item = (&'a str, &'a str)>, problems: &mut Vec<String>) {
         let mut secret: Option<&str> = None;
         let mut secret_is_base64 = false;
@@ -196,7 +199,7 @@ impl Config {
             }
         }
         if let Some(secret) = secret {
-            // The value is a secret: the text names the setting only
+            // The value is a secret: the message names only the setting
             match keys(secret, secret_is_base64) {
                 Ok(ring) => self.keys = Some(Arc::new(ring)),
                 Err(why) => problems.push(format!("pgrst.jwt_secret has no effect: {why}")),
@@ -215,7 +218,7 @@ impl Config {
                 {
                     return Err(format!("the schema {own} can not be exposed"));
                 }
-                // The reference reads an empty list as its default
+                // PostgREST reads an empty list as its default
                 self.schemas = if schemas.is_empty() { vec!["public".into()] } else { schemas };
             }
             "db_extra_search_path" => self.extra_search_path = list(value),
@@ -298,7 +301,7 @@ fn list(value: &str) -> Vec<String> {
     value.split(',').map(|name| unquote(name.trim())).filter(|name| !name.is_empty()).collect()
 }
 
-/// A name as SQL writes it, quoted where it has to be. A doubled quote means one only within quotes.
+/// Parses a name as SQL writes it. A doubled quote means one quote only within quotes.
 fn unquote(name: &str) -> String {
     match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
         Some(inner) => inner.replace("\"\"", "\""),
@@ -312,7 +315,8 @@ fn patterns(value: &str) -> Result<Vec<Regex>, String> {
     list(value).into_iter().map(build).collect()
 }
 
-/// `schema.name`, each possibly quoted; without a schema it is one on the search path.
+/// Parses `schema.name`, each possibly quoted. Without a schema, the name is looked up on the
+/// search path.
 pub(crate) fn qualified(text: &str) -> QualifiedName {
     let mut quoted = false;
     let dot = text.char_indices().find(|(_, c)| {
@@ -328,7 +332,7 @@ pub(crate) fn qualified(text: &str) -> QualifiedName {
     }
 }
 
-/// A secret of at least 32 bytes, a JWK, or a JWKS (contract 15).
+/// Reads a secret of at least 32 bytes, a JWK, or a JWKS.
 fn keys(secret: &str, is_base64: bool) -> Result<KeyRing, String> {
     use base64::Engine as _;
     let text = secret.trim();
@@ -351,7 +355,8 @@ fn keys(secret: &str, is_base64: bool) -> Result<KeyRing, String> {
     Ok(KeyRing::hs256(&Secret::new(text)))
 }
 
-/// Symmetric keys of a set count, unlike those of somebody else's published set.
+/// Reads a key set. Its symmetric keys are valid, unlike those of a published set of another
+/// issuer.
 fn key_set(set: &serde_json::Value) -> Result<KeyRing, String> {
     let listed = set.get("keys").and_then(serde_json::Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut read = Vec::new();
@@ -361,7 +366,7 @@ fn key_set(set: &serde_json::Value) -> Result<KeyRing, String> {
     KeyRing::new(None, read).map_err(|error| error.to_string())
 }
 
-/// The most keys of a set.
+/// The limit of keys in a set.
 const MAX_KEYS: usize = 64;
 
 #[cfg(test)]

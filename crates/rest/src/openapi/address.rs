@@ -1,4 +1,4 @@
-//! Where the data API is reached, in the document's terms.
+//! The address of the data API, as the document shows it.
 
 use http::Uri;
 
@@ -9,12 +9,13 @@ pub(super) struct ServerAddress {
     pub scheme: &'static str,
     /// `host:port`
     pub host: String,
-    /// The path of everything, without a slash at its end unless it is nothing else.
+    /// The base path, without a trailing slash unless it is the root.
     pub path: String,
 }
 
 impl ServerAddress {
-    /// Takes an address apart. What is none becomes the host, so that whoever reads the document sees what is configured.
+    /// Parses an address. A text that is no address becomes the host, so that the document shows
+    /// the configured value.
     pub fn of(text: &str) -> Self {
         let text = text.trim();
         let Some((uri, host)) = text.parse::<Uri>().ok().and_then(|uri| Some((uri.clone(), uri.host()?.to_owned())))

@@ -1,10 +1,11 @@
-//! Default expressions as the values that they stand for.
+//! Values of default expressions.
 
 use serde_json::{Value, json};
 
 use super::types::kind;
 
-/// The value of a default expression of the catalog, as far as it is plain; of a text that is computed, the expression itself.
+/// Returns the value of a constant default expression. For a computed text, returns the expression
+/// itself.
 pub(super) fn value(expression: &str, base_type: &str) -> Option<Value> {
     let literal = literal(expression);
     match kind(base_type) {
@@ -27,7 +28,7 @@ pub(super) fn value(expression: &str, base_type: &str) -> Option<Value> {
     }
 }
 
-/// What is inside the quotes, when the expression is a quoted literal with nothing but casts behind it.
+/// Returns the text of a quoted literal that is followed by casts only.
 fn literal(expression: &str) -> Option<String> {
     let (text, escapes) = match expression.strip_prefix('E') {
         Some(text) => (text, true),
@@ -40,7 +41,7 @@ fn literal(expression: &str) -> Option<String> {
         match c {
             '\'' if chars.next_if(|(_, next)| *next == '\'').is_some() => literal.push('\''),
             '\'' => return is_cast(inside.get(at + 1..)?).then_some(literal),
-            // The catalog writes such literals for the backslash only
+            // The catalog writes such literals only for a backslash
             '\\' if escapes => literal.extend(chars.next().map(|(_, escaped)| escaped)),
             c => literal.push(c),
         }
@@ -48,13 +49,13 @@ fn literal(expression: &str) -> Option<String> {
     None
 }
 
-/// Nothing, or `::character varying(12)`.
+/// Returns true for nothing, or `::character varying(12)`.
 fn is_cast(text: &str) -> bool {
     let is_of_type = |c: char| c.is_alphanumeric() || " _.\",()[]:".contains(c);
     text.is_empty() || (text.starts_with("::") && text.chars().all(is_of_type))
 }
 
-/// The expression without a cast behind it.
+/// Returns the expression without its last cast.
 fn without_cast(expression: &str) -> &str {
     match expression.rfind("::") {
         Some(at) if expression.get(at..).is_some_and(is_cast) && !expression.ends_with(')') => {

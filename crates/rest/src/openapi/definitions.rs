@@ -1,11 +1,11 @@
-//! One object schema for each relation.
+//! The definitions: one object schema per relation.
 
 use serde_json::{Map, Value, json};
 
 use super::{defaults, types};
 use crate::schema::{Column, Relation, RelationshipKind, SchemaCache};
 
-/// `definitions`
+/// Returns `definitions`.
 pub(super) fn definitions(cache: &SchemaCache, relations: &[&Relation]) -> Value {
     relations.iter().map(|relation| (relation.name.name.clone(), definition(cache, relation))).collect()
 }
@@ -44,7 +44,7 @@ fn property(cache: &SchemaCache, relation: &Relation, column: &Column) -> Value 
     Value::Object(property)
 }
 
-/// The comment, and what keys the column belongs to in marks that tools read.
+/// Returns the comment, followed by notes on keys in the notation that tools parse.
 fn description(cache: &SchemaCache, relation: &Relation, column: &Column) -> Option<String> {
     let mut notes = Vec::new();
     if relation.primary_key.contains(&column.name) {
@@ -60,7 +60,8 @@ fn description(cache: &SchemaCache, relation: &Relation, column: &Column) -> Opt
     }
 }
 
-/// Table and column that a foreign key of this column alone refers to; a view of it only where the table is not exposed.
+/// Returns table and column that a foreign key of this single column refers to; a view of it only
+/// if the table is not exposed.
 fn foreign_key<'a>(cache: &'a SchemaCache, relation: &Relation, column: &str) -> Option<(&'a str, &'a str)> {
     let of_column = cache.relationships_of(&relation.name.schema, &relation.name.name).iter().filter_map(|known| {
         let columns = match &known.kind {

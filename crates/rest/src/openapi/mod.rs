@@ -1,6 +1,7 @@
-//! The root: what is exposed, as a Swagger 2.0 document (contract 18).
+//! The OpenAPI document at the root: the exposed objects, as Swagger 2.0.
 //!
-//! [`document`] is pure: it is made of the schema cache and of what the caller's role may use.
+//! [`document`] is pure: it depends on the schema cache and on the objects that the role of the
+//! request may use.
 
 mod address;
 mod defaults;
@@ -18,27 +19,27 @@ use crate::schema::{Relation, Routine, SchemaCache};
 pub(crate) use privileges::{SchemaVisibility, VisibleObjects, read_visibility, visibility_query};
 pub(crate) use respond::{forbidden, has_secret_key, respond};
 
-/// What a document is made of.
+/// The inputs of a document.
 #[derive(Debug, Clone, Copy)]
 pub struct DocumentSource<'a> {
-    /// Everything that is known.
+    /// The schema cache.
     pub cache: &'a SchemaCache,
-    /// The schema that the request chose.
+    /// The schema of the request.
     pub schema: &'a str,
     /// Its comment: the first line is the title, the rest the description.
     pub comment: Option<&'a str>,
-    /// What of it is shown.
+    /// The objects that are shown.
     pub visible: &'a VisibleObjects,
-    /// Tell how to authenticate (`openapi-security-active`).
+    /// The document describes authentication (`openapi-security-active`).
     pub security: bool,
-    /// Where the data API is reached, with its prefix: `https://example.com/rest/v1`.
+    /// The address of the data API, with its prefix: `https://example.com/rest/v1`.
     pub address: &'a str,
-    /// `info.version`; type generators go by it.
+    /// `info.version`, on which type generators depend.
     pub version: &'a str,
 }
 
 impl<'a> DocumentSource<'a> {
-    /// The relations that are shown, by name.
+    /// Returns the visible relations, by name.
     fn relations(&self) -> Vec<&'a Relation> {
         let known = self.cache.relations.get(self.schema).into_iter().flatten();
         let mut shown: Vec<&Relation> =
@@ -47,7 +48,7 @@ impl<'a> DocumentSource<'a> {
         shown
     }
 
-    /// The functions that are shown, by name; of several with one name the last, since they share a path.
+    /// Returns the visible functions, by name. Overloads share a path; the last one is shown.
     fn routines(&self) -> Vec<&'a Routine> {
         let known = self.cache.routines.get(self.schema).into_iter().flatten();
         let mut shown: Vec<&Routine> = known
@@ -59,7 +60,7 @@ impl<'a> DocumentSource<'a> {
     }
 }
 
-/// What requests may send and answers be, for all paths alike.
+/// The media types of requests and responses, on all paths.
 const MEDIA_TYPES: [&str; 4] = [
     "application/json",
     "application/vnd.pgrst.object+json;nulls=stripped",
@@ -67,7 +68,7 @@ const MEDIA_TYPES: [&str; 4] = [
     "text/csv",
 ];
 
-/// The whole document.
+/// Makes the document.
 pub fn document(subject: &DocumentSource<'_>) -> Value {
     let (relations, routines) = (subject.relations(), subject.routines());
     let address = address::ServerAddress::of(subject.address);
@@ -105,13 +106,13 @@ pub fn document(subject: &DocumentSource<'_>) -> Value {
     document
 }
 
-/// A comment's first line, and what follows it.
+/// Returns the first line of a comment, and the rest.
 fn lines(comment: &str) -> (&str, &str) {
     let (first, rest) = comment.split_once('\n').unwrap_or((comment, ""));
     (first.trim_end_matches('\r'), rest.trim_start_matches(['\r', '\n']))
 }
 
-/// Puts summary and description of a comment into an operation.
+/// Adds summary and description from a comment to an operation.
 fn describe(operation: &mut Map<String, Value>, comment: Option<&str>) {
     let Some(comment) = comment else { return };
     let (summary, description) = lines(comment);
@@ -121,7 +122,7 @@ fn describe(operation: &mut Map<String, Value>, comment: Option<&str>) {
     }
 }
 
-/// `{"$ref": "#/…"}`. What a JSON pointer or a fragment can not hold is escaped.
+/// Returns `{"$ref": "#/…"}`, escaped for a JSON pointer in a fragment.
 fn reference(place: &str, name: &str) -> Value {
     use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
     const FRAGMENT: &AsciiSet = &CONTROLS

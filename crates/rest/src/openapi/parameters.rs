@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::reference;
 use crate::schema::{Column, Relation};
 
-/// `parameters`
+/// Returns `parameters`.
 pub(super) fn parameters(relations: &[&Relation]) -> Value {
     let mut parameters = Map::new();
     let returns = ["return=representation", "return=minimal", "return=none"];
@@ -60,12 +60,13 @@ pub(super) fn parameters(relations: &[&Relation]) -> Value {
     Value::Object(parameters)
 }
 
-/// The name of the parameter by which rows are filtered.
+/// Returns the name of the parameter that filters rows by a column.
 pub(super) fn row_filter_name(relation: &Relation, column: &Column) -> String {
     format!("rowFilter.{}.{}", relation.name.name, column.name)
 }
 
-/// An operator and a value, whatever the column's type is: always a text.
+/// Makes the filter parameter of a column. Its value is an operator and a value, so it is always a
+/// text.
 fn row_filter(column: &Column) -> Value {
     let mut parameter = Map::new();
     parameter.insert("name".into(), column.name.clone().into());

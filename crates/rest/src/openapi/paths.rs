@@ -1,4 +1,4 @@
-//! The operations of every path.
+//! The paths and their operations.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::parameters::row_filter_name;
 use super::{describe, reference, types};
 use crate::schema::{Parameter, Relation, Routine, Volatility};
 
-/// `paths`
+/// Returns `paths`.
 pub(super) fn paths(relations: &[&Relation], routines: &[&Routine]) -> Value {
     let mut paths = Map::new();
     paths.insert("/".into(), json!({ "get": root() }));
@@ -89,7 +89,7 @@ fn call(routine: &Routine, parameters: Vec<Value>) -> Value {
     Value::Object(operation)
 }
 
-/// The arguments that can be given by name; one without a name takes the whole body.
+/// Returns the parameters that can be passed by name. An unnamed one takes the whole body.
 fn named(routine: &Routine) -> impl Iterator<Item = &Parameter> {
     routine.parameters.iter().filter(|parameter| !parameter.name.is_empty())
 }
@@ -114,7 +114,7 @@ fn query_parameter(parameter: &Parameter) -> Value {
     Value::Object(shown)
 }
 
-/// In a query string arrays and JSON are written as texts.
+/// Returns the type in a query string, where arrays and JSON are texts.
 fn scalar(sql_type: &str) -> &'static str {
     types::kind(sql_type).filter(|kind| *kind != "array").unwrap_or("string")
 }

@@ -1,26 +1,26 @@
-//! What the caller's role may use, and what the schema is called.
+//! The objects of a schema that the role of the request may use, and the schema's comment.
 
 use std::collections::HashSet;
 
 use crate::statement_builder::Sql;
 
-/// What of a schema is shown.
+/// The objects of a schema that are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum VisibleObjects {
-    /// Everything that is exposed (`ignore-privileges`).
+    /// All exposed objects (`ignore-privileges`).
     #[default]
     Everything,
-    /// What the caller's role may use (`follow-privileges`).
+    /// The objects that the role of the request may use (`follow-privileges`).
     Only {
-        /// Names of relations.
+        /// The names of relations.
         relations: HashSet<String>,
-        /// Functions, by their identity in the database.
+        /// The oids of functions.
         functions: HashSet<u32>,
     },
 }
 
 impl VisibleObjects {
-    /// Whether a relation is shown.
+    /// Returns true if a relation is shown.
     pub fn has_relation(&self, name: &str) -> bool {
         match self {
             Self::Everything => true,
@@ -28,7 +28,7 @@ impl VisibleObjects {
         }
     }
 
-    /// Whether a function is shown.
+    /// Returns true if a function is shown.
     pub fn has_function(&self, oid: u32) -> bool {
         match self {
             Self::Everything => true,
@@ -37,17 +37,18 @@ impl VisibleObjects {
     }
 }
 
-/// What the database says of a schema to one role.
+/// The visible objects and the comment of a schema.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaVisibility {
-    /// What the role may use.
+    /// The objects that the role may use.
     pub visible: VisibleObjects,
     /// The schema's comment.
     pub comment: Option<String>,
 }
 
-/// A statement of one row with three texts: the names of the relations that the current role owns or has any privilege on, as a JSON
-/// array; the identities of the functions that it may execute, likewise; the schema's comment.
+/// Writes a statement that returns one row with three texts: the names of the relations that the
+/// current role owns or has any privilege on, as a JSON array; the oids of the functions that it
+/// may execute, likewise; the schema's comment.
 pub fn visibility_query(schema: &str) -> Sql {
     let mut sql = Sql::new();
     sql.raw("with exposed as (select n.oid from pg_catalog.pg_namespace as n where n.nspname = ");
@@ -66,7 +67,7 @@ pub fn visibility_query(schema: &str) -> Sql {
     sql
 }
 
-/// Reads the columns of [`visibility_query`]. `None` when they are not what it yields.
+/// Reads the columns of [`visibility_query`]; `None` if they cannot be parsed.
 pub fn read_visibility(
     relations: Option<&str>,
     functions: Option<&str>,

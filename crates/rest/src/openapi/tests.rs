@@ -1,4 +1,4 @@
-//! The document of the cinema, part by part; the whole one of a real database is a snapshot of the integration tests.
+//! Tests of the document's parts. A snapshot of the integration tests covers a whole document.
 
 use serde_json::json;
 

@@ -1,8 +1,8 @@
-//! Types of PostgreSQL in the document's terms.
+//! PostgreSQL's types as types of the document.
 
 use serde_json::{Map, Value};
 
-/// `type`; none for JSON, which may be anything.
+/// Returns `type`; `None` for JSON, which may have any type.
 pub(super) fn kind(base: &str) -> Option<&'static str> {
     match base {
         "boolean" => Some("boolean"),
@@ -14,7 +14,7 @@ pub(super) fn kind(base: &str) -> Option<&'static str> {
     }
 }
 
-/// `format`: how wide an integer is, else the type's own name.
+/// Returns `format`: the width of an integer, otherwise the name of the type.
 pub(super) fn format(base: &str) -> &str {
     match base {
         "smallint" | "integer" => "int32",
@@ -23,7 +23,7 @@ pub(super) fn format(base: &str) -> &str {
     }
 }
 
-/// Puts `type`, `items` and `format` of a value into a schema.
+/// Adds `type`, `items` and `format` of a value to a schema.
 pub(super) fn put(schema: &mut Map<String, Value>, base: &str) {
     if let Some(kind) = kind(base) {
         schema.insert("type".into(), kind.into());
@@ -34,7 +34,7 @@ pub(super) fn put(schema: &mut Map<String, Value>, base: &str) {
     schema.insert("format".into(), format(base).into());
 }
 
-/// The schema of an array's elements: only their type.
+/// Returns the schema of an array's elements, which is only their type.
 pub(super) fn items(element: &str) -> Value {
     let mut items = Map::new();
     if let Some(kind) = kind(element) {

@@ -1,59 +1,60 @@
-//! How a body is made of the rows of a statement.
+//! The format of a response's body.
 
 use crate::schema::{QualifiedName, ReturnType};
 
-/// What makes the body, inside PostgreSQL, of the rows of `pgrst_source` (contract 10).
+/// The format in which PostgreSQL writes the rows of `pgrst_source` as a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyFormat {
-    /// No body is wanted (HEAD, writes that return nothing): the column is NULL.
+    /// No body (HEAD, writes that return nothing): the column is NULL.
     Nothing,
-    /// JSON (19.1).
+    /// JSON.
     Json {
-        /// What it is made of.
+        /// The shape of the rows.
         shape: ResultShape,
-        /// Keys with null are left out, recursively.
+        /// Keys with null values are removed, recursively.
         strip_nulls: bool,
     },
-    /// The one row as a JSON object; that there is exactly one is checked before the commit (9.4).
+    /// The only row as a JSON object. The number of rows is checked before the commit.
     Object {
-        /// What it is made of.
+        /// The shape of the rows.
         shape: ResultShape,
-        /// Keys with null are left out, recursively.
+        /// Keys with null values are removed, recursively.
         strip_nulls: bool,
     },
-    /// CSV (10.3).
+    /// CSV.
     Csv,
-    /// A FeatureCollection, by PostGIS.
+    /// A GeoJSON FeatureCollection, made by PostGIS.
     GeoJson,
-    /// An aggregate of the database's owner (10.5).
+    /// An aggregate that the database's owner has defined.
     Handler {
         /// The aggregate.
         function: QualifiedName,
-        /// Its argument is this relation's row type: rows are cast to it. `None`: `anyelement`, which takes them as they are.
+        /// The relation whose row type the aggregate takes; rows are cast to it. `None`: it takes
+        /// `anyelement`, and rows are passed as they are.
         relation: Option<QualifiedName>,
-        /// What it gets.
+        /// The shape of its input.
         shape: ResultShape,
     },
-    /// The one value of a function that is itself a handler (10.5), without any JSON around it.
+    /// The only value of a function that is itself a handler, without JSON around it.
     Value,
 }
 
-/// What the rows of `pgrst_source` are. Those of relations are [`ResultShape::Set`].
+/// The shape of the rows of `pgrst_source`. Rows of relations are a [`ResultShape::Set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultShape {
     /// Any number of rows: an array.
     Set,
-    /// One row of a function that yields no set: an object.
+    /// One row of a function that returns no set: an object.
     One,
     /// Any number of values, in the column `pgrst_scalar`: an array.
     ScalarSet,
-    /// One value, in the column `pgrst_scalar`: bare.
+    /// One value, in the column `pgrst_scalar`: a bare value.
     Scalar,
 }
 
 impl ResultShape {
-    /// What a function's result is (13.4). A `record` without known columns can not stand in FROM: it is a value like others,
-    /// of which PostgreSQL makes an object.
+    /// Returns the shape of a function's result. A `record` without known columns cannot stand in
+    /// FROM. It is treated as a value, of which PostgreSQL makes an object.
     pub fn of_function(returns: &ReturnType) -> Self {
         match (returns.composite && !returns.anonymous, returns.set) {
             (true, true) => Self::Set,
@@ -63,12 +64,12 @@ impl ResultShape {
         }
     }
 
-    /// Whether the value is in the column `pgrst_scalar`.
+    /// Returns true if the value is in the column `pgrst_scalar`.
     pub fn is_scalar(self) -> bool {
         matches!(self, Self::ScalarSet | Self::Scalar)
     }
 
-    /// Whether there is always exactly one.
+    /// Returns true if there is always exactly one row or value.
     pub fn is_single(self) -> bool {
         matches!(self, Self::One | Self::Scalar)
     }

@@ -1,4 +1,4 @@
-//! Calls of functions (contract 13).
+//! Plans of function calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,44 +15,44 @@ use crate::query::Query;
 use crate::schema::{Parameter, Routine, SchemaCache, Volatility};
 use crate::statement_builder::BoundValue;
 
-/// What a request brings to a function.
+/// The arguments that a request sends to a function.
 #[derive(Debug, Clone)]
 pub enum CallInput<'a> {
-    /// Pairs of the query string (GET, HEAD, OPTIONS) or of a posted form.
+    /// Parameters of the query string (GET, HEAD, OPTIONS) or of a posted form.
     Pairs(&'a [(String, String)]),
-    /// A posted object, or an array whose first object counts, as JSON or CSV.
+    /// A posted object, or an array whose first object is used, as JSON or CSV.
     Object {
-        /// What is sent to PostgreSQL.
+        /// The text that is sent to PostgreSQL.
         body: JsonBody,
-        /// The object's keys, or those of `columns=`.
+        /// The keys of the object, or those of `columns=`.
         keys: &'a [String],
-        /// The client sent JSON: a function may take it as a whole.
+        /// The client sent JSON, which a function may take as a whole.
         is_json: bool,
     },
     /// A posted text, document or file.
     Whole {
         /// [`ArgumentSource::Text`], [`ArgumentSource::Xml`] or [`ArgumentSource::Binary`].
         source: ArgumentSource,
-        /// What the client sent.
+        /// The body.
         body: Bytes,
     },
 }
 
-/// How arguments reach the function.
+/// The form in which arguments are passed to the function.
 #[derive(Debug, Clone)]
 pub enum CallArguments {
-    /// There are none.
+    /// No arguments.
     None,
-    /// Each is a parameter of the statement.
+    /// A parameter of the statement for each.
     Values(Vec<NamedArgument>),
     /// All are read from one object by PostgreSQL.
     Object {
         /// The object, or an array that begins with it.
         body: JsonBody,
-        /// Those of the function's parameters that the object has.
+        /// The parameters of the function that the object has values for.
         parameters: Vec<Parameter>,
     },
-    /// There is one, without a name.
+    /// One argument without a name.
     Whole {
         /// The value.
         value: BoundValue,
@@ -61,36 +61,36 @@ pub enum CallArguments {
     },
 }
 
-/// A named argument.
+/// An argument with a name.
 #[derive(Debug, Clone)]
 pub struct NamedArgument {
-    /// Its parameter.
+    /// The parameter of the function.
     pub parameter: Parameter,
-    /// Its text; of a VARIADIC one an array of all texts.
+    /// The text of the value; for a VARIADIC parameter an array of all texts.
     pub value: String,
 }
 
-/// A call.
+/// The plan of a call.
 #[derive(Debug, Clone)]
 pub struct CallPlan {
     /// The function.
     pub routine: Arc<Routine>,
-    /// What it gets.
+    /// The arguments.
     pub arguments: CallArguments,
-    /// What becomes of its result.
+    /// The read of the result.
     pub read: ReadPlan,
 }
 
-/// The function that a request means, and what it gets.
+/// The function that a request calls, and its arguments.
 #[derive(Debug, Clone)]
 pub struct ResolvedCall {
     /// The function.
     pub routine: Arc<Routine>,
-    /// What it gets.
+    /// The arguments.
     pub arguments: CallArguments,
 }
 
-/// Finds the function of a request (step 9 of the contract).
+/// Finds the function of a request.
 ///
 /// # Errors
 /// PGRST202, PGRST203.
@@ -109,10 +109,10 @@ pub fn find(cache: &SchemaCache, schema: &str, name: &str, given: CallInput<'_>)
 }
 
 impl ResolvedCall {
-    /// Plans what becomes of the result (step 10a).
+    /// Plans the read of the result.
     ///
     /// # Errors
-    /// Those of the read plan.
+    /// The errors of the read plan.
     pub fn plan(self, context: &PlanContext<'_>, query: &Query) -> Result<CallPlan, RestError> {
         let read = ReadPlan::new(context, ReadRoot::Call(&self.routine), query)?;
         Ok(CallPlan { routine: self.routine, arguments: self.arguments, read })
@@ -120,18 +120,19 @@ impl ResolvedCall {
 }
 
 impl CallPlan {
-    /// What the rows of `pgrst_source` are.
+    /// Returns the shape of the rows of `pgrst_source`.
     pub fn shape(&self) -> ResultShape {
         ResultShape::of_function(&self.routine.returns)
     }
 }
 
-/// Whether a call may write (13.5); `posted`: it came by POST.
+/// Returns true if a call may not write. `posted`: the method is POST.
 pub fn is_read_only(routine: &Routine, posted: bool) -> bool {
     !posted || routine.volatility != Volatility::Volatile
 }
 
-/// Those of a function's own settings that hold for the whole transaction (13.6): `name=value` matches one of the expressions.
+/// Returns the settings of a function that apply to the whole transaction: those whose `name=value`
+/// matches one of the patterns.
 pub fn hoisted_settings<'a>(
     routine: &'a Routine,
     hoisted: &'a [Regex],
@@ -166,12 +167,12 @@ fn arguments(routine: &Routine, whole: bool, given: CallInput<'_>) -> CallArgume
             if parameters.is_empty() { CallArguments::None } else { CallArguments::Object { body, parameters } }
         }
         CallInput::Whole { body, .. } if whole => whole_argument(routine, whole_body(routine, body)),
-        // A function of which every parameter may be left out.
+        // All parameters of the function are optional
         CallInput::Whole { .. } => CallArguments::None,
     }
 }
 
-/// Returns a body as the text of a value: `bytea` reads bytes in a form of their own.
+/// Returns a body as the text of a value; `bytea` has a text format of its own.
 fn whole_body(routine: &Routine, body: Bytes) -> BoundValue {
     match routine.parameters.first().map(unqualified) {
         Some("bytea") => BoundValue::Text(hex(&body)),
@@ -184,7 +185,8 @@ fn whole_argument(routine: &Routine, value: BoundValue) -> CallArguments {
     CallArguments::Whole { value, sql_type }
 }
 
-/// The text of an argument: the last one that was given; of a VARIADIC parameter all of them, as an array.
+/// Returns the text of an argument: the last value; for a VARIADIC parameter an array of all
+/// values.
 fn value(parameter: &Parameter, pairs: &[(String, String)]) -> Option<String> {
     let mut values = pairs.iter().filter(|(key, _)| *key == parameter.name).map(|(_, value)| value.as_str());
     if !parameter.variadic {
@@ -194,7 +196,7 @@ fn value(parameter: &Parameter, pairs: &[(String, String)]) -> Option<String> {
     values.peek().is_some().then(|| text_array(values))
 }
 
-/// `bytea` in its text form.
+/// Returns the text format of `bytea`.
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 + 2 * bytes.len());

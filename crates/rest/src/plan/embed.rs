@@ -1,4 +1,4 @@
-//! Which relationship an embed means (7.3).
+//! The relationship of an embed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::schema::{QualifiedName, Relationship, RelationshipKind, nearest};
 ///
 /// # Errors
 ///
-/// PGRST200 when there is none, PGRST201 when there are several.
+/// PGRST200 if there is none, PGRST201 if there are several.
 pub(super) fn resolve(
     context: &PlanContext<'_>,
     origin: &QualifiedName,
@@ -61,16 +61,16 @@ fn choose(
     }
 }
 
-/// How alike names have to be.
+/// The least similarity of suggested names.
 const LIKENESS: f64 = 0.33;
 
-/// What was probably meant: another target, or, of an origin without any relationship, another origin.
+/// Returns a suggestion: another target; another origin, if the origin has no relationships.
 fn similar(context: &PlanContext<'_>, origin: &str, known: &[Arc<Relationship>], target: &str) -> Option<String> {
     let (asked, meant) = if known.is_empty() {
         let origins = context.cache.relationships.get(context.schema)?;
         (origin, nearest(origin, origins.keys().map(String::as_str), LIKENESS)?)
     } else {
-        // Relations only, also those that a function leads to
+        // Only relations are suggested, also those that a function returns
         let targets = known.iter().filter(|relationship| relationship.target.schema == context.schema);
         let names = targets.map(|relationship| relationship.target.name.as_str());
         (target, nearest(target, names, LIKENESS)?)
@@ -82,7 +82,8 @@ fn fits(candidate: &Relationship, name: &str, hint: Option<&str>) -> bool {
     let is_target = candidate.target.name == name;
     match (&candidate.kind, hint) {
         (RelationshipKind::Computed { function, .. }, _) => function.name == name,
-        // By the table's name the children, by the foreign key's column the parent; nothing else is possible.
+        // The table's name selects the children, the foreign key's column the parent; no other name
+        // is accepted
         (RelationshipKind::OneToMany { .. }, None) if candidate.is_self => is_target,
         (RelationshipKind::OneToMany { columns, .. }, Some(hint)) if candidate.is_self => {
             is_target && matches!(columns.as_slice(), [(_, key)] if key == hint)

@@ -1,4 +1,4 @@
-//! Conditions, checked against what is known of their columns.
+//! Conditions, with the types of their columns.
 
 use super::PlanContext;
 use super::column_path::{ColumnPath, column_of};
@@ -10,36 +10,37 @@ use crate::schema::{QualifiedName, Relation};
 pub enum Condition {
     /// A comparison.
     Filter {
-        /// What is compared.
+        /// The column that is compared.
         column: ColumnPath,
         /// `NOT`
         negated: bool,
-        /// With what, and how.
+        /// The operator and its right side.
         operation: Operation,
-        /// The function that reads values for the column's domain (19.3).
+        /// The function that parses values for the column's domain.
         from_text: Option<QualifiedName>,
-        /// The column is no `tsvector`: a text search makes one of it.
+        /// The column is not a `tsvector`: a text search converts it.
         to_tsvector: bool,
     },
-    /// Whether there are rows of the level's embed with this index (5.4).
+    /// The embed with this index has rows.
     Exists {
-        /// Which embed.
+        /// The index of the embed.
         embed: usize,
-        /// There shall be some, or none.
+        /// True if it must have rows, false if it must have none.
         wanted: bool,
     },
-    /// Several.
+    /// A group of conditions.
     Group {
         /// `NOT`
         negated: bool,
-        /// How they are joined.
+        /// The operator between the parts.
         logic: Logic,
-        /// AtLevel least one.
+        /// At least one.
         parts: Vec<Condition>,
     },
 }
 
-/// The WHERE of an UPDATE or DELETE: the filters of the root and every logic tree, at whatever level it is (5.2).
+/// Returns the conditions of an UPDATE or DELETE: the filters of the root, and the logic trees of
+/// all levels.
 pub fn conditions_of_write(context: &PlanContext<'_>, relation: &Relation, query: &Query) -> Vec<Condition> {
     let filters = query.filters.iter().filter(|filter| filter.path.is_empty());
     let filters = filters.map(|at| filter_condition(context, Some(relation), &at.value));
@@ -47,7 +48,7 @@ pub fn conditions_of_write(context: &PlanContext<'_>, relation: &Relation, query
     filters.chain(logic).collect()
 }
 
-/// A filter as a condition.
+/// Returns a filter as a condition.
 pub(super) fn filter_condition(context: &PlanContext<'_>, relation: Option<&Relation>, filter: &Filter) -> Condition {
     let known = relation.and_then(|relation| relation.columns.get(&filter.field.name));
     let whole = filter.field.json_path.is_empty();
@@ -66,7 +67,7 @@ pub(super) fn filter_condition(context: &PlanContext<'_>, relation: Option<&Rela
     }
 }
 
-/// A tree as a condition; `leaf` may turn a filter into something else.
+/// Returns a tree as a condition. `leaf` may replace the condition of a filter.
 pub(super) fn tree_condition(
     context: &PlanContext<'_>,
     relation: Option<&Relation>,

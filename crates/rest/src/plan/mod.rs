@@ -1,4 +1,4 @@
-//! Types to a plan, checked against the schema cache. Pure.
+//! Plans: what a request means for the database, checked against the schema cache. Pure.
 
 mod body_format;
 mod call;
@@ -39,13 +39,13 @@ pub use write::{AssignedColumn, ConflictClause, JsonBody, KeyValue, RowChange, W
 use crate::config::PlanSettings;
 use crate::schema::SchemaCache;
 
-/// What every plan is made with.
+/// The inputs of every plan besides the request.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanContext<'a> {
-    /// What is known of the database.
+    /// The schema cache.
     pub cache: &'a SchemaCache,
-    /// The schema that the request chose.
+    /// The schema of the request.
     pub schema: &'a str,
-    /// What the operator decided.
+    /// The settings of the operator.
     pub settings: &'a PlanSettings,
 }

@@ -1,34 +1,34 @@
-//! Which of the media types that the client accepts is made, and how (contract 10.1, 10.4, 10.5).
+//! Content negotiation: the choice among the media types that the client accepts.
 
 use super::{BodyFormat, ResultShape};
 use crate::error::RestError;
 use crate::request::media::{ExplainRequest, MediaType};
 use crate::schema::{MediaHandler, QualifiedName, Routine, SchemaCache};
 
-/// What the answer is about.
+/// The source of the response's rows.
 #[derive(Debug, Clone, Copy)]
 pub struct ResultSource<'a> {
-    /// The relation whose rows the answer has, if it is one that the cache knows; of a function the one that its row type belongs to.
+    /// The relation of the rows, if the cache has it; for a function the relation of its row type.
     pub relation: Option<&'a QualifiedName>,
-    /// The function that is called.
+    /// The called function.
     pub routine: Option<&'a Routine>,
-    /// The rows are whole: `select` is absent or `*`. Handlers of one relation need that.
+    /// Rows have all columns: `select` is absent or `*`. Handlers of one relation require that.
     pub whole_rows: bool,
 }
 
-/// What was agreed on.
+/// The outcome of content negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NegotiatedFormat {
-    /// What makes the body.
+    /// The format of the body.
     pub body_format: BodyFormat,
     /// `Content-Type`
     pub content_type: String,
-    /// Not the body is sent, but how PostgreSQL would make it.
+    /// The response is the output of `EXPLAIN` instead of the body.
     pub explain: Option<ExplainRequest>,
 }
 
 impl NegotiatedFormat {
-    /// The same without a body: HEAD, and writes that return nothing.
+    /// Removes the body, for HEAD and for writes that return nothing.
     #[must_use]
     pub fn without_body(self) -> Self {
         Self { body_format: BodyFormat::Nothing, ..self }
@@ -40,12 +40,12 @@ impl ResultSource<'_> {
         self.routine.map_or(ResultShape::Set, |routine| ResultShape::of_function(&routine.returns))
     }
 
-    /// What makes a media type, and the type it has then.
+    /// Returns the format for a media type, and the content type.
     fn body_format(&self, cache: &SchemaCache, media: &MediaType) -> Option<(BodyFormat, String)> {
         let shape = self.shape();
         let built_in = |body_format| Some((body_format, media.content_type()));
         match media {
-            // Nobody can override these.
+            // These cannot be overridden
             MediaType::StrippedArray => built_in(BodyFormat::Json { shape, strip_nulls: true }),
             MediaType::Object { stripped } => built_in(BodyFormat::Object { shape, strip_nulls: *stripped }),
             MediaType::Explain(_) => None,
@@ -60,7 +60,8 @@ impl ResultSource<'_> {
         }
     }
 
-    /// A handler of the database's owner: the function itself, then one for the relation's rows, then one for any.
+    /// Returns a handler that the database's owner has defined: the function itself, then one for
+    /// the rows of the relation, then one for any rows.
     fn handler(&self, cache: &SchemaCache, media: &MediaType) -> Option<(BodyFormat, String)> {
         let wanted = media.text();
         let content_type = |handler: &MediaHandler| match handler.media_type.as_str() {
@@ -70,7 +71,7 @@ impl ResultSource<'_> {
         if let Some(routine) = self.routine {
             let own =
                 cache.media_handlers.iter().filter(|handler| handler.is_function && handler.function == routine.name);
-            // Asked for anything, a function with a media type of its own answers in JSON.
+            // For `*/*`, a function with a media type of its own answers in JSON
             let mut own = own.filter(|handler| handler.media_type == ANY || handler.media_type == wanted);
             if let Some(handler) = own.next() {
                 return Some((BodyFormat::Value, content_type(handler)));
@@ -95,10 +96,11 @@ impl ResultSource<'_> {
 
 const ANY: &str = "*/*";
 
-/// Chooses the first accepted type, in the client's order, that can be made. `explain_enabled`: `db-plan-enabled`.
+/// Chooses the first accepted type, in the client's order, that can be produced. `explain_enabled`:
+/// `db-plan-enabled`.
 ///
 /// # Errors
-/// PGRST107 when none can.
+/// PGRST107 if there is none.
 pub fn negotiate(
     cache: &SchemaCache,
     accepted: &[MediaType],
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
     use crate::schema::testing::cinema;
 
-    /// Which type is agreed on, and how it is made: of a relation (`films`) or a function (`hello()`), whole rows or not.
+    /// Negotiates for a relation (`films`) or a function (`hello()`).
     fn agree(
         subject: &str,
         whole_rows: bool,

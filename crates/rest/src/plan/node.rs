@@ -1,4 +1,4 @@
-//! A query's `select` as a tree, with everything that is said about its levels where it belongs.
+//! A query's `select` as a tree of nodes, each with the parameters of its level.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use crate::schema::Relationship;
 
 /// A level of the query.
 pub(super) struct QueryNode<'q> {
-    /// What selects it; the root has none.
+    /// The item that selects it; `None` for the root.
     pub(super) item: Option<&'q SelectRelation>,
-    /// What it selects.
+    /// The items that it selects.
     select: &'q [SelectItem],
     pub(super) filters: Vec<&'q Filter>,
     pub(super) logic: Vec<&'q LogicTree>,
@@ -19,16 +19,16 @@ pub(super) struct QueryNode<'q> {
     pub(super) range: RowRange,
     /// The relations in `select`, in order.
     pub(super) children: Vec<QueryNode<'q>>,
-    /// How it belongs to its parent; the root does not.
+    /// The relationship to its parent; `None` for the root.
     pub(super) relationship: Option<Arc<Relationship>>,
 }
 
-/// What an absent `select` means.
+/// The meaning of an absent `select`.
 const EVERYTHING: &[SelectItem] = &[SelectItem::Star];
 
 impl<'q> QueryNode<'q> {
-    /// The tree of a query. `legacy` says whether a level with an alias may be called by its name too; where that happens, both go to
-    /// `used`.
+    /// Makes the tree of a query. `legacy`: a level with an alias may also be addressed by its
+    /// name. Each use is added to `used`, with the alias.
     pub(super) fn of_query(
         query: &'q Query,
         legacy: bool,
@@ -68,7 +68,7 @@ impl<'q> QueryNode<'q> {
         }
     }
 
-    /// The level that a path leads to: each step is an alias, or a name, of which the first wins.
+    /// Returns the level at a path. Each step is an alias or a name; the first match counts.
     fn at(&mut self, path: &[String], legacy: bool, used: &mut Vec<(String, String)>) -> Result<&mut Self, RestError> {
         let Some((step, rest)) = path.split_first() else {
             return Ok(self);
@@ -89,28 +89,28 @@ impl<'q> QueryNode<'q> {
         child.at(rest, legacy, used)
     }
 
-    /// What it selects besides other relations.
+    /// Returns the items that are not relations.
     pub(super) fn items(&self) -> impl Iterator<Item = &'q SelectItem> {
         self.select.iter().filter(|item| !matches!(item, SelectItem::Relation(_)))
     }
 
-    /// The name of the relation as it was asked for.
+    /// Returns the requested name of the relation.
     pub(super) fn name(&self) -> &'q str {
         self.item.map_or("", |item| &item.name)
     }
 
-    /// The alias, or the name without one.
+    /// Returns the alias, or the name if there is none.
     pub(super) fn key(&self) -> &'q str {
         self.item.map_or("", |item| item.alias.as_deref().unwrap_or(&item.name))
     }
 
-    /// Returns true if nothing of it is selected, at any depth: it filters only.
+    /// Returns true if nothing of it is selected, at any depth: the embed is a filter only.
     pub(super) fn selects_nothing(&self) -> bool {
         self.items().next().is_none() && self.children.iter().all(Self::selects_nothing)
     }
 
-    /// Returns the key that two of its embeds have, if there is one: the joins of both would have the
-    /// same name.
+    /// Returns a key that two of its embeds have, if there is one. Their joins would have the same
+    /// name.
     pub(super) fn repeated_key(&self) -> Option<&'q str> {
         let mut keys = HashSet::new();
         self.children.iter().map(Self::key).find(|key| !keys.insert(*key))
@@ -131,13 +131,14 @@ impl<'q> QueryNode<'q> {
         })
     }
 
-    /// Whether its rows are grouped: aggregates of its own, and those of spreads to one row.
+    /// Returns true if its rows are grouped, because of its own aggregates or those of spreads to
+    /// one row.
     pub(super) fn has_aggregates(&self) -> bool {
         let lifts = |child: &Self| child.is_spread() && child.is_to_one() && child.has_aggregates();
         self.has_own_aggregates() || self.children.iter().any(lifts)
     }
 
-    /// Orders by an embed need one that is there and leads to one row (7.5).
+    /// Checks that sort terms refer to embeds that exist and lead to one row.
     pub(super) fn check_orders(&self, origin: &str) -> Result<(), RestError> {
         for name in self.order.iter().filter_map(|term| term.relation.as_ref()) {
             let Some(child) = self.children.iter().find(|child| child.key() == name) else {
@@ -153,7 +154,7 @@ impl<'q> QueryNode<'q> {
         })
     }
 
-    /// Aggregates have to be switched on, and work in no spread to many rows (6.3).
+    /// Checks that aggregates are enabled, and that no spread to many rows has them.
     pub(super) fn check_aggregates(&self, enabled: bool) -> Result<(), RestError> {
         if !enabled && self.any(&Self::has_own_aggregates) {
             return Err(RestError::Aggregates);

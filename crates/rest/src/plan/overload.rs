@@ -1,4 +1,4 @@
-//! Which of the functions of one name a request means (contract 13.2).
+//! The choice among the functions of one name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,52 +6,52 @@ use std::sync::Arc;
 use crate::error::RestError;
 use crate::schema::{Parameter, Routine, SchemaCache, nearest};
 
-/// What is known of a call before its function is.
+/// The name and the arguments of a call.
 #[derive(Debug, Clone)]
 pub struct CallSignature<'a> {
-    /// The schema that the request chose.
+    /// The schema of the request.
     pub schema: &'a str,
-    /// The function's name.
+    /// The name of the function.
     pub name: &'a str,
     /// The names of the arguments.
     pub keys: BTreeSet<&'a str>,
-    /// How the arguments come.
+    /// The source of the arguments.
     pub body: ArgumentSource,
 }
 
-/// How arguments come.
+/// The source of a call's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentSource {
-    /// In the query string (GET, HEAD, OPTIONS), or in a posted form or CSV: by name only.
+    /// The query string (GET, HEAD, OPTIONS), a posted form, or CSV: by name only.
     Named,
-    /// As JSON: by name, or as a whole.
+    /// A JSON body: by name, or as a whole.
     Json,
-    /// As `text/plain`: as a whole.
+    /// A `text/plain` body: as a whole.
     Text,
-    /// As `text/xml`: as a whole.
+    /// A `text/xml` body: as a whole.
     Xml,
-    /// As `application/octet-stream`: as a whole.
+    /// An `application/octet-stream` body: as a whole.
     Binary,
 }
 
-/// A function, and how it is called.
+/// The chosen function.
 #[derive(Debug, Clone)]
 pub struct OverloadMatch {
     /// The function.
     pub routine: Arc<Routine>,
-    /// The whole body is its only argument: its parameter has no name that a part of it could have.
+    /// The whole body is its only argument.
     pub whole: bool,
 }
 
-/// Parameter lists and relationships need to be this similar to be named in a hint (16.4).
+/// The least similarity of suggested parameter lists.
 const SIMILAR_LIST: f64 = 0.33;
-/// Names need to be more similar, or hints would tell what there is.
+/// The least similarity of suggested names. A lower one would reveal which names exist.
 const SIMILAR_NAME: f64 = 0.75;
 
-/// Chooses the function. Types take no part in it.
+/// Chooses the function by the names of the arguments. Types are not considered.
 ///
 /// # Errors
-/// PGRST202 when none fits, PGRST203 when several do.
+/// PGRST202 if none matches, PGRST203 if several do.
 pub fn choose(cache: &SchemaCache, wanted: &CallSignature<'_>) -> Result<OverloadMatch, RestError> {
     let overloads = cache.routines_named(wanted.schema, wanted.name);
     let routines = match overloads.iter().filter(|routine| wanted.fits_by_name(routine)).collect::<Vec<_>>() {
@@ -70,7 +70,7 @@ impl CallSignature<'_> {
         if routine.parameters.is_empty() {
             return self.keys.is_empty() && matches!(self.body, ArgumentSource::Named | ArgumentSource::Json);
         }
-        // A parameter without a name is the one of the key ""
+        // A parameter without a name is addressed by the key ""
         let mut required = routine.parameters.iter().filter(|parameter| parameter.required);
         required.all(|parameter| self.keys.contains(parameter.name.as_str()))
             && self.keys.iter().all(|key| routine.parameters.iter().any(|parameter| parameter.name == **key))
@@ -86,7 +86,7 @@ impl CallSignature<'_> {
         })
     }
 
-    /// The texts of PGRST202.
+    /// Makes the error PGRST202.
     fn missing(&self, cache: &SchemaCache, overloads: &[Arc<Routine>]) -> RestError {
         let function = format!("{}.{}", self.schema, self.name);
         let keys = self.keys.iter().copied().collect::<Vec<_>>().join(", ");
@@ -137,7 +137,7 @@ impl CallSignature<'_> {
             names.sort_unstable();
             return nearest(self.name, names, SIMILAR_NAME).map(|name| format!("{}.{name}", self.schema));
         }
-        // The parentheses count when lists are compared: short ones are more alike with them.
+        // Lists are compared with their parentheses, which makes short lists more similar
         let lists: Vec<_> = overloads.iter().map(|routine| sorted_names(routine)).collect();
         nearest(&format!("({keys})"), lists.iter().map(String::as_str), SIMILAR_LIST)
             .map(|list| format!("{}.{}{list}", self.schema, self.name))
@@ -157,14 +157,14 @@ pub(super) fn unqualified(parameter: &Parameter) -> &str {
     parameter.sql_type.strip_prefix("pg_catalog.").unwrap_or(&parameter.sql_type)
 }
 
-/// `(a, b)`
+/// Returns `(a, b)`.
 fn sorted_names(routine: &Routine) -> String {
     let mut names: Vec<_> = routine.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     names.sort_unstable();
     format!("({})", names.join(", "))
 }
 
-/// `public.f(arg => text, num => integer)`
+/// Returns `public.f(arg => text, num => integer)`.
 fn signature(routine: &Routine) -> String {
     let parameters: Vec<_> =
         routine.parameters.iter().map(|parameter| format!("{} => {}", parameter.name, parameter.sql_type)).collect();

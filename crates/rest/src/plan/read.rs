@@ -1,7 +1,7 @@
-//! A query as a tree of levels.
+//! The plan of a read: a query as a tree of levels.
 //!
-//! The order of the steps is the order of the refusals (contract 3, step 10a): what names no embed, then relationships, then orders by
-//! embeds, then aggregates. Only then levels are made.
+//! The order of the checks is the order of errors: names that are no embeds, then relationships,
+//! then sort terms of embeds, then aggregates. Levels are made only after that.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,21 +22,22 @@ use crate::query::{
 };
 use crate::schema::{QualifiedName, Relation, RelationKind, RelationshipKind, Routine};
 
-/// Whose rows are read.
+/// The source of the rows that are read.
 #[derive(Debug, Clone, Copy)]
 pub enum ReadRoot<'a> {
-    /// A relation's.
+    /// A relation.
     Relation(&'a Arc<Relation>),
-    /// Those that a write returned, in the CTE `pgrst_source`: filters and limits of the root do not apply (12.2).
+    /// The rows that a write returned, in the CTE `pgrst_source`. Filters and limits of the root do
+    /// not apply.
     Written(&'a Arc<Relation>),
-    /// Those of a function.
+    /// A function.
     Call(&'a Arc<Routine>),
 }
 
-/// The name of a function's rows inside the statement.
+/// The name of a function's rows in the statement.
 pub const CALL: &str = "pgrst_call";
 
-/// PostgreSQL cuts longer names, after which two may be one.
+/// PostgreSQL truncates longer names, after which two may be equal.
 const LONGEST_NAME: usize = 63;
 
 impl ReadPlan {
@@ -44,7 +45,7 @@ impl ReadPlan {
     ///
     /// # Errors
     ///
-    /// PGRST108, 200, 201, 118, 123 and 127 as in contract 3, step 10a; PGRST103 for a negative limit.
+    /// PGRST108, 200, 201, 118, 123 and 127, in this order; PGRST103 for a negative limit.
     pub fn new(context: &PlanContext<'_>, root: ReadRoot<'_>, query: &Query) -> Result<Self, RestError> {
         let mut legacy_names = Vec::new();
         let mut node = QueryNode::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
@@ -78,8 +79,9 @@ impl ReadPlan {
         Ok(Self { root, legacy_names })
     }
 
-    /// Which columns a write returns, so that this plan can read its rows: selected ones, those that are ordered by, the origin's
-    /// columns of relationships, and the primary key; every column for a computed relationship, which takes a whole row.
+    /// Returns the columns that a write has to return so that this plan can read its rows: selected
+    /// columns, sort keys, the origin's columns of relationships, and the primary key. A computed
+    /// relationship takes a whole row and needs every column.
     pub fn returned_columns(&self) -> ReturnedColumns {
         let level = &self.root;
         let mut all = false;
@@ -125,7 +127,7 @@ impl ReadPlan {
 }
 
 impl ReadRoot<'_> {
-    /// What errors call it; relationships start here.
+    /// Returns the name that errors show, at which relationships start.
     fn name(&self) -> QualifiedName {
         match self {
             Self::Relation(relation) | Self::Written(relation) => relation.name.clone(),
@@ -141,23 +143,23 @@ impl ReadRoot<'_> {
     }
 }
 
-/// What a level is for.
+/// The use of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LevelUse {
     /// The root, or an embed with an object of its own.
     Rows,
-    /// A spread to one row: its aggregates are computed above.
+    /// A spread to one row; its aggregates are computed at the level above.
     Lifted,
     /// A spread to many rows.
     Arrays,
 }
 
-/// Where a level stands.
+/// The position of a level in the plan.
 struct LevelContext<'a> {
     source: LevelSource,
     alias: String,
     relation: Option<Arc<Relation>>,
-    /// What names of embeds below begin with.
+    /// The prefix of the names of embeds below.
     origin: &'a str,
     depth: usize,
     use_: LevelUse,
@@ -165,9 +167,10 @@ struct LevelContext<'a> {
     expand: bool,
 }
 
-/// What a level selects, under construction.
+/// The columns that a level selects, under construction.
 struct LevelOutputs {
-    /// The names so far of a spread's columns, as far as PostgreSQL tells them apart: its parent picks them out one by one.
+    /// The names of a spread's columns so far, as far as PostgreSQL distinguishes them. Its parent
+    /// selects them one by one.
     taken: Option<HashSet<String>>,
     columns: Vec<OutputColumn>,
     lifted: Vec<SpreadColumn>,
@@ -185,8 +188,8 @@ impl LevelOutputs {
         self.columns.push(output);
     }
 
-    /// Notes what the parent gets under this key; yields the name that the level itself uses. Keys may be there several times, and
-    /// all go into the answer (6.1).
+    /// Adds a column of the parent with this key, and returns the column's name at this level. A
+    /// key may occur several times; all of them are part of the response.
     fn lift(&mut self, key: &str) -> String {
         let mut column = key.to_owned();
         if let Some(taken) = &mut self.taken {
@@ -202,20 +205,20 @@ impl LevelOutputs {
 struct LevelBuilder<'a> {
     context: &'a PlanContext<'a>,
     written: bool,
-    /// Names in use: inner ones would hide outer ones that joins need.
+    /// Names in use. An inner name would hide the outer one that a join needs.
     used: HashSet<String>,
     aggregates: usize,
 }
 
 impl LevelBuilder<'_> {
-    /// A level, and what a spread of it gives to its parent.
+    /// Makes a level. Returns it with the columns that a spread of it adds to its parent.
     fn level(
         &mut self,
         node: &QueryNode<'_>,
         place: LevelContext<'_>,
     ) -> Result<(Level, Vec<SpreadColumn>), RestError> {
         let relation = place.relation.as_deref();
-        // Of what functions yield nothing is known (5.1, 19.3), but which columns there are.
+        // The types of a function's result are not known, only its columns
         let typed = relation.filter(|_| place.source != LevelSource::Call);
         let aggregated = node.has_aggregates();
         let expand = place.expand || aggregated || place.use_ != LevelUse::Rows || self.has_representation(typed);
@@ -230,7 +233,7 @@ impl LevelBuilder<'_> {
             if let EmbedShape::Spread(of_child) | EmbedShape::SpreadArrays(of_child) = &mut embed.shape {
                 for each in of_child.iter_mut() {
                     match (hoist, &*each) {
-                        // It passes through this level as a plain column.
+                        // At this level it is a plain column
                         (true, SpreadColumn::Aggregated { input, .. }) => {
                             let through = input.clone();
                             selected.lifted.push(each.clone());
@@ -360,7 +363,7 @@ impl LevelBuilder<'_> {
 
     fn column(&self, column: &SelectColumn, relation: Option<&Relation>) -> OutputColumn {
         let field = &column.field;
-        // Functions' results stay as they are (19.3), and so does what is aggregated.
+        // Results of functions and aggregated columns have no representation
         let representation = relation
             .filter(|_| column.aggregate.is_none())
             .and_then(|relation| relation.columns.get(&field.name)?.domain.as_ref())
@@ -405,7 +408,8 @@ impl LevelBuilder<'_> {
         filters.chain(logic).collect()
     }
 
-    /// LIMIT and OFFSET. What yields at most one row anyway gets no limit of the operator's: the plan is a node shorter.
+    /// Returns LIMIT and OFFSET. The operator's limit is left out where there is at most one row
+    /// anyway, which makes the execution plan one node shorter.
     fn range(
         &self,
         node: &QueryNode<'_>,
@@ -416,7 +420,7 @@ impl LevelBuilder<'_> {
             details: "Limit should be greater than or equal to zero.".to_owned(),
             content_range: None,
         })?;
-        // One row is all there is, and what is below a view may be more.
+        // There is only one row; a view may have more
         let asked = asked.filter(|asked| *asked == 0 || !to_one);
         let offset = node.range.offset.and_then(|offset| u64::try_from(offset).ok()).filter(|offset| *offset > 0);
         let most = self.context.settings.max_rows.filter(|_| !self.written);
@@ -429,7 +433,7 @@ impl LevelBuilder<'_> {
         Ok((limit, offset))
     }
 
-    /// `films_1`
+    /// Returns a name with the depth: `films_1`.
     fn numbered(&mut self, name: &str, depth: usize) -> String {
         let number = format!("_{depth}");
         self.unique(format!("{}{number}", cut(name, LONGEST_NAME - number.len())))
@@ -443,7 +447,7 @@ impl LevelBuilder<'_> {
     }
 }
 
-/// A name's first bytes, at a character's boundary.
+/// Returns the first bytes of a name, up to a character boundary.
 fn cut(name: &str, most: usize) -> &str {
     let mut end = most.min(name.len());
     while !name.is_char_boundary(end) {
@@ -452,7 +456,7 @@ fn cut(name: &str, most: usize) -> &str {
     &name[..end]
 }
 
-/// The SQL name of an aggregate, and the key of its value.
+/// Returns the SQL name of an aggregate, which is also the key of its value.
 pub(crate) fn name_of(aggregate: Aggregate) -> &'static str {
     match aggregate {
         Aggregate::Sum => "sum",
@@ -463,7 +467,7 @@ pub(crate) fn name_of(aggregate: Aggregate) -> &'static str {
     }
 }
 
-/// The key of a value without an alias (6.1).
+/// Returns the key of a value without an alias.
 fn last_key(field: &Field) -> &str {
     let keys = field.json_path.iter().rev().filter_map(|step| match (&step.operand, step.arrow) {
         (Operand::Key(key), Arrow::Json | Arrow::Text) => Some(key.as_str()),
@@ -472,7 +476,8 @@ fn last_key(field: &Field) -> &str {
     keys.into_iter().next().unwrap_or(&field.name)
 }
 
-/// `embed=is.null` and its contrary (5.4); nothing else about an embed is a condition on it.
+/// Returns the condition of `embed=is.null` or `embed=not.is.null`. No other filter on an embed is
+/// a condition on its rows.
 fn null_filter(node: &QueryNode<'_>, filter: &Filter) -> Option<Condition> {
     if filter.operation != Operation::Is(IsValue::Null) || !filter.field.json_path.is_empty() {
         return None;
@@ -481,7 +486,8 @@ fn null_filter(node: &QueryNode<'_>, filter: &Filter) -> Option<Condition> {
     Some(Condition::Exists { embed, wanted: filter.negated })
 }
 
-/// Whether every column of the primary key is compared with one value. A view's key is inferred and promises nothing.
+/// Returns true if every column of the primary key is compared with one value. The key of a view is
+/// inferred and guarantees nothing.
 fn finds_one_row(node: &QueryNode<'_>, relation: &Relation) -> bool {
     let compared = |name: &String| {
         node.filters.iter().any(|filter| {
@@ -496,7 +502,7 @@ fn finds_one_row(node: &QueryNode<'_>, relation: &Relation) -> bool {
         && relation.primary_key.iter().all(compared)
 }
 
-/// ORDER BY; notes at embeds what they are ordered by.
+/// Returns ORDER BY. Adds the sort keys to the embeds that they belong to.
 fn orders(node: &QueryNode<'_>, relation: Option<&Relation>, embeds: &mut [Embed]) -> Vec<SortTerm> {
     node.order.iter().map(|term| order(node, term, relation, embeds)).collect()
 }
@@ -518,8 +524,8 @@ fn order(node: &QueryNode<'_>, term: &OrderTerm, relation: Option<&Relation>, em
     SortTerm { by, direction: term.direction, nulls: term.nulls }
 }
 
-/// Returns the value of an embed's row that a field of a related order means: the one that the embed
-/// selects under this name, else a column of its source.
+/// Returns the value of an embed's row that a sort term refers to: the one that the embed selects
+/// under this name, otherwise a column of its source.
 fn order_key(level: &Level, field: &Field) -> EmbedSortKey {
     let name = &field.name;
     let is_itself = |output: &OutputColumn| match output {
@@ -539,7 +545,7 @@ fn order_key(level: &Level, field: &Field) -> EmbedSortKey {
     };
     let is_other = level.columns.iter().any(is_called) || level.embeds.iter().any(is_lifted);
     if is_other && !level.columns.iter().any(is_itself) {
-        // Its type is not known
+        // The type is not known
         let (name, json_path) = (name.clone(), field.json_path.clone());
         let to_json = !json_path.is_empty();
         EmbedSortKey::Output(ColumnPath { name, json_path, to_json })
@@ -548,7 +554,8 @@ fn order_key(level: &Level, field: &Field) -> EmbedSortKey {
     }
 }
 
-/// Whether a column `"rows"."count"` is the number of rows (6.3): PostgreSQL reads it so, where there is no such column.
+/// Returns true if a column `"rows"."count"` is the number of rows. PostgreSQL reads it so where
+/// there is no such column.
 pub(crate) fn counts_rows(level: &Level) -> bool {
     let is_count = |output: &OutputColumn| {
         matches!(output, OutputColumn::Column { column: ColumnPath { name, json_path, .. }, aggregate: None, .. }

@@ -1,4 +1,4 @@
-//! What reads are planned to, and in which order they are refused.
+//! Tests of read plans, and of the order of their errors.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn code(resource: &str) -> String {
     plan(resource).map_or_else(|error| error.code().to_owned(), |_| "fine".to_owned())
 }
 
-/// Each case is wrong in every way that comes later, too.
+/// Each case also has every error that comes later.
 #[test]
 fn refusals_come_in_the_contracts_order() {
     assert_eq!(code("films?select=nowhere(id.max())&order=gone(id)&actors.id=eq.1"), "PGRST108");
@@ -114,24 +114,25 @@ fn hints_choose_among_relationships() {
     assert_eq!(code("orders?select=addresses!billing_address_id(id)"), "fine");
     assert_eq!(code("orders?select=billing(id)"), "fine");
     assert_eq!(code("orders?select=billing_address_id(id)"), "fine");
-    // Every one of them has this column.
+    // All of them have this column
     assert_eq!(code("orders?select=addresses!id(id)"), "PGRST201");
     assert_eq!(code("addresses?select=orders!shipping(id)"), "fine");
     assert_eq!(code("addresses?select=orders(id)"), "PGRST201");
-    // The key of the other side is no name of an embed.
+    // The key of the other side is not a name of an embed
     assert_eq!(code("addresses?select=shipping_address_id(id)"), "PGRST200");
     assert_eq!(code("stocks?select=stocks_warehouse(name)"), "fine");
     assert_eq!(code("stocks?select=warehouse_code(name)"), "PGRST200");
     assert_eq!(code("films?select=actors!roles(id)"), "fine");
     assert_eq!(code("films?select=actors!roles_film_id_fkey(id)"), "PGRST200");
-    // Of a table with itself: children by its name, the parent by the column, nothing by the constraint.
+    // A relationship of a table with itself: children by its name, the parent by the column,
+    // nothing by the constraint
     assert_eq!(code("people?select=people(id)"), "fine");
     assert_eq!(code("people?select=people!manager_id(id)"), "fine");
     assert_eq!(code("people?select=people!people_manager_id_fkey(id)"), "PGRST200");
     assert_eq!(code("people?select=people_manager_id_fkey(id)"), "PGRST200");
     assert_eq!(code("presidents?select=presidents(id)"), "PGRST200");
-    // A hint says nothing to a function.
+    // A hint has no effect on a function
     assert_eq!(code("presidents?select=successor!whatever(id)"), "fine");
-    // Keys and columns name no views.
+    // Names of keys and columns do not apply to views
     assert_eq!(code("roles?select=film_id(title)"), "fine");
 }

@@ -1,4 +1,4 @@
-//! The plan of a read: a tree of levels, each of them one `SELECT`.
+//! The levels of a read plan; each is one `SELECT`.
 
 use std::sync::Arc;
 
@@ -7,21 +7,22 @@ use super::filter::Condition;
 use crate::query::{Aggregate, Join};
 use crate::schema::{QualifiedName, Relation, Relationship};
 
-/// What rows a read is about, and how each becomes a row of the answer.
+/// The plan of a read.
 #[derive(Debug, Clone)]
 pub struct ReadPlan {
-    /// The root.
+    /// The root level.
     pub root: Level,
-    /// Embeds with an alias that a filter, order or limit called by their relation's name (7.6): `(name, alias)`.
+    /// Embeds with an alias that a parameter addressed by name: `(name, alias)`.
     pub legacy_names: Vec<(String, String)>,
 }
 
-/// Which columns a write has to return so that its rows can be read by a plan.
+/// The columns that a write has to return so that a plan can read its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReturnedColumns {
     /// All columns of the relation.
     pub all: bool,
-    /// Further names, each once; with `all` only those that are no column of the relation: computed fields.
+    /// Further names, each once. With `all`, only those that are no columns of the relation:
+    /// computed fields.
     pub columns: Vec<String>,
 }
 
@@ -30,129 +31,129 @@ pub struct ReturnedColumns {
 pub struct Level {
     /// FROM.
     pub source: LevelSource,
-    /// The name of the source's rows inside the statement.
+    /// The name of the source's rows in the statement.
     pub alias: String,
-    /// The relation that the rows are of, if the cache knows it.
+    /// The relation of the rows, if the cache has it.
     pub relation: Option<Arc<Relation>>,
-    /// What is selected of its own columns, in order.
+    /// The selected columns, in order.
     pub columns: Vec<OutputColumn>,
-    /// What is joined.
+    /// The embeds.
     pub embeds: Vec<Embed>,
     /// WHERE, joined by AND.
     pub conditions: Vec<Condition>,
     /// ORDER BY.
     pub order: Vec<SortTerm>,
-    /// LIMIT: what the client asked for, at most what the operator allows.
+    /// LIMIT: the client's limit, at most the operator's.
     pub limit: Option<u64>,
     /// OFFSET.
     pub offset: Option<u64>,
-    /// Rows are grouped: by everything that is selected and no aggregate.
+    /// Rows are grouped by all outputs without an aggregate.
     pub aggregated: bool,
-    /// The name that the joins of two embeds would have both, if two have the same key.
+    /// The name that the joins of two embeds would share, because two embeds have the same key.
     pub repeated: Option<String>,
 }
 
-/// Where the rows of a level come from.
+/// The source of a level's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LevelSource {
     /// A table or view.
     Relation(QualifiedName),
     /// The rows that a write returned: the CTE `pgrst_source`.
     Written,
-    /// The rows of a function; its caller writes the FROM item.
+    /// The rows of a function; the caller writes the FROM item.
     Call,
-    /// A function of the parent's row.
+    /// A function that takes a row of the parent.
     Computed(QualifiedName),
 }
 
-/// One thing that a level selects.
+/// An output of a level.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutputColumn {
     /// `*`
     Star,
-    /// A column, or what is computed of it.
+    /// A column, or an aggregate of it.
     Column {
-        /// Which.
+        /// The column.
         column: ColumnPath,
-        /// The function of its domain that makes JSON of it (19.3).
+        /// The function of its domain that converts it to JSON.
         representation: Option<QualifiedName>,
-        /// The type it is cast to.
+        /// The type that it is cast to.
         cast: Option<String>,
-        /// What is computed of all rows' values.
+        /// The aggregate over all rows' values.
         aggregate: Option<Aggregate>,
         /// The type that the aggregate is cast to.
         aggregate_cast: Option<String>,
-        /// Its name in the result.
+        /// The key in the result.
         key: String,
     },
     /// `count()`
     CountRows {
-        /// The type it is cast to.
+        /// The type that it is cast to.
         cast: Option<String>,
-        /// Its name in the result.
+        /// The key in the result.
         key: String,
     },
 }
 
-/// Another level below one.
+/// An embedded level.
 #[derive(Debug, Clone)]
 pub struct Embed {
     /// The relationship.
     pub relationship: Arc<Relationship>,
-    /// Its name in the result: the alias, or the name.
+    /// The key in the result: the alias, or the name.
     pub key: String,
     /// The name of its rows in the statement of the level above.
     pub alias: String,
-    /// The name of the junction's rows inside.
+    /// The name of the junction's rows in its own statement.
     pub junction_alias: String,
-    /// Whether rows of the parent stay without it.
+    /// The effect on rows of the parent without a match.
     pub join: Join,
-    /// What becomes of it.
+    /// The shape of its result.
     pub shape: EmbedShape,
     /// The level.
     pub level: Level,
-    /// The keys that the level above orders by, each once.
+    /// The sort keys of the level above, each once.
     pub ordered_by: Vec<EmbedSortKey>,
 }
 
-/// What becomes of an embed in its parent's row.
+/// The shape of an embed in its parent's row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EmbedShape {
-    /// Nothing: it filters only.
+    /// No output: the embed is a filter only.
     Hidden,
-    /// An object or null.
+    /// An object, or null.
     Object,
     /// An array of objects.
     Array,
-    /// Its columns are the parent's.
+    /// Its columns are columns of the parent.
     Spread(Vec<SpreadColumn>),
-    /// Arrays of its columns' values are the parent's columns.
+    /// Arrays of its columns' values are columns of the parent.
     SpreadArrays(Vec<SpreadColumn>),
 }
 
 /// A column of a spread embed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SpreadColumn {
-    /// All that the embed selects by `*`.
+    /// All columns that the embed selects by `*`.
     Star,
-    /// One.
+    /// One column.
     Key {
-        /// Its name among the embed's columns, where it is the only one of this name.
+        /// The name among the embed's columns, which is unique there.
         column: String,
-        /// Its name in the parent's row, which may have several of this name.
+        /// The key in the parent's row, which need not be unique there.
         key: String,
     },
-    /// None: a count that passes through to the level above.
+    /// No column: a count that the level above computes.
     Nothing,
-    /// An aggregate that is computed at the level above (6.3).
+    /// An aggregate that is computed at the level above.
     Aggregated {
-        /// The column of the embed; none for `count()`.
+        /// The column of the embed; `None` for `count()`.
         input: Option<String>,
-        /// What is computed.
+        /// The aggregate.
         aggregate: Aggregate,
         /// The type of the result.
         cast: Option<String>,
-        /// Its name in the result.
+        /// The key in the result.
         key: String,
     },
 }
@@ -160,20 +161,20 @@ pub enum SpreadColumn {
 /// One term of ORDER BY.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SortTerm {
-    /// By what.
+    /// The sort key.
     pub by: SortExpression,
-    /// `ASC` or `DESC`, if it was said.
+    /// `ASC` or `DESC`, if requested.
     pub direction: Option<crate::query::Direction>,
-    /// `NULLS FIRST` or `NULLS LAST`, if it was said.
+    /// `NULLS FIRST` or `NULLS LAST`, if requested.
     pub nulls: Option<crate::query::Nulls>,
 }
 
-/// A value of an embed's row that the level above orders by.
+/// A value of an embed's row that the level above sorts by.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EmbedSortKey {
     /// A column of the embed's source.
     Column(ColumnPath),
-    /// A value that the embed selects, by its name in the result.
+    /// A value that the embed selects, by its key in the result.
     Output(ColumnPath),
 }
 
@@ -182,6 +183,6 @@ pub enum EmbedSortKey {
 pub enum SortExpression {
     /// A column of the level.
     Column(ColumnPath),
-    /// Of the embed with the first index that column of its `ordered_by` with the second.
+    /// The sort key with the second index, of the embed with the first index.
     Embed(usize, usize),
 }

@@ -1,4 +1,4 @@
-//! Writes: rows put in, changed and taken out (contract 12).
+//! Plans of writes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::request::body::JsonPayload;
 use crate::request::preferences::{MissingPreference, Preferences, Resolution, ReturnPreference};
 use crate::schema::{QualifiedName, Relation};
 
-/// What the client asked for in a write, from the `Prefer` header (contract 8).
+/// The options of a write, from the `Prefer` header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// `return`
@@ -36,12 +36,12 @@ impl From<&Preferences> for WriteOptions {
     }
 }
 
-/// A body that is read as rows.
+/// A JSON body that is read as rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonBody {
-    /// What the client sent, as it sent it.
+    /// The text that the client sent.
     pub json: Bytes,
-    /// It begins like an object; otherwise it is read as an array.
+    /// The text starts an object; otherwise it is read as an array.
     pub is_object: bool,
 }
 
@@ -51,25 +51,25 @@ impl From<&JsonPayload> for JsonBody {
     }
 }
 
-/// A column that a write sets.
+/// A column that a write assigns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssignedColumn {
     /// Its name.
     pub name: String,
-    /// Its declared type. Trusted SQL of the catalog.
+    /// The declared type. Trusted SQL of the catalog.
     pub sql_type: String,
-    /// The function that reads its domain from JSON (19.3).
+    /// The function that converts JSON to its domain.
     pub from_json: Option<QualifiedName>,
-    /// Its default (12.3). Trusted SQL of the catalog.
+    /// The default. Trusted SQL of the catalog.
     pub default: Option<String>,
 }
 
-/// A column of the primary key, and the value it has in the URL of a PUT.
+/// A column of the primary key, with its value in the URL of a PUT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyValue {
     /// The column.
     pub column: AssignedColumn,
-    /// The function that reads its domain from text (19.3).
+    /// The function that converts text to its domain.
     pub from_text: Option<QualifiedName>,
     /// The value.
     pub value: String,
@@ -78,36 +78,35 @@ pub struct KeyValue {
 /// `ON CONFLICT`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConflictClause {
-    /// The columns that are compared, as the client or the primary key names them.
+    /// The compared columns: those of `on_conflict`, or the primary key.
     pub columns: Vec<String>,
-    /// Rows that are there already are changed; otherwise they stay as they are.
+    /// Existing rows are updated; otherwise they stay unchanged.
     pub merge: bool,
 }
 
-/// What is done.
+/// The change of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RowChange {
     /// INSERT
     Insert {
         /// The rows.
         body: JsonBody,
-        /// In the order of their names.
+        /// Sorted by name.
         columns: Vec<AssignedColumn>,
-        /// Objects of the body are laid over the columns' defaults.
+        /// Missing keys of the body's objects get the columns' defaults.
         defaults: bool,
-        /// What becomes of rows that are there already.
+        /// The treatment of existing rows.
         conflict: Option<ConflictClause>,
-        /// Of a PUT: the row that may be written. Rows of the body that are about others are left
-        /// out.
+        /// For a PUT, the key of the row that may be written. Other rows of the body are ignored.
         only: Vec<KeyValue>,
     },
     /// UPDATE
     Update {
         /// The new values.
         body: JsonBody,
-        /// In the order of their names; at least one.
+        /// Sorted by name; at least one.
         columns: Vec<AssignedColumn>,
-        /// As of an INSERT.
+        /// As for INSERT.
         defaults: bool,
         /// WHERE
         conditions: Vec<Condition>,
@@ -121,35 +120,36 @@ pub enum RowChange {
     Nothing,
 }
 
-/// What becomes of the rows that were written.
+/// What a write returns.
 #[derive(Debug, Clone)]
 pub enum WriteReturn {
-    /// They are counted. Needs no right to read them.
+    /// The number of rows. Needs no privilege to read them.
     Count,
-    /// The primary key of the only one is told.
+    /// The primary key of the row, if exactly one was written.
     Location(ReturnedColumns),
-    /// They are the body.
+    /// The rows.
     Rows(Box<ReadPlan>),
 }
 
-/// A write.
+/// The plan of a write.
 #[derive(Debug, Clone)]
 pub struct WritePlan {
-    /// Of which rows.
+    /// The relation.
     pub relation: Arc<Relation>,
-    /// Which method it came by.
+    /// The action of the request.
     pub action: WriteAction,
-    /// What is done.
+    /// The change.
     pub change: RowChange,
-    /// What is told of it.
+    /// What is returned.
     pub answer: WriteReturn,
 }
 
 impl WritePlan {
-    /// Plans a write: the steps 10a and 10b of the contract.
+    /// Plans a write.
     ///
     /// # Errors
-    /// Those of the read plan; PGRST204 for columns that are not there; PGRST105 for a PUT whose filters are not the primary key.
+    /// The errors of the read plan; PGRST204 for unknown columns; PGRST105 for a PUT whose filters
+    /// are not the primary key.
     pub fn new(
         context: &PlanContext<'_>,
         relation: &Arc<Relation>,
@@ -158,7 +158,8 @@ impl WritePlan {
         options: WriteOptions,
         payload: Option<&JsonPayload>,
     ) -> Result<Self, RestError> {
-        // The read plan comes first whatever is asked to be returned: a wrong embed is refused before anything is written.
+        // The read is planned whatever is returned, so that a wrong embed is rejected before
+        // anything is written
         let read = ReadPlan::new(context, ReadRoot::Written(relation), query)?;
         let change = change(context, relation, action, query, options, payload)?;
         let answer = match options.returns {
@@ -176,7 +177,7 @@ impl WritePlan {
         Ok(Self { relation: Arc::clone(relation), action, change, answer })
     }
 
-    /// The resolution that is in force: none when it was dropped for want of columns to compare (12.4).
+    /// Returns the resolution in effect; `None` if there are no columns to compare.
     pub fn resolution(&self) -> Option<Resolution> {
         match (&self.change, self.action) {
             (RowChange::Insert { conflict: Some(conflict), .. }, WriteAction::Insert) => {
@@ -186,21 +187,21 @@ impl WritePlan {
         }
     }
 
-    /// Whether the statement tells how many rows are new.
+    /// Returns true if the statement returns the number of inserted rows.
     pub fn counts_inserted(&self) -> bool {
         matches!(&self.change, RowChange::Insert { conflict: Some(ConflictClause { merge: true, .. }), .. })
     }
 
-    /// Whether the statement tells where the only row that was written is (12.6).
+    /// Returns true if the statement returns the location of the only row that was written.
     pub fn tells_location(&self) -> bool {
         self.action == WriteAction::Insert
             && matches!(self.answer, WriteReturn::Location(_))
             && !self.relation.primary_key.is_empty()
     }
 
-    /// What the hosted service does by an extension: an UPDATE or DELETE of every row is refused (12.2).
+    /// Rejects an UPDATE or DELETE of every row, as an extension of the hosted service does.
     ///
-    /// Comes after all other checks of the plan, since there it is PostgreSQL that refuses.
+    /// Runs after all other checks of the plan: on the hosted service, PostgreSQL rejects it.
     ///
     /// # Errors
     /// 21000 with status 400.
@@ -233,7 +234,7 @@ fn change(
     options: WriteOptions,
     payload: Option<&JsonPayload>,
 ) -> Result<RowChange, RestError> {
-    // A PUT writes what its body has (12.5).
+    // A PUT writes the columns of its body; `columns` has no effect
     let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
     let listed = payload.map_or(&[][..], |payload| payload.columns(listed));
     let body = payload.map_or(JsonBody { json: Bytes::from_static(b"[]"), is_object: false }, JsonBody::from);
@@ -265,7 +266,7 @@ fn change(
     }
 }
 
-/// The columns of a payload, in the order of their names.
+/// Returns the columns of a payload, sorted by name.
 fn assigned(
     context: &PlanContext<'_>,
     relation: &Relation,
@@ -289,7 +290,8 @@ fn assigned_column(context: &PlanContext<'_>, relation: &Relation, name: &str) -
     })
 }
 
-/// The key in the URL of a PUT: one plain `eq` for each column of the primary key, and nothing else (12.5).
+/// Returns the key in the URL of a PUT. Exactly one plain `eq` for each column of the primary key
+/// is required.
 fn put_key(context: &PlanContext<'_>, relation: &Relation, query: &Query) -> Result<Vec<KeyValue>, RestError> {
     let filters: Vec<_> = query.filters.iter().filter(|filter| filter.path.is_empty()).collect();
     if relation.primary_key.is_empty() || !query.logic.is_empty() || filters.len() != relation.primary_key.len() {

@@ -1,23 +1,24 @@
-//! A place in a text, and what would have been right where reading came furthest.
+//! A position in a text, and what was expected at the furthest position that was reached.
 
 use std::fmt::Write as _;
 
 use crate::RestError;
 
-/// How deep embeds and logic may be nested.
+/// The limit of nested embeds and of nested logic.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// How many columns, embeds, conditions, terms … one parameter may list. Elements of `in.(…)` are not counted: they become one value.
+/// The limit of items (columns, embeds, conditions, terms) of one parameter. Elements of `in.(…)`
+/// are not counted, since they become one value.
 pub(super) const MAX_ITEMS: usize = 4096;
 
-/// How many alternatives a refusal names.
+/// The limit of alternatives that an error names.
 const MAX_LABELS: usize = 6;
 
-/// The text does not fit here; the [`Cursor`] knows why.
+/// The text does not match; the [`Cursor`] knows the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mismatch;
 
-/// What reading one production yields.
+/// The result of parsing one production.
 pub(super) type Parsed<T> = Result<T, Mismatch>;
 
 /// Reads a text from left to right.
@@ -27,18 +28,18 @@ pub(super) struct Cursor<'a> {
     at: usize,
     depth: usize,
     items: usize,
-    /// Where something was expected that is not there: the place furthest to the right.
+    /// The furthest position at which something was expected and not found.
     failed_at: usize,
     expected: [&'static str; MAX_LABELS],
     labels: usize,
-    /// Whether the text's end was expected there.
+    /// The end of the text was expected there.
     end_expected: bool,
-    /// A bound that was crossed; nothing else matters then.
+    /// The limit that was exceeded; it takes precedence over everything else.
     bound: Option<&'static str>,
 }
 
 impl<'a> Cursor<'a> {
-    /// Reads `text` by `read`. A text that does not fit is a PGRST100 about `what` (contract 4.3).
+    /// Parses `text`. A text that does not match is PGRST100 about `what`.
     pub(super) fn read<T>(
         text: &'a str,
         what: std::fmt::Arguments<'_>,
@@ -48,7 +49,7 @@ impl<'a> Cursor<'a> {
         read(&mut cursor).map_err(|Mismatch| cursor.refusal(what))
     }
 
-    /// AtLevel the beginning of `text`.
+    /// Makes a cursor at the start of `text`.
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -63,37 +64,37 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text that is not read yet.
+    /// Returns the text that is not read yet.
     pub(super) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
-    /// The next character.
+    /// Returns the next character.
     pub(super) fn peek(&self) -> Option<char> {
         self.rest().chars().next()
     }
 
-    /// Whether `token` comes next.
+    /// Returns true if `token` comes next.
     pub(super) fn sees(&self, token: &str) -> bool {
         self.rest().starts_with(token)
     }
 
-    /// Where reading is, to [`Cursor::go_back`] to.
+    /// Returns the position, for [`Cursor::go_back`].
     pub(super) fn place(&self) -> usize {
         self.at
     }
 
-    /// Back to a [`Cursor::place`].
+    /// Returns to an earlier [`Cursor::place`].
     pub(super) fn go_back(&mut self, place: usize) {
         self.at = place;
     }
 
-    /// Steps over `length` bytes, which must end at a character's end.
+    /// Skips `length` bytes, which must end at a character boundary.
     pub(super) fn skip(&mut self, length: usize) {
         self.at += length;
     }
 
-    /// Steps over `token` if it comes next.
+    /// Skips `token` if it comes next.
     pub(super) fn take(&mut self, token: &str) -> bool {
         let sees = self.sees(token);
         if sees {
@@ -102,7 +103,7 @@ impl<'a> Cursor<'a> {
         sees
     }
 
-    /// Takes the characters that fit.
+    /// Takes the characters for which `fits` returns true.
     pub(super) fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let taken = &rest[..rest.find(|c| !fits(c)).unwrap_or(rest.len())];
@@ -111,17 +112,17 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Steps over spaces and tabs.
+    /// Skips spaces and tabs.
     pub(super) fn spaces(&mut self) {
         self.take_while(|c| c == ' ' || c == '\t');
     }
 
-    /// Steps over `token`, which must come next; `label` is how a refusal calls it.
+    /// Skips `token`, which must come next. `label` is its name in errors.
     pub(super) fn expect(&mut self, token: &str, label: &'static str) -> Parsed<()> {
         if self.take(token) { Ok(()) } else { self.fail(label) }
     }
 
-    /// Steps over `token`, which must come next, and the spaces around it.
+    /// Skips `token`, which must come next, and the spaces around it.
     pub(super) fn expect_between_spaces(&mut self, token: &str, label: &'static str) -> Parsed<()> {
         self.spaces();
         self.expect(token, label)?;
@@ -129,7 +130,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Nothing may follow.
+    /// Requires the end of the text.
     pub(super) fn expect_end(&mut self) -> Parsed<()> {
         if self.rest().is_empty() {
             return Ok(());
@@ -139,13 +140,13 @@ impl<'a> Cursor<'a> {
         Err(Mismatch)
     }
 
-    /// Something else was expected here.
+    /// Fails because `label` was expected here.
     pub(super) fn fail<T>(&mut self, label: &'static str) -> Parsed<T> {
         self.note(label);
         Err(Mismatch)
     }
 
-    /// Something else would have been right here too.
+    /// Notes that `label` is also possible here.
     pub(super) fn note(&mut self, label: &'static str) {
         if self.at > self.failed_at {
             self.failed_at = self.at;
@@ -159,13 +160,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Counts one item of a list.
+    /// Counts an item of a list.
     pub(super) fn count(&mut self) -> Parsed<()> {
         self.items += 1;
         if self.items > MAX_ITEMS { self.cross("too many items") } else { Ok(()) }
     }
 
-    /// Reads items between which there are commas, with spaces around each. What follows the last is left.
+    /// Parses items with commas between them and spaces around each. The text after the last one is
+    /// left unread.
     pub(super) fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = Vec::new();
         loop {
@@ -180,7 +182,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads something that lies one level deeper.
+    /// Parses a production one level deeper.
     pub(super) fn nest<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
             return self.cross("nested too deeply");
@@ -191,12 +193,12 @@ impl<'a> Cursor<'a> {
         read
     }
 
-    /// Whether reading failed where it began.
+    /// Returns true if parsing has failed where it began.
     pub(super) fn came_no_further_than(&self, place: usize) -> bool {
         self.failed_at <= place && !self.crossed()
     }
 
-    /// Whether a bound was crossed: no other way of reading helps then.
+    /// Returns true if a limit was exceeded. Then no alternative can match.
     pub(super) fn crossed(&self) -> bool {
         self.bound.is_some()
     }
@@ -220,13 +222,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Tests count the bytes that were looked at, to see that they grow as the text does.
+/// Tests count the bytes that are scanned, to check that parsing takes linear time.
 #[cfg(not(test))]
 pub(super) fn looked_at(_bytes: usize) {}
 #[cfg(test)]
 pub(super) use super::tests::looked_at;
 
-/// Line and column after `text`, both from 1; a tab leads to the next eighth column.
+/// Returns line and column after `text`, both from 1. A tab advances to the next eighth column.
 fn position(text: &str) -> (usize, usize) {
     let (mut line, mut column) = (1, 1);
     for c in text.chars() {
@@ -239,7 +241,7 @@ fn position(text: &str) -> (usize, usize) {
     (line, column)
 }
 
-/// ` expecting a, b or c`
+/// Returns ` expecting a, b or c`.
 fn expecting(labels: &[&str]) -> String {
     let mut text = String::new();
     for (at, label) in labels.iter().enumerate() {

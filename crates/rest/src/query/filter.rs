@@ -1,4 +1,4 @@
-//! Conditions: `col=op.value`, and the parts that they share with logic.
+//! Conditions: `col=op.value`, and the parts that they share with logic trees.
 
 use super::cursor::{Cursor, Parsed, looked_at};
 use super::name::{field, ident, name, scan_quoted};
@@ -7,16 +7,16 @@ use super::types::{AtLevel, EmbedPath, Field, Fts, IsValue, Operation, QuantOper
 const OPERATOR: &str = "operator (eq, gt, ...)";
 const DELIMITER: &str = "delimiter (.)";
 
-/// Where a condition stands, which decides how its value is read.
+/// The position of a condition, which decides how its value is delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueContext {
-    /// In a parameter of its own: the rest of the text, as it stands.
+    /// In a parameter of its own: the value is the rest of the text.
     Parameter,
-    /// In a logic tree: up to the next `,` or `)`, or quoted.
+    /// In a logic tree: the value ends at the next `,` or `)`, or is quoted.
     Logic,
 }
 
-/// `filter-key`; what follows it is passed over.
+/// Parses a `filter-key`. Text after it is ignored.
 pub(super) fn key(cursor: &mut Cursor<'_>) -> Parsed<AtLevel<Field>> {
     let mut path = EmbedPath::new();
     loop {
@@ -29,7 +29,7 @@ pub(super) fn key(cursor: &mut Cursor<'_>) -> Parsed<AtLevel<Field>> {
     }
 }
 
-/// The names before the last one, which is the parameter's own: `order`, `limit`, …
+/// Parses the names before the last one, which is the parameter's own: `order`, `limit`, ….
 pub(super) fn embed_path(cursor: &mut Cursor<'_>) -> Parsed<EmbedPath> {
     let mut path = EmbedPath::new();
     loop {
@@ -43,7 +43,7 @@ pub(super) fn embed_path(cursor: &mut Cursor<'_>) -> Parsed<EmbedPath> {
     }
 }
 
-/// `[not.]operation`
+/// Parses `[not.]operation`.
 pub(super) fn condition(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<(bool, Operation)> {
     let negated = cursor.take("not.");
     if !negated {
@@ -104,7 +104,8 @@ fn delimiter(cursor: &mut Cursor<'_>) -> Parsed<()> {
     cursor.expect(".", DELIMITER)
 }
 
-/// `list`. Spaces around its parentheses are no part of an element; those around commas are.
+/// Parses a `list`. Spaces around the parentheses are not part of an element; spaces around commas
+/// are.
 fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
     cursor.expect_between_spaces("(", "\"(\"")?;
     let mut elements = Vec::new();
@@ -120,7 +121,7 @@ fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
     }
     cursor.note("\",\"");
     cursor.expect(")", "\")\"")?;
-    // Contract 5.1: `in.()` and `in.("")` are the empty set.
+    // `in.()` and `in.("")` are the empty set
     if matches!(elements.as_slice(), [only] if only.is_empty()) {
         elements.clear();
     }
@@ -147,7 +148,7 @@ fn value(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<String> {
     Ok(cursor.take_while(|c| c != ',' && c != ')').to_owned())
 }
 
-/// A quoted text with a `,` or `)` after it. Any other quote stands for itself.
+/// Parses a quoted text that is followed by `,` or `)`. Any other quote is an ordinary character.
 fn quoted_before_separator(cursor: &mut Cursor<'_>) -> Option<String> {
     let rest = cursor.rest();
     if !rest.starts_with('"') {

@@ -1,4 +1,4 @@
-//! From the raw query string to pairs of decoded text (contract 4.1), and back.
+//! Splits and decodes the raw query string.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::RestError;
 
-/// How long a query string may be, in bytes. HTTP libraries let no longer ones pass.
+/// The limit of a query string's length, in bytes. HTTP libraries reject longer ones.
 const MAX_LENGTH: usize = 64 * 1024;
 
-/// How many pairs it may have.
+/// The limit of parameters.
 const MAX_PAIRS: usize = 4096;
 
 /// A key and its value, decoded.
 pub(super) type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// The pairs of a query string. Pairs without `=` or without a key are dropped.
+/// Returns the parameters of a query string. Those without `=` or without a key are dropped.
 pub(super) fn pairs(raw: &str) -> Result<Vec<Pair<'_>>, RestError> {
     if raw.len() > MAX_LENGTH {
         return Err(refusal(format!("the query string is longer than {MAX_LENGTH} bytes")));
@@ -32,12 +32,13 @@ pub(super) fn pairs(raw: &str) -> Result<Vec<Pair<'_>>, RestError> {
     Ok(pairs)
 }
 
-/// The query string for `Content-Location` (contract 9.2): sorted by key, encoded anew, equal keys merged with commas.
+/// Returns the query string for `Content-Location`: sorted by key, encoded again, values of equal
+/// keys joined by commas.
 pub fn canonical(raw: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
     let mut values: BTreeMap<Cow<'_, str>, String> = BTreeMap::new();
     for (key, value) in split(raw) {
-        // What is no UTF-8 never comes so far: such a query string is refused.
+        // A query string that is not UTF-8 was rejected before
         let (key, value) = (decode(key).unwrap_or_default(), decode(value).unwrap_or_default());
         let encoded = utf8_percent_encode(&value, KEPT);
         match values.get_mut(&key) {
@@ -57,7 +58,8 @@ pub fn canonical(raw: &str) -> String {
     text
 }
 
-/// `+` and `%XX` decoded; an escape that is none stays as it is. `None` if the outcome is no UTF-8.
+/// Decodes `+` and `%XX`. An invalid escape stays as it is. Returns `None` if the result is not
+/// UTF-8.
 pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| byte == b'+' || byte == b'%') {
         return Some(Cow::Borrowed(text));
@@ -84,7 +86,8 @@ pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(decoded).ok().map(Cow::Owned)
 }
 
-/// Pairs without `=` are no pairs; those without a key the platform's gateway takes away (contract 15).
+/// Splits into parameters. Those without `=` are ignored; so are those without a key, which the
+/// hosted gateway removes.
 fn split(raw: &str) -> impl Iterator<Item = (&str, &str)> {
     raw.split(['&', ';']).filter_map(|pair| pair.split_once('=')).filter(|(key, _)| !key.is_empty())
 }

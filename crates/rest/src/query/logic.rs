@@ -1,16 +1,17 @@
-//! `and=(…)`, `or=(…)`.
+//! Logic trees: `and=(…)`, `or=(…)`.
 
 use super::cursor::{Cursor, Mismatch, Parsed};
 use super::filter::{ValueContext, condition};
 use super::name::field;
 use super::types::{Filter, Logic, LogicTree};
 
-/// `[not.]and(…)`, `[not.]or(…)`: the operator's name, which is part of the key, and the value. What follows is passed over.
+/// Parses `[not.]and(…)` or `[not.]or(…)`: the operator, which comes from the key, and the value.
+/// Text after it is ignored.
 pub(super) fn logic(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
     group(cursor)
 }
 
-/// `tree`: a condition if it can be one, a group otherwise.
+/// Parses a `tree`: a condition if possible, otherwise a group.
 fn tree(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
     cursor.count()?;
     cursor.spaces();

@@ -1,22 +1,22 @@
-//! Names, and ways into JSON.
+//! Names and JSON paths.
 
 use super::cursor::{Cursor, Parsed, looked_at};
 use super::types::{Arrow, Field, JsonStep, Operand};
 
 const FIELD_NAME: &str = "field name (* or [a..z0..9_$])";
 
-/// A name, and whether it stood in quotes.
+/// A name, and whether it was quoted.
 pub(super) struct ParsedName {
     pub(super) text: String,
     pub(super) quoted: bool,
 }
 
-/// `name`
+/// Parses a `name`.
 pub(super) fn name(cursor: &mut Cursor<'_>) -> Parsed<String> {
     Ok(named(cursor)?.text)
 }
 
-/// `name`, for who must know about quotes.
+/// Parses a `name` and reports whether it was quoted.
 pub(super) fn named(cursor: &mut Cursor<'_>) -> Parsed<ParsedName> {
     if cursor.sees("\"") {
         return Ok(ParsedName { text: quoted(cursor)?, quoted: true });
@@ -27,13 +27,13 @@ pub(super) fn named(cursor: &mut Cursor<'_>) -> Parsed<ParsedName> {
     }
 }
 
-/// `ident`: a type, or a text search configuration.
+/// Parses an `ident`: a type, or a text search configuration.
 pub(super) fn ident(cursor: &mut Cursor<'_>, label: &'static str) -> Parsed<String> {
     let text = cursor.take_while(is_ident_char);
     if text.is_empty() { cursor.fail(label) } else { Ok(text.trim().to_owned()) }
 }
 
-/// `quoted`, which must come next.
+/// Parses a `quoted` text, which must come next.
 pub(super) fn quoted(cursor: &mut Cursor<'_>) -> Parsed<String> {
     match scan_quoted(cursor.rest()) {
         Some((text, length)) => {
@@ -47,7 +47,8 @@ pub(super) fn quoted(cursor: &mut Cursor<'_>) -> Parsed<String> {
     }
 }
 
-/// What `rest`, which begins with a quote, says in quotes, and its length with the quotes. `None` without a closing one.
+/// Returns the quoted text at the start of `rest`, and its length with the quotes; `None` without a
+/// closing quote.
 pub(super) fn scan_quoted(rest: &str) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1);
@@ -62,7 +63,7 @@ pub(super) fn scan_quoted(rest: &str) -> Option<(String, usize)> {
     None
 }
 
-/// `field`, with the spaces around it: a name in quotes may stand between some, too.
+/// Parses a `field` with the spaces around it. A quoted name may have spaces around it, too.
 pub(super) fn field(cursor: &mut Cursor<'_>) -> Parsed<Field> {
     cursor.spaces();
     let name = name(cursor)?;
@@ -71,7 +72,7 @@ pub(super) fn field(cursor: &mut Cursor<'_>) -> Parsed<Field> {
     Ok(Field { name, json_path })
 }
 
-/// `json-path`
+/// Parses a `json-path`.
 pub(super) fn json_path(cursor: &mut Cursor<'_>) -> Parsed<Vec<JsonStep>> {
     let mut path = Vec::new();
     loop {
@@ -101,18 +102,18 @@ fn operand(cursor: &mut Cursor<'_>) -> Parsed<Operand> {
     }
 }
 
-/// An index and its length. Contract 5.3: before a `)` it is none, but a key.
+/// Returns an index and its length. Before a `)`, digits are a key.
 fn scan_index(rest: &str) -> Option<(i32, usize)> {
     let digits = rest.strip_prefix('-').unwrap_or(rest);
     let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let after = &digits[length..];
     let ends = after.is_empty() || ["->", "::", ".", ","].iter().any(|end| after.starts_with(end));
     let length = rest.len() - after.len();
-    // More than 32 bits are no index for PostgreSQL either: a key, then.
+    // PostgreSQL has no index of more than 32 bits: a longer number is a key
     ends.then(|| rest[..length].parse().ok()).flatten().map(|index| (index, length))
 }
 
-/// Trimmed parts with `-` between them. A `-` directly before a `>` is an arrow's.
+/// Parses parts with `-` between them, each trimmed. A `-` directly before `>` belongs to an arrow.
 fn dashed(cursor: &mut Cursor<'_>, fits: impl Fn(char) -> bool) -> Option<String> {
     let first = cursor.take_while(&fits);
     if first.is_empty() {

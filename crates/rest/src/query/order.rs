@@ -1,4 +1,4 @@
-//! `order`, and lists of names.
+//! Sort terms, and lists of names.
 
 use indexmap::IndexSet;
 
@@ -6,14 +6,15 @@ use super::cursor::{Cursor, Parsed};
 use super::name::{field, json_path, name};
 use super::types::{Direction, Field, Nulls, OrderTerm};
 
-/// `order-value`; nothing may follow.
+/// Parses an `order-value`, which must end the text.
 pub(super) fn order(cursor: &mut Cursor<'_>) -> Parsed<Vec<OrderTerm>> {
     let terms = cursor.list(term)?;
     cursor.expect_end()?;
     Ok(terms)
 }
 
-/// `columns`, `on_conflict`. What follows the last name is passed over. A name that comes again is left out.
+/// Parses `columns` and `on_conflict`. Text after the last name is ignored; repeated names are
+/// dropped.
 pub(super) fn names(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
     let names: IndexSet<String> = cursor.list(name)?.into_iter().collect();
     Ok(names.into_iter().collect())

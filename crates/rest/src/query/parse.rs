@@ -9,19 +9,21 @@ use super::select::select;
 use super::types::{AtLevel, Filter, Query, RowRange};
 use crate::RestError;
 
-/// What the request is about: it decides what a pair can be that no rule reserves.
+/// The kind of resource that a query string belongs to. It decides the meaning of parameters
+/// without a reserved name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryTarget {
-    /// A table or view: such a pair is a filter.
+    /// A table or view: such a parameter is a filter.
     Relation,
     /// A function.
     Function {
-        /// GET or HEAD: such a pair is an argument, unless its value reads as a filter's (contract 13.3).
+        /// GET or HEAD: such a parameter is an argument, unless its value parses as that of a
+        /// filter.
         read: bool,
     },
 }
 
-/// What a key says about its value.
+/// The kind of a parameter, given by its key.
 enum ParameterKind {
     Select,
     Columns,
@@ -52,11 +54,12 @@ impl ParameterKind {
     }
 }
 
-/// Reads a query string, without its `?`, as it came.
+/// Parses a raw query string, without its `?`.
 ///
 /// # Errors
 ///
-/// [`RestError::Parse`] about the first parameter that can not be read; first in the order of contract 3, step 6.
+/// [`RestError::Parse`] about the first parameter that cannot be parsed. Parameters are parsed in
+/// this order: `order`, logic, `columns`, `select`, filters, `on_conflict`, `limit` and `offset`.
 pub fn parse(raw: &str, target: QueryTarget) -> Result<Query, RestError> {
     let mut query = Query::default();
     let (mut columns, mut select_text, mut on_conflict) = (None, None, None);
@@ -139,7 +142,7 @@ fn read_range(key: &str, value: &str, is_limit: bool, query: &mut Query) -> Resu
     Ok(())
 }
 
-/// An integer of any length; one that does not fit is the largest or least that does.
+/// Parses an integer of any length, saturating.
 fn integer(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = text.strip_prefix('-').unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Writes a query string that reads as a given [`Query`]: what property tests compare with.
+//! Writes a query string that parses to a given [`Query`], for property tests.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::*;
 
-/// `query` as a query string.
+/// Returns `query` as a query string.
 pub(super) fn print(query: &Query) -> String {
     let mut pairs = Vec::new();
     if !query.select.is_empty() {

@@ -4,7 +4,8 @@ use super::cursor::{Cursor, Parsed};
 use super::name::{ident, json_path, name, named};
 use super::types::{Aggregate, Field, Join, SelectColumn, SelectItem, SelectRelation};
 
-/// `select`, the whole parameter. What follows the last item is passed over, also where there is no item at all.
+/// Parses the whole `select` parameter. Text after the last item is ignored, even if there is no
+/// item at all.
 pub(super) fn select(cursor: &mut Cursor<'_>) -> Parsed<Vec<SelectItem>> {
     cursor.spaces();
     let begin = cursor.place();
@@ -29,7 +30,7 @@ fn item(cursor: &mut Cursor<'_>) -> Parsed<SelectItem> {
         cursor.spaces();
         alias = Some(std::mem::replace(&mut target, named(cursor)?).text);
     }
-    // A relation of this name has to be quoted.
+    // A relation of this name has to be quoted
     let is_count = target.text == "count" && !target.quoted;
     if is_count && cursor.take("()") {
         return Ok(SelectItem::CountRows { alias, cast: cast(cursor)? });
@@ -40,7 +41,7 @@ fn item(cursor: &mut Cursor<'_>) -> Parsed<SelectItem> {
     let field = Field { name: target.text, json_path: json_path(cursor)? };
     let cast_before = cast(cursor)?;
     let aggregate = aggregate(cursor);
-    // Without an aggregate a second type may follow all the same, and nothing is cast to it
+    // Without an aggregate, a second type may follow and has no effect
     let aggregate_cast = cast(cursor)?.filter(|_| aggregate.is_some());
     Ok(SelectItem::Column(SelectColumn { alias, field, cast: cast_before, aggregate, aggregate_cast }))
 }
@@ -51,7 +52,7 @@ fn relation(cursor: &mut Cursor<'_>, spread: bool, alias: Option<String>, name: 
         if !cursor.take("!") {
             break;
         }
-        // Contract 25.21: a hint that begins with one of these words has to be quoted.
+        // A hint that begins with one of these words has to be quoted
         if cursor.take("left") {
             join = join.or(Some(Join::Left));
         } else if cursor.take("inner") {

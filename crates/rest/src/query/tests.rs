@@ -1,4 +1,4 @@
-//! Each production, each refusal, and what holds for every text.
+//! Tests of each production, of errors, and of properties that hold for every text.
 
 mod properties;
 
@@ -11,12 +11,12 @@ thread_local! {
     static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts the bytes that this thread's parsers look at.
+/// Counts the bytes that the parsers of this thread scan.
 pub(super) fn looked_at(bytes: usize) {
     LOOKED_AT.set(LOOKED_AT.get() + bytes);
 }
 
-/// How many bytes are looked at to parse `raw`.
+/// Returns the number of bytes that are scanned to parse `raw`.
 fn work(raw: &str) -> usize {
     let before = LOOKED_AT.get();
     let _ = parse(raw, QueryTarget::Relation);
@@ -45,7 +45,7 @@ fn tree(raw: &str) -> LogicTree {
     relation(raw).logic.remove(0).value
 }
 
-/// Message and details of the refusal.
+/// Returns message and details of the error.
 fn refusal(raw: &str) -> (String, String) {
     match parse(raw, QueryTarget::Relation) {
         Err(RestError::Parse { message, details }) => (message, details),
@@ -164,7 +164,7 @@ fn select_passes_over_what_follows_the_last_item() {
     assert_eq!(names(&select("rel(*)junk,x")), ["rel"]);
     assert_eq!(names(&select("id::numeric(10,2),x")), ["id"]);
     assert_eq!(names(&select("a::text[],x")), ["a"]);
-    // By the grammar a second type may follow, though without an aggregate it is of nothing
+    // The grammar allows a second type; without an aggregate it has no effect
     assert_eq!(select("a::int::text,x"), select("a::int,x"));
     assert_eq!(names(&select("count(id)")), ["count"]);
     assert_eq!(filter("id::text=eq.1").field.name, "id");
@@ -364,7 +364,7 @@ fn logic_may_have_spaces_around_its_fields_and_parentheses() {
     ] {
         assert_eq!(tree(spaced), plain, "{spaced}");
     }
-    // Those of a value belong to it
+    // Parentheses of a value belong to it
     let LogicTree::Group { parts, .. } = tree("or=(a.eq. x ,b.eq.%22y%22 )") else { panic!() };
     let values: Vec<_> = parts
         .iter()
@@ -407,7 +407,7 @@ fn order_reads_directions_nulls_and_embeds() {
     assert_eq!(relation("a.b.order=c").orders[0].path, ["a", "b"]);
 }
 
-/// Contract 23.4: what the official client sends.
+/// What the official client sends.
 #[test]
 fn the_official_client_s_requests_are_read() {
     let query = relation(

@@ -1,23 +1,23 @@
-//! What a query string says, before anything is known about the schema.
+//! A parsed query string, independent of the schema.
 
-/// The names of embeds from the root to the level that a parameter is about; empty for the root.
+/// The names of embeds from the root to the level that a parameter applies to; empty for the root.
 pub type EmbedPath = Vec<String>;
 
-/// Something, and the level it is about.
+/// A value, and the level that it applies to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AtLevel<T> {
-    /// The level.
+    /// The path of the level.
     pub path: EmbedPath,
-    /// What is said about it.
+    /// The value.
     pub value: T,
 }
 
 /// A whole query string.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Query {
-    /// `select`; empty when it is absent or empty, which means every column.
+    /// `select`; empty if it is absent or empty, which selects every column.
     pub select: Vec<SelectItem>,
-    /// `columns`: the payload's columns.
+    /// `columns`: the columns of the payload.
     pub columns: Option<Vec<String>>,
     /// `on_conflict`: the columns that an upsert compares.
     pub on_conflict: Option<Vec<String>>,
@@ -25,11 +25,12 @@ pub struct Query {
     pub filters: Vec<AtLevel<Filter>>,
     /// `and=(…)`, `or=(…)`, at every level.
     pub logic: Vec<AtLevel<LogicTree>>,
-    /// `order`; at most one for each level.
+    /// `order`; at most one per level.
     pub orders: Vec<AtLevel<Vec<OrderTerm>>>,
-    /// `limit` and `offset`; at most one for each level.
+    /// `limit` and `offset`; at most one per level.
     pub ranges: Vec<AtLevel<RowRange>>,
-    /// Of a function called by GET or HEAD: pairs that are no filter, in their order.
+    /// The arguments of a function called by GET or HEAD: parameters that are no filters, in their
+    /// order.
     pub arguments: Vec<(String, String)>,
 }
 
@@ -45,12 +46,12 @@ impl Query {
     }
 }
 
-/// How many rows, from where.
+/// Limit and offset.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowRange {
-    /// `limit`; may be negative, which is an error of its own later.
+    /// `limit`; may be negative, which is rejected later.
     pub limit: Option<i64>,
-    /// `offset`.
+    /// `offset`
     pub offset: Option<i64>,
 }
 
@@ -63,7 +64,7 @@ pub enum SelectItem {
     Column(SelectColumn),
     /// `[alias:]count()[::cast]`: the number of rows.
     CountRows {
-        /// The key in the answer instead of `count`.
+        /// The key in the response instead of `count`.
         alias: Option<String>,
         /// The type of the count.
         cast: Option<String>,
@@ -75,45 +76,45 @@ pub enum SelectItem {
 /// A column in `select`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelectColumn {
-    /// The key in the answer instead of the column's name.
+    /// The key in the response instead of the column's name.
     pub alias: Option<String>,
-    /// Which column, and where in its JSON.
+    /// The column, with a path into its JSON.
     pub field: Field,
     /// The type that the value is cast to, before any aggregate. Letters, digits, `_`, `$` and spaces only.
     pub cast: Option<String>,
-    /// What is computed of all rows' values.
+    /// The aggregate over all rows' values.
     pub aggregate: Option<Aggregate>,
     /// The type that the aggregate is cast to.
     pub aggregate_cast: Option<String>,
 }
 
-/// Another relation in `select`.
+/// A related relation in `select`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelectRelation {
-    /// `...`: its columns become the parent's. Never with an alias.
+    /// `...`: its columns become columns of the parent. Never with an alias.
     pub spread: bool,
-    /// The key in the answer instead of the name.
+    /// The key in the response instead of the name.
     pub alias: Option<String>,
     /// The target: a relation, a foreign key, a column or a function.
     pub name: String,
-    /// `!name`: which relationship is meant.
+    /// `!name`: the name of the relationship.
     pub hint: Option<String>,
     /// `!inner` or `!left`.
     pub join: Option<Join>,
-    /// What is selected of it; empty for `name()`: nothing.
+    /// The items selected from it; empty for `name()`, which selects nothing.
     pub select: Vec<SelectItem>,
 }
 
-/// Whether rows of the parent without a match stay.
+/// The effect of an embed on rows of the parent without a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
     /// They stay.
     Left,
-    /// They go.
+    /// They are removed.
     Inner,
 }
 
-/// What is computed of many values.
+/// An aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {
     /// `sum()`
@@ -128,25 +129,25 @@ pub enum Aggregate {
     Min,
 }
 
-/// A column, and possibly a place in its JSON.
+/// A column, optionally with a path into its JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Field {
     /// The column's name, without quotes.
     pub name: String,
-    /// The way into its JSON; empty for the whole value.
+    /// The path into its JSON; empty for the whole value.
     pub json_path: Vec<JsonStep>,
 }
 
-/// One step into JSON.
+/// One step of a JSON path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JsonStep {
-    /// Whether the step yields JSON or text.
+    /// The type of the result.
     pub arrow: Arrow,
-    /// Where it leads.
+    /// The element or value.
     pub operand: Operand,
 }
 
-/// The kind of a step into JSON.
+/// The type of the result of a JSON step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arrow {
     /// `->`
@@ -155,10 +156,10 @@ pub enum Arrow {
     Text,
 }
 
-/// Where a step into JSON leads.
+/// The element or value that a JSON step selects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// An element of an array; negative ones count from its end.
+    /// An element of an array; a negative index counts from the end.
     Index(i32),
     /// A value of an object.
     Key(String),
@@ -167,35 +168,35 @@ pub enum Operand {
 /// A condition on one field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// What is compared.
+    /// The field that is compared.
     pub field: Field,
     /// `not.`
     pub negated: bool,
-    /// With what, and how.
+    /// The operator and its right side.
     pub operation: Operation,
 }
 
-/// How a field is compared, and with what.
+/// An operator and its right side.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// `in.(a,b)`. A list with the one element `''` is the empty list here already.
+    /// `in.(a,b)`. A list whose only element is empty is already the empty list here.
     In(Vec<String>),
-    /// `is.null` and its like.
+    /// `is.null`, `is.true` and so on.
     Is(IsValue),
     /// `isdistinct.x`
     IsDistinct(String),
-    /// `fts(config).query` and its like.
+    /// `fts(config).query` and so on.
     Fts {
-        /// Which function reads the query.
+        /// The function that parses the query.
         function: Fts,
         /// The text search configuration.
         config: Option<String>,
         /// The query.
         value: String,
     },
-    /// Operators without a quantifier.
+    /// An operator without a quantifier.
     Simple(SimpleOperator, String),
-    /// Operators that may have one: `eq(any).{a,b}`.
+    /// An operator with an optional quantifier: `eq(any).{a,b}`.
     Quantified(QuantOperator, Option<Quantifier>, String),
 }
 
@@ -214,7 +215,7 @@ pub enum IsValue {
     Unknown,
 }
 
-/// Which function makes a text search query of the value.
+/// The function that makes a text search query of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fts {
     /// `fts`: `to_tsquery`
@@ -227,7 +228,7 @@ pub enum Fts {
     Web,
 }
 
-/// Operators that compare with one value only (contract 5.1).
+/// Operators that compare with one value only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SimpleOperator {
     /// `neq`: `<>`
@@ -250,7 +251,7 @@ pub enum SimpleOperator {
     Adjacent,
 }
 
-/// Operators that may compare with any or all of several values (contract 5.1).
+/// Operators that can compare with any or all of several values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuantOperator {
     /// `eq`: `=`
@@ -273,7 +274,7 @@ pub enum QuantOperator {
     IMatch,
 }
 
-/// Whether one or all of several values must fit.
+/// The number of values that must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantifier {
     /// `(any)`
@@ -287,18 +288,18 @@ pub enum Quantifier {
 pub enum LogicTree {
     /// A leaf.
     Filter(Filter),
-    /// A knot.
+    /// An inner node.
     Group {
         /// `not.`
         negated: bool,
-        /// How its parts are joined.
+        /// The operator between the parts.
         logic: Logic,
-        /// AtLevel least one.
+        /// At least one.
         parts: Vec<LogicTree>,
     },
 }
 
-/// How conditions are joined.
+/// The operator between conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logic {
     /// `and`
@@ -312,7 +313,7 @@ pub enum Logic {
 pub struct OrderTerm {
     /// `relation(field)`: the field belongs to this embed.
     pub relation: Option<String>,
-    /// What is ordered by.
+    /// The sort key.
     pub field: Field,
     /// `.asc`, `.desc`
     pub direction: Option<Direction>,
@@ -320,7 +321,7 @@ pub struct OrderTerm {
     pub nulls: Option<Nulls>,
 }
 
-/// Up or down.
+/// The sort direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// `.asc`
@@ -329,7 +330,7 @@ pub enum Direction {
     Descending,
 }
 
-/// Where rows without a value go.
+/// The position of rows without a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nulls {
     /// `.nullsfirst`

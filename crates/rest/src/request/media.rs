@@ -1,4 +1,4 @@
-//! Media types: what a client accepts and what it sends (contract 10.1, 10.2).
+//! Media types: `Accept` and `Content-Type`.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use http::{HeaderMap, header};
 
-/// How many types of one `Accept` are read.
+/// The limit of media types in `Accept`.
 const MAX_TYPES: usize = 64;
 
 /// A media type.
@@ -14,7 +14,7 @@ const MAX_TYPES: usize = 64;
 pub enum MediaType {
     /// `*/*`
     Any,
-    /// `application/json`, and `application/vnd.pgrst.array+json` that strips nothing.
+    /// `application/json`, and `application/vnd.pgrst.array+json` without `nulls=stripped`
     Json,
     /// `application/vnd.pgrst.array+json;nulls=stripped`
     StrippedArray,
@@ -43,45 +43,45 @@ pub enum MediaType {
     Other(String),
 }
 
-/// An execution plan instead of the result (contract 10.4).
+/// A request for the output of `EXPLAIN` instead of the result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ExplainRequest {
     /// `+text` or `+json`.
     pub format: ExplainFormat,
-    /// `for`: of which answer; never a plan.
+    /// `for`: the media type of the explained response; never one of `EXPLAIN` itself.
     pub of: Box<MediaType>,
     /// `options`, each at most once.
     pub options: Vec<ExplainOption>,
 }
 
-/// How a plan is written.
+/// The format of the output of `EXPLAIN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExplainFormat {
     /// As `psql` shows it.
     Text,
-    /// As programs read it.
+    /// JSON.
     Json,
 }
 
-/// What else a plan tells: options of PostgreSQL's EXPLAIN.
+/// An option of `EXPLAIN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExplainOption {
-    /// The statement is carried out, and times are told.
+    /// Runs the statement and reports times.
     Analyze,
-    /// What each step yields.
+    /// Reports the output of each node.
     Verbose,
-    /// Settings of the planner that differ from the usual.
+    /// Reports planner settings that differ from the defaults.
     Settings,
-    /// Blocks that were read and written.
+    /// Reports blocks that were read and written.
     Buffers,
-    /// What was written to the log.
+    /// Reports the volume of the write-ahead log.
     Wal,
 }
 
 impl ExplainOption {
     const ALL: [Self; 5] = [Self::Analyze, Self::Verbose, Self::Settings, Self::Buffers, Self::Wal];
 
-    /// As it is written in the header and, in any letter case, in EXPLAIN.
+    /// Returns the option as it is written in the header and, in any letter case, in `EXPLAIN`.
     pub fn text(self) -> &'static str {
         match self {
             Self::Analyze => "analyze",
@@ -94,7 +94,7 @@ impl ExplainOption {
 }
 
 impl MediaType {
-    /// Reads one media type with its parameters. Nothing is refused: what is not known is [`MediaType::Other`].
+    /// Parses a media type with its parameters. An unknown type is [`MediaType::Other`].
     pub fn parse(text: &str) -> Self {
         let text: Cow<'_, str> = match text.contains(char::is_whitespace) {
             true => text.split_whitespace().collect::<String>().into(),
@@ -103,11 +103,13 @@ impl MediaType {
         Self::parse_bare(&text, true)
     }
 
-    /// `text` is without spaces. A plan's `for` is no plan again.
+    /// Parses `text`, which has no spaces. The `for` of an `EXPLAIN` type cannot be such a type
+    /// again.
     fn parse_bare(text: &str, may_be_plan: bool) -> Self {
         let mut parts = parts(text);
         let mut essence = parts.next().unwrap_or_default().to_ascii_lowercase();
-        // It is written into answers, of plans in quotes: nothing but a token's characters (RFC 9110, 5.6.2) stays.
+        // The text is part of responses, sometimes in quotes: only token characters are kept (RFC
+        // 9110, 5.6.2)
         essence.retain(|c| c.is_ascii_alphanumeric() || "/!#$%&'*+-.^_`|~".contains(c));
         let parameter = |name: &str| {
             parts.clone().find_map(|part| {
@@ -149,7 +151,7 @@ impl MediaType {
         }
     }
 
-    /// The type as it is written, without a charset.
+    /// Returns the media type without a charset.
     pub fn text(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Any => "*/*",
@@ -169,7 +171,7 @@ impl MediaType {
         })
     }
 
-    /// `Content-Type` of an answer of this type: with a charset if the type is known and a text.
+    /// Returns `Content-Type`, with a charset for known text types.
     pub fn content_type(&self) -> String {
         match self {
             Self::Any | Self::Binary => "application/octet-stream".to_owned(),
@@ -193,8 +195,8 @@ impl ExplainRequest {
     }
 }
 
-/// What the client accepts, the best first (contract 10.1): by `q`, then by the number of `;` less the number of `*`, then by place.
-/// Without `Accept`, everything.
+/// Returns the media types that the client accepts, the best first: by `q`, then by the number of
+/// `;` minus the number of `*`, then by position. Without `Accept`, everything is accepted.
 pub fn accepted(headers: &HeaderMap) -> Vec<MediaType> {
     let mut types = Vec::new();
     for value in headers.get_all(header::ACCEPT) {
@@ -214,7 +216,7 @@ pub fn accepted(headers: &HeaderMap) -> Vec<MediaType> {
     types.into_iter().map(|(_, _, media_type)| media_type).collect()
 }
 
-/// What the client sends; JSON if it does not say.
+/// Returns the media type of the body; JSON by default.
 pub fn content_type(headers: &HeaderMap) -> MediaType {
     match headers.get(header::CONTENT_TYPE) {
         Some(value) if !value.is_empty() => MediaType::parse(&String::from_utf8_lossy(value.as_bytes())),
@@ -222,7 +224,7 @@ pub fn content_type(headers: &HeaderMap) -> MediaType {
     }
 }
 
-/// `q` in thousandths; 1 if it is absent or no number.
+/// Returns `q` in thousandths; 1 if it is absent or not a number.
 fn quality(item: &str) -> i64 {
     let given = parts(item).skip(1).find_map(|part| {
         let (key, value) = part.split_once('=')?;
@@ -232,7 +234,7 @@ fn quality(item: &str) -> i64 {
     given.map_or(1000, |quality| (quality.clamp(0.0, 1.0) * 1000.0) as i64)
 }
 
-/// The parts between `;` that stand outside of quotes.
+/// Splits at each `;` outside of quotes.
 fn parts(text: &str) -> impl Iterator<Item = &str> + Clone {
     let mut in_quotes = false;
     text.split(move |c| {
@@ -287,7 +289,7 @@ mod tests {
             accept(&["text/csv;q=0.5, */*;q=0.1, application/json;q=0.9", "text/xml"]),
             [MediaType::Xml, MediaType::Json, MediaType::Csv, MediaType::Any]
         );
-        // A browser's: what has fewer stars and more parameters is more exact.
+        // As a browser sends it: fewer stars and more parameters are more specific
         assert_eq!(
             accept(&["*/*,text/*,text/csv,application/vnd.pgrst.object+json;nulls=stripped"]),
             [MediaType::Object { stripped: true }, MediaType::Csv, MediaType::Other("text/*".into()), MediaType::Any]

@@ -1,4 +1,4 @@
-//! `Prefer`: what a client would like, and `Preference-Applied`: what of it was done (contract 8).
+//! `Prefer` and `Preference-Applied`.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -7,10 +7,10 @@ use crate::RestError;
 /// `Prefer`
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// How many items are read; more than there are kinds is of no use to anybody.
+/// The limit of items, which is far more than there are preferences.
 const MAX_ITEMS: usize = 64;
 
-/// What a client would like. `None`: it said nothing about it.
+/// The preferences of a client; `None` where it has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preferences {
     /// `resolution`
@@ -21,28 +21,28 @@ pub struct Preferences {
     pub returned: Option<ReturnPreference>,
     /// `count`
     pub count: Option<CountMode>,
-    /// `tx`: of effect only where the configuration allows it.
+    /// `tx`; effective only if the configuration allows it.
     pub transaction: Option<TransactionEnd>,
     /// `handling`
     pub handling: Option<Handling>,
-    /// `timezone`: a name that the database knows.
+    /// `timezone`: a name that PostgreSQL knows.
     pub timezone: Option<String>,
-    /// `max-affected`, as sent; [`Preferences::max_affected`] says whether it counts.
+    /// `max-affected` as sent. [`Preferences::max_affected`] returns the effective limit.
     pub max_affected_sent: Option<i64>,
-    /// Items that are no preference, in their order.
+    /// Unknown items, in their order.
     pub unknown: Vec<String>,
 }
 
-/// What a POST does with rows that exist.
+/// The treatment of existing rows by a POST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
-    /// It updates them.
+    /// They are updated.
     MergeDuplicates,
-    /// It passes them over.
+    /// They are skipped.
     IgnoreDuplicates,
 }
 
-/// What a column gets that an object of the body does not name.
+/// The value of a column that an object of the body does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingPreference {
     /// The column's default.
@@ -51,48 +51,48 @@ pub enum MissingPreference {
     Null,
 }
 
-/// What a write answers with.
+/// The content of the response to a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReturnPreference {
-    /// Nothing.
+    /// No body.
     #[default]
     Minimal,
-    /// `Location`
+    /// No body, but `Location`.
     HeadersOnly,
     /// The rows.
     Representation,
 }
 
-/// How the rows are counted (contract 9.3).
+/// The way in which rows are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountMode {
-    /// One by one.
+    /// The exact number.
     Exact,
-    /// By the planner's estimate.
+    /// The planner's estimate.
     Planned,
-    /// One by one up to a number, by the estimate from there.
+    /// The exact number up to a limit, the estimate above it.
     Estimated,
 }
 
-/// How a transaction ends.
+/// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransactionEnd {
-    /// It stays.
+    /// With a commit.
     Commit,
-    /// It is undone.
+    /// With a rollback.
     Rollback,
 }
 
-/// What becomes of unknown preferences.
+/// The treatment of unknown preferences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// They are refused, and `max-affected` counts.
+    /// They are rejected, and `max-affected` is effective.
     Strict,
-    /// They are passed over.
+    /// They are ignored.
     Lenient,
 }
 
-/// Which preferences an action honours; `count`, `handling` and `timezone` count for all.
+/// The preferences that an action honours. All actions honour `count`, `handling` and `timezone`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HonouredPreferences {
     /// `resolution`: a POST on a table with a primary key or with `on_conflict`.
@@ -107,14 +107,14 @@ pub struct HonouredPreferences {
     pub max_affected: bool,
 }
 
-/// Whether a time zone is one without a name: hours from UTC, as in `-4` or `05:30`.
+/// Returns true for a time zone that is an offset from UTC, such as `-4` or `05:30`.
 pub fn is_offset(zone: &str) -> bool {
     let digits = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
     let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "00"));
     digits(hours.strip_prefix(['+', '-']).unwrap_or(hours)) && minutes.len() == 2 && digits(minutes) && minutes < "60"
 }
 
-/// What one item says.
+/// A parsed item.
 enum PreferenceItem<'a> {
     Resolution(Resolution),
     Missing(MissingPreference),
@@ -127,7 +127,8 @@ enum PreferenceItem<'a> {
 }
 
 impl Preferences {
-    /// Reads all `Prefer` headers. The first item of a kind wins. A time zone that `knows_timezone` does not know is an unknown item.
+    /// Parses all `Prefer` headers. The first item of a kind is used. A time zone that
+    /// `knows_timezone` does not know is an unknown item.
     pub fn parse(headers: &HeaderMap, knows_timezone: impl Fn(&str) -> bool) -> Self {
         let mut preferences = Self::default();
         let texts = headers.get_all(PREFER).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -149,19 +150,21 @@ impl Preferences {
         preferences
     }
 
-    /// Whether `handling=strict` was sent.
+    /// Returns true if `handling=strict` was sent.
     pub fn is_strict(&self) -> bool {
         self.handling == Some(Handling::Strict)
     }
 
-    /// How many rows may be affected: `max-affected` counts only with `handling=strict`.
+    /// Returns the limit of affected rows. `max-affected` is effective only with `handling=strict`;
+    /// `execute::max_affected` checks it.
     pub fn max_affected(&self) -> Option<i64> {
         self.max_affected_sent.filter(|_| self.is_strict())
     }
 
-    /// # Errors
+    /// Checks that there are no unknown items with `handling=strict`.
     ///
-    /// PGRST122, if unknown items were sent with `handling=strict`.
+    /// # Errors
+    /// PGRST122.
     pub fn reject_unknown(&self) -> Result<(), RestError> {
         if self.is_strict() && !self.unknown.is_empty() {
             return Err(RestError::Preferences(self.unknown.clone()));
@@ -169,7 +172,8 @@ impl Preferences {
         Ok(())
     }
 
-    /// `Preference-Applied`, of an action that honours `honoured`; `None` if nothing was applied.
+    /// Returns `Preference-Applied` for an action that honours `honoured`; `None` if no preference
+    /// was applied.
     pub fn applied(&self, honoured: HonouredPreferences) -> Option<HeaderValue> {
         let mut applied: Vec<String> = Vec::new();
         let mut push = |text: Option<&str>| applied.extend(text.map(str::to_owned));

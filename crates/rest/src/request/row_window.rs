@@ -1,28 +1,28 @@
-//! Which rows of a result are wanted: `limit`, `offset` and the `Range` header (contract 9.1).
+//! The requested rows of a result: `limit`, `offset` and the `Range` header.
 
 use http::{HeaderMap, Method, header};
 
 use crate::RestError;
 use crate::query::Query;
 
-/// The part of the root's rows that is wanted.
+/// The requested part of the root's rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowWindow {
-    /// How many rows are passed over; fits PostgreSQL's bigint.
+    /// The number of rows to skip; fits PostgreSQL's bigint.
     pub offset: u64,
-    /// How many rows are wanted at most; fits PostgreSQL's bigint.
+    /// The limit of rows; fits PostgreSQL's bigint.
     pub limit: Option<u64>,
 }
 
 const LARGEST: u64 = i64::MAX as u64;
 
 impl RowWindow {
-    /// What `limit` and `offset` of the root level and, on GET, the `Range` header leave together.
+    /// Combines `limit` and `offset` of the root level and, for GET, the `Range` header.
     ///
     /// # Errors
     ///
-    /// PGRST103 for a negative limit at any level, and for a range that is empty though no limit of 0 was asked for; PGRST114 for
-    /// limits of a PUT.
+    /// PGRST103 for a negative limit at any level, and for a range that is empty although the limit
+    /// is not 0; PGRST114 for limits of a PUT.
     pub fn of(query: &Query, method: &Method, headers: &HeaderMap) -> Result<Self, RestError> {
         if query.ranges.iter().any(|at| at.value.limit.is_some_and(|limit| limit < 0)) {
             return Err(refusal("Limit should be greater than or equal to zero."));
@@ -38,7 +38,7 @@ impl RowWindow {
         };
         let header = if method == Method::GET { headers.get(header::RANGE) } else { None };
         match header.and_then(|value| bounds(value.to_str().ok()?)) {
-            // Nothing is within a limit of 0, and it is no mistake.
+            // A limit of 0 is never an error
             Some(_) | None if asked.limit == Some(0) => Ok(asked),
             None => Ok(asked),
             Some(bounds) => asked.within(bounds),
@@ -58,7 +58,7 @@ impl RowWindow {
     }
 }
 
-/// `‹from›-‹to›` or `‹from›-`; any other form says nothing.
+/// Parses `‹from›-‹to›` or `‹from›-`; any other form is ignored.
 fn bounds(text: &str) -> Option<(u64, Option<u64>)> {
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! From the rows of the catalog to the schema cache. Pure.
+//! Builds the schema cache from the rows of the catalog. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use super::relationships::{ExposedKey, ForeignKey, MAX_COMBINATIONS, Relationshi
 use super::routines::assemble_routine;
 use super::views::{ViewColumns, base_columns};
 
-/// Types of characters and bits, whose modifier says how many they hold: `character`, `character varying`, `bit`, `bit varying`.
+/// Types whose modifier is a number of characters or bits: `character`, `character varying`, `bit`,
+/// `bit varying`.
 const CHARACTERS: [u32; 2] = [1042, 1043];
 const BITS: [u32; 2] = [1560, 1562];
-/// What PostgreSQL adds to the length of characters in a modifier.
+/// The constant that PostgreSQL adds to the length of characters in a modifier.
 const LENGTH_HEADER: i32 = 4;
 
-/// Makes the cache of what was read.
+/// Builds the schema cache.
 pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
     let Catalog {
         relations,
@@ -69,7 +70,7 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
         routines_by_name.entry(schema).or_default().entry(name).or_default().push(Arc::new(routine));
     }
     for overloads in routines_by_name.values_mut().flat_map(HashMap::values_mut) {
-        // Neither the order in the catalog nor oids survive a dump.
+        // Neither the order in the catalog nor oids survive a dump
         overloads.sort_by(|one, other| {
             let order = |parameters: &[super::model::Parameter]| {
                 parameters.iter().map(|each| (each.name.clone(), each.sql_type.clone())).collect::<Vec<_>>()
@@ -149,11 +150,11 @@ fn column(row: ColumnRow, types: &HashMap<u32, TypeRow>, representations: &HashM
     }
 }
 
-/// The exposed relations by oid, and which of the views among them show columns of which table.
+/// The exposed relations by oid, and the views among them that show columns of a table.
 struct ExposedRelations<'a> {
     relations: HashMap<u32, &'a RelationRow>,
     columns: &'a HashMap<u32, BTreeMap<i16, ColumnRow>>,
-    /// Table → exposed views of it, the oldest first → column of the table → columns of the view.
+    /// Table → its exposed views, the oldest first → column of the table → columns of the view.
     views: HashMap<u32, BTreeMap<u32, HashMap<i16, BTreeSet<i16>>>>,
 }
 
@@ -180,7 +181,7 @@ impl<'a> ExposedRelations<'a> {
         self.columns.get(&relation)?.get(&number).map(|column| column.name.as_str())
     }
 
-    /// The views that show all of these columns of a table, and what they call each.
+    /// Returns the views that show all columns of a key, with their names of each column.
     fn views_with(&self, table: u32, key: &[i16]) -> impl Iterator<Item = (u32, Vec<Vec<&'a str>>)> {
         self.views.get(&table).into_iter().flatten().filter_map(move |(view, columns)| {
             let aliases = |column: &i16| -> Option<Vec<&'a str>> {
@@ -190,7 +191,7 @@ impl<'a> ExposedRelations<'a> {
         })
     }
 
-    /// Everyone that shows these columns: the table itself, if it is exposed, and views.
+    /// Returns the relations that show a key: the table itself, if it is exposed, and views.
     fn shown(&self, table: u32, key: &[i16]) -> Vec<ExposedKey> {
         let mut shown = Vec::new();
         if let Some(relation) = self.relations.get(&table)
@@ -212,7 +213,7 @@ impl<'a> ExposedRelations<'a> {
     }
 }
 
-/// One name for each column, in every way: `[[a, b], [c]]` gives `[a, c]` and `[b, c]`.
+/// Returns all combinations of one name per column: `[[a, b], [c]]` gives `[a, c]` and `[b, c]`.
 fn combinations(aliases: &[Vec<&str>]) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = vec![Vec::with_capacity(aliases.len())];
     for names in aliases {
@@ -225,7 +226,8 @@ fn combinations(aliases: &[Vec<&str>]) -> Vec<Vec<String>> {
     all
 }
 
-/// Primary keys of exposed tables, and of views: all columns of the keys that a view shows whole.
+/// Returns the primary keys of exposed tables, and of views: the columns of all keys that a view
+/// shows completely.
 fn primary_keys(keys: &[KeyRow], named: &ExposedRelations<'_>) -> HashMap<u32, Vec<String>> {
     let mut found: HashMap<u32, BTreeSet<&str>> = HashMap::new();
     for key in keys.iter().filter(|key| key.kind == KeyKind::Primary) {

@@ -1,4 +1,4 @@
-//! What the catalog of PostgreSQL says, row by row, as the statements of `sql/` ask for it.
+//! The rows of PostgreSQL's catalog, as the statements of `sql/` return them.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(crate) struct ColumnRow {
     pub type_modifier: i32,
     pub nominal_type: String,
     pub default: Option<String>,
-    /// Generated, or an identity: a default of its type does not count.
+    /// A generated column or an identity: a default of its type does not apply.
     pub is_made: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct TypeRow {
     pub oid: u32,
     pub name: QualifiedName,
     pub kind: TypeKind,
-    /// Of a domain: what it is over.
+    /// For a domain, the type that it is over.
     pub base: u32,
     pub modifier: i32,
     pub not_null: bool,
@@ -49,7 +49,7 @@ pub(crate) struct TypeRow {
     pub labels: Vec<String>,
 }
 
-/// As far as it matters here.
+/// The kinds of types that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TypeKind {
     Domain,
@@ -67,7 +67,7 @@ pub(crate) struct KeyRow {
     pub referenced_columns: Vec<i16>,
 }
 
-/// Which constraint.
+/// The kind of a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Primary,
@@ -80,9 +80,10 @@ pub(crate) struct RoutineRow {
     pub oid: u32,
     pub name: QualifiedName,
     pub comment: Option<String>,
-    /// Names of all arguments, in and out; empty texts, or nothing at all, for those without.
+    /// The names of all arguments, in and out; empty texts, or an empty list, for arguments without
+    /// a name.
     pub names: Vec<String>,
-    /// Modes of all arguments; nothing when all are `i`.
+    /// The modes of all arguments; empty if all are `i`.
     pub modes: Vec<String>,
     pub types: Vec<String>,
     pub inputs: i16,
@@ -111,13 +112,13 @@ pub(crate) struct MediaHandlerRow {
     pub relation: Option<QualifiedName>,
 }
 
-/// All that was read.
+/// All rows that were read.
 pub(crate) struct Catalog {
     pub relations: Vec<RelationRow>,
     pub columns: Vec<ColumnRow>,
     pub types: HashMap<u32, TypeRow>,
     pub keys: Vec<KeyRow>,
-    /// Of each view, what its columns are read from.
+    /// The columns that each view shows.
     pub views: ViewColumns,
     pub routines: Vec<RoutineRow>,
     pub computed: Vec<ComputedRelationship>,
@@ -230,12 +231,12 @@ impl RepresentationRow {
         })
     }
 
-    /// The domain.
+    /// Returns the oid of the domain.
     pub fn domain(&self) -> u32 {
         if self.from_domain { self.source } else { self.target }
     }
 
-    /// Notes the function where it belongs.
+    /// Stores the function.
     pub fn enter(self, representation: &mut Representation) {
         let place = match (self.from_domain, self.is_json) {
             (true, _) => &mut representation.to_json,
@@ -254,7 +255,7 @@ impl MediaHandlerRow {
             function: name(row, 0)?,
             is_function,
             media_type: row.try_get(3)?,
-            // What a function takes is for whoever calls it.
+            // For a function, the argument type does not matter
             relation: if is_function || relation.is_none() { None } else { Some(name(row, 4)?) },
         })
     }
@@ -267,7 +268,7 @@ pub(crate) fn domains(type_id: u32, types: &HashMap<u32, TypeRow>) -> impl Itera
     std::iter::successors(domain(type_id), move |outer| domain(outer.base)).take(64)
 }
 
-/// A row of `sql/computed.sql`.
+/// Reads a row of `sql/computed.sql`.
 pub(crate) fn computed(row: &Row) -> Result<ComputedRelationship, Error> {
     Ok(ComputedRelationship {
         function: name(row, 0)?,
@@ -277,12 +278,12 @@ pub(crate) fn computed(row: &Row) -> Result<ComputedRelationship, Error> {
     })
 }
 
-/// A row of `sql/views.sql`.
+/// Reads a row of `sql/views.sql`.
 pub(crate) fn view(row: &Row) -> Result<(u32, Vec<(i16, ColumnId)>), Error> {
     Ok((row.try_get(0)?, shown_columns(row.try_get(1)?)))
 }
 
-/// A row of `sql/schemas.sql`.
+/// Reads a row of `sql/schemas.sql`.
 pub(crate) fn schema_comment(row: &Row) -> Result<(String, String), Error> {
     Ok((row.try_get(0)?, row.try_get(1)?))
 }

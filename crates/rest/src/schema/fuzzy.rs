@@ -1,15 +1,17 @@
-//! The name that was probably meant (contract 16.4).
+//! Fuzzy search for names in error messages.
 
-/// The best matches by grams are compared letter by letter, no more than this many.
+/// The limit of candidates that are compared letter by letter, the best by grams first.
 const RESCORED: usize = 50;
-/// Nobody mistypes a name of this length, and comparing takes time to the square of it.
+/// The limit of a name's length. Comparing takes quadratic time, and names of this length are not
+/// typing errors.
 const LONGEST: usize = 512;
 
-/// The candidate that resembles `needle` most, when its score is at least `minimum` (0 to 1); of equals the first by name.
+/// Returns the candidate that is most similar to `needle`, if its score is at least `minimum` (0 to
+/// 1); the first by name among equals.
 ///
-/// Candidates are found by the triples of letters that they share with the needle, or by pairs if no
-/// triple helps; then scored by the share of letters that need no change. Letter case does not matter,
-/// punctuation only for the score.
+/// Candidates are found by the triples of letters that they share with the needle, or by pairs if
+/// no triple matches. Their score is the share of letters that need no change. Letter case does not
+/// matter; punctuation matters only for the score.
 pub fn nearest<'a>(needle: &str, candidates: impl IntoIterator<Item = &'a str>, minimum: f64) -> Option<&'a str> {
     let needle = NormalizedName::of(needle)?;
     let candidates: Vec<(&str, NormalizedName)> =
@@ -30,7 +32,7 @@ fn nearest_by_grams<'a>(
     let own = Grams::of(&needle.letters, size);
     let mut scored: Vec<(f64, &str, &[char])> = candidates
         .iter()
-        // No score is above the share of the lengths.
+        // No score exceeds the ratio of the lengths
         .filter(|(_, compared)| share(compared.lower.len(), needle.lower.len()) >= minimum)
         .map(|(name, compared)| (own.cosine(&Grams::of(&compared.letters, size)), *name, compared.lower.as_slice()))
         .filter(|(cosine, ..)| *cosine > 0.0)
@@ -54,7 +56,7 @@ struct NormalizedName {
 }
 
 impl NormalizedName {
-    /// Returns `None` where no letter is left, or the text is far too long.
+    /// Returns `None` if no letter is left, or the text is too long.
     fn of(text: &str) -> Option<Self> {
         if text.len() > LONGEST {
             return None;
@@ -66,11 +68,12 @@ impl NormalizedName {
     }
 }
 
-/// How often each run of some letters occurs, in order. A letter takes 21 bits, so three fit into one number.
+/// The number of occurrences of each gram, in order. A letter takes 21 bits, so three fit into one
+/// number.
 struct Grams(Vec<(u64, u32)>);
 
 impl Grams {
-    /// The runs of `size` letters, with a mark at both ends of the text.
+    /// Counts the grams of `size` letters, with a mark at both ends of the text.
     fn of(text: &[char], size: usize) -> Self {
         let marked: Vec<u64> = [&['-'], text, &['-']].concat().into_iter().map(u64::from).collect();
         let mut runs: Vec<u64> =
@@ -79,7 +82,7 @@ impl Grams {
         Self(runs.chunk_by(u64::eq).filter_map(|equal| Some((*equal.first()?, equal.len() as u32))).collect())
     }
 
-    /// Zero: nothing in common; one: all.
+    /// Returns the cosine similarity, from 0 to 1.
     fn cosine(&self, other: &Self) -> f64 {
         let common = self.0.iter().filter_map(|(gram, count)| {
             let at = other.0.binary_search_by_key(gram, |(theirs, _)| *theirs).ok()?;
@@ -97,7 +100,7 @@ fn share(one: usize, other: usize) -> f64 {
     one.min(other) as f64 / one.max(other).max(1) as f64
 }
 
-/// One minus the changes that make the one of the other, by the length of the longer.
+/// Returns one minus the edit distance, divided by the length of the longer text.
 fn similarity(one: &[char], other: &[char]) -> f64 {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, left) in one.iter().enumerate() {
@@ -139,7 +142,7 @@ mod tests {
     #[test]
     fn parameter_lists_are_compared_as_texts() {
         assert_eq!(nearest("(a, b, c)", ["(a, b)", "(x, y, z)"], 0.33), Some("(a, b)"));
-        // The parentheses are part of what is alike, but nothing is alike by them alone
+        // Parentheses contribute to the similarity, but are not sufficient alone
         assert_eq!(nearest("(a, zzz)", ["(a)"], 0.33), Some("(a)"));
         assert_eq!(nearest("a, zzz", ["a"], 0.33), None);
         assert_eq!(nearest("(x)", ["(a)"], 0.33), None);

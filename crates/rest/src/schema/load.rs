@@ -1,4 +1,4 @@
-//! Reads the schema cache out of PostgreSQL (contract 17.1).
+//! Loads the schema cache from PostgreSQL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use super::catalog::{
 };
 use super::model::SchemaCache;
 
-/// With an empty search path types and defaults come with their schemas. What a role or a database has set for other work must not
-/// keep a large schema from being read, and compiling these statements costs more than running them.
+/// An empty search path makes PostgreSQL qualify types and defaults. Settings of a role or a
+/// database for other work must not prevent the load of a large schema. Compiling these statements
+/// with JIT costs more than running them.
 const BEGIN: &str = "begin isolation level repeatable read read only;
     set local search_path = '';
     set local statement_timeout = '60s';
@@ -33,23 +34,24 @@ const MEDIA_HANDLERS: &str = include_str!("sql/media_handlers.sql");
 const SCHEMAS: &str = include_str!("sql/schemas.sql");
 const TIME_ZONES: &str = "select name from pg_catalog.pg_timezone_names";
 
-/// What to load.
+/// The settings of a load.
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
     /// The exposed schemas: `db-schemas`.
     pub schemas: Vec<String>,
-    /// `db-extra-search-path`: views may show keys through views of these.
+    /// `db-extra-search-path`: views may show keys through views of these schemas.
     pub extra_search_path: Vec<String>,
-    /// The time zones of an earlier load from the same server, which are not read again then: that takes PostgreSQL longer than
-    /// everything else in a small database.
+    /// The time zones of an earlier load from the same server. They are not read again, which takes
+    /// PostgreSQL longer than everything else in a small database.
     pub time_zones: Option<Arc<HashSet<String>>>,
 }
 
-/// Reads everything that requests are planned against, in one read-only transaction of the role that `client` is connected as.
-/// Nobody else may use the connection meanwhile.
+/// Loads the schema cache, in one read-only transaction of the role that `client` is connected as.
+/// The connection must not be used for anything else meanwhile.
 ///
 /// # Errors
-/// PostgreSQL's. The transaction is over then; when the call is dropped before it ends, it is not, and the connection is spent.
+/// The errors of PostgreSQL; the transaction is then rolled back. If the call is dropped before it
+/// completes, the transaction stays open and the connection must be closed.
 pub async fn load(client: &Client, settings: &LoadSettings) -> Result<SchemaCache, Error> {
     let time_zones = match &settings.time_zones {
         Some(known) => Arc::clone(known),
@@ -71,7 +73,8 @@ pub async fn load(client: &Client, settings: &LoadSettings) -> Result<SchemaCach
     Ok(cache)
 }
 
-/// PostgreSQL reads them from files, which may be missing: then no preference for a time zone is known, and all else works.
+/// Reads the names of time zones. PostgreSQL reads them from files, which may be missing. Then no
+/// preference for a time zone is valid, and everything else works.
 async fn time_zones(client: &Client) -> Result<HashSet<String>, Error> {
     match client.query(TIME_ZONES, &[]).await {
         Ok(rows) => rows.iter().map(|row| row.try_get(0)).collect(),
@@ -83,7 +86,7 @@ async fn time_zones(client: &Client) -> Result<HashSet<String>, Error> {
     }
 }
 
-/// All statements are sent at once; PostgreSQL works while we read.
+/// Reads all rows. All statements are sent at once, so that PostgreSQL works while rows are read.
 async fn read(client: &Client, settings: &LoadSettings) -> Result<Catalog, Error> {
     let LoadSettings { schemas, extra_search_path, .. } = settings;
     let (one, both): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 2]) = ([schemas], [schemas, extra_search_path]);

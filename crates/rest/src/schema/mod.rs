@@ -1,8 +1,9 @@
-//! What is known of the database: relations, relationships, functions (contract 17).
+//! The schema cache: relations, relationships and functions of the exposed schemas.
 //!
-//! [`load`] asks the catalog, in a handful of statements that are sent at once; everything else is pure: `catalog` are the rows as they
-//! come, `views` reads what views show, `assemble` puts it together, `relationships` derives who belongs to whom. [`nearest`] finds the
-//! name that was meant.
+//! [`load`] queries the catalog, with a few statements that are sent at once. Everything else is
+//! pure: `catalog` has the rows, `views` parses the definitions of views, `assemble` builds the
+//! cache, `relationships` derives relationships. [`nearest`] finds the name that was probably
+//! meant.
 
 mod assemble;
 mod catalog;

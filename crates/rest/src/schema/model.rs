@@ -1,53 +1,53 @@
-//! The schema cache as types. It is immutable: a reload makes a new one.
+//! The types of the schema cache. It is immutable; a reload makes a new one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-/// A name and the schema it is in.
+/// A name, qualified by its schema.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct QualifiedName {
     /// The schema.
     pub schema: String,
-    /// The name in it.
+    /// The name in the schema.
     pub name: String,
 }
 
-/// Schema name → object name → what is known of it: looked up by two `&str` without an allocation.
+/// Schema name → object name → value. Lookups need two `&str` and no allocation.
 pub type ByName<T> = HashMap<String, HashMap<String, T>>;
 
-/// Everything that requests are planned against.
+/// The schema cache.
 #[derive(Debug, Default)]
 pub struct SchemaCache {
     /// Tables, views, materialized views, foreign and partitioned tables of the exposed schemas.
     pub relations: ByName<Arc<Relation>>,
-    /// By origin; in the stable order of the contract's error texts (7.3).
+    /// By origin, in the order in which errors list them.
     pub relationships: ByName<Vec<Arc<Relationship>>>,
     /// Overloads by name, those with fewer parameters first.
     pub routines: ByName<Vec<Arc<Routine>>>,
-    /// Casts of domains, by the domain's formatted name (19.3).
+    /// The conversion functions of domains, by the domain's formatted name.
     pub representations: HashMap<String, Representation>,
-    /// Custom media type handlers (10.5).
+    /// Handlers of custom media types.
     pub media_handlers: Vec<MediaHandler>,
-    /// Names that `Prefer: timezone` may have.
+    /// The names that `Prefer: timezone` accepts.
     pub time_zones: Arc<HashSet<String>>,
     /// Comments of the exposed schemas that have one.
     pub schema_comments: HashMap<String, String>,
 }
 
 impl SchemaCache {
-    /// A relation of a schema.
+    /// Returns a relation.
     pub fn relation(&self, schema: &str, name: &str) -> Option<&Arc<Relation>> {
         self.relations.get(schema)?.get(name)
     }
 
-    /// The relationships that start at a relation.
+    /// Returns the relationships that start at a relation.
     pub fn relationships_of(&self, schema: &str, origin: &str) -> &[Arc<Relationship>] {
         self.relationships.get(schema).and_then(|names| names.get(origin)).map_or(&[], Vec::as_slice)
     }
 
-    /// What is known, by name: schemas with their relations and functions.
+    /// Returns the names of schemas, with their relations and functions.
     pub fn outline(&self) -> serde_json::Value {
         fn names<T>(known: Option<&HashMap<String, T>>) -> std::collections::BTreeSet<&String> {
             known.map(|known| known.keys().collect()).unwrap_or_default()
@@ -61,13 +61,13 @@ impl SchemaCache {
         serde_json::Value::Object(outline.collect())
     }
 
-    /// The overloads of a function.
+    /// Returns the overloads of a function.
     pub fn routines_named(&self, schema: &str, name: &str) -> &[Arc<Routine>] {
         self.routines.get(schema).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// What kind of relation.
+/// The kind of a relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelationKind {
     /// `create table`
@@ -82,7 +82,7 @@ pub enum RelationKind {
     ForeignTable,
 }
 
-/// A table, or what can be read like one.
+/// A table, or another relation that can be read like one.
 #[derive(Debug, Clone)]
 pub struct Relation {
     /// Its name.
@@ -91,24 +91,24 @@ pub struct Relation {
     pub comment: Option<String>,
     /// Its kind.
     pub kind: RelationKind,
-    /// Rows can be put in.
+    /// Rows can be inserted.
     pub insertable: bool,
-    /// Rows can be changed.
+    /// Rows can be updated.
     pub updatable: bool,
-    /// Rows can be taken out.
+    /// Rows can be deleted.
     pub deletable: bool,
-    /// Several of its rows may have the same key, though the key is one of the tables below it: a view that joins or groups, a materialized
-    /// view without a unique index.
+    /// Several of its rows may have the same key, which is that of a table below it: a view with a
+    /// join or with groups, or a materialized view without a unique index.
     pub repeats_keys: bool,
-    /// Primary key columns, sorted by name; of a view those of every table below it whose whole key it
-    /// shows.
+    /// The columns of the primary key, sorted by name. For a view, the columns of all keys that it
+    /// shows completely.
     pub primary_key: Vec<String>,
     /// By name, in the table's order.
     pub columns: IndexMap<String, Column>,
 }
 
 impl Relation {
-    /// Whether it is a view or a materialized view.
+    /// Returns true for views and materialized views.
     pub fn is_view(&self) -> bool {
         matches!(self.kind, RelationKind::View | RelationKind::MaterializedView)
     }
@@ -123,44 +123,47 @@ pub struct Column {
     pub comment: Option<String>,
     /// It may hold NULL.
     pub nullable: bool,
-    /// The type behind all domains over catalog types, as `format_type` says it without modifiers: `integer`, `character varying`.
+    /// The type behind all domains, as `format_type` returns it without modifiers: `integer`,
+    /// `character varying`.
     pub base_type: String,
-    /// The declared type, with modifiers: `character varying(10)`, `public.price`. Can be put into SQL as it is.
+    /// The declared type, with modifiers: `character varying(10)`, `public.price`. It is valid SQL.
     pub nominal_type: String,
-    /// The most characters it holds.
+    /// The length limit in characters.
     pub max_length: Option<i32>,
-    /// The SQL expression of its default; `nextval(…)` for GENERATED BY DEFAULT identities, the domain's default if it has none itself;
-    /// none for generated columns. Trusted SQL of the database's own catalog.
+    /// The SQL expression of its default. For GENERATED BY DEFAULT identities, `nextval(…)`; the
+    /// default of the domain, if the column has none; `None` for generated columns. Trusted SQL of
+    /// the database's catalog.
     pub default: Option<String>,
-    /// Labels, when the type is an enum.
+    /// The labels of an enum type.
     pub enum_labels: Vec<String>,
-    /// The formatted name of its domain when a [`Representation`] may apply.
+    /// The formatted name of its domain, if a [`Representation`] may apply.
     pub domain: Option<String>,
 }
 
 impl Column {
-    /// Whether its values are of one of PostgreSQL's own types, or of a domain over one. The names of others have a schema.
+    /// Returns true if its type is built into PostgreSQL, or a domain over such a type. The names
+    /// of other types have a schema.
     pub fn is_of_own_type(&self) -> bool {
         !self.base_type.contains('.')
     }
 }
 
-/// How two relations belong together, seen from one of them.
+/// A relationship of two relations, seen from one of them.
 #[derive(Debug, Clone)]
 pub struct Relationship {
-    /// Where it starts.
+    /// The relation at which it starts.
     pub origin: QualifiedName,
-    /// Where it leads.
+    /// The relation to which it leads.
     pub target: QualifiedName,
-    /// The target is a view: foreign key and column names do not name it (7.3).
+    /// The target is a view: names of foreign keys and columns do not select it.
     pub target_is_view: bool,
     /// Origin and target are the same relation.
     pub is_self: bool,
-    /// Over what.
+    /// The kind, with its columns.
     pub kind: RelationshipKind,
 }
 
-/// What a relationship goes over.
+/// The kind of a relationship.
 #[derive(Debug, Clone)]
 pub enum RelationshipKind {
     /// A foreign key of the origin.
@@ -192,7 +195,7 @@ pub enum RelationshipKind {
     Computed {
         /// The function; its name is the embed's name.
         function: QualifiedName,
-        /// It yields at most one row.
+        /// It returns at most one row.
         to_one: bool,
     },
 }
@@ -213,7 +216,7 @@ pub struct Junction {
 }
 
 impl Relationship {
-    /// Whether it leads to at most one row.
+    /// Returns true if it leads to at most one row.
     pub fn is_to_one(&self) -> bool {
         matches!(
             self.kind,
@@ -227,89 +230,91 @@ impl Relationship {
 /// A function that can be called.
 #[derive(Debug, Clone)]
 pub struct Routine {
-    /// Its identity in the database; 0 in a cache that was made without one.
+    /// The oid; 0 in a cache that was not loaded from a database.
     pub oid: u32,
     /// Its name.
     pub name: QualifiedName,
     /// Its comment.
     pub comment: Option<String>,
-    /// What it takes.
+    /// The parameters.
     pub parameters: Vec<Parameter>,
-    /// What it yields.
+    /// The result.
     pub returns: ReturnType,
-    /// What it may do.
+    /// The volatility.
     pub volatility: Volatility,
     /// Its last parameter is VARIADIC.
     pub variadic: bool,
     /// `default_transaction_isolation` of its own settings.
     pub isolation: Option<String>,
-    /// Its own settings (`SET … TO …`), name and value; which of them hold for the whole transaction is configuration (13.6).
+    /// Its own settings (`SET … TO …`), name and value. The configuration decides which of them
+    /// apply to the whole transaction.
     pub settings: Vec<(String, String)>,
 }
 
-/// One argument of a function.
+/// A parameter of a function.
 #[derive(Debug, Clone)]
 pub struct Parameter {
-    /// Its name; empty when it has none.
+    /// Its name; empty if it has none.
     pub name: String,
     /// Its type as SQL.
     pub sql_type: String,
-    /// Its type without a length: `character varying`, `bit varying` for `character(n)`, `bit(n)`.
+    /// Its type without a length: `character varying` for `character(n)`, `bit varying` for
+    /// `bit(n)`.
     pub unbounded_type: String,
     /// It has no default.
     pub required: bool,
-    /// It takes any number of values.
+    /// It takes any number of values (VARIADIC).
     pub variadic: bool,
 }
 
-/// What a function yields.
+/// The result type of a function.
 #[derive(Debug, Clone)]
 pub struct ReturnType {
-    /// The type's own name: a relation's row type has the relation's.
+    /// The name of the type; a row type has the name of its relation.
     pub name: QualifiedName,
     /// SETOF or TABLE.
     pub set: bool,
-    /// A row: a row type, a domain over one, OUT, INOUT or TABLE arguments, `record`.
+    /// A row: a row type, a domain over one, OUT, INOUT or TABLE arguments, or `record`.
     pub composite: bool,
-    /// `record` without OUT, INOUT or TABLE arguments: a row whose columns nobody knows before the call.
+    /// `record` without OUT, INOUT or TABLE arguments: the columns are unknown before the call.
     pub anonymous: bool,
     /// `void`.
     pub void: bool,
-    /// The row type is a relation's, whose name this is: then embeds are possible.
+    /// The relation of the row type. Embeds require one.
     pub relation: Option<QualifiedName>,
 }
 
-/// What a function may do.
+/// The volatility of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Volatility {
-    /// Anything.
+    /// May write.
     Volatile,
-    /// Read.
+    /// Only reads.
     Stable,
-    /// Compute.
+    /// Only computes.
     Immutable,
 }
 
-/// The functions behind a domain's implicit casts (19.3).
+/// The functions of a domain's implicit casts.
 #[derive(Debug, Clone, Default)]
 pub struct Representation {
-    /// domain → json: how values go out.
+    /// domain → json: for values of responses.
     pub to_json: Option<QualifiedName>,
-    /// json → domain: how values of a body come in.
+    /// json → domain: for values of bodies.
     pub from_json: Option<QualifiedName>,
-    /// text → domain: how values of filters come in.
+    /// text → domain: for values of filters.
     pub from_text: Option<QualifiedName>,
 }
 
-/// A function or aggregate that makes bodies of a media type (10.5).
+/// A function or aggregate that makes bodies of a media type.
 #[derive(Debug, Clone)]
 pub struct MediaHandler {
     /// The media type, or `*/*`, in lower case.
     pub media_type: String,
     /// The aggregate.
     pub function: QualifiedName,
-    /// The relation whose rows it takes; `None`: any row (`anyelement`).
+    /// The relation whose rows it takes; `None` for any row (`anyelement`).
     pub relation: Option<QualifiedName>,
-    /// It is no aggregate: it answers when it is itself called.
+    /// It is a function, not an aggregate, and applies to its own calls.
     pub is_function: bool,
 }

@@ -1,62 +1,64 @@
-//! From foreign keys, what views show of them, and functions, to every relationship there is (contract 7.2). Pure.
+//! Derives the relationships from foreign keys, views and functions. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::model::{ByName, Junction, QualifiedName, Relation, Relationship, RelationshipKind};
 
-/// A view that shows a key's columns many times over has a combination for each; more than this many are of no use to anybody.
+/// The limit of combinations for a view that shows the columns of a key several times.
 pub(crate) const MAX_COMBINATIONS: usize = 256;
 
-/// A foreign key, and who shows it.
+/// A foreign key, and the relations that show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ForeignKey {
     /// Its name.
     pub constraint: String,
     /// Its columns are those of a primary key or unique constraint.
     pub unique: bool,
-    /// Who shows the columns that refer: the table that has it, if it is exposed, and views.
+    /// The relations that show the referencing columns: the table itself, if it is exposed, and
+    /// views.
     pub referencing: Vec<ExposedKey>,
-    /// Who shows the columns that are referred to.
+    /// The relations that show the referenced columns.
     pub referenced: Vec<ExposedKey>,
 }
 
-/// A relation that shows all columns of one side of a foreign key. One that shows a column twice is there twice.
+/// A relation that shows all columns of one side of a foreign key. If it shows a column twice, it
+/// is listed twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExposedKey {
     /// The table or view.
     pub relation: QualifiedName,
-    /// It is no table.
+    /// The relation is a view.
     pub is_view: bool,
-    /// What it calls the columns, in key order.
+    /// Its names of the columns, in key order.
     pub columns: Vec<String>,
 }
 
-/// A function of one relation's row that yields rows of another.
+/// A function that takes a row of one relation and returns rows of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ComputedRelationship {
     /// The function.
     pub function: QualifiedName,
-    /// Whose rows it takes.
+    /// The relation whose rows it takes.
     pub origin: QualifiedName,
-    /// Whose rows it yields.
+    /// The relation whose rows it returns.
     pub target: QualifiedName,
-    /// It yields at most one.
+    /// It returns at most one row.
     pub to_one: bool,
 }
 
-/// What relationships follow from.
+/// The inputs of the derivation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RelationshipSources<'a> {
-    /// The relations of the exposed schemas, views with their inferred keys.
+    /// The relations of the exposed schemas; views with their inferred keys.
     pub relations: &'a ByName<Arc<Relation>>,
     /// All foreign keys of the database.
     pub foreign_keys: &'a [ForeignKey],
-    /// Functions that lead from row to row.
+    /// Functions from row to rows.
     pub computed: &'a [ComputedRelationship],
 }
 
-/// A foreign key as seen from the tables and views that show it: still of any schema.
+/// A foreign key between two relations that show it, in any schema.
 #[derive(Debug, Clone)]
 struct ForeignKeyLink<'a> {
     constraint: &'a str,
@@ -68,13 +70,14 @@ struct ForeignKeyLink<'a> {
     columns: Vec<(String, String)>,
 }
 
-/// Derives the relationships of the exposed schemas: by origin, each origin's in the order in which texts list them.
+/// Derives the relationships of the exposed schemas, by origin, in the order in which errors list
+/// them.
 pub(crate) fn derive(facts: RelationshipSources<'_>) -> ByName<Vec<Arc<Relationship>>> {
     let exposed = |name: &QualifiedName| {
         facts.relations.get(&name.schema).is_some_and(|relations| relations.contains_key(&name.name))
     };
     let mut links = links(facts.foreign_keys);
-    // Junctions, too, must be exposed; so nothing is lost by leaving out now what leads elsewhere.
+    // Junctions must be exposed, too, so links to other schemas can be dropped now
     links.retain(|link| exposed(link.origin) && exposed(link.target));
 
     let mut found: Vec<Relationship> = Vec::with_capacity(links.len() * 2);
@@ -91,7 +94,7 @@ pub(crate) fn derive(facts: RelationshipSources<'_>) -> ByName<Vec<Arc<Relations
     let mut by_origin = ByName::<Vec<Arc<Relationship>>>::new();
     for relationship in found {
         let QualifiedName { schema, name } = &relationship.origin;
-        // An allocation for the first of a name only
+        // Allocates for the first entry of a name only
         if !by_origin.contains_key(schema) {
             by_origin.insert(schema.clone(), HashMap::new());
         }
@@ -110,7 +113,7 @@ pub(crate) fn derive(facts: RelationshipSources<'_>) -> ByName<Vec<Arc<Relations
     by_origin
 }
 
-/// Every foreign key, and a copy of it for each view that shows its one side, its other side, or both.
+/// Returns every foreign key, with copies for each view that shows either or both of its sides.
 fn links(foreign_keys: &[ForeignKey]) -> Vec<ForeignKeyLink<'_>> {
     let mut links = Vec::with_capacity(foreign_keys.len());
     for key in foreign_keys {
@@ -129,14 +132,14 @@ fn links(foreign_keys: &[ForeignKey]) -> Vec<ForeignKeyLink<'_>> {
     links
 }
 
-/// Two foreign keys of one relation whose columns lie in its primary key.
+/// Finds junctions: relations with two foreign keys whose columns are part of the primary key.
 fn many_to_many(links: &[ForeignKeyLink<'_>], relations: &ByName<Arc<Relation>>, found: &mut Vec<Relationship>) {
     let mut junctions: HashMap<&QualifiedName, Vec<&ForeignKeyLink<'_>>> = HashMap::new();
     for link in links.iter().filter(|link| !link.unique) {
         let Some(relation) = relations.get(&link.origin.schema).and_then(|names| names.get(&link.origin.name)) else {
             continue;
         };
-        // Both lie in the key if each does.
+        // Both are part of the key if each is
         if link.columns.iter().all(|(column, _)| relation.primary_key.contains(column)) {
             junctions.entry(link.origin).or_default().push(link);
         }
@@ -162,7 +165,7 @@ fn many_to_many(links: &[ForeignKeyLink<'_>], relations: &ByName<Arc<Relation>>,
     }
 }
 
-/// A foreign key seen from both its sides.
+/// Makes the two relationships of a foreign key.
 fn from_link(link: ForeignKeyLink<'_>, found: &mut Vec<Relationship>) {
     let ForeignKeyLink { constraint, origin, target, origin_is_view, target_is_view, unique, columns } = link;
     let is_self = origin == target;
@@ -206,7 +209,7 @@ fn swapped(columns: &[(String, String)]) -> Vec<(String, String)> {
 /// Pairs of columns.
 type Columns = [(String, String)];
 
-/// What relationships of one origin are sorted by; equal for none but those that no text can tell apart.
+/// The sort key of an origin's relationships. Equal keys have equal texts.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RelationshipSortKey<'a> {
     is_computed: bool,
@@ -295,7 +298,7 @@ mod tests {
         all.iter().map(|relationship| (**relationship).clone()).collect()
     }
 
-    /// Origin, target and kind in a word.
+    /// Returns origin, target and kind as a text.
     fn words(relationships: &[Relationship]) -> Vec<String> {
         let word = |relationship: &Relationship| {
             let kind = match relationship.kind {
@@ -382,7 +385,7 @@ mod tests {
         assert_eq!(found, [&back[..], &["films directors computed"]].concat());
         let found = words(&derived(&all, &keys, &[computed("maker", "directors")]));
         assert_eq!(found[2..], ["films directors one", "films directors one", "films directors computed"]);
-        // Of another schema, so another name
+        // It is in another schema, so its name differs
         let found = words(&derived(&all, &keys, &[computed("private.directors", "directors")]));
         assert_eq!(found.len(), 5);
         let found = words(&derived(&all, &keys, &[computed("ledger", "private.ledger")]));

@@ -1,14 +1,14 @@
-//! Which functions can be called, and how (contract 13.1).
+//! Functions that can be called.
 
 use std::collections::HashMap;
 
 use super::catalog::{RoutineRow, TypeKind, TypeRow, domains};
 use super::model::{Parameter, QualifiedName, ReturnType, Routine, Volatility};
 
-/// Types of a single parameter without a name that a whole body can be given to.
+/// The types of a single unnamed parameter that a whole body can be passed to.
 const WHOLE_BODY: [&str; 5] = ["bytea", "json", "jsonb", "text", "xml"];
 
-/// The function, when its parameters can be given.
+/// Returns the function, if its parameters can be passed.
 pub(crate) fn assemble_routine(
     row: RoutineRow,
     types: &HashMap<u32, TypeRow>,
@@ -47,7 +47,7 @@ pub(crate) fn assemble_routine(
     })
 }
 
-/// The arguments that go in; those that only come out are part of the result.
+/// Returns the input parameters. Output parameters are part of the result.
 fn parameters(row: &RoutineRow) -> Vec<Parameter> {
     let mode = |at: usize| row.modes.get(at).map_or("i", String::as_str);
     let inputs = row.types.iter().enumerate().filter(|(at, _)| matches!(mode(*at), "i" | "b" | "v"));
@@ -64,7 +64,7 @@ fn parameters(row: &RoutineRow) -> Vec<Parameter> {
         .collect()
 }
 
-/// `character` alone is a single character, `bit` a single bit.
+/// Returns the type without a length. `character` alone is one character, `bit` one bit.
 fn unbounded(sql_type: &str) -> String {
     match sql_type {
         "character" | "character[]" | "bit" | "bit[]" => match sql_type.split_once('[') {
@@ -86,7 +86,7 @@ fn return_type(row: &RoutineRow, types: &HashMap<u32, TypeRow>, row_types: &Hash
         composite: has_row_type || has_outputs || is("record"),
         anonymous: is("record") && !has_outputs,
         void: is("void"),
-        // Embeds are looked up in the schema of the request, which is the function's.
+        // Embeds are looked up in the schema of the request, which is that of the function
         relation: row_types.get(&base).filter(|relation| relation.schema == row.name.schema).cloned(),
     }
 }

@@ -1,4 +1,5 @@
-//! A schema cache without a database, for the tests of pure stages: the cinema of `tests/it/schema.sql`, without its odd corners.
+//! A schema cache without a database, for tests of pure stages: the cinema of
+//! `tests/it/schema.sql`, without its special cases.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use super::model::{
 };
 use super::relationships::{ComputedRelationship, ExposedKey, ForeignKey, RelationshipSources, derive};
 
-/// Kind, name (in `public`, unless it says otherwise), primary key, columns.
+/// Kind, name (in `public` by default), primary key, columns.
 const RELATIONS: &str = "
 table directors (id): id integer not null; first_name text not null; last_name text not null; born date
 table films (id): id integer not null default nextval('public.films_id_seq'); title text not null; year integer; rating numeric(3,1); director_id integer; released timestamp with time zone; language character varying(12) default 'english'::character varying; mood public.mood; tags text[] not null default '{}'::text[]; meta jsonb
@@ -50,10 +51,10 @@ matview film_stats (director_id): director_id integer; films bigint; latest inte
 table archive.films (id): id integer not null; title text; director_id integer
 ";
 
-/// Names of columns with a space in them, which the notation above can not say otherwise.
+/// Names of columns with a space, which the notation above cannot express.
 const SPACED: [&str; 2] = ["first name", "Odd Id"];
 
-/// Constraint, the table that has it and its columns, the table that it refers to and its columns.
+/// Constraint, the table that has it and its columns, the referenced table and its columns.
 const FOREIGN_KEYS: &str = r#"
 films_director_id_fkey: films(director_id) -> directors(id)
 roles_film_id_fkey: roles(film_id) -> films(id)
@@ -77,7 +78,8 @@ odd "fk": odd child(Odd Id) -> Odd Table(Id)
 films_director_id_fkey: archive.films(director_id) -> directors(id)
 "#;
 
-/// View, `>` for the side that has the key and `<` for the other, constraint and its table, aliases of each column.
+/// View, `>` for the referencing side and `<` for the other, constraint and its table, aliases of
+/// each column.
 const VIEW_KEYS: &str = "
 film_list > films_director_id_fkey films: director_id
 film_list < roles_film_id_fkey roles: id
@@ -109,8 +111,8 @@ designers: video_games -> designers
 video_games: designers -> video_games *
 ";
 
-/// Name(parameters) volatility: what it returns. A parameter with `?` has a default, with `...` is variadic; a trailing `{}` in the
-/// result is a row.
+/// Name(parameters) volatility: result. A parameter with `?` has a default, one with `...` is
+/// variadic; a trailing `{}` marks a row type.
 const ROUTINES: &str = "
 hello() immutable: text
 add_them(a integer, b integer) immutable: integer
@@ -144,7 +146,7 @@ welcome() immutable: text/html
 logo() immutable: image/png
 ";
 
-/// The cinema.
+/// Returns the schema cache of the cinema.
 pub(crate) fn cinema() -> SchemaCache {
     let mut cache = SchemaCache::default();
     for relation in lines(RELATIONS).map(relation) {
@@ -187,7 +189,7 @@ pub(crate) fn cinema() -> SchemaCache {
     cache
 }
 
-/// A name, in `public` unless it says otherwise.
+/// Returns a qualified name, in `public` by default.
 pub(crate) fn qualified(name: &str) -> QualifiedName {
     let (schema, name) = name.split_once('.').unwrap_or(("public", name));
     QualifiedName { schema: schema.to_owned(), name: name.trim_matches('"').to_owned() }

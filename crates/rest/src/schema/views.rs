@@ -1,25 +1,27 @@
-//! Which column of which relation each column of a view shows (contract 17.1).
+//! The columns that views show.
 //!
-//! PostgreSQL stores a view as a tree of nodes in text, in which every item of the select list names the column that it was read
-//! from, if it was one. Only those items are read here, of the outermost query, in one pass and without recursion; what is not
-//! understood shows nothing.
+//! PostgreSQL stores a view as a tree of nodes, in text. Every item of a select list names the
+//! column that it is read from, if it is one. Only those items of the outermost query are read
+//! here, in one pass and without recursion. A tree that cannot be parsed shows no columns.
 
 use std::collections::HashMap;
 
 /// A column: its relation's oid and its number.
 pub(crate) type ColumnId = (u32, i16);
 
-/// What the columns of each view are read from, by the view's oid: number in the view, and the column.
+/// The columns that each view shows, by the view's oid: number in the view, and the underlying
+/// column.
 pub(crate) type ViewColumns = HashMap<u32, Vec<(i16, ColumnId)>>;
 
-/// Views upon views upon views: further than this nobody goes.
+/// The limit of nested views.
 const MAX_DEPTH: usize = 128;
 
-/// The columns that the outermost select list of a rewrite rule shows: number in the view, and where it comes from.
+/// Returns the columns that the outermost select list of a rewrite rule shows: number in the view,
+/// and origin.
 pub(crate) fn shown_columns(rule: &str) -> Vec<(i16, ColumnId)> {
     let mut tokens = NodeTokens { rest: rule };
     let mut depth = 0_usize;
-    // `({QUERY … :targetList (…`: two levels in are the query's own fields.
+    // `({QUERY … :targetList (…`: the fields of the query are two levels deep
     loop {
         match tokens.next() {
             Some("(" | "{") => depth += 1,
@@ -34,7 +36,7 @@ pub(crate) fn shown_columns(rule: &str) -> Vec<(i16, ColumnId)> {
     }
     let mut shown = Vec::new();
     let mut entry = TargetEntry::default();
-    // Within the list: 1 inside of an item, more inside of its expression
+    // Within the list: 1 in an item, more in its expression
     let mut depth = 0_usize;
     while let Some(token) = tokens.next() {
         match token {
@@ -56,7 +58,7 @@ pub(crate) fn shown_columns(rule: &str) -> Vec<(i16, ColumnId)> {
     shown
 }
 
-/// What an item of a select list says of itself.
+/// The properties of an item of a select list.
 #[derive(Default)]
 struct TargetEntry {
     number: Option<i16>,
@@ -68,7 +70,7 @@ struct TargetEntry {
 impl TargetEntry {
     fn column(self) -> Option<(i16, ColumnId)> {
         let Self { number, relation, column, is_junk } = self;
-        // A junk item is computed for ORDER BY and the like, and not shown.
+        // A junk item is computed for ORDER BY, for example, and not shown
         if is_junk {
             return None;
         }
@@ -76,7 +78,8 @@ impl TargetEntry {
     }
 }
 
-/// The words of a node tree: brackets, and what stands between white space. A backslash takes its meaning from what follows it.
+/// The tokens of a node tree: brackets, and words between white space. A backslash escapes the next
+/// character.
 struct NodeTokens<'a> {
     rest: &'a str,
 }
@@ -98,7 +101,7 @@ impl<'a> NodeTokens<'a> {
                 }
             }
         }
-        // Behind a backslash may stand a character of several bytes, or nothing.
+        // A multi-byte character may follow a backslash, or nothing
         end = end.min(self.rest.len());
         while !self.rest.is_char_boundary(end) {
             end += 1;
@@ -113,10 +116,10 @@ impl<'a> NodeTokens<'a> {
     }
 }
 
-/// Follows each column of a view through the views below it to a relation that is none of them.
+/// Follows each column of a view through the views below it to a relation that is no view.
 ///
-/// `shown` says what the columns of each known view are read from. A column of a relation that is not among them stays as it is; one
-/// that leads in a circle is left out.
+/// `shown` has the columns of each known view. A column of any other relation stays as it is; a
+/// column in a cycle is left out.
 pub(crate) fn base_columns(shown: &ViewColumns) -> ViewColumns {
     let direct: HashMap<ColumnId, ColumnId> = shown
         .iter()
@@ -179,7 +182,7 @@ mod tests {
         ]);
         let base = base_columns(&shown);
         assert_eq!(base[&10], [(1, (1, 1)), (2, (1, 1)), (3, (2, 5))]);
-        // The second column of view 10 that is asked for is an expression there.
+        // The second column of view 11 refers to an expression of view 10
         assert_eq!(base[&11], [(1, (1, 1)), (3, (2, 5))]);
         assert_eq!(base[&12], []);
     }

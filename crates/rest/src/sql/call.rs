@@ -1,14 +1,14 @@
-//! The call of a function, as an item of FROM (contract 13, 20).
+//! The statements of function calls.
 
 use super::{Envelope, RowCount, Sql, TotalSource, envelope, read};
 use crate::plan::{BodyFormat, CALL, CallArguments, CallPlan};
 use crate::schema::{Parameter, Volatility};
 
-/// The main statement of a call. The function is called once, whatever is counted.
+/// Writes the main statement of a call. The function is called once, whatever is counted.
 pub fn call(plan: &CallPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     let mut sql = Sql::new();
     let root = &plan.read.root;
-    // A page of the rows is not all of them: then they are kept, and read twice.
+    // With a limit or groups, the total needs all rows: they are kept and read twice
     let keep = count != RowCount::None && (root.limit.is_some() || root.offset.is_some() || root.aggregated);
     let item = |sql: &mut Sql| from_item(sql, plan, body_format);
     let kept = |sql: &mut Sql| {
@@ -42,12 +42,13 @@ pub fn call(plan: &CallPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
 
 /// Appends the FROM item with the rows of the call.
 ///
-/// A function of rows stands in FROM itself, so that PostgreSQL can look into a simple one and filter inside it. A value is selected
-/// as `pgrst_scalar`, whatever its type, also a set of them.
+/// A function that returns rows stands in FROM itself, so that PostgreSQL can inline a simple one
+/// and filter inside it. A value, or a set of values, is selected as `pgrst_scalar`.
 fn from_item(sql: &mut Sql, plan: &CallPlan, body_format: &BodyFormat) {
     let with_object = matches!(plan.arguments, CallArguments::Object { .. });
     if plan.shape().is_scalar() {
-        // PostgreSQL leaves out what nobody reads, unless it is volatile; but the call is to happen.
+        // PostgreSQL would not evaluate an unread output of a function that is not volatile, but
+        // the call has to run
         let unread = *body_format == BodyFormat::Nothing && plan.routine.volatility != Volatility::Volatile;
         sql.raw(if unread { "(WITH pgrst_value AS MATERIALIZED (SELECT " } else { "(SELECT " });
         invocation(sql, plan);
@@ -67,7 +68,7 @@ fn from_item(sql: &mut Sql, plan: &CallPlan, body_format: &BodyFormat) {
     }
 }
 
-/// `"schema"."function"("a" := $1::integer)`
+/// Appends `"schema"."function"("a" := $1::integer)`.
 fn invocation(sql: &mut Sql, plan: &CallPlan) {
     let function = &plan.routine.name;
     sql.qualified(&function.schema, &function.name).raw("(");
@@ -104,7 +105,7 @@ fn object(sql: &mut Sql, arguments: &CallArguments) {
     let CallArguments::Object { body, parameters } = arguments else { return };
     sql.raw("json_to_record(").body(&body.json).raw("::json");
     if !body.is_object {
-        // Of an array the first object counts.
+        // The first object of an array is used
         sql.raw(" -> 0");
     }
     sql.raw(") AS pgrst_args(");

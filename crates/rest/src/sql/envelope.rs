@@ -1,35 +1,36 @@
-//! The outer SELECT of every main statement: one row with the columns of [`super::EnvelopeColumn`].
+//! The outer SELECT of main statements: one row with the columns of [`super::EnvelopeColumn`].
 //!
-//! It aggregates a subquery, not a CTE: without a write and without CSV nothing is materialized, and a read by primary key is one
-//! Aggregate over one Index Scan.
+//! It aggregates a subquery, not a CTE. Without a write and without CSV nothing is materialized,
+//! and a read by primary key is one Aggregate over one Index Scan.
 
 use super::Sql;
 use crate::plan::{BodyFormat, ReadPlan, ResultShape, RowCount};
 
-/// How the columns of the one row are made.
+/// The parts of the outer SELECT.
 pub struct Envelope<'a> {
     /// Writes the statement whose rows are `pgrst_source`.
     pub source: Option<&'a dyn Fn(&mut Sql)>,
-    /// The first column.
+    /// The source of the first column.
     pub total: TotalSource<'a>,
-    /// Writes the SELECT of the rows that the answer is about; in all other closures they are called `_postgrest_t`.
+    /// Writes the SELECT of the response's rows. All other closures refer to them as
+    /// `_postgrest_t`.
     pub rows: &'a dyn Fn(&mut Sql),
-    /// How the body is made.
+    /// The format of the body.
     pub body_format: &'a BodyFormat,
-    /// Writes the aggregate that counts new rows.
+    /// Writes the aggregate that counts inserted rows.
     pub inserted: Option<&'a dyn Fn(&mut Sql)>,
     /// Writes the aggregate that makes the location.
     pub location: Option<&'a dyn Fn(&mut Sql)>,
 }
 
-/// How the total is made.
+/// The source of the total.
 #[derive(Clone, Copy)]
 pub enum TotalSource<'a> {
-    /// Not at all.
+    /// There is no total.
     None,
-    /// It is the number of rows.
+    /// The number of rows.
     Rows,
-    /// By an expression, or a SELECT of one number.
+    /// An expression, or a SELECT of one number.
     Query(&'a dyn Fn(&mut Sql)),
 }
 
@@ -45,7 +46,7 @@ pub fn envelope(sql: &mut Sql, parts: &Envelope<'_>) {
         sql.raw(if csv { "), " } else { ") " });
     }
     if csv {
-        // Its first line needs the rows a second time.
+        // The header line needs the rows a second time
         sql.raw("pgrst_body AS (");
         (parts.rows)(sql);
         sql.raw(") ");
@@ -83,7 +84,7 @@ pub fn envelope(sql: &mut Sql, parts: &Envelope<'_>) {
     sql.raw(" AS _postgrest_t");
 }
 
-/// The main statement of GET and HEAD on a relation.
+/// Writes the main statement of GET and HEAD on a relation.
 pub fn read(plan: &ReadPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     let mut sql = Sql::new();
     let root = &plan.root;
@@ -94,7 +95,7 @@ pub fn read(plan: &ReadPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     };
     let total = match count {
         RowCount::None => TotalSource::None,
-        // The page is everything: it is counted already.
+        // The page has all rows, which are counted anyway
         RowCount::Exact if root.limit.is_none() && root.offset.is_none() && shows_rows(plan) => TotalSource::Rows,
         RowCount::Exact => TotalSource::Query(&exact),
         RowCount::UpTo(_) => TotalSource::Query(&up_to),
@@ -104,13 +105,13 @@ pub fn read(plan: &ReadPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     sql
 }
 
-/// Whether each row of the answer is one that matches.
+/// Returns true if each row of the response is one that matches the conditions.
 fn shows_rows(plan: &ReadPlan) -> bool {
     !plan.root.aggregated && !crate::plan::counts_rows(&plan.root)
 }
 
-/// The expression of a total. A page that is not full is the last: then nothing is counted a second time, for PostgreSQL runs a
-/// subquery that depends on nothing when it is first needed.
+/// Appends the expression of a total. A page that is not full is the last one: then no second count
+/// runs, since PostgreSQL evaluates a subquery without dependencies only when it is needed.
 fn total(sql: &mut Sql, plan: &ReadPlan, count: &dyn Fn(&mut Sql)) {
     let (Some(limit), true) = (plan.root.limit, shows_rows(plan)) else {
         return count(sql);
@@ -129,7 +130,8 @@ fn total(sql: &mut Sql, plan: &ReadPlan, count: &dyn Fn(&mut Sql)) {
     sql.raw(") END");
 }
 
-/// The statement that `EXPLAIN` is asked about for `count=planned` and `count=estimated`: one row for each that matches.
+/// Writes the statement that `EXPLAIN` estimates for `count=planned` and `count=estimated`: one row
+/// for each that matches.
 pub fn matching(plan: &ReadPlan) -> Sql {
     let mut sql = Sql::new();
     super::read::matching(&mut sql, plan, None);
@@ -145,7 +147,8 @@ fn optional(sql: &mut Sql, expression: Option<&dyn Fn(&mut Sql)>, absent: &str) 
     }
 }
 
-/// The body's expression. `json_agg` puts `, \n ` between rows, and `json` goes over the wire as the text it is.
+/// Appends the expression of the body. `json_agg` puts `, \n ` between rows; `json` is sent as the
+/// text that it is.
 fn body(sql: &mut Sql, body_format: &BodyFormat) {
     match body_format {
         BodyFormat::Nothing => {
@@ -156,7 +159,7 @@ fn body(sql: &mut Sql, body_format: &BodyFormat) {
             sql.raw(stripped.0).raw("coalesce(json_agg(").raw(row(*shape)).raw("), '[]')").raw(stripped.1);
         }
         BodyFormat::Json { shape, strip_nulls } | BodyFormat::Object { shape, strip_nulls } => {
-            // At most one row: its text, where `json_agg(…) -> 0` would read the text it has just made.
+            // At most one row. `json_agg(…) -> 0` would parse the text that it has just made
             let stripped = if *strip_nulls { ("json_strip_nulls(", ")") } else { ("", "") };
             sql.raw("coalesce(string_agg(").raw(stripped.0).raw("to_json(").raw(row(*shape)).raw(")").raw(stripped.1);
             sql.raw("::text, ','), 'null')");
@@ -187,7 +190,7 @@ fn body(sql: &mut Sql, body_format: &BodyFormat) {
     }
 }
 
-/// What is aggregated.
+/// Returns the expression that is aggregated.
 fn row(shape: ResultShape) -> &'static str {
     if shape.is_scalar() { "_postgrest_t.pgrst_scalar" } else { "_postgrest_t" }
 }

@@ -6,7 +6,8 @@ use crate::plan::{ColumnPath, Condition};
 use crate::query::{Arrow, Fts, IsValue, Logic, Operand, Operation, QuantOperator, Quantifier, SimpleOperator};
 use crate::schema::QualifiedName;
 
-/// Appends conditions, joined by AND, on rows with the name `alias`. `exists` writes a condition on the embed with an index.
+/// Appends conditions, joined by AND, on rows with the name `alias`. `exists` writes the condition
+/// on the embed with an index.
 pub fn conditions(sql: &mut Sql, alias: &str, conditions: &[Condition], exists: &dyn Fn(&mut Sql, usize)) {
     sql.list(" AND ", conditions, |sql, each| condition(sql, alias, each, exists));
 }
@@ -37,7 +38,8 @@ fn condition(sql: &mut Sql, alias: &str, condition: &Condition, exists: &dyn Fn(
     }
 }
 
-/// Appends a column of the rows `alias`, with its way into JSON. Keys are parameters with a type, so that `->` is never ambiguous.
+/// Appends a column of the rows `alias`, with its JSON path. Keys are typed parameters, so that
+/// `->` is never ambiguous.
 pub(super) fn column(sql: &mut Sql, alias: &str, column: &ColumnPath) {
     if column.to_json {
         sql.raw("to_jsonb(").qualified(alias, &column.name).raw(")");
@@ -47,7 +49,7 @@ pub(super) fn column(sql: &mut Sql, alias: &str, column: &ColumnPath) {
     json_path(sql, column);
 }
 
-/// Appends the way into the JSON of what was just written.
+/// Appends the JSON path of the expression before it.
 pub(super) fn json_path(sql: &mut Sql, column: &ColumnPath) {
     for step in &column.json_path {
         sql.raw(match step.arrow {
@@ -147,7 +149,7 @@ fn value_of(sql: &mut Sql, value: String, from_text: Option<&QualifiedName>) {
     };
 }
 
-/// An array's values, each read by the domain's function.
+/// Appends the values of an array, each converted by the domain's function.
 fn values_of(sql: &mut Sql, literal: String, from_text: Option<&QualifiedName>) {
     match from_text {
         None => sql.value(literal),

@@ -1,8 +1,9 @@
-//! A plan to one statement and its parameters. Pure.
+//! Statements: a plan as SQL text and parameters. Pure.
 //!
-//! What a main statement yields is known beforehand ([`StatementOutput`]): mostly one row with the columns of [`EnvelopeColumn`]; where nobody counts
-//! and nothing but PostgreSQL's own functions can run, simply the rows, which costs PostgreSQL half as much. Its text depends on the
-//! request's shape only, never on its values.
+//! The form of the result is known in advance ([`StatementOutput`]). Usually it is one row with the
+//! columns of [`EnvelopeColumn`]. Where nothing is counted and only functions of PostgreSQL itself
+//! can run, it is simply the rows, which costs PostgreSQL half as much. The text depends on the
+//! shape of the request only, never on its values.
 
 mod call;
 mod envelope;
@@ -28,34 +29,34 @@ pub(crate) use main_statement::MainStatement;
 pub use plain::{read as plain_read, write as plain_write};
 pub use write::write;
 
-/// What a main statement yields.
+/// The form of a main statement's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementOutput {
     /// One row with the columns of [`EnvelopeColumn`].
     Envelope,
-    /// The rows of the answer, each as its JSON, which so joined are the body.
+    /// The rows of the response, each as JSON, which are joined to the body.
     Rows(RowSeparators),
-    /// No rows: the number of those that were written.
+    /// No rows, only the number of rows that were written.
     Count,
 }
 
-/// The columns of the one row, in their order.
+/// The columns of an envelope, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum EnvelopeColumn {
-    /// `bigint`: the rows there are in all; NULL when nobody asked.
+    /// `bigint`: the number of all rows; NULL without a count.
     Total = 0,
-    /// `bigint`: the rows that the answer is about.
+    /// `bigint`: the number of rows of the response.
     Rows = 1,
-    /// The body, in the bytes of the answer; NULL when it was not asked for.
+    /// The bytes of the body; NULL if there is none.
     Body = 2,
     /// `text`: `response.headers`, NULL when it is not set or empty.
     Headers = 3,
     /// `text`: `response.status`, NULL when it is not set or empty.
     Status = 4,
-    /// `bigint`: of a merge upsert, the rows that are new; else NULL.
+    /// `bigint`: the number of rows that a merge upsert inserted; otherwise NULL.
     Inserted = 5,
-    /// `text`: of a write with `return=headers-only` that wrote exactly one row, a JSON array of the
-    /// primary key's columns, each a pair of its name and its value as text; else NULL.
+    /// `text`: for a write with `return=headers-only` that wrote exactly one row, a JSON array of
+    /// the primary key's columns, each a pair of name and value as text; otherwise NULL.
     Location = 6,
 }

@@ -1,14 +1,16 @@
-//! A page of a level's rows, found before anything is computed of them.
+//! A page of a level's rows, selected before anything is computed for them.
 //!
-//! PostgreSQL computes what is selected for the rows that OFFSET passes over, too: a page at offset 1000 would have the embeds of a
-//! thousand rows more made and thrown away. Where there is an offset and work per row, a subselect finds the page
-//! (conditions, order, limit, offset), and the outputs are computed over that.
+//! PostgreSQL also computes the outputs of rows that OFFSET skips: a page at offset 1000 would
+//! compute and discard the embeds of a thousand rows. Where there is an offset and work per row, a
+//! subselect finds the page (conditions, order, limit, offset), and the outputs are computed for
+//! its rows.
 
 use super::Sql;
 use crate::plan::{Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, SortExpression, counts_rows};
 use crate::schema::{QualifiedName, RelationshipKind};
 
-/// What the subselect yields of each row. Only what is needed: privileges may be those of single columns.
+/// The output of the subselect. Only what is needed is selected, since privileges may be limited to
+/// single columns.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Page<'a> {
     /// All columns.
@@ -19,11 +21,12 @@ pub(super) enum Page<'a> {
     Row(&'a QualifiedName),
 }
 
-/// What every row of a table has besides its columns, which a value of its type does not.
+/// The system columns of a table, which a value of its row type does not have.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
 
 impl<'a> Page<'a> {
-    /// The page of a level, if it is worth one. `embed` is how the level belongs to the one above.
+    /// Returns the page of a level, if a subselect is worth it. `embed` is the relationship to the
+    /// level above.
     pub(super) fn of(level: &'a Level, embed: Option<&'a Embed>) -> Option<Self> {
         level.offset?;
         let relation = level.relation.as_deref()?;
@@ -44,7 +47,7 @@ impl<'a> Page<'a> {
         for order in &level.order {
             match &order.by {
                 SortExpression::Column(column) => needed.add(&column.name),
-                // The page itself needs the embed
+                // The page itself depends on the embed
                 SortExpression::Embed(..) => return None,
             }
         }
@@ -53,7 +56,7 @@ impl<'a> Page<'a> {
             needed.add_origin(&embed.relationship.kind);
         }
         for key in embed.iter().flat_map(|embed| &embed.ordered_by) {
-            // Outputs are among the columns already
+            // Outputs are already among the columns
             if let EmbedSortKey::Column(column) = key {
                 needed.add(&column.name);
             }
@@ -61,7 +64,7 @@ impl<'a> Page<'a> {
         if !needed.work || needed.columns.iter().any(|name| SYSTEM_COLUMNS.contains(name)) {
             return None;
         }
-        // What is no column is a function of the row
+        // A name that is no column is a function of the row
         let has_functions = needed.columns.iter().any(|name| !relation.columns.contains_key(*name));
         match level.source {
             LevelSource::Written => None,
@@ -73,7 +76,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Appends the select list of the subselect, over rows called `alias`.
+    /// Appends the select list of the subselect, over rows with the name `alias`.
     pub(super) fn select_list(&self, sql: &mut Sql, alias: &str) {
         match self {
             Self::Star => {
@@ -90,7 +93,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Appends how the subselect is called: its rows have the name `alias` again.
+    /// Appends the name of the subselect's rows, which is `alias` again.
     pub(super) fn name(&self, sql: &mut Sql, alias: &str) {
         match self {
             // The rows of a subselect have no type of their own; those of a function do
@@ -100,13 +103,13 @@ impl<'a> Page<'a> {
     }
 }
 
-/// What is needed of a row once the page is found.
+/// The columns that are needed once the page is found.
 #[derive(Default)]
 struct NeededColumns<'a> {
-    /// Something is computed of each row.
+    /// Outputs need work for each row.
     work: bool,
     star: bool,
-    /// Functions take the row.
+    /// Functions take the row as a value.
     rows: bool,
     columns: Vec<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! A request's body as rows of SQL: one parameter, read by PostgreSQL's own JSON functions (contract 12.1, 12.3, 19.1).
+//! The body of a request as rows: one parameter, parsed by PostgreSQL's JSON functions.
 
 use super::Sql;
 use crate::plan::{AssignedColumn, JsonBody};
@@ -6,14 +6,16 @@ use crate::plan::{AssignedColumn, JsonBody};
 /// The name of the body's rows.
 pub(super) const BODY: &str = "pgrst_body";
 
-/// How many pairs `jsonb_build_object` takes: functions have at most 100 arguments.
+/// The number of pairs per `jsonb_build_object`. Functions have at most 100 arguments.
 const PAIRS_AT_ONCE: usize = 50;
 
-/// Appends a FROM item, `pgrst_body`, with one row for each object of the body and one column for each of `columns`, of the declared
-/// type; fields with a function that reads them for their domain come as JSON ([`value`] calls it).
+/// Appends the FROM item `pgrst_body`, with one row for each object of the body and one column for
+/// each of `columns`, of the declared type. Columns whose domain has a conversion function are JSON
+/// ([`value`] calls the function).
 ///
-/// With `defaults` each object is laid over an object of the columns' defaults first.
-/// There must be at least one column: PostgreSQL has no record without any.
+/// With `defaults`, missing keys of each object get the columns' defaults.
+///
+/// At least one column is required: PostgreSQL has no record without columns.
 pub(super) fn from_item(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], defaults: bool) {
     let kept: Vec<_> = columns.iter().filter_map(|column| Some((column, column.default.as_deref()?))).collect();
     if !defaults || kept.is_empty() {
@@ -29,7 +31,7 @@ pub(super) fn from_item(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColum
         for pairs in kept.chunks(PAIRS_AT_ONCE) {
             sql.raw("jsonb_build_object(");
             sql.list(", ", pairs, |sql, (column, default)| {
-                // Of the catalog: the expression is what `pg_get_expr` wrote.
+                // Trusted: `pg_get_expr` wrote the expression
                 sql.value(column.name.as_str()).raw("::text, ").raw(default);
             });
             sql.raw(") || ");
@@ -43,7 +45,7 @@ pub(super) fn from_item(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColum
     sql.raw(")");
 }
 
-/// Appends the value of a column of the body's current row.
+/// Appends the value of a column in the current row of the body.
 pub(super) fn value(sql: &mut Sql, column: &AssignedColumn) {
     match &column.from_json {
         Some(function) => {

@@ -1,27 +1,27 @@
-//! Main statements without an envelope: PostgreSQL makes neither one text of all rows nor the columns beside it.
+//! Main statements without an envelope, for responses without a count. PostgreSQL makes neither one
+//! text of all rows nor the columns beside it.
 //!
-//! They are for answers without a count. A statement behind the main one reads what SQL says of the answer
-//! (`response.headers`).
+//! Another statement reads the headers and the status that SQL has set (`response.headers`).
 
 use portico_database::wire::RowSeparators;
 
 use super::{Sql, StatementOutput, read};
 use crate::plan::{BodyFormat, ReadPlan, ResultShape, WritePlan, WriteReturn};
 
-/// What `json_agg` makes of rows, and what is left of it without nulls.
+/// The separators of `json_agg`, and those that are left without null values.
 const LIST: RowSeparators = RowSeparators { open: "[", between: ", \n ", close: "]" };
 const STRIPPED_LIST: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
-/// One row, or the answer is another.
+/// For a single row; the server checks the number of rows.
 const ROW: RowSeparators = RowSeparators { open: "", between: ",", close: "" };
 
-/// The statement of a read, if its body is JSON.
+/// Writes the statement of a read whose body is JSON.
 pub fn read(plan: &ReadPlan, body_format: &BodyFormat) -> Option<(Sql, StatementOutput)> {
     let mut sql = Sql::new();
     let joining = rows(&mut sql, body_format, &|sql| read::rows(sql, plan, None))?;
     Some((sql, StatementOutput::Rows(joining)))
 }
 
-/// The statement of a write, if its answer is JSON or no more than a status.
+/// Writes the statement of a write whose response is JSON or has no body.
 pub fn write(plan: &WritePlan, body_format: &BodyFormat) -> Option<(Sql, StatementOutput)> {
     if plan.counts_inserted() || plan.tells_location() {
         return None;
@@ -43,7 +43,7 @@ pub fn write(plan: &WritePlan, body_format: &BodyFormat) -> Option<(Sql, Stateme
     }
 }
 
-/// Appends the SELECT of the rows' JSON; what joins them.
+/// Appends the SELECT of the rows' JSON, and returns their separators.
 fn rows(sql: &mut Sql, body_format: &BodyFormat, rows: &dyn Fn(&mut Sql)) -> Option<RowSeparators> {
     let (strip_nulls, joining) = match body_format {
         BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true } => (true, STRIPPED_LIST),

@@ -1,15 +1,17 @@
-//! A read plan as SQL.
+//! The SQL of a read plan.
 //!
-//! The shapes, and why:
-//!
-//! - An embed is a subquery in the select list. With ORDER BY and LIMIT PostgreSQL computes it for the rows of the page only, after the
-//!   sort, where a join would be made for all rows. A table's row is found by the key's index; joined inside of an embed of many rows, it
-//!   tempted PostgreSQL to hash the whole table again for each parent: 100 rows with two levels took 8 ms so, and 70 ms joined.
-//! - What the level above needs to see is a `LATERAL` join of a flat subquery: spreads, orders by an embed, and inner embeds of one row,
-//!   where PostgreSQL pulls it up and may begin at the embed. So are views, whose rows no index may find.
-//! - With an OFFSET the page is found in a subselect first: see [`super::page`].
-//! - Conditions on embeds, `!inner` and null filters, are `EXISTS`: a semi-join or an anti-join, which need no aggregation.
-//! - Embeds are built as `jsonb` directly, never by way of `json` and its text.
+//! - An embed is a subquery in the select list. With ORDER BY and LIMIT, PostgreSQL computes it
+//!   after the sort and for the rows of the page only; a join would be computed for all rows. A row
+//!   of a table is found by the index of the key. As joins inside of an embed of many rows,
+//!   PostgreSQL hashed the whole table again for each parent: 100 rows with two levels took 70 ms,
+//!   as subqueries 8 ms.
+//! - What the level above has to see is a `LATERAL` join of a flat subquery: spreads, sort keys of
+//!   embeds, and inner embeds of one row. PostgreSQL can pull it up and start at the embed. Views
+//!   are joined, too, since an index may not find their rows.
+//! - With an OFFSET, a subselect finds the page first: see [`super::page`].
+//! - Conditions on embeds (`!inner` and null filters) are `EXISTS`: a semi-join or anti-join, which
+//!   needs no aggregation.
+//! - Embeds are built as `jsonb` directly, never via `json` and its text.
 
 use super::Sql;
 use super::filter::{column, conditions, json_path};
@@ -24,13 +26,13 @@ use crate::schema::{Relation, RelationshipKind};
 /// Writes a FROM item.
 pub type FromItem<'a> = &'a dyn Fn(&mut Sql);
 
-/// Appends the SELECT of a plan's rows. `call` writes the FROM item of a function's rows, with the name [`crate::plan::CALL`]; other
-/// roots need none.
+/// Appends the SELECT of a plan's rows. `call` writes the FROM item of a function's rows, with the
+/// name [`crate::plan::CALL`]; other roots need none.
 pub fn rows(sql: &mut Sql, plan: &ReadPlan, call: Option<FromItem<'_>>) {
     select(sql, &plan.root, None, call);
 }
 
-/// Appends a SELECT of the number of all rows that satisfy the conditions of the root, `most` at most.
+/// Appends a SELECT of the number of rows that match the conditions of the root, up to `most`.
 pub fn count(sql: &mut Sql, plan: &ReadPlan, call: Option<FromItem<'_>>, most: Option<u64>) {
     match most {
         None => {
@@ -45,20 +47,21 @@ pub fn count(sql: &mut Sql, plan: &ReadPlan, call: Option<FromItem<'_>>, most: O
     }
 }
 
-/// Appends a SELECT that yields a row for each that satisfies the conditions of the root: what a planner's estimate is asked for.
+/// Appends a SELECT of one row for each that matches the conditions of the root, for the planner's
+/// estimate.
 pub fn matching(sql: &mut Sql, plan: &ReadPlan, call: Option<FromItem<'_>>) {
     sql.raw("SELECT 1");
     from_where(sql, &plan.root, call);
 }
 
-/// FROM and WHERE without any embed.
+/// Appends FROM and WHERE without any embed.
 fn from_where(sql: &mut Sql, level: &Level, call: Option<FromItem<'_>>) {
     sql.raw(" FROM ");
     source(sql, level, None, call);
     where_of(sql, level, None, true);
 }
 
-/// The level above, and how this one belongs to it.
+/// The level above, and the embed that leads to this one.
 type ParentLevel<'a> = Option<(&'a Level, &'a Embed)>;
 
 fn select(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<FromItem<'_>>) {
@@ -76,7 +79,7 @@ fn select(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<Fr
         sql.raw(") AS ");
         page.name(sql, &level.alias);
         joins(sql, level, parent);
-        // Joins need not keep the order of the page
+        // Joins do not preserve the order of the page
         order(sql, level);
         return;
     }
@@ -105,22 +108,22 @@ fn range(sql: &mut Sql, level: &Level) {
 fn joins(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>) {
     level.embeds.iter().for_each(|embed| join(sql, level, embed, parent.is_none()));
     if let Some(name) = &level.repeated {
-        // Two embeds of one name are two joins of one name, which PostgreSQL refuses
+        // Two embeds of one name are two joins of one name, which PostgreSQL rejects
         for _ in 0..2 {
             sql.raw(" CROSS JOIN (SELECT) AS ").name(name);
         }
     }
 }
 
-/// What rows are grouped by.
+/// A key of GROUP BY.
 enum GroupingKey<'a> {
-    /// The output at this place.
+    /// The output at this position.
     OutputColumn(usize),
-    /// A column: what its domain makes of it is JSON, which has no equality.
+    /// A column. Its domain converts it to JSON, which has no equality.
     Column(&'a str),
 }
 
-/// Appends what is selected; yields what rows are grouped by.
+/// Appends the outputs, and returns the keys of GROUP BY.
 fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: ParentLevel<'_>) -> Vec<GroupingKey<'a>> {
     let mut list = SelectList { written: 0, grouped_by: Vec::new() };
     for output in &level.columns {
@@ -148,7 +151,7 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: ParentLevel<'_>) -> Vec<
             EmbedShape::Object => {
                 list.next(sql, true);
                 sql.raw("to_jsonb(").name(&embed.alias).raw(")");
-                // The columns that it is ordered by are not asked for.
+                // The columns for sorting are not part of the response
                 for (at, ordered) in embed.ordered_by.iter().enumerate() {
                     if let EmbedSortKey::Column(_) = ordered {
                         sql.raw(" - 'pgrst_order_").raw(&at.to_string()).raw("'");
@@ -287,8 +290,9 @@ fn casted(sql: &mut Sql, cast: Option<&str>, inner: impl FnOnce(&mut Sql)) {
     }
 }
 
-/// Appends the type that a client chose: words of letters, digits, `_` and `$`, none of which may begin like a dollar-quoted text: `$a$`, or
-/// `1$a$`, which is a number and one. What is none becomes a quoted name, which no type has.
+/// Appends a type that a client has chosen. It consists of words of letters, digits, `_` and `$`.
+/// None of them may begin like a dollar-quoted text (`$a$`), or like a number followed by one
+/// (`1$a$`). Anything else becomes a quoted name, which no type has.
 pub(super) fn type_name(sql: &mut Sql, name: &str) {
     let is_word = |word: &str| {
         !word.starts_with(|c: char| c == '$' || c.is_ascii_digit())
@@ -301,7 +305,7 @@ pub(super) fn type_name(sql: &mut Sql, name: &str) {
     }
 }
 
-/// The FROM item of a level.
+/// Appends the FROM item of a level.
 fn source(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<FromItem<'_>>) {
     match &level.source {
         LevelSource::Relation(name) => {
@@ -334,7 +338,8 @@ fn source(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<Fr
     }
 }
 
-/// A level's row as a value of its relation's type. Rows of a CTE or of a subquery have no type of their own and are made anew.
+/// Appends the row of a level as a value of its relation's type. Rows of a CTE or a subquery have
+/// no such type, so a new value is built.
 fn whole_row(sql: &mut Sql, level: &Level) {
     match (&level.source, level.relation.as_deref()) {
         (LevelSource::Written | LevelSource::Call, Some(Relation { name, columns, .. })) => {
@@ -349,7 +354,7 @@ fn whole_row(sql: &mut Sql, level: &Level) {
     }
 }
 
-/// Joins an embed whose columns are needed outside of it.
+/// Appends the join of an embed whose columns are needed outside of it.
 fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
     if !is_joined(embed) {
         return;
@@ -371,7 +376,7 @@ fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
         }
         _ => {
             select(sql, &embed.level, Some((level, embed)), None);
-            // Else it might be hashed for each parent, as above.
+            // Otherwise PostgreSQL might hash the table for each parent
             let is_looked_up = !is_root && embed.join == Join::Left && is_found_by_key(embed);
             if embed.level.limit.is_none() && (is_looked_up || repeats_keys(embed)) {
                 sql.raw(" LIMIT 1");
@@ -381,7 +386,7 @@ fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
     sql.raw(") AS ").name(&embed.alias).raw(" ON true");
 }
 
-/// Whether the level above sees the columns of an embed.
+/// Returns true if the level above refers to the columns of an embed.
 fn is_joined(embed: &Embed) -> bool {
     match &embed.shape {
         EmbedShape::Hidden => !embed.ordered_by.is_empty(),
@@ -391,23 +396,27 @@ fn is_joined(embed: &Embed) -> bool {
     }
 }
 
-/// Whether the join itself drops rows of the parent: it is inner, and leads to at most one row.
+/// Returns true if the join itself removes rows of the parent: it is inner and leads to at most one
+/// row.
 fn joins_inner(embed: &Embed) -> bool {
     let one_row = matches!(embed.shape, EmbedShape::Object | EmbedShape::Spread(_));
     embed.join == Join::Inner && (one_row || (embed.shape == EmbedShape::Hidden && !embed.ordered_by.is_empty()))
 }
 
-/// Whether an index finds its row: foreign keys lead to unique keys. Functions look for themselves.
+/// Returns true if an index finds the row: foreign keys lead to unique keys, and functions find
+/// rows themselves.
 fn is_found_by_key(embed: &Embed) -> bool {
     is_computed(embed) || embed.level.relation.as_ref().is_some_and(|relation| !relation.is_view())
 }
 
-/// Whether more than one of its rows may fit a parent's key: then the first is taken, or the parent would be there several times.
+/// Returns true if several rows may match a parent's key. Only the first is used, since the parent
+/// would be repeated otherwise.
 fn repeats_keys(embed: &Embed) -> bool {
     !is_computed(embed) && embed.level.relation.as_ref().is_some_and(|relation| relation.repeats_keys)
 }
 
-/// Whether a subquery for one row may yield several: a function's owner may have promised too much.
+/// Returns true if a subquery for one row may return several, because a function returns more than
+/// its declaration promises.
 fn may_yield_more(embed: &Embed) -> bool {
     is_computed(embed) || embed.level.embeds.iter().any(|below| is_computed(below) && is_joined(below))
 }
@@ -416,7 +425,8 @@ fn is_computed(embed: &Embed) -> bool {
     matches!(embed.relationship.kind, RelationshipKind::Computed { .. })
 }
 
-/// WHERE: how it belongs to its parent, its own conditions, and that there are rows of its inner embeds. `alone`: no embed is joined.
+/// Appends WHERE: the relationship to the parent, the level's conditions, and that its inner embeds
+/// have rows. `alone`: no embed is joined.
 fn where_of(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, alone: bool) {
     let mut next = {
         let mut written = false;
@@ -442,7 +452,7 @@ fn where_of(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, alone: bool) 
     }
 }
 
-/// The conditions of a relationship.
+/// Appends the conditions of a relationship.
 fn belongs(sql: &mut Sql, next: &mut dyn FnMut(&mut Sql), above: &Level, embed: &Embed) {
     let level = &embed.level;
     let mut equal = |sql: &mut Sql, (left, left_name): (&str, &str), (right, right_name): (&str, &str)| {
@@ -465,17 +475,17 @@ fn belongs(sql: &mut Sql, next: &mut dyn FnMut(&mut Sql), above: &Level, embed: 
                 equal(sql, (&level.alias, theirs), (&embed.junction_alias, middle));
             }
         }
-        // A function that returns NULL yields a row of NULLs in FROM, as when it is called itself.
+        // A function that returns NULL is a row of NULLs in FROM, as in a direct call
         RelationshipKind::Computed { .. } => {}
     }
 }
 
-/// Appends whether an embed has rows.
+/// Appends the condition that an embed has rows.
 fn exists(sql: &mut Sql, above: &Level, embed: &Embed) {
     let level = &embed.level;
     let always_one_row = counts_rows(level) || (level.aggregated && is_one_group(level));
     sql.raw("EXISTS (SELECT ");
-    // Such an embed has a row even if there is nothing to count.
+    // Such an embed has a row even if nothing matches
     sql.raw(if always_one_row { "count(*)" } else { "1" });
     sql.raw(" FROM ");
     source(sql, level, Some((above, embed)), None);
@@ -487,13 +497,13 @@ fn exists(sql: &mut Sql, above: &Level, embed: &Embed) {
         (_, Some(offset)) => {
             sql.raw(" OFFSET ").value(offset.to_string());
         }
-        // Any other limit leaves a row where there is one, and would only keep PostgreSQL from a semi-join.
+        // Any other limit keeps a row where there is one, and would only prevent a semi-join
         _ => {}
     }
     sql.raw(")");
 }
 
-/// Whether an aggregated level has no grouping columns.
+/// Returns true if an aggregated level has no grouping columns.
 fn is_one_group(level: &Level) -> bool {
     level.columns.iter().all(is_aggregate)
         && level.embeds.iter().all(|embed| match &embed.shape {
@@ -505,7 +515,8 @@ fn is_one_group(level: &Level) -> bool {
         })
 }
 
-/// The column of a spread that holds what groups are ordered by: a second one of the same value would be in no group.
+/// Returns the column of a spread by which groups are sorted. A second column of the same value
+/// would not be part of a group.
 fn grouped_column<'a>(level: &Level, embed: &'a Embed, at: usize) -> Option<&'a str> {
     let (true, EmbedShape::Spread(lifted)) = (level.aggregated, &embed.shape) else { return None };
     let EmbedSortKey::Column(wanted) = embed.ordered_by.get(at)? else { return None };

@@ -1,4 +1,5 @@
-//! The SQL of every case in `tests/it/reads.txt`, which the integration tests run on a database.
+//! Tests of the SQL for every case in `tests/it/reads.txt`, which the integration tests run on a
+//! database.
 
 use super::{RowCount, plain_read, read, read_statement};
 use crate::config::PlanSettings;
@@ -51,7 +52,7 @@ fn every_read_has_its_sql() {
             continue;
         }
         let name = line.split('?').next().unwrap().trim_matches('"');
-        // Some odd corners are in the database only.
+        // Some special cases exist in the database only
         if cache.relation("public", name).is_some() {
             let text = &mut groups.last_mut().unwrap().1;
             text.push_str(&format!("{line}\n  {}\n\n", rows(line)));
@@ -72,7 +73,7 @@ fn a_row_by_its_key_needs_no_limit_of_the_operator() {
     let capped = PlanSettings { max_rows: Some(1000), ..settings() };
     insta::assert_snapshot!(statement(&capped, "films?id=eq.1", RowCount::None, &JSON));
     insta::assert_snapshot!(statement(&capped, "films?id=gt.1", RowCount::None, &JSON));
-    // A view's key is inferred: nothing promises that it is one.
+    // The key of a view is inferred and guarantees nothing
     insta::assert_snapshot!(statement(&capped, "film_list?id=eq.1", RowCount::None, &JSON));
     let none = PlanSettings { max_rows: Some(0), ..settings() };
     insta::assert_snapshot!(statement(&none, "films?select=id&id=eq.1", RowCount::None, &JSON));
@@ -181,7 +182,7 @@ fn types_of_clients_can_be_nothing_but_types() {
     }
 }
 
-/// Texts depend on the shape of a request only, so that prepared statements serve many.
+/// Texts depend on the shape of a request only, so that a prepared statement serves many requests.
 #[test]
 fn values_do_not_change_the_text() {
     let text = |resource: &str| {

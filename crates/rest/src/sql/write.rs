@@ -1,7 +1,7 @@
-//! The statements that write (contract 12, 20).
+//! The statements of writes.
 //!
-//! Each is the CTE `pgrst_source`, whose rows are those that were written: their columns, or a mere `1` where nobody reads them,
-//! so that a caller without the right to read can still write (12.7).
+//! The write itself is the CTE `pgrst_source`. Its rows are the written ones: their columns, or
+//! only `1` if no column is returned, so that a caller without the privilege to read can write.
 
 use super::{Envelope, RowCount, Sql, TotalSource, conditions, envelope, payload, read};
 use crate::plan::{
@@ -10,9 +10,10 @@ use crate::plan::{
 };
 use crate::schema::Relation;
 
-/// The main statement of a write. `body_format` makes the body where rows are asked for; without them there is none.
+/// Writes the main statement of a write. `body_format` applies where rows are returned; otherwise
+/// there is no body.
 ///
-/// Any count that is asked for is that of the rows that were written, whatever an inner embed takes out of the body.
+/// A count is that of the written rows, even if an inner embed removes some of them from the body.
 pub fn write(plan: &WritePlan, count: RowCount, body_format: &BodyFormat) -> Sql {
     let mut sql = Sql::new();
     let source = |sql: &mut Sql| source(sql, plan);
@@ -53,7 +54,7 @@ pub(super) fn source(sql: &mut Sql, plan: &WritePlan) {
     }
 }
 
-/// Appends what is done, without saying what comes back.
+/// Appends the change without RETURNING.
 pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
     let relation = &plan.relation;
     match &plan.change {
@@ -81,7 +82,7 @@ pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
         RowChange::Nothing => {
             sql.raw("SELECT ");
             returned_columns(sql, plan);
-            // Who only counts needs no right to read, so nothing is read.
+            // Without rows to return, nothing is read and no privilege to read is needed
             if !matches!(plan.answer, WriteReturn::Count) {
                 sql.raw(" FROM ").qualified(&relation.name.schema, &relation.name.name);
             }
@@ -96,7 +97,7 @@ fn insert_rows(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], defau
         return put_row(sql, body, columns, only);
     }
     if columns.is_empty() {
-        // Rows of defaults: one for `{}`, one for each element of `[{},{}]`.
+        // Rows of defaults: one for `{}`, one for each element of `[{},{}]`
         if body.is_object {
             sql.raw(" DEFAULT VALUES");
         } else {
@@ -112,7 +113,8 @@ fn insert_rows(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], defau
     payload::from_item(sql, body, columns, defaults);
 }
 
-/// Appends the rows of a PUT: those of the body that the URL is about. PostgreSQL itself refuses two.
+/// Appends the rows of a PUT: those of the body that have the key of the URL. PostgreSQL itself
+/// rejects two.
 fn put_row(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], only: &[KeyValue]) {
     if !columns.is_empty() {
         sql.raw("(").list(", ", columns, |sql, column| {
@@ -139,7 +141,8 @@ fn put_row(sql: &mut Sql, body: &JsonBody, columns: &[AssignedColumn], only: &[K
     });
 }
 
-/// The setting in which an upsert counts the rows that it changed: neither views nor foreign or partitioned tables tell it by `xmax`.
+/// The number of rows that an upsert updated. A setting counts them, since `xmax` does not tell for
+/// views, foreign and partitioned tables.
 const UPDATED: &str = "coalesce(nullif(current_setting('pgrst.updated', true), ''), '0')::bigint";
 
 fn on_conflict(sql: &mut Sql, conflict: &ConflictClause, columns: &[AssignedColumn]) {
@@ -151,24 +154,25 @@ fn on_conflict(sql: &mut Sql, conflict: &ConflictClause, columns: &[AssignedColu
         sql.raw(" DO UPDATE SET ").list(", ", columns, |sql, column| {
             sql.name(&column.name).raw(" = EXCLUDED.").name(&column.name);
         });
-        // Always true; it counts.
+        // Always true; it counts
         sql.raw(" WHERE set_config('pgrst.updated', (").raw(UPDATED).raw(" + 1)::text, true) IS NOT NULL");
     } else {
         sql.raw(" DO NOTHING");
     }
 }
 
-/// Appends how many rows of a merge upsert are new: those of the body without those that were changed. Triggers may have kept rows out:
-/// there are never more new ones than came out.
+/// Appends the number of rows that a merge upsert inserted: the rows of the body without the
+/// updated ones. Triggers may have suppressed rows, so the number is limited by that of the written
+/// rows.
 fn inserted(sql: &mut Sql, plan: &WritePlan) {
     let RowChange::Insert { body, columns, only, .. } = &plan.change else { return };
     if columns.is_empty() {
-        // There is nothing to change rows to, so all that came out are new.
+        // Nothing can be updated, so all written rows are new
         sql.raw("(SELECT count(*) FROM pgrst_source)");
         return;
     }
     sql.raw("least((SELECT count(*) FROM pgrst_source), ");
-    // Of a PUT at most the row of the URL is written
+    // A PUT writes at most the row of the URL
     if body.is_object || !only.is_empty() {
         sql.raw("1");
     } else {
@@ -177,8 +181,8 @@ fn inserted(sql: &mut Sql, plan: &WritePlan) {
     sql.raw(" - ").raw(UPDATED).raw(")");
 }
 
-/// Appends the primary key of the only row that was written, as a JSON array of names and texts: the
-/// values read like those in bodies, in the order of the columns that are returned.
+/// Appends the primary key of the only row that was written, as a JSON array of names and texts.
+/// The values read like those in bodies, in the order of the returned columns.
 fn location(sql: &mut Sql, plan: &WritePlan) {
     let WriteReturn::Location(returned) = &plan.answer else { return };
     let key = &plan.relation.primary_key;
@@ -200,7 +204,7 @@ fn location(sql: &mut Sql, plan: &WritePlan) {
 fn where_clause(sql: &mut Sql, relation: &Relation, all: &[Condition]) {
     if !all.is_empty() {
         sql.raw(" WHERE ");
-        // Nothing is embedded in what is written, so no condition is about an embed.
+        // A write has no embeds, so no condition is about one
         conditions(sql, &relation.name.name, all, &|_, _| {});
     }
 }
@@ -220,7 +224,7 @@ fn returned_columns(sql: &mut Sql, plan: &WritePlan) {
     }
 }
 
-/// Qualified, since an UPDATE would return the body's columns too.
+/// Qualified, since an UPDATE would also return the columns of the body.
 fn columns_of(sql: &mut Sql, relation: &Relation, returned: &ReturnedColumns) {
     if returned.all {
         sql.name(&relation.name.name).raw(".*");

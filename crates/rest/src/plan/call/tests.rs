@@ -3,7 +3,7 @@ use crate::config::PlanSettings;
 use crate::query::{self, parse};
 use crate::schema::testing::cinema;
 
-/// How a call comes.
+/// The form of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Sent {
     /// GET

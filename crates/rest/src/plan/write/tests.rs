@@ -123,7 +123,7 @@ fn writes_of_every_row_are_refused() {
         (Delete, "films", Some("DELETE requires a WHERE clause")),
         (Update, "films?id=eq.1", None),
         (Delete, "films?or=(id.eq.1,id.eq.2)", None),
-        // All logic is part of the WHERE, wherever it is said.
+        // All logic trees are part of the WHERE, at whatever level they are
         (Delete, "films?select=*,directors(*)&directors.or=(id.eq.1,id.eq.2)", None),
         (Insert, "films", None),
     ] {

@@ -1,15 +1,16 @@
-//! CSV as JSON: a header line and rows, in quotes where need be (RFC 4180).
+//! CSV bodies: a header line and rows, quoted where necessary (RFC 4180).
 
 use indexmap::IndexSet;
 
 use super::{JsonPayload, ObjectKeys};
 use crate::RestError;
 
-/// Reads CSV as an array of objects of texts. `NULL` is null; an empty field is an empty text.
+/// Converts CSV to an array of objects of texts. `NULL` is null; an empty field is an empty text.
 ///
 /// # Errors
 ///
-/// PGRST102: there is no header, a row has more or fewer fields than the header, or a quote is not closed.
+/// PGRST102: there is no header, a row has another number of fields than the header, or a quote is
+/// not closed.
 pub(super) fn read(text: &str) -> Result<JsonPayload, RestError> {
     let mut reader = CsvReader { rest: text, line: 1 };
     let mut header = Vec::new();
@@ -51,7 +52,7 @@ struct CsvReader<'a> {
 }
 
 impl CsvReader<'_> {
-    /// Reads the next record into `fields`; `false` at the end. Blank lines are passed over.
+    /// Reads the next record into `fields`; returns false at the end. Blank lines are skipped.
     fn record(&mut self, fields: &mut Vec<String>) -> Result<bool, RestError> {
         fields.clear();
         while self.end_of_line() {}

@@ -1,4 +1,4 @@
-//! The top level of JSON: which keys its objects have.
+//! The top level of a JSON body: the keys of its objects.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, M
 use super::{JsonPayload, ObjectKeys, is_object};
 use crate::RestError;
 
-/// Reads the top level, and sees that the whole is JSON.
+/// Parses the top level, and checks that the whole text is JSON.
 ///
 /// # Errors
 ///
-/// PGRST102: it is no JSON, or an array whose elements are not objects with the same keys.
+/// PGRST102: the text is not JSON, or an array whose elements are not objects with the same keys.
 pub(super) fn read(bytes: Bytes) -> Result<JsonPayload, RestError> {
     let invalid = |_| RestError::Body("Empty or invalid json".to_owned());
     let text = std::str::from_utf8(&bytes).map_err(|_| RestError::Body("Empty or invalid json".to_owned()))?;
@@ -30,27 +30,28 @@ pub(super) fn read(bytes: Bytes) -> Result<JsonPayload, RestError> {
     if scan.differs {
         return Err(RestError::Body("All object keys must match".to_owned()));
     }
-    // Contract 10.2: a scalar counts as no rows.
+    // A scalar counts as no rows
     let text = if matches!(first, Some(b'{' | b'[')) { bytes } else { Bytes::from_static(b"[]") };
     let mut keys: Vec<String> = scan.keys.into_keys().collect();
     keys.sort_unstable();
     Ok(JsonPayload { text, is_object, known: Some(ObjectKeys { keys, objects: scan.objects }) })
 }
 
-/// What was seen of the objects so far.
+/// The keys of the objects so far.
 #[derive(Default)]
 struct KeyScan {
     /// The keys of the first object; for each, the last object that has it.
     keys: IndexMap<String, usize>,
     objects: usize,
-    /// An element is no object, or one with other keys.
+    /// An element is not an object, or one with other keys.
     differs: bool,
 }
 
 impl KeyScan {
-    /// Notes a key of the object that is read, the `place`th; tells whether it is new in this object.
+    /// Adds the key at position `place` of the current object. Returns true if it is new in this
+    /// object.
     fn note(&mut self, key: &str, place: usize) -> bool {
-        // Most objects list their keys in the same order.
+        // Most objects list their keys in the same order
         let found = match self.keys.get_index(place) {
             Some((same, _)) if same == key => Some(place),
             _ => self.keys.get_index_of(key),
@@ -66,7 +67,7 @@ impl KeyScan {
     }
 }
 
-/// An object, or an element of an array.
+/// Reads an object, or an element of an array.
 impl<'de> DeserializeSeed<'de> for &mut KeyScan {
     type Value = ();
 

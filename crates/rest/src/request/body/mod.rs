@@ -1,7 +1,8 @@
-//! A request's body as types (contract 10.2).
+//! The body of a request as types.
 //!
-//! JSON stays the text that came: PostgreSQL reads it. Here only its top level is read, in one pass and without building values, to
-//! learn which columns the body names. CSV and forms become such JSON.
+//! JSON is passed on to PostgreSQL as text. Only its top level is parsed here, in one pass and
+//! without building values, to find the columns that the body names. CSV and forms are converted to
+//! such JSON.
 
 mod csv;
 mod json;
@@ -14,7 +15,7 @@ use crate::RestError;
 use crate::query::decode;
 use crate::request::media::MediaType;
 
-/// What a body is for.
+/// The use of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyPurpose {
     /// Rows of a relation.
@@ -26,15 +27,15 @@ pub enum BodyPurpose {
 /// A body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// Rows, or arguments by name; or the whole JSON for a function's only parameter.
+    /// Rows, or arguments by name, or the whole JSON for a function's only parameter.
     Json(JsonPayload),
-    /// A function's arguments from a form: decoded, in their order, repeats included.
+    /// The arguments of a function from a form: decoded, in order, repeated ones included.
     Form(Vec<(String, String)>),
-    /// A function's only parameter: `text/plain`, `text/xml` or `application/octet-stream`.
+    /// The only argument of a function: `text/plain`, `text/xml` or `application/octet-stream`.
     Raw {
-        /// Which of them.
+        /// The media type.
         media_type: MediaType,
-        /// The body as it came.
+        /// The bytes of the body.
         bytes: Bytes,
     },
 }
@@ -44,33 +45,35 @@ pub enum Payload {
 pub struct JsonPayload {
     /// The JSON text for PostgreSQL.
     pub text: Bytes,
-    /// One object, and not an array.
+    /// The text is one object, not an array.
     pub is_object: bool,
-    /// What was learned of it; `None` if it was not read, because `columns` says which columns are meant.
+    /// The keys of the objects; `None` if the text was not parsed, because `columns` names the
+    /// columns.
     pub known: Option<ObjectKeys>,
 }
 
-/// What is known of objects.
+/// The keys of a body's objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectKeys {
-    /// The keys that all of them have, in alphabetical order.
+    /// The keys that all objects have, sorted.
     pub keys: Vec<String>,
-    /// How many there are.
+    /// The number of objects.
     pub objects: usize,
 }
 
 impl JsonPayload {
-    /// The columns that the payload is about: `columns` if given, its keys otherwise.
+    /// Returns the columns of the payload: `columns` if given, otherwise its keys.
     pub fn columns<'a>(&'a self, columns: Option<&'a [String]>) -> &'a [String] {
         columns.unwrap_or_else(|| self.known.as_ref().map_or(&[], |known| &known.keys))
     }
 }
 
-/// Reads a body of the type `media_type`. With `has_columns` (`columns=` was given) JSON is passed on unread.
+/// Parses a body of the type `media_type`. With `has_columns` (`columns=` was given), JSON is not
+/// parsed.
 ///
 /// # Errors
 ///
-/// PGRST102 if the type does not fit the purpose, or the body does not fit the type.
+/// PGRST102 if the type does not suit the purpose, or the body does not match the type.
 pub fn parse(
     purpose: BodyPurpose,
     media_type: &MediaType,
@@ -79,7 +82,7 @@ pub fn parse(
 ) -> Result<Payload, RestError> {
     match media_type {
         MediaType::Json => {
-            // Contract 10.2: a function may be called without a body.
+            // A function may be called without a body
             let bytes = match purpose {
                 BodyPurpose::Arguments if bytes.is_empty() => Bytes::from_static(b"{}"),
                 _ => bytes,
@@ -105,7 +108,7 @@ pub fn parse(
     }
 }
 
-/// Whether the first byte that is no blank begins an object.
+/// Returns true if the first byte that is not white space begins an object.
 pub fn is_object(json: &[u8]) -> bool {
     json.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }
@@ -121,7 +124,7 @@ fn form(text: &str) -> Result<Vec<(String, String)>, RestError> {
         .collect()
 }
 
-/// One object of texts; the last of equal keys wins.
+/// Returns one object of texts; the last of equal keys is used.
 fn one_row(pairs: Vec<(String, String)>) -> JsonPayload {
     let row: BTreeMap<String, String> = pairs.into_iter().collect();
     let members: serde_json::Map<_, _> = row.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();

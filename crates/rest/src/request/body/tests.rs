@@ -1,4 +1,4 @@
-//! Bodies of every type, and what holds for every body.
+//! Tests of bodies of every type.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn rows(media_type: MediaType, body: &str) -> Result<JsonPayload, String> {
     }
 }
 
-/// Keys, and the number of objects.
+/// Returns the keys, and the number of objects.
 fn known(body: &str) -> Result<(Vec<String>, usize), String> {
     let payload = rows(MediaType::Json, body)?;
     assert_eq!(payload.text, body.as_bytes());
@@ -162,7 +162,7 @@ fn raw_bodies_are_for_functions_only() {
     assert_eq!(rows(other, ""), Err("Content-Type not acceptable: application/yaml".into()));
 }
 
-/// What the top level says, by building all of it.
+/// Returns keys and number of objects by building all values.
 fn by_values(body: &str) -> Result<(Vec<String>, usize), String> {
     let sorted = |object: &serde_json::Map<String, Value>| {
         let mut keys: Vec<String> = object.keys().cloned().collect();

@@ -1,5 +1,5 @@
--- Columns of the relations of the exposed schemas ($1). The sequence of an identity is looked up by index, and only for those that
--- have one: pg_depend may be huge.
+-- Columns of the relations of the exposed schemas ($1). The sequence of an identity is looked up by
+-- index, and only where there is one, since pg_depend may be huge.
 select a.attrelid,
        a.attnum,
        a.attname::text,
@@ -19,7 +19,7 @@ select a.attrelid,
               and s.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
               and s.deptype = 'i'
             limit 1)
-         -- Without its relation, which costs most of the time and only generated columns speak of.
+         -- Without the relation, which takes most of the time. Only generated columns refer to it.
          else pg_catalog.pg_get_expr(e.adbin, 0)
        end as default_expression,
        a.attgenerated <> '' or a.attidentity <> '' as is_made

@@ -1,4 +1,4 @@
--- Functions from one relation's row to rows of a relation, of all schemas (contract 7.2).
+-- Functions from a row of one relation to rows of a relation, in all schemas.
 select n.nspname::text,
        p.proname::text,
        origin_schema.nspname::text,

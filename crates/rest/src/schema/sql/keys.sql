@@ -1,5 +1,5 @@
--- Primary keys, unique constraints and foreign keys of all schemas: views may show those of hidden ones. A partition's are its
--- parent's.
+-- Primary keys, unique constraints and foreign keys of all schemas, since views may show keys of
+-- hidden ones. The keys of a partition are those of its parent.
 select contype::text,
        conname::text,
        conrelid,

@@ -1,4 +1,5 @@
--- Aggregates and functions of the exposed schemas ($1) that yield a domain named like a media type (contract 10.5).
+-- Aggregates and functions of the exposed schemas ($1) that return a domain named like a media
+-- type.
 select n.nspname::text,
        p.proname::text,
        p.prokind = 'f',

@@ -1,6 +1,8 @@
--- Relations of the exposed schemas ($1). Bits of `writable`: 4 update, 8 insert, 16 delete (contract 2).
+-- Relations of the exposed schemas ($1). The bits of `writable` are 4 for update, 8 for insert, 16
+-- for delete.
 with recursive handlerless as (
-  -- Foreign tables whose wrapper has no handler, and the views over them: PostgreSQL can not tell what may be written there, and fails.
+  -- Foreign tables whose wrapper has no handler, and the views over them: PostgreSQL cannot tell
+  -- which writes they allow, and fails.
   select f.ftrelid as oid
     from pg_catalog.pg_foreign_table as f
     join pg_catalog.pg_foreign_server as s on s.oid = f.ftserver
@@ -26,7 +28,8 @@ select c.oid,
          when c.oid in (select h.oid from handlerless as h) then 0
          else pg_catalog.pg_relation_is_updatable(c.oid, true)
        end as writable,
-       -- PostgreSQL writes through views of one relation's rows, each once at most. What a materialized view holds, a unique index tells.
+       -- PostgreSQL writes through views of one relation, each row at most once. A unique index
+       -- guarantees the same for a materialized view.
        case c.relkind
          when 'v' then c.oid in (select h.oid from handlerless as h) or pg_catalog.pg_relation_is_updatable(c.oid, false) & 16 = 0
          when 'm' then not exists (

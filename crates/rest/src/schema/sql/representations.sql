@@ -1,4 +1,4 @@
--- Implicit casts between domains and json or text (contract 19.3).
+-- Implicit casts between domains and json or text.
 select source.oid,
        target.oid,
        n.nspname::text,

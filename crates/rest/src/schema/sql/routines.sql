@@ -1,4 +1,5 @@
--- Functions of the exposed schemas ($1) that can be called (contract 13.1, but for the rule on unnamed parameters).
+-- Functions of the exposed schemas ($1) that can be called. The rule on unnamed parameters is
+-- applied later.
 select n.nspname::text,
        p.proname::text,
        d.description,

@@ -1,4 +1,5 @@
--- What the views of the exposed ($1) and of the extra schemas ($2) select, as PostgreSQL's own tree.
+-- The rewrite rules of the views of the exposed ($1) and of the extra schemas ($2), as PostgreSQL
+-- stores them.
 select c.oid,
        r.ev_action::text
   from pg_catalog.pg_class as c

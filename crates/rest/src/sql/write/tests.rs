@@ -12,7 +12,7 @@ use crate::schema::testing::cinema;
 
 const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
-/// The statement of a request, and its parameters.
+/// Returns the statement of a request and its parameters.
 fn shown(request: Request<'_>, count: RowCount) -> String {
     let cache = cinema();
     let plan = request.plan(&cache).unwrap();
@@ -110,7 +110,7 @@ fn representations_and_names_that_need_quotes() {
     ]));
 }
 
-/// Without an envelope, where the answer can do without.
+/// Statements without an envelope, where none is needed.
 #[test]
 fn writes_without_an_envelope() {
     let plain = |request: Request<'_>| {
@@ -155,7 +155,7 @@ fn more_defaults_than_a_function_takes_arguments() {
     assert_eq!(sql.params().len(), 121);
 }
 
-/// A name as it stands in a query string, in quotes.
+/// Returns a quoted name of a query string.
 fn quoted(name: &str) -> String {
     let escaped = format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
     percent_encoding::utf8_percent_encode(&escaped, percent_encoding::NON_ALPHANUMERIC).to_string()
