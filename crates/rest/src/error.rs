@@ -227,7 +227,7 @@ impl RestError {
             Self::TokenInvalid { .. } => "PGRST301",
             Self::AnonymousDisabled => "PGRST302",
             Self::TokenClaims(_) => "PGRST303",
-            Self::Postgres(refusal) => &refusal.code,
+            Self::Postgres(error) => &error.code,
             Self::Internal => "PGRSTX00",
         }
     }
@@ -261,7 +261,7 @@ impl RestError {
             }
             Self::AmbiguousRelationship { .. } | Self::AmbiguousFunction(_) => StatusCode::MULTIPLE_CHOICES,
             Self::TokenInvalid { .. } | Self::AnonymousDisabled | Self::TokenClaims(_) => StatusCode::UNAUTHORIZED,
-            Self::Postgres(refusal) => refusal.status,
+            Self::Postgres(error) => error.status,
         }
     }
 
@@ -316,7 +316,7 @@ impl RestError {
             Self::NoSecret => "Server lacks JWT secret".into(),
             Self::TokenInvalid { message, .. } | Self::TokenClaims(message) => message.clone(),
             Self::AnonymousDisabled => "Anonymous access is disabled".into(),
-            Self::Postgres(refusal) => refusal.message.clone(),
+            Self::Postgres(error) => error.message.clone(),
             Self::Internal => "Something went wrong here; the server's log says more".into(),
         }
     }
@@ -360,7 +360,7 @@ impl RestError {
                     .collect(),
             ),
             Self::TokenInvalid { details, .. } => details.as_deref().and_then(text),
-            Self::Postgres(refusal) => refusal.details.as_deref().and_then(text),
+            Self::Postgres(error) => error.details.as_deref().and_then(text),
             _ => None,
         }
     }
@@ -393,7 +393,7 @@ impl RestError {
             Self::NoRelation { schema, suggestion, .. } => {
                 suggestion.as_ref().map(|name| format!("Perhaps you meant the table '{schema}.{name}'"))
             }
-            Self::Postgres(refusal) => refusal.hint.clone(),
+            Self::Postgres(error) => error.hint.clone(),
             _ => None,
         }
     }
@@ -411,9 +411,9 @@ impl RestError {
             Self::Range { content_range: Some(range), .. } => {
                 headers.extend(HeaderValue::from_str(range).ok().map(|value| (CONTENT_RANGE, value)));
             }
-            Self::Postgres(refusal) => {
-                headers.clone_from(&refusal.headers);
-                if refusal.status == StatusCode::UNAUTHORIZED {
+            Self::Postgres(error) => {
+                headers.clone_from(&error.headers);
+                if error.status == StatusCode::UNAUTHORIZED {
                     headers.push((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
                 }
             }

@@ -30,7 +30,7 @@ pub struct RestSettings {
     pub config: Config,
     /// The connection limit (`db-pool`).
     pub connections: usize,
-    /// How long a request waits for a connection (`db-pool-acquisition-timeout`).
+    /// The time limit of a request's wait for a connection (`db-pool-acquisition-timeout`).
     pub wait: Duration,
     /// The address that the OpenAPI document shows when no other is configured, with the service's prefix.
     pub public_url: String,

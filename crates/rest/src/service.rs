@@ -1,4 +1,4 @@
-//! What all requests of the service share.
+//! The state that all requests of the service share.
 
 use std::sync::Arc;
 

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_paths_lead_to_the_claim() {
+    fn both_forms_of_paths_find_the_claim() {
         let claims = json!({ "role": "a", "x": { "y-z": ["b", { "c d": "c" }] }, "https://example.com/role": "d" });
         for (path, found) in [
             (".role", Some("a")),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_arrays_are_found_by_what_they_are() {
+    fn elements_of_arrays_are_found_by_their_value() {
         let claims = json!({ "app": { "roles": ["other", 5, "author", "it's ]"] } });
         for (filter, found) in [
             (r#"?(@ == "author")"#, Some("author")),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_text_a_part_may_be_taken() {
+    fn a_slice_of_a_text_can_be_selected() {
         let claims = json!({ "role": "äpp-author", "roles": ["x", "app-author"] });
         for (path, found) in [
             (".role[4:]", Some("author")),

@@ -75,7 +75,7 @@ pub struct Config {
     pub root_spec: Option<QualifiedName>,
     /// A function that sets `pgrst.*` settings when the configuration is loaded (`db-pre-config`).
     pub pre_config: Option<QualifiedName>,
-    /// How transactions end (`db-tx-end`).
+    /// The end of transactions (`db-tx-end`).
     pub tx_end: TransactionEndPolicy,
     /// The interval at which the catalogs are compared where no event trigger announces changes.
     /// `None`: never.
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_changes_nothing_and_is_told() {
+    fn an_invalid_setting_has_no_effect_and_is_reported() {
         let (config, problems) = applied(&[
             ("db_max_rows", "many"),
             ("db_schemas", "public, pg_catalog"),

@@ -21,7 +21,8 @@ use crate::statement_builder::Sql;
 
 const MISSING_GRANT: &str = include_str!("missing_grant.sql");
 
-/// How long an error waits for the connection that its hint needs. If all are in use, it has no hint.
+/// The time limit of an error's wait for the connection that its hint needs. If all are in use, it
+/// has no hint.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The kinds of relations, as PostgreSQL's messages name them.

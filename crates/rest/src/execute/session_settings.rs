@@ -16,7 +16,7 @@ use crate::request::ForwardedHeaders;
 use crate::request::role::RequestRole;
 use crate::statement_builder::Sql;
 
-/// What the transaction of a request depends on.
+/// The inputs of a request's transaction.
 #[derive(Clone, Copy)]
 pub(crate) struct TransactionContext<'a> {
     pub config: &'a Config,

@@ -25,7 +25,7 @@ impl TransactionContext<'_> {
     }
 }
 
-/// How the transaction ends.
+/// The end of the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionEnding {
     /// With a commit, whatever the results are.
@@ -39,7 +39,7 @@ pub(crate) enum TransactionEnding {
 /// The statements of a request, after its session settings.
 pub(crate) struct RequestStatements<'a> {
     pub main: &'a Sql,
-    /// What the main statement returns.
+    /// The form of the main statement's result.
     pub output: StatementOutput,
     /// Another statement after the main one.
     pub then: Option<&'a Sql>,

@@ -18,7 +18,7 @@ fn of(visible: &VisibleObjects) -> Value {
 }
 
 #[test]
-fn the_head_tells_name_address_and_version() {
+fn the_document_has_name_address_and_version() {
     let document = of(&VisibleObjects::Everything);
     assert_eq!(document["swagger"], "2.0");
     assert_eq!(
@@ -31,7 +31,7 @@ fn the_head_tells_name_address_and_version() {
 }
 
 #[test]
-fn keys_are_marked_for_tools() {
+fn keys_are_noted_for_tools() {
     let films = &of(&VisibleObjects::Everything)["definitions"]["films"];
     assert_eq!(
         films["properties"]["id"],
@@ -53,7 +53,7 @@ fn keys_are_marked_for_tools() {
 }
 
 #[test]
-fn only_what_can_be_written_has_paths_for_it() {
+fn only_writable_relations_have_paths_for_writes() {
     let document = of(&VisibleObjects::Everything);
     let methods = |path: &str| document["paths"][path].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(methods("/films"), ["get", "post", "delete", "patch"]);
@@ -63,7 +63,7 @@ fn only_what_can_be_written_has_paths_for_it() {
 }
 
 #[test]
-fn references_lead_to_what_is_there() {
+fn references_have_targets() {
     let document = of(&VisibleObjects::Everything);
     let mut references = Vec::new();
     collect(&document, &mut references);
@@ -86,7 +86,7 @@ fn collect(value: &Value, references: &mut Vec<String>) {
 }
 
 #[test]
-fn what_the_role_may_not_use_is_not_shown() {
+fn objects_that_the_role_may_not_use_are_hidden() {
     let cache = cinema();
     let welcome = cache.routines_named("public", "welcome")[0].oid;
     let visible =
@@ -112,7 +112,7 @@ fn arguments_are_shown_for_both_methods() {
 }
 
 #[test]
-fn security_is_told_where_it_is_wanted() {
+fn security_is_described_if_enabled() {
     let document = document(&DocumentSource {
         cache: &SchemaCache::default(),
         schema: "public",

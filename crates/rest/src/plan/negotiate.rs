@@ -162,7 +162,7 @@ mod tests {
     const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
     #[test]
-    fn the_types_of_the_contract_are_made() {
+    fn built_in_media_types_are_produced() {
         for (accept, body_format, content_type) in [
             ("*/*", JSON, "application/json; charset=utf-8"),
             ("application/json;version=1", JSON, "application/json; charset=utf-8"),
@@ -190,21 +190,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_type_that_can_be_made_wins() {
+    fn the_first_type_that_can_be_produced_is_chosen() {
         let agreed = agree("directors", true, &["image/png", "text/csv", "application/json"], false).unwrap();
         assert_eq!(agreed.body_format, BodyFormat::Csv);
     }
 
     #[test]
-    fn what_nobody_makes_is_told() {
+    fn an_error_lists_the_types_that_cannot_be_produced() {
         for accept in ["text/plain", "text/xml", "application/octet-stream", "application/openapi+json", "image/png"] {
-            let refusal = agree("directors", true, &[accept, "unheard/of"], false).unwrap_err();
-            assert_eq!(refusal.message(), format!("None of these media types are available: {accept}, unheard/of"));
+            let error = agree("directors", true, &[accept, "unheard/of"], false).unwrap_err();
+            assert_eq!(error.message(), format!("None of these media types are available: {accept}, unheard/of"));
         }
     }
 
     #[test]
-    fn plans_have_to_be_switched_on_and_are_for_what_can_be_made() {
+    fn explain_must_be_enabled_and_its_type_producible() {
         let accept = "application/vnd.pgrst.plan+json;for=\"text/csv\";options=analyze";
         let agreed = agree("directors", true, &[accept], true).unwrap();
         assert_eq!(agreed.body_format, BodyFormat::Csv);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_for_anything_answers_everything_but_what_nobody_can_override() {
+    fn a_handler_for_any_type_produces_all_but_the_reserved_types() {
         for accept in ["*/*", "application/json", "text/csv", "image/png"] {
             let expected = (handler("poster_image"), "application/octet-stream".to_owned());
             assert_eq!(made("posters", true, accept), expected, "{accept}");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_with_a_type_of_its_own_answers_in_it_when_asked_for_it() {
+    fn a_function_with_a_media_type_produces_it_on_request() {
         assert_eq!(made("logo()", true, "image/png"), (BodyFormat::Value, "image/png".to_owned()));
         let scalar = BodyFormat::Json { shape: ResultShape::Scalar, strip_nulls: false };
         assert_eq!(made("logo()", true, "*/*").0, scalar);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_may_make_a_description_of_its_own() {
+    fn a_function_can_produce_an_openapi_document() {
         let openapi = "application/openapi+json";
         let accepted = [MediaType::parse(openapi)];
         let mut cache = cinema();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_made_of_what_they_yield() {
+    fn the_body_format_of_a_function_has_the_shape_of_its_result() {
         assert_eq!(made("hello()", true, "text/csv").0, BodyFormat::Csv);
         let object = |shape| BodyFormat::Object { shape, strip_nulls: false };
         assert_eq!(made("hello()", true, "application/vnd.pgrst.object").0, object(ResultShape::Scalar));

@@ -270,9 +270,9 @@ mod tests {
             assert!(call(&cache, "f", &["", "a"], ArgumentSource::Named).is_err());
         }
         let several = cache(vec![routine("g", &[("", "json", true)]), routine("g", &[("", "text", true)])]);
-        let refusal = call(&several, "g", &[""], ArgumentSource::Json).unwrap_err();
+        let error = call(&several, "g", &[""], ArgumentSource::Json).unwrap_err();
         assert_eq!(
-            refusal.message(),
+            error.message(),
             "Could not choose the best candidate function between: public.g( => json), public.g( => text)"
         );
         assert_eq!(call(&several, "g", &["b"], ArgumentSource::Json), Ok((1, true)));
@@ -291,9 +291,9 @@ mod tests {
             routine("f", &[("arg", "integer", true)]),
             routine("f", &[("arg", "text", true), ("num", "integer", false)]),
         ]);
-        let refusal = call(&cache, "f", &["arg"], ArgumentSource::Json).unwrap_err();
+        let error = call(&cache, "f", &["arg"], ArgumentSource::Json).unwrap_err();
         assert_eq!(
-            refusal.message(),
+            error.message(),
             "Could not choose the best candidate function between: public.f(arg => integer), public.f(arg => text, num => integer)"
         );
         let cache = self::cache(vec![routine("g", &[("", "json", true)]), routine("g", &[("", "jsonb", true)])]);
@@ -301,13 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_searched_for_is_told() {
+    fn an_error_describes_the_searched_function() {
         let cache = cache(vec![routine("add_them", &[("a", "integer", true), ("b", "integer", true)])]);
         let texts = |name: &str, keys: &[&str], body| {
-            let refusal = call(&cache, name, keys, body).unwrap_err();
-            assert_eq!(refusal.code(), "PGRST202");
-            let details = refusal.details().unwrap().as_str().unwrap().to_owned();
-            (refusal.message(), details, refusal.hint())
+            let error = call(&cache, name, keys, body).unwrap_err();
+            assert_eq!(error.code(), "PGRST202");
+            let details = error.details().unwrap().as_str().unwrap().to_owned();
+            (error.message(), details, error.hint())
         };
         let (message, details, hint) = texts("add_them", &["c", "b", "a"], ArgumentSource::Named);
         assert_eq!(message, "Could not find the function public.add_them(a, b, c) in the schema cache");

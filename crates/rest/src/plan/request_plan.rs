@@ -17,7 +17,7 @@ use crate::request::resource::{RequestAction, Resource, allow_function, allow_re
 use crate::request::{ApiRequest, WriteAction};
 use crate::schema::{QualifiedName, Relation, SchemaCache, nearest};
 
-/// What a request requires of the database.
+/// The database work of a request.
 pub(crate) enum RequestPlan {
     /// Nothing: OPTIONS is answered with these methods.
     Allow(String),
@@ -31,7 +31,7 @@ pub(crate) struct StatementPlan {
     pub format: NegotiatedFormat,
     /// The `count` preference.
     pub count: Option<CountMode>,
-    /// How the statement counts rows.
+    /// The count of rows in the statement.
     pub row_count: RowCount,
     /// The transaction is read-only.
     pub read_only: bool,

@@ -1,4 +1,4 @@
-//! How a statement counts rows.
+//! The row count of a statement.
 
 /// The count that a statement returns besides the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

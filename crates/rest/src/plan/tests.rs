@@ -27,7 +27,7 @@ fn code(resource: &str) -> String {
 
 /// Each case also has every error that comes later.
 #[test]
-fn refusals_come_in_the_contracts_order() {
+fn errors_are_reported_in_a_fixed_order() {
     assert_eq!(code("films?select=nowhere(id.max())&order=gone(id)&actors.id=eq.1"), "PGRST108");
     assert_eq!(code("films?select=nowhere(id.max())&order=gone(id)&actors.limit=1"), "PGRST108");
     assert_eq!(code("films?select=nowhere(id.max())&order=gone(id)&actors.or=(id.eq.1)"), "PGRST108");
@@ -42,7 +42,7 @@ fn refusals_come_in_the_contracts_order() {
 }
 
 #[test]
-fn only_targets_of_the_requests_schema_are_meant() {
+fn only_targets_in_the_schema_of_the_request_are_found() {
     let mut cache = cinema();
     let of_orders = cache.relationships.get_mut("public").unwrap().get_mut("orders").unwrap();
     of_orders.truncate(1);
@@ -53,8 +53,8 @@ fn only_targets_of_the_requests_schema_are_meant() {
     let context = PlanContext { cache: &cache, schema: "public", settings: &settings };
     let hint = |raw: &str| {
         let query = parse(raw, QueryTarget::Relation).unwrap();
-        let refusal = ReadPlan::new(&context, ReadRoot::Relation(cache.relation("public", "orders").unwrap()), &query);
-        refusal.unwrap_err().hint()
+        let error = ReadPlan::new(&context, ReadRoot::Relation(cache.relation("public", "orders").unwrap()), &query);
+        error.unwrap_err().hint()
     };
     assert_eq!(hint("select=receipt(id)"), None);
     assert_eq!(hint("select=address(id)").unwrap(), "Perhaps you meant 'addresses' instead of 'address'.");
@@ -70,7 +70,7 @@ fn aggregates_are_found_at_every_level_and_a_count_without_parentheses_is_none()
 }
 
 #[test]
-fn an_aliased_embed_answers_to_its_name_too_unless_that_is_switched_off() {
+fn an_aliased_embed_can_be_addressed_by_its_name_unless_that_is_disabled() {
     let resource = "films?select=id,d:directors(id)&directors.id=eq.1&directors.order=id&d.limit=1";
     assert_eq!(plan(resource).unwrap().legacy_names, [("directors".to_owned(), "d".to_owned())]);
     assert_eq!(plan("films?select=id,d:directors(id)&d.id=eq.1").unwrap().legacy_names, []);
@@ -84,7 +84,7 @@ fn an_aliased_embed_answers_to_its_name_too_unless_that_is_switched_off() {
 }
 
 #[test]
-fn the_first_of_several_siblings_gets_what_is_said_by_their_name() {
+fn a_name_addresses_the_first_of_several_siblings() {
     let plan = plan("films?select=a:directors(id),directors(id)&directors.id=eq.1").unwrap();
     let filters: Vec<_> = plan.root.embeds.iter().map(|embed| embed.level.conditions.len()).collect();
     assert_eq!(filters, [1, 0]);

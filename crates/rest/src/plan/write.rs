@@ -120,7 +120,7 @@ pub enum RowChange {
     Nothing,
 }
 
-/// What a write returns.
+/// The result of a write.
 #[derive(Debug, Clone)]
 pub enum WriteReturn {
     /// The number of rows. Needs no privilege to read them.
@@ -140,7 +140,7 @@ pub struct WritePlan {
     pub action: WriteAction,
     /// The change.
     pub change: RowChange,
-    /// What is returned.
+    /// The result.
     pub answer: WriteReturn,
 }
 

@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
         read: impl FnOnce(&mut Self) -> Parsed<T>,
     ) -> Result<T, RestError> {
         let mut cursor = Self::new(text);
-        read(&mut cursor).map_err(|Mismatch| cursor.refusal(what))
+        read(&mut cursor).map_err(|Mismatch| cursor.error(what))
     }
 
     /// Makes a cursor at the start of `text`.
@@ -209,7 +209,7 @@ impl<'a> Cursor<'a> {
         Err(Mismatch)
     }
 
-    fn refusal(&self, what: std::fmt::Arguments<'_>) -> RestError {
+    fn error(&self, what: std::fmt::Arguments<'_>) -> RestError {
         let (line, column) = position(&self.text[..self.failed_at]);
         let expecting = expecting(&self.expected[..self.labels]);
         let details = match (self.bound, self.text[self.failed_at..].chars().next()) {

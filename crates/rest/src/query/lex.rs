@@ -19,14 +19,14 @@ pub(super) type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 /// Returns the parameters of a query string. Those without `=` or without a key are dropped.
 pub(super) fn pairs(raw: &str) -> Result<Vec<Pair<'_>>, RestError> {
     if raw.len() > MAX_LENGTH {
-        return Err(refusal(format!("the query string is longer than {MAX_LENGTH} bytes")));
+        return Err(query_error(format!("the query string is longer than {MAX_LENGTH} bytes")));
     }
     let mut pairs = Vec::new();
     for (key, value) in split(raw) {
         if pairs.len() == MAX_PAIRS {
-            return Err(refusal(format!("the query string has more than {MAX_PAIRS} parameters")));
+            return Err(query_error(format!("the query string has more than {MAX_PAIRS} parameters")));
         }
-        let decoded = |text| decode(text).ok_or_else(|| refusal("the query string is not UTF-8".to_owned()));
+        let decoded = |text| decode(text).ok_or_else(|| query_error("the query string is not UTF-8".to_owned()));
         pairs.push((decoded(key)?, decoded(value)?));
     }
     Ok(pairs)
@@ -101,6 +101,6 @@ fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-fn refusal(details: String) -> RestError {
+fn query_error(details: String) -> RestError {
     RestError::Parse { message: "\"failed to parse query string\" (line 1, column 1)".to_owned(), details }
 }

@@ -1,7 +1,8 @@
-//! The query string: its grammar (contract 4) as types.
+//! The query string as types.
 //!
-//! Pure text to types; nothing here knows a schema. One pass over the text, without regular expressions, and without going back
-//! further than one item: the time is linear in the length, whatever the text is. Nesting, length and number of items are bounded.
+//! Parsing knows no schema. It takes one pass over the text, without regular expressions, and
+//! without going back further than one item: the time is linear in the length of any text. Nesting,
+//! length and number of items are limited.
 //!
 //! ```ebnf
 //! query        = [ pair , { ( "&" | ";" ) , pair } ]          (then "+" is a space, "%XX" a byte; a pair without "=" is dropped)
@@ -54,8 +55,8 @@
 //! columns      = name , { "," , name }                        (on_conflict too)
 //! ```
 //!
-//! Spaces and tabs may stand around the items of lists, around fields, and around the parentheses of
-//! `list` and of logic. Text after a complete last item is ignored (contract 4.1), but in `order`.
+//! Spaces and tabs may stand around the items of lists, around fields, and around the parentheses
+//! of `list` and of logic. Text after a complete last item is ignored, except in `order`.
 
 mod cursor;
 mod filter;

@@ -46,7 +46,7 @@ fn tree(raw: &str) -> LogicTree {
 }
 
 /// Returns message and details of the error.
-fn refusal(raw: &str) -> (String, String) {
+fn parse_error(raw: &str) -> (String, String) {
     match parse(raw, QueryTarget::Relation) {
         Err(RestError::Parse { message, details }) => (message, details),
         other => panic!("{raw}: {other:?}"),
@@ -85,11 +85,11 @@ fn pairs_are_separated_by_ampersands_and_semicolons_and_need_an_equals_sign() {
 }
 
 #[test]
-fn escapes_and_plus_signs_are_decoded_and_wrong_escapes_stay() {
+fn escapes_and_plus_signs_are_decoded_and_invalid_escapes_stay() {
     assert_eq!(decode("a+b%20c%c3%A9%2B").unwrap(), "a b cé+");
     assert_eq!(decode("100%+%zz%4").unwrap(), "100% %zz%4");
     assert_eq!(decode("%ff"), None);
-    assert_eq!(refusal("a=eq.%ff").1, "the query string is not UTF-8");
+    assert_eq!(parse_error("a=eq.%ff").1, "the query string is not UTF-8");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn only_quotes_protect_reserved_names_and_characters() {
 }
 
 #[test]
-fn of_repeated_parameters_the_first_or_the_last_wins_or_all_apply() {
+fn repeated_parameters_use_the_first_the_last_or_all() {
     let query = relation(
         "select=a&select=b&columns=a&columns=b&on_conflict=a&on_conflict=b&order=a&order=b&x.order=c\
          &limit=1&limit=2&limit=x&offset=5&x.limit=7&a=eq.1&a=eq.2&or=(a.eq.1)&or=(a.eq.2)",
@@ -124,7 +124,7 @@ fn of_repeated_parameters_the_first_or_the_last_wins_or_all_apply() {
 }
 
 #[test]
-fn limits_that_are_no_integers_are_none_and_large_ones_are_capped() {
+fn limits_that_are_no_integers_are_ignored_and_large_ones_saturate() {
     let limit = |text: &str| relation(&format!("limit={text}")).ranges.first().map(|range| range.value.limit.unwrap());
     assert_eq!(limit("0"), Some(0));
     assert_eq!(limit("-1"), Some(-1));
@@ -150,17 +150,17 @@ fn select_reads_names_in_every_form() {
 }
 
 #[test]
-fn select_without_any_item_is_empty_whatever_stands_there() {
+fn select_without_any_item_is_empty() {
     for text in [",", " ,a", "(id)", ")", "!inner", "|"] {
         assert_eq!(select(text), [], "{text}");
     }
     for text in ["a,", "a,,b", "rel(,)", "rel(a,)", "...", "x:", "%22a"] {
-        assert!(refusal(&format!("select={text}")).0.contains("select parameter"), "{text}");
+        assert!(parse_error(&format!("select={text}")).0.contains("select parameter"), "{text}");
     }
 }
 
 #[test]
-fn select_passes_over_what_follows_the_last_item() {
+fn select_ignores_text_after_the_last_item() {
     assert_eq!(names(&select("rel(*)junk,x")), ["rel"]);
     assert_eq!(names(&select("id::numeric(10,2),x")), ["id"]);
     assert_eq!(names(&select("a::text[],x")), ["a"]);
@@ -191,7 +191,7 @@ fn select_reads_json_paths() {
     assert_eq!(paths("data->1a-b->>c%20-%20d"), [key(Arrow::Json, "1a-b"), key(Arrow::Text, "c-d")]);
     assert_eq!(paths("data->%22a.b%22->%229%22"), [key(Arrow::Json, "a.b"), key(Arrow::Json, "9")]);
     assert_eq!(paths("data->99999999999"), [key(Arrow::Json, "99999999999")]);
-    assert!(refusal("select=data->").1.starts_with("unexpected end of input"));
+    assert!(parse_error("select=data->").1.starts_with("unexpected end of input"));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn filters_read_every_operator() {
 }
 
 #[test]
-fn values_of_parameters_are_taken_as_they_stand() {
+fn values_of_parameters_are_used_unchanged() {
     let value = |text: &str| match operation(text) {
         Operation::Quantified(_, _, value) => value,
         other => panic!("{other:?}"),
@@ -309,7 +309,7 @@ fn values_of_parameters_are_taken_as_they_stand() {
 }
 
 #[test]
-fn lists_keep_spaces_and_undo_quotes() {
+fn lists_keep_spaces_and_unquote_elements() {
     let list = |text: &str| match operation(text) {
         Operation::In(list) => list,
         other => panic!("{other:?}"),
@@ -326,7 +326,7 @@ fn lists_keep_spaces_and_undo_quotes() {
     assert_eq!(list("in.( , )"), ["", " "]);
     assert_eq!(list("in.(%22a,b%22,%22c)%22,%22d%5C%22%5C%5C%5Ce%22)"), ["a,b", "c)", "d\"\\e"]);
     assert_eq!(list("in.(%22a%22b,%22,c)"), ["\"a\"b", "\"", "c"]);
-    assert!(refusal("a=in.(b").1.contains("expecting \",\" or \")\""));
+    assert!(parse_error("a=in.(b").1.contains("expecting \",\" or \")\""));
 }
 
 #[test]
@@ -407,9 +407,9 @@ fn order_reads_directions_nulls_and_embeds() {
     assert_eq!(relation("a.b.order=c").orders[0].path, ["a", "b"]);
 }
 
-/// What the official client sends.
+/// Queries of the official client.
 #[test]
-fn the_official_client_s_requests_are_read() {
+fn requests_of_the_official_client_are_parsed() {
     let query = relation(
         "select=id%2Ctitle%2Cauthor%3Aprofiles%28name%29%2Ccomments%28count%29&author_id=eq.5&order=id.desc&offset=0&limit=10",
     );
@@ -431,24 +431,24 @@ fn the_official_client_s_requests_are_read() {
 }
 
 #[test]
-fn refusals_read_as_the_contract_shows() {
+fn parse_errors_have_message_and_details() {
     let expected = |message: &str, details: &str| (message.to_owned(), details.to_owned());
     assert_eq!(
-        refusal("order=id.asc.nullslasttt"),
+        parse_error("order=id.asc.nullslasttt"),
         expected(
             "\"failed to parse order (id.asc.nullslasttt)\" (line 1, column 17)",
             "unexpected 't' expecting \",\" or end of input"
         )
     );
     assert_eq!(
-        refusal("id=value"),
+        parse_error("id=value"),
         expected(
             "\"failed to parse filter (value)\" (line 1, column 1)",
             "unexpected \"v\" expecting \"not\" or operator (eq, gt, ...)"
         )
     );
     assert_eq!(
-        refusal("or=()"),
+        parse_error("or=()"),
         expected(
             "\"failed to parse logic tree (())\" (line 1, column 4)",
             "unexpected \")\" expecting field name (* or [a..z0..9_$]), negation operator (not) or logic operator (and, or)"
@@ -467,22 +467,22 @@ fn refusals_read_as_the_contract_shows() {
         ("a=eqq.%0A%09", "\"failed to parse filter (eqq.\n\t)\" (line 1, column 1)"),
         ("order=%22%0A%09x", "\"failed to parse order (\"\n\tx)\" (line 2, column 10)"),
     ] {
-        assert_eq!(refusal(raw).0, prefix, "{raw}");
+        assert_eq!(parse_error(raw).0, prefix, "{raw}");
     }
 }
 
 #[test]
-fn the_first_refusal_is_in_the_contract_s_order_of_parameters() {
+fn parameters_are_parsed_in_a_fixed_order() {
     let wrong = ["on_conflict=(", "a=b", "select=a(", "columns=(", "or=x", "order=("];
     let words = ["on_conflict", "filter", "select", "columns", "logic tree", "order"];
     for upto in 0..wrong.len() {
         let raw = wrong[..=upto].join("&");
-        assert!(refusal(&raw).0.contains(words[upto]), "{raw}");
+        assert!(parse_error(&raw).0.contains(words[upto]), "{raw}");
     }
 }
 
 #[test]
-fn what_a_function_reads_as_a_filter_is_no_argument() {
+fn a_filter_of_a_function_is_no_argument() {
     let raw = "a=1&b=eq.5&c=is.null&d=not.eq.x&(=in+x&a=2&limit=3&x=in.(1)";
     let query = parse(raw, QueryTarget::Function { read: true }).unwrap();
     let arguments: Vec<_> = query.arguments.iter().map(|(key, value)| (&**key, &**value)).collect();
@@ -495,11 +495,11 @@ fn what_a_function_reads_as_a_filter_is_no_argument() {
 fn nesting_and_lists_are_bounded() {
     let deep = |levels: usize| format!("select={}a{}", "a(".repeat(levels), ")".repeat(levels));
     assert!(parse(&deep(64), QueryTarget::Relation).is_ok());
-    assert_eq!(refusal(&deep(65)).1, "nested too deeply");
+    assert_eq!(parse_error(&deep(65)).1, "nested too deeply");
     let deep = |levels: usize| format!("or=({}a.eq.1{})", "and(".repeat(levels - 1), ")".repeat(levels - 1));
     assert!(parse(&deep(64), QueryTarget::Relation).is_ok());
-    assert_eq!(refusal(&deep(65)).1, "nested too deeply");
-    assert_eq!(refusal(&deep(10_000)).1, "nested too deeply");
+    assert_eq!(parse_error(&deep(65)).1, "nested too deeply");
+    assert_eq!(parse_error(&deep(10_000)).1, "nested too deeply");
     for many in [
         format!("select={}a", "a,".repeat(5000)),
         format!("order={}a", "a,".repeat(5000)),
@@ -507,16 +507,16 @@ fn nesting_and_lists_are_bounded() {
         format!("{}a=eq.1", "a.".repeat(5000)),
         format!("a{}=eq.1", "->a".repeat(5000)),
     ] {
-        assert_eq!(refusal(&many).1, "too many items");
+        assert_eq!(parse_error(&many).1, "too many items");
     }
-    assert!(refusal(&"a=eq.1&".repeat(5000)).1.contains("more than 4096 parameters"));
-    assert!(refusal(&format!("a={}", "a".repeat(70_000))).1.contains("longer than"));
+    assert!(parse_error(&"a=eq.1&".repeat(5000)).1.contains("more than 4096 parameters"));
+    assert!(parse_error(&format!("a={}", "a".repeat(70_000))).1.contains("longer than"));
     let list = format!("a=in.({})", vec!["1"; 20_000].join(","));
     assert!(matches!(filter(&list).operation, Operation::In(list) if list.len() == 20_000));
 }
 
 #[test]
-fn the_work_grows_as_the_text_does() {
+fn parsing_takes_linear_time() {
     for part in [
         "\"",
         "\\\"",

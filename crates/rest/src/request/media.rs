@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_read_with_what_they_are_for() {
+    fn explain_types_are_parsed_with_the_explained_type() {
         let text = "application/vnd.pgrst.plan+json; for=\"application/vnd.pgrst.object+json;nulls=stripped\"; \
                     options=analyze|VERBOSE|analyze|other;";
         let MediaType::Explain(plan) = MediaType::parse(text) else { panic!() };
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_inside_a_type_do_not_end_what_a_plan_is_for() {
+    fn quotes_inside_a_type_do_not_end_the_explained_type() {
         let read = MediaType::parse("application/vnd.pgrst.plan+text; for=\"a/b\"c;\"; d\"");
         let MediaType::Explain(plan) = &read else { panic!() };
         assert_eq!(*plan.of, MediaType::Other("a/bc".into()));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_say_their_charset_where_it_is_known() {
+    fn responses_name_their_charset_if_it_is_known() {
         assert_eq!(MediaType::Json.content_type(), "application/json; charset=utf-8");
         assert_eq!(
             MediaType::StrippedArray.content_type(),
@@ -352,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_as_the_same_type(text in "[a-z*/+.;=\" |-]{0,40}") {
+        fn a_written_type_parses_to_the_same_type(text in "[a-z*/+.;=\" |-]{0,40}") {
             let read = MediaType::parse(&text);
             prop_assert_eq!(MediaType::parse(&read.text()), read);
         }

@@ -333,14 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_kind_wins() {
+    fn the_first_item_of_a_kind_is_used() {
         let preferences = read(&["count=planned, count=exact", "count=estimated"]);
         assert_eq!(preferences.count, Some(CountMode::Planned));
         assert_eq!(preferences.unknown, [""; 0]);
     }
 
     #[test]
-    fn unknown_items_are_refused_only_when_handling_is_strict() {
+    fn unknown_items_are_rejected_only_when_handling_is_strict() {
         let items =
             "foo, Return=minimal, return = minimal, params=single-object, timezone=Moon, max-affected=many, ,bar";
         assert_eq!(read(&[items]).reject_unknown(), Ok(()));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn max_affected_counts_only_when_handling_is_strict() {
+    fn max_affected_applies_only_when_handling_is_strict() {
         let preferences = read(&["max-affected=5"]);
         assert_eq!((preferences.max_affected(), preferences.applied(ALL)), (None, None));
         assert_eq!(read(&["handling=lenient, handling=strict, max-affected=5"]).max_affected(), None);

@@ -69,7 +69,7 @@ impl RequestAction {
     }
 }
 
-/// How a request changes the rows of a relation.
+/// The change of a relation's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteAction {
     /// POST

@@ -25,7 +25,7 @@ impl RowWindow {
     /// is not 0; PGRST114 for limits of a PUT.
     pub fn of(query: &Query, method: &Method, headers: &HeaderMap) -> Result<Self, RestError> {
         if query.ranges.iter().any(|at| at.value.limit.is_some_and(|limit| limit < 0)) {
-            return Err(refusal("Limit should be greater than or equal to zero."));
+            return Err(range_error("Limit should be greater than or equal to zero."));
         }
         let root = query.ranges.iter().find(|at| at.path.is_empty()).map(|at| at.value);
         if method == Method::PUT && root.is_some() {
@@ -50,7 +50,7 @@ impl RowWindow {
         let end = self.limit.map(|limit| self.offset.saturating_add(limit));
         let end = end.into_iter().chain(last.map(|last| last.saturating_add(1))).min();
         match end {
-            Some(end) if end <= offset => Err(refusal(
+            Some(end) if end <= offset => Err(range_error(
                 "The lower boundary must be lower than or equal to the upper boundary in the Range header.",
             )),
             end => Ok(Self { offset, limit: end.map(|end| (end - offset).min(LARGEST)) }),
@@ -68,7 +68,7 @@ fn bounds(text: &str) -> Option<(u64, Option<u64>)> {
     Some((number(first)?, if last.is_empty() { None } else { Some(number(last)?) }))
 }
 
-fn refusal(details: &str) -> RestError {
+fn range_error(details: &str) -> RestError {
     RestError::Range { details: details.to_owned(), content_range: None }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_offsets_are_taken_as_they_are() {
+    fn limits_and_offsets_are_used_unchanged() {
         assert_eq!(get("", ""), Ok((0, None)));
         assert_eq!(get("limit=5&offset=3&x.limit=1", ""), Ok((3, Some(5))));
         assert_eq!(get("limit=0", ""), Ok((0, Some(0))));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_ranges_are_refused() {
+    fn unsatisfiable_ranges_are_rejected() {
         let negative = "Limit should be greater than or equal to zero.";
         let crossed = "The lower boundary must be lower than or equal to the upper boundary in the Range header.";
         assert_eq!(get("limit=-1", ""), Err(negative.into()));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_are_found() {
+    fn similar_names_are_found() {
         let names = ["films", "directors", "roles", "role_list", "actors", "film_list"];
         for (needle, minimum, expected) in [
             ("role", 0.33, Some("roles")),
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_first_by_name_is_taken() {
+    fn the_first_name_among_equal_candidates_is_chosen() {
         assert_eq!(nearest("film_x", ["film_b", "film_a"], 0.75), Some("film_a"));
         assert_eq!(nearest("films", ["FILMS", "films"], 0.75), Some("FILMS"));
     }
 
     proptest! {
         #[test]
-        fn what_is_found_is_a_candidate_that_resembles(
+        fn a_match_is_a_similar_candidate(
             needle in ".{0,600}",
             names in prop::collection::vec("[a-zA-Zü_ ]{0,12}", 0..20),
         ) {

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exposed_is_no_end_and_no_junction() {
+    fn unexposed_relations_have_no_relationships() {
         let keys = [
             key("to_films", false, &[shown("private.roles", &["film"])], &[shown("films", &["id"])]),
             key("to_actors", false, &[shown("private.roles", &["actor"])], &[shown("actors", &["id"])]),

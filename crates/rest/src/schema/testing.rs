@@ -339,7 +339,7 @@ fn parameter(text: &str) -> Parameter {
 }
 
 #[test]
-fn the_cinema_stands() {
+fn the_test_schema_can_be_built() {
     let cache = cinema();
     assert!(cache.relation("public", "Odd Table").unwrap().columns.contains_key("first name"));
     assert_eq!(cache.relationships_of("public", "orders").len(), 2);

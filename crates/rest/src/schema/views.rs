@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_select_shows_nothing() {
+    fn a_rule_without_a_select_shows_no_columns() {
         for rule in
             ["", "(", "<>", "({QUERY :targetList <>})", "({QUERY :targetList", r"({QUERY :targetList (\", "({})"]
         {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_followed_through_views_and_circles_end() {
+    fn columns_are_followed_through_views_and_cycles_end() {
         let shown = HashMap::from([
             (10, vec![(1, (1, 1)), (2, (1, 1)), (3, (2, 5))]),
             (11, vec![(1, (10, 2)), (2, (10, 4)), (3, (10, 3))]),

@@ -19,7 +19,8 @@ use crate::config::Config;
 use crate::config::database::Roles;
 use crate::schema::SchemaCache;
 
-/// How long a request waits for a newer schema cache before it fails because of an unknown name.
+/// The time limit of a request's wait for a newer schema cache, before it fails because of an
+/// unknown name.
 const LONGEST_RELOAD_WAIT: Duration = Duration::from_secs(10);
 
 /// The state that a request is answered with.

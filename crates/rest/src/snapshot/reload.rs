@@ -26,7 +26,7 @@ const LONGEST_PAUSE: usize = 5;
 const ANNOUNCES: &str = "
     select exists (select from pg_catalog.pg_event_trigger where evtname = 'pgrst_ddl_watch' and evtenabled in ('O', 'A'))";
 
-/// What a notification asks to reload. The schema includes the configuration.
+/// The scope of a reload. The schema includes the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ReloadScope {
     Config,

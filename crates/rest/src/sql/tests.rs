@@ -151,7 +151,7 @@ fn written_rows_are_read_from_their_cte() {
 }
 
 #[test]
-fn a_functions_rows_come_from_its_call() {
+fn the_rows_of_a_function_come_from_its_call() {
     let cache = cinema();
     let routine = &cache.routines_named("public", "films_since")[0];
     let settings = settings();
@@ -168,7 +168,7 @@ fn a_functions_rows_come_from_its_call() {
 }
 
 #[test]
-fn types_of_clients_can_be_nothing_but_types() {
+fn types_of_clients_cannot_contain_other_sql() {
     let of = |name: &str| {
         let mut sql = super::Sql::new();
         read::type_name(&mut sql, name);

@@ -1,4 +1,4 @@
-//! The callers that take turns, and the context that SQL must see of their requests.
+//! The callers that alternate, and the context that SQL must see for their requests.
 
 use portico_testkit::{Request, TestServer};
 use serde_json::json;
@@ -16,10 +16,10 @@ pub struct Caller {
     sends_cookie: bool,
 }
 
-/// The proof of a caller's role.
+/// The credential of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Credential {
-    /// None.
+    /// No credential.
     Nothing,
     /// One token for all requests, with the caller's name as its `jti`.
     OneToken,
@@ -39,7 +39,7 @@ const fn caller(
     Caller { name, role, subject, credential, sends_cookie }
 }
 
-/// All callers: without a token, three accounts, and the service.
+/// All callers: one without a token, three accounts, and the service role.
 pub const CALLERS: [Caller; 5] = [
     caller("anon", "anon", None, Credential::Nothing, false),
     caller("ada", "authenticated", Some("00000000-0000-4000-8000-00000000000a"), Credential::OneToken, true),
@@ -49,7 +49,7 @@ pub const CALLERS: [Caller; 5] = [
 ];
 
 impl Caller {
-    /// The claim `sub` as SQL shows it; a dash where there is none.
+    /// Returns the claim `sub` as SQL shows it; a dash without one.
     pub fn subject_text(&self) -> &'static str {
         self.subject.unwrap_or("-")
     }
@@ -78,8 +78,8 @@ impl Caller {
         request.bearer(&server.keys().ring.sign(&claims).unwrap())
     }
 
-    /// The text that `request_context()` of `base.sql` must return for a request, computed without
-    /// the server.
+    /// Returns the text that `request_context()` of `base.sql` must return for a request, computed
+    /// without the server.
     pub fn context(&self, method: &str, path: &str, mark: &str, user: Option<&str>) -> String {
         let subject = self.subject_text();
         let jti = match self.credential {

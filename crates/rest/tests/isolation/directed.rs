@@ -1,5 +1,5 @@
-//! Schedules for the classic leaks: one connection, many callers; what a broken request leaves
-//! behind; a schema that changes between two requests.
+//! Schedules for the classic leaks: one connection with many callers; the remains of a broken
+//! request; a schema that changes between two requests.
 
 mod broken;
 pub mod changing;

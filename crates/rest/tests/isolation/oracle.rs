@@ -1,8 +1,8 @@
-//! The judgement of answers.
+//! Verifies answers.
 //!
-//! An answer is right when it is the expected one, computed without the server, and equals the one
-//! that the same caller got alone on a fresh connection; and when it shows nothing of another
-//! request, which is checked of every answer, whatever was expected.
+//! An answer is correct if it is the expected one, computed without the server, and equals the one
+//! that the same caller got alone on a fresh connection. Every answer, whatever is expected, must
+//! show nothing of another request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -15,17 +15,17 @@ use crate::caller::Caller;
 use crate::scenario::{Expected, Probe};
 use crate::stage::{Sent, fill};
 
-/// Header fields whose values must be those of the answer alone.
+/// Headers whose values must equal those of the answer alone.
 const HEADERS: &[&str] =
     &["content-type", "content-range", "location", "preference-applied", "set-cookie", "x-said", "x-left"];
 
-/// Characters of a body that a report shows.
+/// The limit of a body's characters in a report.
 const SHOWN: usize = 1200;
 
-/// The mark of a request in a text of any.
+/// The mark of any request in a text.
 static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new("m-[a-z]+-[0-9]{7}").unwrap());
 
-/// An answer with its mark taken out, so that those of two requests can be compared.
+/// An answer without its mark, so that the answers of two requests can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Normal {
     status: u16,
@@ -97,7 +97,7 @@ pub fn leaks_nothing(sent: &Sent) -> Result<(), String> {
     }
 }
 
-/// An answer as a report shows it.
+/// Returns an answer for a report.
 pub fn shown(sent: &Sent) -> String {
     match &sent.answer {
         None => "no answer".into(),

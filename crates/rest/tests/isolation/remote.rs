@@ -1,4 +1,4 @@
-//! Another PostgreSQL, which foreign tables lead to: a server does not let itself in.
+//! Another PostgreSQL, which foreign tables connect to: a server cannot connect to itself.
 
 use std::net::TcpListener;
 
@@ -19,7 +19,7 @@ const TABLES: &str = "
 
 static REMOTE: OnceCell<(Cluster, TempDir)> = OnceCell::const_new();
 
-/// Returns the port on the loopback interface. The server starts when it is first asked for.
+/// Returns the port on the loopback interface. The first call starts the server.
 pub async fn port() -> u16 {
     let (cluster, _) = REMOTE.get_or_init(start).await;
     cluster.tcp_port().unwrap()
@@ -28,7 +28,7 @@ pub async fn port() -> u16 {
 async fn start() -> (Cluster, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let cluster = loop {
-        // A port that was free a moment ago
+        // The port was free a moment ago
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let data = folder.path().join("database");
         let settings =

@@ -6,8 +6,8 @@ use crate::caller::Caller;
 pub struct Scenario {
     /// Unique in the suite.
     pub name: &'static str,
-    /// Run by the role `postgres`, as a project's migration. `{inline}` stands for the request
-    /// context as an expression of nothing but PostgreSQL's own functions.
+    /// Run by the role `postgres`, like a project's migration. `{inline}` stands for the request
+    /// context, as an expression of PostgreSQL's own functions only.
     pub sql: &'static str,
     /// Run by the superuser before `sql`.
     pub superuser_sql: &'static str,
@@ -27,9 +27,8 @@ impl Scenario {
     }
 }
 
-/// A request and its expected answer. In texts, `{mark}` stands for the request's mark,
-/// `{context}` for the context that SQL must see, `{sub}`, `{role}` and `{name}` for those of the
-/// caller.
+/// A request and its expected answer. In texts, `{mark}` stands for the request's mark, `{context}`
+/// for the context that SQL must see, and `{sub}`, `{role}` and `{name}` for those of the caller.
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// The HTTP method.
@@ -38,17 +37,17 @@ pub struct Probe {
     pub resource: &'static str,
     /// The JSON body.
     pub body: Option<&'static str>,
-    /// Header fields besides the caller's own.
+    /// Headers besides the caller's own.
     pub headers: Vec<(&'static str, &'static str)>,
     /// SQL that the superuser runs before the request.
     pub before: Option<&'static str>,
     /// The expected answer.
     pub expected: Expected,
-    /// A table that has a row with the request's mark when the request succeeded.
+    /// A table with a row that has the request's mark if the request succeeded.
     pub writes: Option<&'static str>,
-    /// The value of the header `x-user`, and so of the redefined `auth.uid()`.
+    /// The value of the header `x-user`, and of the redefined `auth.uid()`.
     pub user: Option<&'static str>,
-    /// Indicates whether the service role, which row-level security does not bind, sends it.
+    /// The service role, which row-level security does not restrict, also sends it.
     pub by_service: bool,
 }
 
@@ -59,7 +58,7 @@ pub enum Expected {
     Exactly(u16, &'static str),
     /// The answer that the same caller got alone on a fresh connection.
     AsAlone,
-    /// Any, as long as it shows nothing of another request: the request harms itself.
+    /// Any answer that shows nothing of another request: the request affects only itself.
     Anything,
 }
 
@@ -78,31 +77,31 @@ impl Probe {
         }
     }
 
-    /// A GET request.
+    /// Makes a GET request.
     pub fn get(resource: &'static str) -> Self {
         Self::new("GET", resource)
     }
 
-    /// A write that returns the rows.
+    /// Makes a write that returns the rows.
     pub fn write(method: &'static str, resource: &'static str, body: &'static str) -> Self {
         let mut probe = Self::new(method, resource);
         probe.body = Some(body);
         probe.header("prefer", "return=representation")
     }
 
-    /// A POST request that inserts a row and returns it.
+    /// Makes a POST request that inserts a row and returns it.
     pub fn post(resource: &'static str, body: &'static str) -> Self {
         Self::write("POST", resource, body)
     }
 
-    /// A call of a function by POST.
+    /// Makes a call of a function by POST.
     pub fn call(resource: &'static str) -> Self {
         let mut probe = Self::new("POST", resource);
         probe.body = Some("{}");
         probe
     }
 
-    /// Adds a header field, or replaces the one of that name.
+    /// Adds a header, or replaces the one of that name.
     pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value));
@@ -132,13 +131,13 @@ impl Probe {
         self
     }
 
-    /// Names a table in which the request must leave a row with its mark.
+    /// Sets the table in which the request must leave a row with its mark.
     pub fn writes(mut self, table: &'static str) -> Self {
         self.writes = Some(table);
         self
     }
 
-    /// Asks for no body.
+    /// Requests no body.
     pub fn minimal(self) -> Self {
         self.header("prefer", "return=minimal")
     }
@@ -149,18 +148,18 @@ impl Probe {
         self.header("x-user", user)
     }
 
-    /// Is not sent by the service role.
+    /// Excludes the service role from the callers.
     pub fn without_service(mut self) -> Self {
         self.by_service = false;
         self
     }
 
-    /// Returns whether a caller sends it.
+    /// Returns true if a caller sends it.
     pub fn is_for(&self, caller: &Caller) -> bool {
         self.by_service || caller.role != "service_role"
     }
 
-    /// The path that SQL sees.
+    /// Returns the path that SQL sees.
     pub fn path(&self) -> String {
         format!("/{}", self.resource.split('?').next().unwrap_or_default())
     }

@@ -14,10 +14,10 @@ use crate::stage::{Sent, Stage};
 
 /// The values of the header `x-leave`, for `pollute()` of `base.sql`.
 pub const LEFT: &[&str] = &["settings", "request", "role", "objects", "raise", "deallocate"];
-/// Requests at once, at most.
+/// The limit of concurrent requests.
 const IN_FLIGHT: usize = 24;
 
-/// Mismatches of one test, by place.
+/// The mismatches of one test, by place.
 #[derive(Default)]
 pub struct Report {
     mismatches: BTreeMap<String, Vec<String>>,
@@ -29,17 +29,17 @@ impl Report {
         self.mismatches.entry(place.to_owned()).or_default().push(mismatch);
     }
 
-    /// Adds the outcome of a request's judgement.
+    /// Adds the result of a request's verification.
     pub fn judged(&mut self, place: &str, caller: &Caller, sent: &Sent, judgement: Result<(), String>) {
         if let Err(why) = judgement {
             self.add(place, format!("{} {}: {}\n      {why}", caller.name, sent.mark, oracle::shown(sent)));
         }
     }
 
-    /// Fails when there are mismatches.
+    /// Fails if there are mismatches.
     ///
     /// # Panics
-    /// With the places, and a mismatch of each.
+    /// With the places, and one mismatch of each.
     pub fn finish(self) {
         let mut text = String::new();
         for (place, mismatches) in &self.mismatches {
@@ -72,14 +72,14 @@ impl Step<'_> {
         (self.scenario.name, self.index, self.caller.name)
     }
 
-    /// The step as a report shows it.
+    /// Describes the step for a report.
     pub fn place(&self, schedule: &str) -> String {
         let probe = self.probe();
         format!("{}, {} {} #{}, {schedule}", self.scenario.name, probe.method, probe.resource, self.index)
     }
 }
 
-/// Every probe of every scenario by every caller that sends it, callers taking turns.
+/// Returns every probe of every scenario by every caller that sends it, with alternating callers.
 pub fn steps(stage: &Stage) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     for scenario in &stage.scenarios {
@@ -92,11 +92,11 @@ pub fn steps(stage: &Stage) -> Vec<Step<'_>> {
     steps
 }
 
-/// Runs a test's whole set: alone, then in turn, then all at once, then with requests between that
-/// leave things in the session.
+/// Runs a test's whole set: alone, then in turn, then all at once, then between requests that leave
+/// state in the session.
 ///
 /// # Panics
-/// When any answer or any written row is not the request's own.
+/// If any answer or any written row is not the request's own.
 pub async fn run(scenarios: Vec<Scenario>) {
     let stage = Stage::open(2, scenarios).await;
     let mut report = Report::default();
@@ -107,10 +107,10 @@ pub async fn run(scenarios: Vec<Scenario>) {
     finish(&stage, report).await;
 }
 
-/// Checks the rows that were written, and fails when anything was wrong.
+/// Checks the written rows, and fails if there was any mismatch.
 ///
 /// # Panics
-/// With everything that was wrong.
+/// With all mismatches.
 pub async fn finish(stage: &Stage, mut report: Report) {
     for wrong in stage.wrong_rows().await {
         report.add("written", wrong);
@@ -118,7 +118,7 @@ pub async fn finish(stage: &Stage, mut report: Report) {
     report.finish();
 }
 
-/// The answers alone of the probes of which nothing else is known.
+/// Records the answers alone for probes without a computed expectation.
 pub async fn alone_where_needed(stage: &Stage) -> Oracle {
     let mut oracle = Oracle::default();
     for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, Expected::AsAlone)) {
@@ -128,8 +128,8 @@ pub async fn alone_where_needed(stage: &Stage) -> Oracle {
     oracle
 }
 
-/// Sends every probe on a fresh connection while nothing else runs: by each caller where nothing
-/// else is known of the answer, by one of them where it is computed. Long runs do all by each.
+/// Sends every probe on a fresh connection while nothing else runs: by each caller if no answer is
+/// computed, otherwise by one of them. Long runs send all by each.
 pub async fn alone(stage: &Stage, report: &mut Report) -> Oracle {
     let mut oracle = Oracle::default();
     for (at, step) in steps(stage).into_iter().enumerate() {
@@ -146,8 +146,8 @@ pub async fn alone(stage: &Stage, report: &mut Report) -> Oracle {
     oracle
 }
 
-/// Sends the probes one after the other. Callers take turns; the pool uses the connection that was
-/// used last, so it is one.
+/// Sends the probes one after the other, with alternating callers. The pool prefers the connection
+/// that was used last, so it is always the same.
 pub async fn in_turn(stage: &Stage, oracle: &Oracle, report: &mut Report, rounds: usize) {
     for _ in 0..rounds {
         for step in steps(stage) {
@@ -158,10 +158,10 @@ pub async fn in_turn(stage: &Stage, oracle: &Oracle, report: &mut Report, rounds
     }
 }
 
-/// Sends all probes at once, as far as there are places in flight.
+/// Sends all probes at once, up to the limit.
 pub async fn at_once(stage: &Stage, oracle: &Oracle, report: &mut Report) {
     let mut steps = steps(stage);
-    // Callers and scenarios side by side that the other schedules keep apart
+    // Combines callers and scenarios that the other schedules keep apart
     let half = steps.len() / 2;
     steps.rotate_left(half);
     let stride = [7, 11, 13, 17, 19].into_iter().find(|stride| !steps.len().is_multiple_of(*stride)).unwrap_or(1);
@@ -176,8 +176,8 @@ pub async fn at_once(stage: &Stage, oracle: &Oracle, report: &mut Report) {
     }
 }
 
-/// Sends each probe with the header that makes `request_context()` leave things in the session.
-/// Then another caller reads the state of the session, and sends the probe itself.
+/// Sends each probe with the header that makes `request_context()` leave state in the session. Then
+/// another caller reads the state of the session, and sends the probe itself.
 pub async fn after_pollution(stage: &Stage, oracle: &Oracle, report: &mut Report) {
     let state = Probe::get("session_states");
     let other_state = Probe::call("rpc/session_state");
@@ -194,7 +194,7 @@ pub async fn after_pollution(stage: &Stage, oracle: &Oracle, report: &mut Report
         for (index, probe) in scenario.probes.iter().enumerate() {
             position += 1;
             for (at, leaves) in LEFT.iter().enumerate() {
-                // A short run takes two of them for each probe, in turn
+                // A short run takes two of them for each probe, alternating
                 if (position + at) % 3 != 0 && seconds().is_none() {
                     continue;
                 }
@@ -219,8 +219,8 @@ pub async fn after_pollution(stage: &Stage, oracle: &Oracle, report: &mut Report
     }
 }
 
-/// The duration of the stress test (`PORTICO_ISOLATION_SECONDS`). When it is set, the other tests
-/// send all of their combinations.
+/// Returns the duration of the stress test (`PORTICO_ISOLATION_SECONDS`). If it is set, the other
+/// tests send all of their combinations.
 pub fn seconds() -> Option<Duration> {
     let seconds = std::env::var("PORTICO_ISOLATION_SECONDS").ok()?;
     Some(Duration::from_secs(seconds.parse().expect("PORTICO_ISOLATION_SECONDS is a number")))

@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::remote;
 use crate::scenario::{Probe, Scenario};
 
-/// The request context as an expression of nothing but PostgreSQL's own functions and `auth.uid()`.
+/// The request context as an expression of PostgreSQL's own functions and `auth.uid()` only.
 const INLINE: &str = "(('w(' || coalesce(nullif(current_setting('role', true), ''), '-')
   || '|' || coalesce(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', '-')
   || '|' || coalesce(auth.uid()::text, '-')
@@ -27,13 +27,13 @@ const INLINE: &str = "(('w(' || coalesce(nullif(current_setting('role', true), '
 /// The running server. Dropping it stops the server and removes the database.
 pub struct Stage {
     server: TestServer,
-    /// The scenarios whose schema is there.
+    /// The scenarios whose schema exists.
     pub scenarios: Vec<Scenario>,
     next_mark: AtomicU64,
-    /// The context of every request that was sent, by its mark; `None` for those that leave things,
-    /// which see what they left.
+    /// The context of every request, by its mark; `None` for requests that leave state, which see
+    /// that state.
     contexts: Mutex<HashMap<String, Option<String>>>,
-    /// Tables and the marks that they must have a row with.
+    /// Tables, and the marks that one of their rows must have.
     writes: Mutex<Vec<(&'static str, String)>>,
 }
 
@@ -51,12 +51,12 @@ pub struct Sent {
     pub mark: String,
     /// The context that SQL must see.
     pub context: String,
-    /// The answer; `None` when the connection broke.
+    /// The answer; `None` if the connection was lost.
     pub answer: Option<Answer>,
 }
 
 impl Stage {
-    /// Starts a server with so many connections to the database.
+    /// Starts a server with `connections` database connections.
     pub async fn open(connections: usize, scenarios: Vec<Scenario>) -> Self {
         Self::with(connections, scenarios, |_| {}).await
     }
@@ -99,19 +99,19 @@ impl Stage {
         stage
     }
 
-    /// Waits until the server knows the schema as it is now: a name that is unknown makes it look.
+    /// Waits until the server has the current schema: an unknown name makes it reload.
     pub async fn catch_up(&self) {
         self.get("/rest/v1/not_there").send().await.expect(404);
     }
 
     /// Closes all connections of the data API, so that the next request runs on a fresh one.
     pub async fn renew_connections(&self) {
-        // The function's own wait would take a tenth of a second
+        // A wait inside of the function would take a tenth of a second
         let backends = "from pg_stat_activity where datname = current_database() and usename = 'authenticator'";
         while self.count(&format!("select count(pg_terminate_backend(pid)) {backends}")).await > 0 {}
     }
 
-    /// A mark that no other request has. Marks have one length, so that none is a part of another.
+    /// Returns a unique mark. Marks have one length, so that none is a part of another.
     pub fn new_mark(&self, caller: &Caller) -> String {
         format!("m-{}-{:07}", caller.name, self.next_mark.fetch_add(1, Ordering::Relaxed))
     }
@@ -121,7 +121,7 @@ impl Stage {
         self.send_with(probe, caller, None).await
     }
 
-    /// Sends a probe that leaves things in the session, so its own rows show what it left.
+    /// Sends a probe that leaves state in the session. Its own rows show that state.
     pub async fn send_leaving(&self, probe: &Probe, caller: &Caller, leaves: &str) -> Sent {
         self.send_with(probe, caller, Some(leaves)).await
     }
@@ -149,7 +149,7 @@ impl Stage {
             request = request.header("x-leave", leaves);
         }
         let answer = request.try_send().await.ok();
-        // A request that leaves things may have switched off its own triggers
+        // A request that leaves state may have disabled its own triggers
         if let (Some(table), Some(answer), None) = (probe.writes, &answer, leaves)
             && (200..300).contains(&answer.status)
         {
@@ -158,7 +158,7 @@ impl Stage {
         Sent { mark, context, answer }
     }
 
-    /// Removes the rows that requests wrote; of those requests none is compared any more.
+    /// Removes the written rows; their requests are not verified any more.
     pub async fn forget_rows(&self) {
         let tables = self
             .query(
@@ -172,13 +172,13 @@ impl Stage {
             self.execute(&format!("delete from {table} where mark is not null")).await;
         }
         self.execute("reset session_replication_role").await;
-        // A request whose client went away may still write
+        // A request of a disconnected client may still write
         self.contexts.lock().unwrap().values_mut().for_each(|context| *context = None);
         self.writes.lock().unwrap().clear();
     }
 
-    /// Compares every row that was written with the request that wrote it: all tables with columns
-    /// `mark` and `who`. Returns a description of each row that is wrong or missing.
+    /// Compares every written row with its request, in all tables with columns `mark` and `who`.
+    /// Returns a description of each row that is wrong or missing.
     pub async fn wrong_rows(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let contexts = self.contexts.lock().unwrap().clone();
@@ -230,7 +230,7 @@ async fn run(server: &TestServer, scenario: &Scenario, text: &str) {
     }
 }
 
-/// Puts the expression of the request context into a piece of SQL.
+/// Inserts the expression of the request context into a piece of SQL.
 pub fn sql(text: &str) -> String {
     text.replace("{inline}", INLINE)
 }

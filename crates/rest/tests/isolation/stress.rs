@@ -1,10 +1,10 @@
 //! The stress test: requests of all scenarios by all callers in random order, many at once over
-//! three connections. Some leave things in their session, of some the client goes away. In the
-//! first phase every answer must be exact. In the second there are disturbances, and a request may
-//! fail with the error of a disturbance.
+//! three connections. Some leave state in their session; some clients disconnect. In the first
+//! phase every answer must be exact. In the second there are disturbances, and a request may fail
+//! with the error of a disturbance.
 //!
 //! `PORTICO_ISOLATION_SECONDS` is its duration. `PORTICO_ISOLATION_SEED` repeats the choices of a
-//! run; the order in which the requests meet is the machine's.
+//! run; the order in which requests meet depends on the machine.
 
 mod disturbances;
 mod random;
@@ -27,9 +27,9 @@ use crate::schedule::{self, LEFT, Report, Step};
 use crate::stage::Stage;
 
 const CONNECTIONS: usize = 3;
-/// Requests in flight at once.
+/// The number of concurrent requests.
 const CLIENTS: u64 = 16;
-/// Requests of a client in one phase.
+/// The number of requests of a client in one phase.
 const REQUESTS: u64 = 40;
 
 /// The state that the clients of a phase share.
@@ -80,7 +80,7 @@ async fn no_request_acts_as_another_under_stress() {
 }
 
 impl Stress {
-    /// Lets the clients send their requests, with disturbances or without.
+    /// Runs the clients, with or without disturbances.
     async fn phase(&self, random: &mut Random, is_disturbed: bool) {
         let clients = (0..CLIENTS).map(|_| self.client(random.fork(), is_disturbed)).collect::<Vec<_>>();
         if is_disturbed {
@@ -100,7 +100,7 @@ impl Stress {
         }
     }
 
-    /// One client, which sends its requests one after the other.
+    /// Runs one client, which sends its requests one after the other.
     async fn client(&self, mut random: Random, is_disturbed: bool) {
         let steps = schedule::steps(&self.stage);
         let mut sent = 0;
@@ -140,7 +140,7 @@ impl Stress {
         self.report.lock().unwrap().judged(&place, step.caller, sent, judgement);
     }
 
-    /// A request that leaves things in its session.
+    /// Sends a request that leaves state in its session.
     async fn leaving(&self, step: &Step<'_>, random: &mut Random, is_disturbed: bool) {
         let leaves = random.choose(LEFT);
         let sent = self.stage.send_leaving(step.probe(), step.caller, leaves).await;
@@ -148,7 +148,7 @@ impl Stress {
         self.report.lock().unwrap().judged(&place, step.caller, &sent, oracle::leaks_nothing(&sent));
     }
 
-    /// A request whose client goes away.
+    /// Sends a request whose client disconnects.
     async fn aborted(&self, step: &Step<'_>, random: &mut Random) {
         let leaves = random.choose(LEFT);
         let patience = Duration::from_micros(random.below(5000));
@@ -156,7 +156,8 @@ impl Stress {
         let _ = tokio::time::timeout(patience, request).await;
     }
 
-    /// A request for what is changing: its answer is that before the change or that behind it.
+    /// Sends a request for an object that changes: its answer is the one before or after the
+    /// change.
     async fn changed(&self, random: &mut Random) {
         let change = random.choose(&self.changes);
         let caller = random.choose(&CALLERS);
@@ -175,7 +176,7 @@ impl Stress {
         self.report.lock().unwrap().judged(&format!("{}, while it changes", change.name), caller, &sent, judgement);
     }
 
-    /// A request in a role that does not exist: it gets in nowhere.
+    /// Sends a request in a role that does not exist, which must be rejected.
     async fn outsider(&self, is_disturbed: bool) {
         let expires = self.stage.clock().now().unix_timestamp() + 3600;
         let token = self.stage.keys().ring.sign(&json!({ "role": "not_a_role", "exp": expires })).unwrap();
@@ -188,16 +189,16 @@ impl Stress {
     }
 }
 
-/// Returns whether an answer says that a disturbance ended the request.
+/// Returns true if a disturbance caused the answer.
 fn is_failure_of_a_disturbance(answer: &Answer) -> bool {
-    /// Cancelled, ended by an administrator, no lock in time, a deadlock, not serializable, no
+    /// Cancelled, terminated by an administrator, lock timeout, deadlock, serialization failure, no
     /// connection.
     const CODES: &[&str] = &["57014", "57P01", "55P03", "40P01", "40001", "08006", "PGRST000", "PGRST001", "PGRST003"];
     let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     answer.status >= 400 && body["code"].as_str().is_some_and(|code| CODES.contains(&code))
 }
 
-/// Requests that fail by themselves, each in its own way.
+/// Returns requests that fail by themselves, each in its own way.
 fn errors() -> Scenario {
     Scenario::new(
         "errors",

@@ -1,4 +1,4 @@
-//! What watches the service (contract 21.3).
+//! Monitoring endpoints.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use serde_json::json;
 
 use crate::http::House;
 
-/// How long a test waits for what happens in its own time.
+/// The timeout for events that happen in the background.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test]
-async fn anybody_may_ask_whether_it_lives() {
+async fn liveness_needs_no_key() {
     let server = House::open().await;
     for path in ["/rest-admin/v1/live", "/rest-admin/v1/ready"] {
         let answer = server.get(path).send().await.expect(200);
@@ -24,7 +24,7 @@ async fn anybody_may_ask_whether_it_lives() {
 }
 
 #[tokio::test]
-async fn names_and_figures_are_for_the_secret_key() {
+async fn the_schema_cache_and_metrics_need_the_secret_key() {
     let server = House::open().await;
     for path in ["/rest-admin/v1/schema_cache", "/rest-admin/v1/metrics"] {
         server.get(path).send().await.expect(403);
@@ -38,7 +38,7 @@ async fn names_and_figures_are_for_the_secret_key() {
 }
 
 #[tokio::test]
-async fn figures_have_the_names_that_dashboards_know() {
+async fn metrics_have_the_names_that_dashboards_expect() {
     let server = House::open().await;
     server.secret("/films").send().await.expect(200);
     let answer = server.get("/rest-admin/v1/metrics").key(server.api_keys().secret()).send().await.expect(200);
@@ -55,17 +55,17 @@ async fn figures_have_the_names_that_dashboards_know() {
     assert!(value("pgrst_db_pool_available") >= 1.0);
     assert_eq!(value("pgrst_db_pool_waiting"), 0.0);
     assert_eq!(value("pgrst_db_pool_timeouts_total"), 0.0);
-    // The secret key's token, twice at least
+    // The token of the secret key, at least twice
     assert!(value("pgrst_jwt_cache_requests_total") >= 2.0);
     assert!(value("pgrst_jwt_cache_hits_total") >= 1.0);
     assert_eq!(value("pgrst_jwt_cache_evictions_total"), 0.0);
 }
 
 #[tokio::test]
-async fn it_is_not_ready_without_its_database_and_ready_once_it_is_back() {
+async fn readiness_depends_on_the_database() {
     let server = House::open().await;
     let name: String = server.query("select current_database()::text").await[0].get(0);
-    // PostgreSQL closes a database only to who is in another one
+    // A database can be closed only from a connection to another one
     let outside = connect(&server.endpoint().with_database("postgres")).await.unwrap();
     let allow = async |allowed: bool| {
         outside.batch_execute(&format!("alter database \"{name}\" allow_connections {allowed}")).await.unwrap();
@@ -85,7 +85,7 @@ async fn it_is_not_ready_without_its_database_and_ready_once_it_is_back() {
     server.secret("/films").send().await.expect(200);
 }
 
-/// Asks until the answer has the status.
+/// Repeats a request until the answer has the status.
 async fn until(server: &TestServer, path: &str, status: u16) {
     let asking = async {
         while server.get(path).send().await.status != status {

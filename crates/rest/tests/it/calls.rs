@@ -1,4 +1,4 @@
-//! Every form of a call (contract 13), on a real database.
+//! Function calls in every form, on a real database.
 
 use crate::steps::{Steps, request};
 
@@ -61,7 +61,7 @@ async fn functions_are_called_by_their_arguments() {
 }
 
 #[tokio::test]
-async fn results_have_the_form_of_their_type() {
+async fn results_have_the_shape_of_their_type() {
     let mut steps = Steps::begin().await;
     for each in [
         request("GET rpc/no_value"),

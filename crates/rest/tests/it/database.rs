@@ -1,4 +1,4 @@
-//! Databases with the cinema in them, one for each test.
+//! Databases with the schema of the cinema, one for each test.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +7,18 @@ use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, conn
 use tokio::sync::OnceCell;
 use tokio_postgres::Client;
 
-/// The cinema and what follows it.
+/// The schema of the cinema and its data.
 pub const SCHEMA: &str = include_str!("schema.sql");
 
 static TEMPLATE: OnceCell<String> = OnceCell::const_new();
 
-/// A database of a test's own, with the bootstrap and the cinema.
+/// A test's own database, with the bootstrap and the cinema.
 pub struct Cinema {
     endpoint: Endpoint,
 }
 
 impl Cinema {
-    /// Cloned from a template that is filled once.
+    /// Clones a template that is filled once.
     pub async fn open() -> Self {
         let admin = scratch::shared_cluster().await.unwrap().endpoint();
         let template = TEMPLATE.get_or_init(|| template(&admin)).await;
@@ -26,12 +26,13 @@ impl Cinema {
         Self { endpoint: scratch::clone_database(&admin, template, &name).await.unwrap() }
     }
 
-    /// Where it is.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// As [`open`](Self::open), on a server of this version of PostgreSQL, which lives as long as `folder`. `None`: it is not installed.
+    /// As [`open`](Self::open), on a server of this version of PostgreSQL, which lives as long as
+    /// `folder`. `None` if it is not installed.
     pub async fn of_version(major: u32, folder: &Path) -> Option<(Self, Cluster)> {
         let binaries = PathBuf::from(format!("/usr/lib/postgresql/{major}/bin"));
         if !binaries.join("postgres").exists() {
@@ -50,12 +51,12 @@ impl Cinema {
         Some((Self { endpoint }, cluster))
     }
 
-    /// A connection that may do everything.
+    /// Connects as the superuser.
     pub async fn administrator(&self) -> Client {
         connect(&self.endpoint).await.unwrap()
     }
 
-    /// A connection as the role that requests come in with, before they take on theirs.
+    /// Connects as the role that requests log in as.
     pub async fn authenticator(&self) -> Client {
         let client = self.administrator().await;
         client.batch_execute("set session authorization authenticator").await.unwrap();
@@ -63,7 +64,8 @@ impl Cinema {
     }
 }
 
-/// Its name tells what is in it: it stays for the next run, unless the schema changes.
+/// The name contains a digest of the content: the template stays for the next run, unless the
+/// schema changes
 async fn template(admin: &Endpoint) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
 

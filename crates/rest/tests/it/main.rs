@@ -1,4 +1,4 @@
-//! The crate against a real PostgreSQL with the schema of `schema.sql`.
+//! Tests of the crate on a real PostgreSQL, with the schema of `schema.sql`.
 #![allow(clippy::unwrap_used)]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! The root: a description of what is exposed (contract 18).
+//! The OpenAPI document.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,8 @@ async fn the_secret_key_reads_the_whole_document() {
     insta::assert_snapshot!(shown(&answer.json()));
 }
 
-/// The document, one line for each thing in it, with references and what all functions share in short.
+/// Prints the document, one line for each object in it, with references and the common part of
+/// functions abbreviated.
 fn shown(document: &Value) -> String {
     let references = regex::Regex::new(r##"\{"\$ref":"#/(?:parameters/)?([^"]*)"\}"##).unwrap();
     let produces = r#""produces":["application/json","application/vnd.pgrst.object+json;nulls=stripped","application/vnd.pgrst.object+json"]"#;
@@ -79,7 +80,7 @@ async fn type_generators_find_what_they_need() {
 }
 
 #[tokio::test]
-async fn others_are_refused_where_only_the_secret_key_may_read_it() {
+async fn other_callers_are_rejected_if_only_the_secret_key_may_read_the_document() {
     let server = House::open().await;
     let expected = json!({
         "message": "Access to schema is forbidden",
@@ -90,14 +91,14 @@ async fn others_are_refused_where_only_the_secret_key_may_read_it() {
     let token = person["access_token"].as_str().unwrap();
     assert_eq!(server.public("/").bearer(token).send().await.expect(401).json(), expected);
     server.secret("/").bearer(token).send().await.expect(200);
-    // What is below it stays open
+    // Paths below the root stay open
     server.public("/films?limit=1").send().await.expect(200);
     let options = server.request(Method::OPTIONS, "/rest/v1/").key(server.api_keys().publishable());
     assert_eq!(options.send().await.expect(200).header("allow"), Some("OPTIONS,GET,HEAD"));
 }
 
 #[tokio::test]
-async fn it_shows_what_the_role_may_use() {
+async fn the_document_shows_the_objects_that_the_role_may_use() {
     let server = House::with(|config| config.openapi_secret_key_only = false).await;
     let has = |document: &Value, path: &str| document["paths"].get(path).is_some();
     let anonymous = server.public("/").send().await.expect(200).json();
@@ -113,7 +114,7 @@ async fn it_shows_what_the_role_may_use() {
     let signed_in = server.public("/").bearer(person["access_token"].as_str().unwrap()).send().await.expect(200).json();
     assert!(has(&signed_in, "/notes") && !has(&signed_in, "/secrets"));
 
-    // A grant is seen at once: nothing has to be loaded again
+    // A grant is effective at once, without a reload
     server
         .execute("grant select on public.secrets to anon; revoke execute on function public.hello() from public, anon")
         .await;
@@ -134,7 +135,7 @@ async fn privileges_can_be_ignored() {
 }
 
 #[tokio::test]
-async fn the_profile_chooses_the_schema() {
+async fn the_profile_selects_the_schema_of_the_document() {
     let server = House::open().await;
     let answer = server.secret("/").header("accept-profile", "archive").send().await.expect(200);
     assert_eq!(answer.header("content-profile"), Some("archive"));
@@ -147,7 +148,7 @@ async fn the_profile_chooses_the_schema() {
 }
 
 #[tokio::test]
-async fn it_has_one_form_and_two_methods() {
+async fn the_document_has_one_media_type_and_two_methods() {
     let server = House::open().await;
     for accepted in ["application/openapi+json", "application/json", "*/*", "text/csv, */*;q=0.1"] {
         let answer = server.secret("/").header("accept", accepted).send().await.expect(200);
@@ -170,7 +171,7 @@ async fn it_has_one_form_and_two_methods() {
 }
 
 #[tokio::test]
-async fn it_can_be_switched_off() {
+async fn the_document_can_be_disabled() {
     let server = House::with(|config| config.openapi_mode = OpenApiMode::Disabled).await;
     for method in [Method::GET, Method::POST] {
         let refused = server.request(method, "/rest/v1/").key(server.api_keys().secret()).send().await;
@@ -180,7 +181,7 @@ async fn it_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn a_function_can_stand_for_it() {
+async fn a_function_can_replace_the_document() {
     let server = House::with(|config| {
         config.root_spec = Some(QualifiedName { schema: "public".into(), name: "films_since".into() });
     })
@@ -191,7 +192,7 @@ async fn a_function_can_stand_for_it() {
     let wanted = server.secret("/?since=2021&select=id").header("accept", "application/openapi+json");
     assert_eq!(wanted.send().await.expect(200).json(), json!([{ "id": 5 }]));
     server.public("/").send().await.expect(401);
-    // Every method means what it means for a function
+    // Methods have the meaning that they have for functions
     let request = |method| server.request(method, "/rest/v1/?select=id").key(server.api_keys().secret());
     let called = request(Method::POST).json(&json!({ "since": 2021 })).send().await.expect(200);
     assert_eq!(called.json(), json!([{ "id": 5 }]));
@@ -201,7 +202,7 @@ async fn a_function_can_stand_for_it() {
 }
 
 #[tokio::test]
-async fn it_tells_where_it_is_and_how_to_authenticate() {
+async fn the_document_has_its_address_and_describes_authentication() {
     let server = House::with(|config| {
         config.openapi_security = true;
         config.openapi_proxy_uri = Some("https://data.example.com/v1".into());
@@ -215,7 +216,7 @@ async fn it_tells_where_it_is_and_how_to_authenticate() {
 }
 
 #[tokio::test]
-async fn names_that_need_quotes_are_in_it() {
+async fn the_document_has_names_that_need_quotes() {
     let server = House::open().await;
     let document = server.secret("/").header("accept-profile", "Qu%22oted").send().await.refusal();
     assert_eq!(document, (406, "PGRST106".into()));

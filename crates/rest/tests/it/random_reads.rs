@@ -1,5 +1,5 @@
-//! Reads that nobody thought of: each gives what an evaluator of a few lines gives on the same data, or is refused; and whatever is
-//! asked, no row that a policy hides comes back.
+//! Random reads: each returns what a small evaluator returns for the same data, or is rejected. No
+//! query returns a row that a policy hides.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::reads::{JSON, Reader, Refusal};
 
-/// Enough rows that filters, limits and joins have something to choose from.
+/// Enough rows that filters, limits and joins have a choice.
 const MORE: &str = "
     insert into directors (id, first_name, last_name) select i, 'First ' || i % 3, 'Last ' || i from generate_series(5, 12) i;
     insert into films (id, title, year, director_id, language)
@@ -42,8 +42,8 @@ const TABLES: [Table; 7] = [
     Table { name: "people", key: &["id"], numbers: &["id", "manager_id"], texts: &["name"] },
 ];
 
-/// Origin, what an embed says, target, whether it leads to one row; origin column and target column, or those of the junction
-/// `roles` between.
+/// Origin, text of the embed, target, whether it leads to one row; origin column and target column,
+/// or those of the junction `roles` between.
 type Way = (&'static str, &'static str, &'static str, bool, [&'static str; 2], Option<[&'static str; 2]>);
 
 const WAYS: [Way; 14] = [
@@ -63,7 +63,7 @@ const WAYS: [Way; 14] = [
     ("people", "manager_id", "people", true, ["manager_id", "id"], None),
 ];
 
-/// Numbers that come again with each run.
+/// Random numbers that are the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -89,7 +89,7 @@ struct Level {
     columns: Vec<&'static str>,
     conditions: Vec<Condition>,
     embeds: Vec<Embed>,
-    /// A column to order by before the key: descending, nulls first.
+    /// A sort column before the key: descending, nulls first.
     order: Option<(&'static str, bool, bool)>,
     limit: Option<usize>,
     offset: Option<usize>,
@@ -99,7 +99,7 @@ struct Embed {
     way: &'static Way,
     inner: bool,
     spread: bool,
-    /// A null filter: whether there shall be rows.
+    /// A null filter: whether rows must exist.
     exists: Option<bool>,
     level: Level,
 }
@@ -127,13 +127,13 @@ fn level(dice: &mut Dice, table: &'static Table, depth: usize) -> Level {
             let exists = (!spread && dice.one_in(5)).then(|| dice.one_in(2));
             let mut level = level(dice, self::table(way.2), if spread { 3 } else { depth + 1 });
             if spread {
-                // Levels are called by their aliases here, which a spread has none of.
+                // Levels are addressed by their aliases here, which a spread does not have
                 level = Level { conditions: vec![], order: None, limit: None, offset: None, ..level };
             }
             Embed { way, inner, spread, exists, level }
         })
         .collect();
-    // Two spreads of one name are refused
+    // Two spreads of one name are rejected
     let mut names = HashSet::new();
     embeds.retain(|embed| !embed.spread || names.insert(embed.way.1.split('!').next()));
     let order = dice.one_in(3).then(|| (dice.of(table.numbers), dice.one_in(2), dice.one_in(2)));
@@ -169,7 +169,7 @@ fn condition(dice: &mut Dice, table: &'static Table, depth: usize) -> Condition 
     };
     let values = match operator {
         "is" => vec![],
-        // A list of the one element '' is the empty list: not for here.
+        // A list whose only element is empty is the empty list, which is not used here
         "in" => vec![value(), value()],
         _ => vec![value()],
     };
@@ -252,12 +252,12 @@ fn tree(condition: &Condition) -> String {
     }
 }
 
-// What it means
+// The meaning of the query
 
 type Row = Map<String, Value>;
 type Data = HashMap<&'static str, Vec<Row>>;
 
-/// The rows of a level, and how many there are without limit and offset.
+/// Evaluates the rows of a level, and their number without limit and offset.
 fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Row) -> bool) -> (Vec<Value>, usize) {
     let mut rows: Vec<(&Row, Row)> = Vec::new();
     'rows: for row in data[level.table.name].iter().filter(|row| belongs(row)) {
@@ -321,7 +321,7 @@ fn leads(data: &Data, way: &Way, row: &Row, target: &Row) -> bool {
     }
 }
 
-/// SQL's three values: `None` is NULL.
+/// Evaluates a condition to SQL's three values: `None` is NULL.
 fn holds(row: &Row, condition: &Condition) -> Option<bool> {
     match condition {
         Condition::Group { negated, any, parts } => {
@@ -406,7 +406,7 @@ async fn any_read_gives_what_an_evaluator_gives() {
     assert!(not_empty > 200, "only {not_empty} had rows");
 }
 
-/// Pieces of queries, put together without any sense.
+/// Parts of queries, combined at random.
 const ITEMS: [&str; 34] = [
     "*",
     "id",
@@ -478,12 +478,12 @@ const PAIRS: [&str; 32] = [
     "meta->a->>b=eq.1",
 ];
 
-/// The refusals of PostgreSQL for a request without sense. Others, such as a syntax error, would mean
-/// that our SQL is wrong.
+/// Errors of PostgreSQL for a meaningless request. Others, such as a syntax error, would mean that
+/// the generated SQL is wrong.
 const SENSELESS: [&str; 9] = ["42703", "42883", "42803", "22P02", "42804", "42846", "42702", "42712", "42725"];
 
 #[tokio::test]
-async fn no_hidden_row_comes_back_and_no_question_breaks_the_sql() {
+async fn no_query_returns_a_hidden_row_or_breaks_the_sql() {
     let reader = Reader::open().await;
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     let mut answered = 0;

@@ -12,12 +12,12 @@ use portico_rest::sql::{RowCount, Sql, matching, read_statement};
 
 use crate::database::Cinema;
 
-/// One case a line; see there.
+/// One case per line; the file explains the format.
 const READS: &str = include_str!("reads.txt");
 
 pub const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
-/// A cinema, and what it takes to ask it.
+/// A cinema, and the parts that run statements on it.
 pub struct Reader {
     pub cinema: Cinema,
     pub settings: PlanSettings,
@@ -25,7 +25,7 @@ pub struct Reader {
     pool: Pool,
 }
 
-/// What came back.
+/// The result of a read.
 #[derive(Debug, PartialEq)]
 pub struct Answer {
     pub total: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Answer {
     pub body: Option<String>,
 }
 
-/// Why nothing did.
+/// The failure of a read.
 #[derive(Debug)]
 pub enum Refusal {
     Ours(RestError),
@@ -88,7 +88,7 @@ impl Reader {
         Ok(Answer { total: number(0), rows: number(1).unwrap(), body: row[2].clone() })
     }
 
-    /// The body, or the refusal in a line.
+    /// Returns the body, or the error in a line.
     async fn shown(&self, resource: &str) -> String {
         match self.ask("service_role", resource, RowCount::None, &JSON).await {
             Ok(answer) => answer.body.unwrap(),
@@ -103,7 +103,7 @@ impl Reader {
 }
 
 #[tokio::test]
-async fn every_case_has_its_answer() {
+async fn every_case_has_the_expected_answer() {
     let reader = Reader::open().await;
     let mut groups: Vec<(String, String)> = Vec::new();
     for line in READS.lines().skip(1).filter(|line| !line.is_empty()) {
@@ -120,7 +120,7 @@ async fn every_case_has_its_answer() {
 }
 
 #[tokio::test]
-async fn totals_count_what_matches_and_not_what_is_shown() {
+async fn totals_count_all_matching_rows() {
     let reader = Reader::open().await;
     let total = async |resource, count| {
         let answer = reader.ask("service_role", resource, count, &BodyFormat::Nothing).await.unwrap();
@@ -193,9 +193,9 @@ async fn an_unknown_column_is_named_by_postgresql() {
     assert_eq!(of("films?select=id::$$").await, "42704 type \"$$\" does not exist");
 }
 
-/// Whoever pages far is not served more slowly, page by page.
+/// Rows that an offset skips take no time.
 #[tokio::test]
-async fn nothing_is_computed_of_rows_that_an_offset_passes_over() {
+async fn nothing_is_computed_for_rows_that_an_offset_skips() {
     let reader = Reader::open().await;
     let admin = reader.cinema.administrator().await;
     admin
@@ -221,14 +221,14 @@ async fn nothing_is_computed_of_rows_that_an_offset_passes_over() {
     assert_eq!(looks("films?select=id,roles(look)&order=id&limit=1&offset=1").await, roles);
 }
 
-/// A page asks for no column that nobody asked for.
+/// A page reads only the requested columns.
 #[tokio::test]
 async fn a_page_needs_the_privileges_of_its_columns_only() {
     let reader = Reader::open().await;
     let admin = reader.cinema.administrator().await;
     admin
         .batch_execute(
-            // Roles are the cluster's, which outlives this test
+            // Roles belong to the cluster, which outlives this test
             "do $$ begin create role clerk nologin; exception when duplicate_object or unique_violation then null; end $$;
              grant clerk to authenticator; grant usage on schema public to clerk;
              grant select (id, director_id) on films to clerk; grant select (id) on directors to clerk",
@@ -240,9 +240,9 @@ async fn a_page_needs_the_privileges_of_its_columns_only() {
     assert_eq!((answer.total, answer.rows), (Some(5), 1));
 }
 
-/// An empty table, deep trees, long names: what breaks SQL that was put together carelessly.
+/// An empty table, deep trees, long names: cases that break carelessly written SQL.
 #[tokio::test]
-async fn odd_shapes_are_valid_sql() {
+async fn unusual_shapes_are_valid_sql() {
     let reader = Reader::open().await;
     for resource in [
         "empty_table",

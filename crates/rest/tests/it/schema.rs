@@ -1,4 +1,4 @@
-//! The schema cache, loaded.
+//! The loaded schema cache.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn settings() -> LoadSettings {
     }
 }
 
-/// Loaded once for all tests that only look.
+/// Returns a cache that is loaded once for all tests that only read it.
 pub(crate) async fn cache() -> &'static SchemaCache {
     static CACHE: OnceCell<SchemaCache> = OnceCell::const_new();
     CACHE.get_or_init(|| async { load(&Cinema::open().await.authenticator().await, &settings()).await.unwrap() }).await
@@ -33,7 +33,7 @@ fn pairs(columns: &[(String, String)]) -> String {
     columns.iter().map(|(one, other)| format!("{one}={other}")).collect::<Vec<_>>().join(",")
 }
 
-/// A relationship in a line.
+/// Returns a relationship as a line.
 fn line(relationship: &Relationship) -> String {
     let target = &relationship.target;
     let schema = if target.schema == "public" { String::new() } else { format!("{}.", target.schema) };
@@ -60,7 +60,7 @@ fn line(relationship: &Relationship) -> String {
     format!("{schema}{}{view}{itself} {over}", target.name)
 }
 
-/// All relationships from one relation to another.
+/// Returns all relationships from one relation to another.
 async fn between(origin: &str, target: &str) -> Vec<String> {
     let all = cache().await.relationships_of("public", origin);
     all.iter()
@@ -73,9 +73,9 @@ async fn assert_between(origin: &str, target: &str, expected: &[&str]) {
     assert_eq!(between(origin, target).await, expected, "{origin} with {target}");
 }
 
-/// Nobody can read it, but everything else has to work.
+/// The view cannot be read, but everything else has to work.
 #[tokio::test]
-async fn a_view_over_a_foreign_table_without_a_handler_is_there() {
+async fn a_view_over_a_foreign_table_without_a_handler_is_listed() {
     let cinema = Cinema::open().await;
     let admin = cinema.administrator().await;
     admin
@@ -96,7 +96,7 @@ async fn a_view_over_a_foreign_table_without_a_handler_is_there() {
 }
 
 #[tokio::test]
-async fn relations_of_every_kind_are_there_and_partitions_are_not() {
+async fn relations_of_every_kind_are_listed_but_not_partitions() {
     let cache = cache().await;
     for (name, kind, writable) in [
         ("films", RelationKind::Table, (true, true, true)),
@@ -115,7 +115,7 @@ async fn relations_of_every_kind_are_there_and_partitions_are_not() {
         assert!(cache.relation("public", hidden).is_none(), "{hidden}");
     }
     assert!(cache.relation("private", "ledger").is_none());
-    // What nobody may read is there still.
+    // A relation that no role may read is still listed
     assert!(cache.relation("public", "secrets").is_some());
     assert!(cache.relation("archive", "films").is_some());
     assert_eq!(relation(cache, "films").comment.as_deref(), Some("Films that were shown\nOne row each."));
@@ -273,12 +273,12 @@ async fn a_junction_needs_both_foreign_keys_in_its_primary_key() {
         "films many nominations: nominations_competition_id_fkey id=competition_id, nominations_film_id_fkey film_id=id",
     ])
     .await;
-    // A key of its own, beside the foreign keys, makes no junction.
+    // A key of its own, beside the foreign keys, makes no junction
     assert!(between("films", "warehouses").await.is_empty());
 }
 
 #[tokio::test]
-async fn a_relation_may_belong_to_itself() {
+async fn a_relation_can_have_a_relationship_with_itself() {
     let mut of_people = between("people", "people").await;
     of_people.sort();
     assert_eq!(
@@ -305,7 +305,7 @@ async fn a_relation_may_belong_to_itself() {
 }
 
 #[tokio::test]
-async fn views_have_the_relationships_of_what_they_show() {
+async fn views_have_the_relationships_of_the_keys_that_they_show() {
     assert_between("film_list", "directors", &["directors to-one films_director_id_fkey director_id=id"]).await;
     assert_between("directors", "film_list", &["film_list view to-many films_director_id_fkey id=director_id"]).await;
     assert_between("film_list", "director_list", &["director_list view to-one films_director_id_fkey director_id=id"])
@@ -327,7 +327,7 @@ async fn views_have_the_relationships_of_what_they_show() {
         &["addresses to-one billing billing_address_id=id", "addresses to-one shipping shipping_address_id=id"],
     )
     .await;
-    // The same column twice is two relationships.
+    // The same column twice is two relationships
     assert_between(
         "double_films",
         "directors",
@@ -380,7 +380,7 @@ async fn functions_of_a_row_are_relationships_and_override_those_with_their_targ
 }
 
 #[tokio::test]
-async fn relationships_lead_only_where_requests_may_go() {
+async fn relationships_lead_only_to_exposed_relations() {
     let cache = cache().await;
     let all: Vec<_> = cache.relationships.values().flat_map(|names| names.values().flatten()).collect();
     assert!(all.iter().all(|each| each.target.schema != "private" && each.origin.schema != "private"));
@@ -481,7 +481,7 @@ async fn a_load_leaves_the_connection_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_was_created_meanwhile_is_in_the_next_cache() {
+async fn the_next_cache_has_objects_that_were_created_meanwhile() {
     let cinema = Cinema::open().await;
     let client = cinema.authenticator().await;
     let administrator = cinema.administrator().await;
@@ -504,7 +504,7 @@ async fn a_schema_that_does_not_exist_is_empty() {
     assert!(cache.relationships.is_empty());
 }
 
-/// What a cache says, without the order of its maps and what each database numbers anew.
+/// Prints a cache without the order of its maps and the numbers that differ between databases.
 fn lines(cache: &SchemaCache) -> Vec<String> {
     let mut lines = Vec::new();
     for relation in cache.relations.values().flat_map(|names| names.values()) {

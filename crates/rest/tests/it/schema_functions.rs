@@ -1,4 +1,4 @@
-//! The functions, casts and media handlers of the loaded schema cache.
+//! Functions, casts and media type handlers of the loaded schema cache.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn only<'a>(cache: &'a SchemaCache, name: &str) -> &'a Arc<Routine> {
 }
 
 #[tokio::test]
-async fn functions_are_there_when_their_parameters_can_be_given() {
+async fn functions_are_listed_if_their_parameters_can_be_passed() {
     let cache = cache().await;
     for name in ["hello", "add_them", "whole_json", "whole_bytes", "whole_xml", "whole_text", "anything", "nothing"] {
         assert_eq!(only(cache, name).name.name, name);
@@ -28,7 +28,7 @@ async fn functions_are_there_when_their_parameters_can_be_given() {
     ] {
         assert!(cache.routines_named("public", hidden).is_empty(), "{hidden}");
     }
-    // What may not be executed is there: the call is what fails.
+    // A function that may not be executed is listed: the call fails
     assert!(!cache.routines_named("public", "forbidden").is_empty());
     let lengths: Vec<_> =
         cache.routines_named("public", "overloaded").iter().map(|routine| routine.parameters.len()).collect();
@@ -40,7 +40,7 @@ async fn functions_are_there_when_their_parameters_can_be_given() {
 }
 
 #[tokio::test]
-async fn parameters_say_what_they_take() {
+async fn parameters_have_names_types_and_defaults() {
     let cache = cache().await;
     let taken = |name: &str| -> Vec<String> {
         let show = |parameter: &portico_rest::schema::Parameter| {
@@ -65,7 +65,7 @@ async fn parameters_say_what_they_take() {
 }
 
 #[tokio::test]
-async fn results_say_what_they_are() {
+async fn results_have_their_kinds() {
     let cache = cache().await;
     for (name, returned, set, composite, anonymous, void, relation) in [
         ("hello", "text", false, false, false, false, None),
@@ -95,7 +95,7 @@ async fn results_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn functions_carry_their_volatility_and_settings() {
+async fn functions_have_their_volatility_and_settings() {
     let cache = cache().await;
     assert_eq!(only(cache, "add_them").volatility, Volatility::Immutable);
     assert_eq!(only(cache, "greet").volatility, Volatility::Stable);
@@ -120,7 +120,7 @@ async fn representations_are_the_implicit_casts_of_domains() {
 }
 
 #[tokio::test]
-async fn media_handlers_are_what_yields_a_domain_named_like_a_media_type() {
+async fn media_handlers_return_a_domain_named_like_a_media_type() {
     let cache = cache().await;
     let handlers: Vec<_> = cache
         .media_handlers
@@ -135,7 +135,7 @@ async fn media_handlers_are_what_yields_a_domain_named_like_a_media_type() {
         handlers,
         [
             "application/vnd.cinema.film any_count any",
-            // Final functions of aggregates are functions, too.
+            // Final functions of aggregates are functions, too
             "application/vnd.cinema.film counted_rows call",
             "text/html film_html films",
             "*/* first_image_as_any call",

@@ -1,4 +1,4 @@
-//! Requests that go all the way from their texts to PostgreSQL, without HTTP: parsed, planned, negotiated, executed.
+//! Requests without HTTP, from their texts to PostgreSQL: parsed, planned, negotiated, executed.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ use crate::database::Cinema;
 /// The owner of some rows of the cinema.
 pub const OWNER: &str = "00000000-0000-4000-8000-00000000000a";
 
-/// Somebody who sends requests; what they answer is written down.
+/// Sends requests and records their answers.
 pub struct Steps {
     pub cinema: Cinema,
     pub settings: PlanSettings,
@@ -45,7 +45,8 @@ pub struct Request<'a> {
     body: &'a [u8],
 }
 
-/// `POST films?select=id`, as somebody who may do everything that row-level security lets pass.
+/// Parses `POST films?select=id`, sent as a role that may do everything that row-level security
+/// allows.
 pub fn request(line: &str) -> Request<'_> {
     Request { line, role: "service_role", prefer: "", accept: "", content_type: "", body: b"" }
 }
@@ -81,14 +82,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A statement, and whether its transaction only reads.
+/// A statement, and whether its transaction is read-only.
 struct Planned {
     sql: Sql,
     read_only: bool,
 }
 
 impl Steps {
-    /// In a cinema of their own.
+    /// Opens a cinema.
     pub async fn begin() -> Self {
         let cinema = Cinema::open().await;
         let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
@@ -97,12 +98,12 @@ impl Steps {
         Self { cinema, settings: PlanSettings::default(), cache, pool, log: String::new() }
     }
 
-    /// What was asked and answered so far.
+    /// Returns the requests and answers so far.
     pub fn log(&self) -> &str {
         &self.log
     }
 
-    /// Sends a request and writes down its answer.
+    /// Sends a request and records its answer.
     pub async fn send(&mut self, request: Request<'_>) -> &mut Self {
         let answer = self.answer(request).await;
         let role = if request.role == "service_role" { String::new() } else { format!("  [{}]", request.role) };
@@ -119,7 +120,7 @@ impl Steps {
         self
     }
 
-    /// The answer in a line.
+    /// Returns the answer as a line.
     pub async fn answer(&self, request: Request<'_>) -> String {
         match self.plan(request) {
             Ok(planned) => self.run(request.role, &planned).await,

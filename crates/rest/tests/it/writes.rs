@@ -1,4 +1,4 @@
-//! Every form of a write (contract 12), on a real database.
+//! Writes in every form, on a real database.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -52,7 +52,7 @@ async fn rows_are_inserted() {
 }
 
 #[tokio::test]
-async fn values_of_all_types_are_read() {
+async fn values_of_all_types_are_parsed() {
     let mut steps = Steps::begin().await;
     for each in [
         request("POST events?select=*").prefer(ROWS).body(
@@ -115,7 +115,7 @@ async fn missing_values_are_null_or_defaults() {
         request("POST tickets?columns=number,holder,sold_at")
             .prefer(defaults)
             .body(r#"[{},{"holder":"x"},{"holder":null}]"#),
-        // A value is given, and yet the sequence goes on.
+        // A value is given, and the sequence still advances
         request("POST tickets?columns=number").prefer(defaults).body(r#"[{"number":77}]"#),
         request("POST tickets?columns=number").prefer(defaults).body("[{}]"),
         request("POST tickets").prefer(defaults).body(r#"{"holder":"y"}"#),
@@ -151,7 +151,7 @@ async fn rows_are_updated() {
         request("PATCH films?id=eq.1&select=id,directors(last_name),roles(character)&roles.character=eq.Nora")
             .prefer(ROWS)
             .body(r#"{"director_id":2}"#),
-        // An embed sees what was there before.
+        // An embed sees the state before
         request("PATCH people?manager_id=eq.1&select=name,children_of(name)&order=name")
             .prefer(ROWS)
             .body(r#"{"name":"x"}"#),
@@ -193,7 +193,7 @@ async fn rows_are_deleted() {
 }
 
 #[tokio::test]
-async fn rows_that_are_there_are_merged_or_passed_over() {
+async fn existing_rows_are_merged_or_skipped() {
     let mut steps = Steps::begin().await;
     let merge = "resolution=merge-duplicates, return=representation";
     let ignore = "resolution=ignore-duplicates, return=representation";
@@ -206,7 +206,7 @@ async fn rows_that_are_there_are_merged_or_passed_over() {
         request("POST addresses").prefer("resolution=merge-duplicates").body(r#"{"id":10,"city":"W"}"#),
         request("POST addresses").prefer(merge).body("[]"),
         request("POST addresses").prefer(ignore).body(r#"[{"id":1,"city":"V"},{"id":11,"city":"V"}]"#),
-        // What is not given overwrites.
+        // Missing values overwrite
         request("POST addresses?columns=id,street").prefer(merge).body(first),
         request("POST technical_details?on_conflict=film_id&select=id,film_id,camera")
             .prefer(merge)
@@ -216,7 +216,7 @@ async fn rows_that_are_there_are_merged_or_passed_over() {
         request("POST addresses").prefer(merge).body(r#"[{"id":1,"city":"A"},{"id":1,"city":"B"}]"#),
         request("POST addresses?on_conflict=city").prefer(merge).body(first),
         request("POST addresses?on_conflict=town").prefer(merge).body(first),
-        // Neither tells by a system column what is new.
+        // No system column tells which rows are new
         request("POST measurements?select=id,value")
             .prefer(merge)
             .body(r#"[{"id":1,"day":"2023-05-01","value":1},{"id":8,"day":"2023-05-01","value":2}]"#),
@@ -240,14 +240,14 @@ async fn a_put_writes_the_row_of_its_url() {
         request("PUT addresses?id=eq.20").prefer(ROWS).body(r#"[{"id":20,"city":"R"}]"#),
         request("PUT addresses?id=eq.20").body(r#"{"id":20,"city":"S"}"#),
         request("PUT roles?film_id=eq.1&actor_id=eq.1").prefer(ROWS).body(r#"{"film_id":1,"actor_id":1}"#),
-        // About another row, about none, and about several: nothing is written.
+        // Another row, no row, or several rows: nothing is written
         request("PUT addresses?id=eq.1").prefer(ROWS).body(r#"{"id":2,"city":"T"}"#),
         request("PUT addresses?id=eq.1").prefer(ROWS).body(r#"{"city":"T"}"#),
         request("PUT addresses?id=eq.1").prefer(ROWS).body("{}"),
         request("PUT addresses?id=eq.1").prefer(ROWS).body("[]"),
         request("PUT addresses?id=eq.1").prefer(ROWS).body(r#"[{"id":1,"city":"T"},{"id":2,"city":"U"}]"#),
         request("PUT addresses?id=eq.1").prefer(ROWS).body(r#"[{"id":1,"city":"T"},{"id":1,"city":"U"}]"#),
-        // The columns of a PUT are its body's, whatever is listed.
+        // The columns of a PUT are those of its body; `columns` has no effect
         request("PUT addresses?id=eq.20&columns=city").prefer(ROWS).body(r#"{"id":20,"street":"here"}"#),
         request("PUT addresses?id=eq.1&limit=1").body(r#"{"id":1}"#),
         request("PUT addresses").body(r#"{"id":1}"#),
@@ -263,7 +263,7 @@ async fn privileges_and_policies_hold() {
     let mut steps = Steps::begin().await;
     let hidden = r#"{"id":12,"film_id":1,"owner":"00000000-0000-4000-8000-00000000000b","stars":1,"public":false}"#;
     for each in [
-        // Rights on some columns only: who does not read back needs no more.
+        // Privileges on some columns only: without rows to return, no more are needed
         request("POST partly_secret").role("anon").body(r#"{"id":5,"name":"n"}"#),
         request("POST partly_secret").role("anon").prefer(ROWS).body(r#"{"id":6,"name":"n"}"#),
         request("POST partly_secret?select=name").role("anon").prefer(ROWS).body(r#"{"id":6,"name":"n"}"#),
@@ -313,7 +313,7 @@ async fn privileges_and_policies_hold() {
 }
 
 #[tokio::test]
-async fn what_is_returned_can_have_other_forms() {
+async fn results_of_writes_can_have_other_media_types() {
     let mut steps = Steps::begin().await;
     for each in [
         request("PATCH directors?id=lt.3&select=id,last_name&order=id")
@@ -339,7 +339,7 @@ async fn what_is_returned_can_have_other_forms() {
     insta::assert_snapshot!(steps.log());
 }
 
-/// A PATCH, DELETE, PUT or upsert of reviews that any of them could mean.
+/// Generates a PATCH, DELETE, PUT or upsert of reviews.
 fn a_write_of_reviews() -> impl Strategy<Value = (String, String, &'static str)> {
     let filter = prop::sample::select(vec![
         ("id", "eq.2"),
@@ -391,7 +391,7 @@ fn a_write_of_reviews() -> impl Strategy<Value = (String, String, &'static str)>
 }
 
 #[tokio::test]
-async fn no_write_touches_a_row_that_a_policy_hides() {
+async fn no_write_changes_a_row_that_a_policy_hides() {
     let steps = Steps::begin().await;
     let client = steps.cinema.administrator().await;
     client
@@ -418,7 +418,7 @@ async fn no_write_touches_a_row_that_a_policy_hides() {
         let request = request(&line).role("authenticated").prefer(prefer).body(&body);
         let answer = steps.answer(request).await;
         written += usize::from(answer.starts_with("rows ") && !answer.starts_with("rows 0"));
-        // Private rows of others do not come back either.
+        // Private rows of others are not returned either
         assert!(
             !answer.contains("theirs") || !answer.contains(r#""public":false"#),
             "{line} {body} {prefer}: {answer}"

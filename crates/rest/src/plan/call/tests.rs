@@ -61,7 +61,7 @@ fn pair(name: &str, value: &str) -> (String, String) {
 }
 
 #[test]
-fn the_last_of_equal_arguments_wins() {
+fn the_last_of_equal_arguments_is_used() {
     assert_eq!(values(planned("add_them?a=1&b=2&a=3", Sent::Get)), [pair("a", "3"), pair("b", "2")]);
 }
 
@@ -74,14 +74,14 @@ fn arguments_of_a_variadic_parameter_are_collected() {
 }
 
 #[test]
-fn what_reads_like_a_filter_is_none_of_the_arguments() {
+fn a_parameter_that_parses_as_a_filter_is_no_argument() {
     let plan = planned("films_since?since=2000&year=gt.2005", Sent::Get);
     assert_eq!(plan.read.root.conditions.len(), 1);
     assert_eq!(values(plan), [pair("since", "2000")]);
 }
 
 #[test]
-fn only_parameters_in_the_object_are_given() {
+fn only_parameters_in_the_object_are_passed() {
     let CallArguments::Object { parameters, body } = planned("greet", Sent::Json(r#"{"greeting":"Hi"}"#)).arguments
     else {
         panic!("no object")
@@ -157,8 +157,8 @@ fn results_are_rows_or_values() {
 }
 
 #[test]
-fn rows_of_a_relation_can_have_embeds_and_others_can_not() {
+fn only_rows_of_a_relation_can_have_embeds() {
     planned("films_since?since=1&select=title,directors(last_name)", Sent::Get);
-    let refusal = plan(&cinema(), "numbers_as_table?up_to=1&select=directors(*)", Sent::Get, &PlanSettings::default());
-    assert_eq!(refusal.unwrap_err().code(), "PGRST200");
+    let error = plan(&cinema(), "numbers_as_table?up_to=1&select=directors(*)", Sent::Get, &PlanSettings::default());
+    assert_eq!(error.unwrap_err().code(), "PGRST200");
 }

@@ -65,7 +65,7 @@ fn names(columns: &[AssignedColumn]) -> Vec<&str> {
 }
 
 #[test]
-fn columns_are_the_bodys_in_the_order_of_their_names() {
+fn columns_are_those_of_the_body_sorted_by_name() {
     let RowChange::Insert { columns, .. } = request(Insert, "films", r#"{"year":1,"title":"x"}"#).change() else {
         panic!("no insert")
     };
@@ -73,7 +73,7 @@ fn columns_are_the_bodys_in_the_order_of_their_names() {
 }
 
 #[test]
-fn listed_columns_stand_for_the_bodys() {
+fn listed_columns_replace_those_of_the_body() {
     let url = r#"films?columns=year,"title",year"#;
     let RowChange::Insert { columns, .. } = request(Insert, url, r#"[{"unknown":1}]"#).change() else {
         panic!("no insert")
@@ -86,19 +86,19 @@ fn listed_columns_stand_for_the_bodys() {
 }
 
 #[test]
-fn the_alphabetically_first_unknown_column_is_told() {
+fn the_alphabetically_first_unknown_column_is_reported() {
     let body = r#"{"zzz":1,"nam":2,"title":3}"#;
     for action in [Insert, Update, Put] {
-        let refusal = request(action, "films?id=eq.1", body).plan(&cinema()).unwrap_err();
-        assert_eq!(refusal.code(), "PGRST204");
-        assert_eq!(refusal.message(), "Could not find the 'nam' column of 'films' in the schema cache");
+        let error = request(action, "films?id=eq.1", body).plan(&cinema()).unwrap_err();
+        assert_eq!(error.code(), "PGRST204");
+        assert_eq!(error.message(), "Could not find the 'nam' column of 'films' in the schema cache");
     }
 }
 
 #[test]
-fn an_unknown_embed_is_told_before_an_unknown_column() {
-    let refusal = request(Insert, "films?select=nothing(*)", r#"{"nam":1}"#).plan(&cinema()).unwrap_err();
-    assert_eq!(refusal.code(), "PGRST200");
+fn an_unknown_embed_is_reported_before_an_unknown_column() {
+    let error = request(Insert, "films?select=nothing(*)", r#"{"nam":1}"#).plan(&cinema()).unwrap_err();
+    assert_eq!(error.code(), "PGRST200");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_update_without_columns_changes_nothing() {
 }
 
 #[test]
-fn writes_of_every_row_are_refused() {
+fn writes_of_every_row_are_rejected() {
     let cache = cinema();
     let mut settings = PlanSettings::default();
     for (action, url, message) in [
@@ -129,11 +129,10 @@ fn writes_of_every_row_are_refused() {
     ] {
         let plan = request(action, url, r#"{"year":1}"#).plan(&cache).unwrap();
         settings.safe_update = true;
-        let refusal =
-            plan.check_safe_update(&PlanContext { cache: &cache, schema: "public", settings: &settings }).err();
-        assert_eq!(refusal.as_ref().map(RestError::message).as_deref(), message, "{url}");
-        if let Some(refusal) = refusal {
-            assert_eq!((refusal.code(), refusal.status()), ("21000", StatusCode::BAD_REQUEST));
+        let error = plan.check_safe_update(&PlanContext { cache: &cache, schema: "public", settings: &settings }).err();
+        assert_eq!(error.as_ref().map(RestError::message).as_deref(), message, "{url}");
+        if let Some(error) = error {
+            assert_eq!((error.code(), error.status()), ("21000", StatusCode::BAD_REQUEST));
         }
         settings.safe_update = false;
         plan.check_safe_update(&PlanContext { cache: &cache, schema: "public", settings: &settings }).unwrap();
@@ -141,7 +140,7 @@ fn writes_of_every_row_are_refused() {
 }
 
 #[test]
-fn upserts_compare_what_is_asked_or_the_primary_key_or_nothing() {
+fn upserts_compare_the_requested_columns_or_the_primary_key_or_nothing() {
     let cache = cinema();
     let conflict = |url: &str, body| {
         let plan = request(Insert, url, body).resolving(Resolution::MergeDuplicates).plan(&cache).unwrap();
@@ -175,8 +174,8 @@ fn a_put_needs_exactly_its_primary_key() {
         "roles?film_id=eq.1&actor_id=eq.2&and=(film_id.eq.1)",
         "guest_book?entry=eq.1",
     ] {
-        let refusal = request(Put, url, if url.starts_with('g') { "{}" } else { body }).plan(&cache).unwrap_err();
-        assert_eq!((refusal.code(), refusal.status()), ("PGRST105", StatusCode::METHOD_NOT_ALLOWED), "{url}");
+        let error = request(Put, url, if url.starts_with('g') { "{}" } else { body }).plan(&cache).unwrap_err();
+        assert_eq!((error.code(), error.status()), ("PGRST105", StatusCode::METHOD_NOT_ALLOWED), "{url}");
     }
     let url = "roles?actor_id=eq.2&film_id=eq.1&select=character&columns=film_id";
     let plan = request(Put, url, body).with_defaults().plan(&cache).unwrap();
@@ -190,7 +189,7 @@ fn a_put_needs_exactly_its_primary_key() {
 }
 
 #[test]
-fn what_is_returned_depends_on_the_preference() {
+fn the_result_of_a_write_depends_on_the_preference() {
     let cache = cinema();
     let plan = |url, returns| request(Insert, url, r#"{"id":1}"#).returning(returns).plan(&cache).unwrap();
     assert!(matches!(plan("films", ReturnPreference::Minimal).answer, WriteReturn::Count));
@@ -211,9 +210,9 @@ fn what_is_returned_depends_on_the_preference() {
 }
 
 #[test]
-fn filters_of_an_insert_are_passed_over_but_must_name_embeds() {
+fn filters_of_an_insert_are_ignored_but_must_name_embeds() {
     let cache = cinema();
     request(Insert, "films?id=eq.1&limit=0", r#"{"id":1}"#).plan(&cache).unwrap();
-    let refusal = request(Insert, "films?actors.id=eq.1", r#"{"id":1}"#).plan(&cache).unwrap_err();
-    assert_eq!(refusal.code(), "PGRST108");
+    let error = request(Insert, "films?actors.id=eq.1", r#"{"id":1}"#).plan(&cache).unwrap_err();
+    assert_eq!(error.code(), "PGRST108");
 }

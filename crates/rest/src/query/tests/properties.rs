@@ -1,4 +1,4 @@
-//! What holds for every text, and for every query.
+//! Properties that hold for every text and for every query.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn any_text_is_read_or_refused(raw in ".{0,200}") {
+    fn any_text_is_parsed_or_rejected(raw in ".{0,200}") {
         for target in [QueryTarget::Relation, QueryTarget::Function { read: true }, QueryTarget::Function { read: false }] {
             let _ = parse(&raw, target);
         }
@@ -20,14 +20,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_of_the_grammar_s_words_is_read_or_refused(raw in words()) {
+    fn any_text_of_the_grammar_s_words_is_parsed_or_rejected(raw in words()) {
         if let Ok(query) = parse(&raw, QueryTarget::Relation) {
             prop_assert_eq!(parse(&print(&query), QueryTarget::Relation).unwrap(), query);
         }
     }
 
     #[test]
-    fn what_is_printed_reads_as_the_same_query(query in query()) {
+    fn a_printed_query_parses_to_the_same_query(query in query()) {
         let raw = print(&query);
         prop_assert_eq!(parse(&raw, QueryTarget::Relation).unwrap(), query.clone(), "{}", raw);
         // Sorting and encoding anew changes nothing but the order of parameters; merged ones would.

@@ -66,7 +66,7 @@ impl CsvReader<'_> {
             } else if self.rest.is_empty() || self.end_of_line() {
                 return Ok(true);
             } else {
-                return Err(self.refusal("text after a closing quote"));
+                return Err(self.error("text after a closing quote"));
             }
         }
     }
@@ -80,7 +80,7 @@ impl CsvReader<'_> {
         let mut field = String::new();
         loop {
             let Some((text, rest)) = inside.split_once('"') else {
-                return Err(self.refusal("a quote is not closed"));
+                return Err(self.error("a quote is not closed"));
             };
             self.line += text.matches('\n').count();
             field.push_str(text);
@@ -106,7 +106,7 @@ impl CsvReader<'_> {
         rest.is_some()
     }
 
-    fn refusal(&self, what: &str) -> RestError {
+    fn error(&self, what: &str) -> RestError {
         RestError::Body(format!("CSV line {}: {what}", self.line))
     }
 }

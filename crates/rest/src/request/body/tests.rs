@@ -29,7 +29,7 @@ const INVALID: &str = "Empty or invalid json";
 const DIFFERS: &str = "All object keys must match";
 
 #[test]
-fn the_keys_of_json_are_learned_without_changing_it() {
+fn the_keys_of_json_are_read_without_changing_it() {
     assert_eq!(known(r#"{"b":[1,{"x":2}],"a":null}"#), keys(&["a", "b"], 1));
     assert_eq!(known(" [ {\"b\":1,\"a\":2} , {\"a\":3,\"b\":{\"c\":[]}} ] "), keys(&["a", "b"], 2));
     assert_eq!(known("{}"), keys(&[], 1));
@@ -43,7 +43,7 @@ fn the_keys_of_json_are_learned_without_changing_it() {
 }
 
 #[test]
-fn objects_with_other_keys_and_elements_that_are_none_are_refused() {
+fn objects_with_other_keys_and_other_elements_are_rejected() {
     for body in [
         r#"[{"a":1},{"b":1}]"#,
         r#"[{"a":1},{"a":1,"b":2}]"#,
@@ -60,7 +60,7 @@ fn objects_with_other_keys_and_elements_that_are_none_are_refused() {
 }
 
 #[test]
-fn what_is_no_json_is_refused() {
+fn invalid_json_is_rejected() {
     for body in [
         "",
         " ",
@@ -92,7 +92,7 @@ fn a_scalar_counts_as_no_rows() {
 }
 
 #[test]
-fn with_columns_json_is_not_read() {
+fn json_is_not_parsed_if_columns_are_given() {
     for (body, is_object) in [("[{\"a\":1},{\"b\":1}]", false), (" \n{", true), ("", false), ("x", false)] {
         let payload = parse(BodyPurpose::Rows, &MediaType::Json, true, Bytes::from_static(body.as_bytes())).unwrap();
         assert_eq!(payload, Payload::Json(JsonPayload { text: body.into(), is_object, known: None }));
@@ -185,7 +185,7 @@ fn by_values(body: &str) -> Result<(Vec<String>, usize), String> {
 
 proptest! {
     #[test]
-    fn scanning_finds_what_building_values_finds(words in prop::collection::vec(prop::sample::select(vec![
+    fn scanning_finds_the_same_keys_as_building_values(words in prop::collection::vec(prop::sample::select(vec![
         "{", "}", "[", "]", ",", ":", "\"a\"", "\"b\"", "\"a\":1", "\"b\":[2]", "{\"a\":1}", "{\"b\":2}", "{\"b\":2,\"a\":1}", "1", "null", " ",
     ]), 0..10)) {
         let body = words.concat();
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn csv_that_is_written_reads_as_the_same_rows(table in (1usize..4).prop_flat_map(|width| {
+    fn written_csv_parses_to_the_same_rows(table in (1usize..4).prop_flat_map(|width| {
         prop::collection::vec(prop::collection::vec("[a,\"\r\n ]{0,4}", width), 1..5)
     })) {
         let quoted = |field: &String| format!("\"{}\"", field.replace('"', "\"\""));
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn any_body_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_body_is_parsed_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         for media_type in [MediaType::Json, MediaType::Csv, MediaType::Form, MediaType::Text] {
             for purpose in [BodyPurpose::Rows, BodyPurpose::Arguments] {
                 let _ = parse(purpose, &media_type, false, bytes.clone().into());

@@ -65,7 +65,7 @@ fn counts_call_once() {
 }
 
 #[test]
-fn a_call_without_a_body_happens() {
+fn a_call_without_a_body_is_executed() {
     insta::assert_snapshot!(
         [
             shown("hello", Sent::Get, RowCount::None, false),

@@ -1,5 +1,5 @@
-//! Requests that end otherwise than by their own statements: clients that go away, backends that
-//! are cancelled or killed, timeouts, roles without rights.
+//! Requests that do not end by their own statements: disconnected clients, cancelled or killed
+//! backends, timeouts, roles without privileges.
 
 use portico_database::scratch;
 use serde_json::json;
@@ -22,7 +22,7 @@ enum Ending {
 
 const ENDINGS: [Ending; 4] = [Ending::ClientGoesAway, Ending::Cancelled, Ending::Killed, Ending::LockComes];
 
-/// A request of each sort that leaves things in its session and then waits for the lock 99.
+/// Requests of several kinds that leave state in the session and then wait for lock 99.
 fn waiting() -> Scenario {
     Scenario::new(
         "waiting",
@@ -50,7 +50,7 @@ fn waiting() -> Scenario {
 }
 
 #[tokio::test]
-async fn a_request_that_is_broken_off_leaves_nothing() {
+async fn an_aborted_request_leaves_nothing_behind() {
     let mut scenarios = shared::scenarios();
     scenarios.push(waiting());
     let stage = std::sync::Arc::new(Stage::open(1, scenarios).await);
@@ -67,7 +67,7 @@ async fn a_request_that_is_broken_off_leaves_nothing() {
         for (index, probe) in stage.scenarios[1].probes.clone().into_iter().enumerate() {
             for (at, leaves) in LEFT.iter().filter(|leaves| **leaves != "raise").enumerate() {
                 turn += 1;
-                // A short run takes some of them, in turn
+                // A short run takes a part of them, alternating
                 if turn % 3 != index % 3 && schedule::seconds().is_none() {
                     continue;
                 }
@@ -109,7 +109,7 @@ async fn a_request_that_is_broken_off_leaves_nothing() {
     schedule::finish(&stage, report).await;
 }
 
-/// The data API's backends that wait for the lock.
+/// The backends of the data API that wait for the lock.
 const WAITING: &str = "from pg_stat_activity
   where datname = current_database() and usename = 'authenticator' and wait_event = 'advisory'";
 
@@ -119,9 +119,9 @@ async fn until_waiting(stage: &Stage) {
     assert!(tokio::time::timeout(shared::PATIENCE, waiting).await.is_ok(), "no request waits for the lock");
 }
 
-/// A timeout ends a statement, which had left things behind.
+/// A timeout ends a statement that has left state in the session.
 #[tokio::test]
-async fn a_request_that_times_out_leaves_nothing() {
+async fn a_request_that_times_out_leaves_nothing_behind() {
     let mut scenarios = shared::scenarios();
     scenarios.push(Scenario::new(
         "late",
@@ -151,9 +151,9 @@ async fn a_request_that_times_out_leaves_nothing() {
     schedule::finish(&stage, report).await;
 }
 
-/// A role without rights gets none from the requests before it.
+/// A role without privileges gains none from earlier requests.
 #[tokio::test]
-async fn a_role_without_rights_borrows_none() {
+async fn a_role_without_privileges_gains_none() {
     let stage = Stage::open(1, shared::scenarios()).await;
     stage
         .execute(

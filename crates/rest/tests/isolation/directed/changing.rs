@@ -1,5 +1,5 @@
-//! A schema that changes: requests right behind a change that was committed, before the server can
-//! have read the schema anew.
+//! A schema that changes: requests directly after a committed change, before the server can have
+//! reloaded the schema.
 
 use futures_util::future::join_all;
 
@@ -9,17 +9,17 @@ use crate::scenario::{Probe, Scenario};
 use crate::schedule::{self, Report};
 use crate::stage::{Stage, sql};
 
-/// A change of the schema, and a request before and behind it.
+/// A change of the schema, with requests before and after it.
 pub struct Change {
     /// A description.
     pub name: &'static str,
-    /// Makes the state before it, also from the one behind it.
+    /// Creates the state before the change, also from the state after it.
     pub before: &'static str,
     /// Makes the change.
     pub after: &'static str,
-    /// The request with its answer before the change.
+    /// The request with its expected answer before the change.
     pub probe_before: Probe,
-    /// The request with its answer behind the change.
+    /// The request with its expected answer after the change.
     pub probe_after: Probe,
 }
 
@@ -32,7 +32,7 @@ const OWN: &str = r#"[{"owner":"{name}"}]"#;
 const NONE: &str = r#"[{"who":"none"}]"#;
 const WHO: &str = r#"[{"who":"{context}"}]"#;
 
-/// The schema that changes.
+/// Returns the schema that changes.
 pub fn scenario() -> Scenario {
     Scenario::new(
         "changing",
@@ -66,7 +66,7 @@ pub fn scenario() -> Scenario {
     )
 }
 
-/// The changes.
+/// Returns the changes.
 pub fn changes() -> Vec<Change> {
     vec![
         Change {
@@ -165,7 +165,7 @@ pub fn changes() -> Vec<Change> {
 }
 
 #[tokio::test]
-async fn a_request_right_behind_a_change_is_judged_by_it() {
+async fn a_request_directly_after_a_change_sees_it() {
     let stage = Stage::open(2, vec![scenario()]).await;
     let (mut report, oracle) = (Report::default(), Oracle::default());
     let changes = changes();
@@ -175,7 +175,7 @@ async fn a_request_right_behind_a_change_is_judged_by_it() {
                 [(change.before, &change.probe_before, "before"), (change.after, &change.probe_after, "after")]
             {
                 stage.execute(&format!("set role postgres; {}; reset role", sql(sql_text))).await;
-                // At once, and again when connections have plans of it
+                // Immediately, and again when connections have plans of it
                 for _ in 0..2 {
                     let callers = CALLERS.iter().filter(|caller| probe.is_for(caller));
                     let callers: Vec<_> = callers.clone().chain(callers).collect();

@@ -11,10 +11,10 @@ use crate::scenario::{Probe, Scenario};
 use crate::schedule::{self, Report};
 use crate::stage::Stage;
 
-/// Waits for an event that must come; it only ends a test that would hang.
+/// The timeout for events that must happen. Without it, a failing test would hang.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads and writes that differ in what they look at.
+/// Returns reads and writes that depend on different settings.
 pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario::new(
         "shared",
@@ -43,7 +43,7 @@ pub fn scenarios() -> Vec<Scenario> {
     )]
 }
 
-/// Every pair of requests of every two callers, right after one another.
+/// Sends every pair of requests of every two callers, directly after one another.
 #[tokio::test]
 async fn two_callers_on_one_connection_see_themselves() {
     let stage = Stage::open(1, scenarios()).await;
@@ -67,8 +67,8 @@ async fn two_callers_on_one_connection_see_themselves() {
     schedule::finish(&stage, report).await;
 }
 
-/// Quick reads of one statement by many callers at once: with fewer connections than requests they
-/// may travel together.
+/// Sends quick reads of one statement by many callers at once. With fewer connections than
+/// requests, they may be coalesced.
 #[tokio::test]
 async fn a_burst_of_one_read_answers_each_caller() {
     for connections in [1, 2] {
@@ -76,7 +76,7 @@ async fn a_burst_of_one_read_answers_each_caller() {
         let (mut report, oracle) = (Report::default(), Oracle::default());
         let probes = &stage.scenarios[0].probes;
         for (index, probe) in probes.iter().enumerate().filter(|(_, probe)| probe.method == "GET") {
-            // The first ones show that the read is quick
+            // The first ones make the read known as quick
             for burst in [1, 8, 8] {
                 let callers = (0..burst).flat_map(|_| &CALLERS).filter(|caller| probe.is_for(caller));
                 let stage = &stage;
@@ -87,7 +87,7 @@ async fn a_burst_of_one_read_answers_each_caller() {
                 }
             }
         }
-        // Reads and writes of all sorts together
+        // Reads and writes of all kinds together
         let both =
             (0..4).flat_map(|_| probes.iter().enumerate()).flat_map(|probe| CALLERS.iter().map(move |c| (probe, c)));
         let both = both.filter(|((_, probe), caller)| probe.is_for(caller));
@@ -143,9 +143,10 @@ async fn locks_of_a_session_end_with_the_request() {
     report.finish();
 }
 
-/// A function in front of every request sets things, refuses, and says things of the answer.
+/// A function that runs before every request changes settings, raises errors, and sets headers of
+/// the response.
 #[tokio::test]
-async fn a_pre_request_function_speaks_of_its_own_request() {
+async fn a_pre_request_function_affects_its_own_request_only() {
     let scenarios = vec![Scenario::new(
         "pre_request",
         "create function public.before_each() returns void language plpgsql as $$
@@ -196,7 +197,7 @@ async fn a_pre_request_function_speaks_of_its_own_request() {
 
 /// Requests that the API itself rolls back.
 #[tokio::test]
-async fn a_request_that_is_rolled_back_leaves_nothing() {
+async fn a_rolled_back_request_leaves_nothing_behind() {
     let mut scenarios = scenarios();
     scenarios.push(Scenario::new(
         "rolled_back",

@@ -1,4 +1,4 @@
-//! The status and the headers that SQL sets for the answer.
+//! The status and the headers that SQL sets for the response.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
@@ -51,7 +51,7 @@ pub fn scenarios() -> Vec<Scenario> {
             [
                 Probe::post("said_by_trigger?select=mark", r#"{"mark":"{mark}"}"#).expect(221, r#"[{"mark":"{mark}"}]"#),
                 Probe::post("said_by_trigger", r#"{"mark":"{mark}"}"#).minimal(),
-                // It is said too late for the answer, and must not be in the next one
+                // Too late for this response, and it must not appear in the next one
                 Probe::post("said_at_commit?select=mark", r#"{"mark":"{mark}"}"#)
                     .expect(201, r#"[{"mark":"{mark}"}]"#),
                 Probe::post("said_by_default?select=mark", r#"{"mark":"{mark}"}"#)
@@ -75,6 +75,6 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 #[tokio::test]
-async fn answers_say_what_their_own_request_said() {
+async fn responses_have_the_headers_of_their_own_request() {
     schedule::run(scenarios()).await;
 }

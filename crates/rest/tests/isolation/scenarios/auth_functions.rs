@@ -1,5 +1,5 @@
-//! `auth.uid()` and its like, redefined by the database's owner: they keep their names and read
-//! something else.
+//! `auth.uid()` and similar functions, redefined by the database's owner. They keep their names and
+//! read something else.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;

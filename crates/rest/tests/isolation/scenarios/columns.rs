@@ -1,7 +1,7 @@
 //! Defaults and generated columns.
 //!
-//! Virtual generated columns (PostgreSQL 18) are left out: PostgreSQL allows neither functions nor
-//! types of one's own in them, and its own immutable functions read no settings.
+//! Virtual generated columns (PostgreSQL 18) are left out: PostgreSQL allows neither user-defined
+//! functions nor user-defined types in them, and its own immutable functions read no settings.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
@@ -56,7 +56,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "default_by_sql_function",
-            // Its text is a string, so that no dependency is recorded
+            // The body is a string, so that no dependency is recorded
             "create function private.who() returns text language sql stable as $$ select {inline} $$;
              create function private.who_indirectly() returns text language sql stable as $$ select private.who() $$;
              create table default_by_sql_function (id bigint generated always as identity primary key,

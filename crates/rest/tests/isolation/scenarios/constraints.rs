@@ -229,6 +229,6 @@ fn foreign_keys() -> Vec<Scenario> {
 }
 
 #[tokio::test]
-async fn constraints_judge_for_the_caller() {
+async fn constraints_are_checked_for_the_caller() {
     schedule::run(scenarios()).await;
 }

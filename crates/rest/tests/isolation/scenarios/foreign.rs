@@ -1,5 +1,5 @@
-//! Foreign tables, whose defaults and triggers run here. What the other server's session keeps is
-//! its own.
+//! Foreign tables, whose defaults and triggers run here. The state of the other server's session is
+//! not tested.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;

@@ -1,4 +1,4 @@
-//! Functions called as such, of every language, volatility and security.
+//! Functions in direct calls: every language, volatility and security mode.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
@@ -67,7 +67,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "called_leaky",
-            // It would show the rows that a policy hides, if it ran before the policy
+            // The function would reveal rows that a policy hides, if it ran before the policy
             "create table secrets (owner text);
              insert into secrets values ('-'), ('00000000-0000-4000-8000-00000000000a'),
                ('00000000-0000-4000-8000-00000000000b'), ('00000000-0000-4000-8000-00000000000c');

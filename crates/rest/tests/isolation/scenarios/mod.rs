@@ -1,4 +1,4 @@
-//! The places, one module for each kind.
+//! The scenarios, one module for each kind of place.
 
 mod answers;
 mod auth_functions;
@@ -19,8 +19,8 @@ mod views;
 
 use crate::scenario::Scenario;
 
-/// Every scenario of the suite, but for the redefined functions of the accounts, which the others
-/// use as they are, and for expressions with which sessions end with each transaction.
+/// Returns every scenario, except the redefined account functions, which the other scenarios use
+/// unchanged, and the expressions that make sessions end with each transaction.
 pub fn all() -> Vec<Scenario> {
     [
         answers::scenarios(),

@@ -1,4 +1,4 @@
-//! Names that are looked up when code runs: `search_path`, temporary tables, schemas in front.
+//! Names that are resolved when code runs: `search_path`, temporary tables, schemas in front.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;

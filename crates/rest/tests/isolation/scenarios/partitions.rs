@@ -1,4 +1,4 @@
-//! Partitions and inheritance: code that belongs to a part is run by requests for the whole.
+//! Partitions and inheritance: requests for the whole run code of a part.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;

@@ -1,12 +1,12 @@
-//! Functions that are declared immutable and read settings all the same. PostgreSQL computes them
-//! when it plans, so a plan that outlives its request answers for the one it was made for. The
-//! rounds go on for longer than PostgreSQL makes a plan for each execution.
+//! Functions that are declared immutable and read settings nevertheless. PostgreSQL evaluates them
+//! when it plans, so a plan that outlives its request returns the values of that request. There are
+//! more rounds than PostgreSQL makes custom plans.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule::{self, Report};
 use crate::stage::Stage;
 
-/// PostgreSQL tries five plans for given values before it considers one for all.
+/// PostgreSQL makes five custom plans before it considers a generic one.
 const ROUNDS: usize = 4;
 
 const WHO: &str = r#"[{"who":"{context}"}]"#;
@@ -115,7 +115,7 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 #[tokio::test]
-async fn plans_answer_for_the_caller() {
+async fn plans_return_values_of_the_caller() {
     let stage = Stage::open(1, scenarios()).await;
     let mut report = Report::default();
     let oracle = schedule::alone(&stage, &mut report).await;

@@ -13,7 +13,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// Makes rows of each subject. Used by name in the scenarios' SQL.
+/// Makes rows of each subject. The scenarios' SQL refers to it by name.
 const OWNERS: &str = "create function private.owners() returns setof text language sql immutable as $$
    select unnest(array['-', '00000000-0000-4000-8000-00000000000a', '00000000-0000-4000-8000-00000000000b',
      '00000000-0000-4000-8000-00000000000c', '00000000-0000-4000-8000-0000000000ee']) $$;";
@@ -138,7 +138,7 @@ fn reads() -> Vec<Scenario> {
         ),
         Scenario::new(
             "policy_against_leaks",
-            // The filter's operator is not leakproof: it must see the caller's rows only
+            // The operator of the filter is not leakproof: it must only see the caller's rows
             "create table policy_against_leaks (owner text, body text);
              insert into policy_against_leaks select owner, 'of ' || owner from private.owners() as owner;
              alter table policy_against_leaks enable row level security;

@@ -9,7 +9,8 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "rule_also",
-            // The API writes in a WITH, where PostgreSQL takes no such rules: functions reach them
+            // The API writes in a WITH, where PostgreSQL does not allow such rules: functions reach
+            // them
             "create table rule_also (mark text);
              create table private.changing (mark text);
              create table private.doomed (mark text);

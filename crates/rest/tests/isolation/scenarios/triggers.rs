@@ -107,7 +107,7 @@ fn immediate() -> Vec<Scenario> {
         ),
         Scenario::new(
             "trigger_of_a_trigger",
-            // The second table is not served, and knows of the request by its own default
+            // The second table is not exposed, and depends on the request by its own default
             "create table private.second (mark text, who text default {inline});
              create table trigger_of_a_trigger (mark text);
              create function private.write_second() returns trigger language plpgsql as $$
@@ -174,7 +174,7 @@ fn deferred() -> Vec<Scenario> {
         ),
         Scenario::new(
             "deferred_trigger_without_functions_of_its_own",
-            // Nothing but the trigger's own text reads settings
+            // Only the trigger's own text reads settings
             "create table deferred_inline (mark text);
              create function private.record_inline() returns trigger language plpgsql security definer as $$
              begin

@@ -1,7 +1,7 @@
 //! Casts, operators, aggregates, row types, computed fields and relationships, domain
 //! representations, media type handlers.
 //!
-//! Collations are left out: no code of one's own runs in them, and they read no settings.
+//! Collations are left out: they run no user-defined code and read no settings.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
@@ -90,7 +90,7 @@ fn casts_and_operators() -> Vec<Scenario> {
         ),
         Scenario::new(
             "range_type",
-            // Only statistics and GiST use the function of differences
+            // Only statistics and GiST use the difference function
             "create function private.difference(integer, integer) returns double precision language sql immutable as $$
                select ($1 - $2)::double precision + length(public.context_immutable()) * 0 $$;
              create type public.span as range (subtype = integer, subtype_diff = private.difference);

@@ -1,4 +1,4 @@
-//! Views of every sort.
+//! Views of every kind.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule;
@@ -40,7 +40,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "view_by_catalog",
-            // A setting by another way than current_setting()
+            // Reads a setting without current_setting()
             "create view view_by_catalog as select setting as patience from pg_settings
                where name = 'statement_timeout';
              create view view_by_set_config as select set_config('request.path',
@@ -52,7 +52,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "view_by_xml",
-            // query_to_xml() runs a text, so that no dependency on anything is recorded
+            // query_to_xml() runs a text, so that no dependency is recorded
             "create view view_by_xml as select coalesce((xpath('//sub/text()',
                query_to_xml('select coalesce(auth.uid()::text, ''-'') as sub, current_setting(''request.path'') as path',
                  true, false, '')))[1]::text, 'none') as sub, (xpath('//path/text()',
@@ -116,7 +116,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::new(
             "materialized_view",
-            // Its rows are those of the refresh for all callers; a view over it reads settings
+            // All callers see the rows of the refresh; a view over it reads settings
             "create materialized view materialized as select 1 as id, public.request_context() as filled_by;
              create view view_of_materialized as select id, {inline} as who from materialized;",
             [

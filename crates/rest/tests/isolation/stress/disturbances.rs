@@ -9,11 +9,11 @@ use super::random::Random;
 use crate::directed::changing::Change;
 use crate::stage::{Stage, sql};
 
-/// One backend of the data API, by chance.
+/// A random backend of the data API.
 const ONE_BACKEND: &str = "from (select pid from pg_stat_activity
    where datname = current_database() and usename = 'authenticator' order by random() limit 1) as one";
 
-/// Disturbs until it is dropped.
+/// Runs the disturbances until the future is dropped.
 pub async fn all(stage: &Stage, changes: &[Change], random: &mut Random) {
     tokio::join!(
         cancels(stage, random.fork()),
@@ -23,7 +23,7 @@ pub async fn all(stage: &Stage, changes: &[Change], random: &mut Random) {
     );
 }
 
-/// Waits for less than so many milliseconds.
+/// Waits for a random time below `most` milliseconds.
 async fn pause(random: &mut Random, most: u64) {
     tokio::time::sleep(Duration::from_millis(random.below(most))).await;
 }
@@ -60,7 +60,7 @@ async fn locks(stage: &Stage, mut random: Random) {
     loop {
         pause(&mut random, 100).await;
         let table = random.choose(&tables);
-        // It may come too late, or into a deadlock
+        // It may come too late, or cause a deadlock
         if session.batch_execute(&format!("begin; lock table {table} in access exclusive mode")).await.is_ok() {
             pause(&mut random, 20).await;
         }
@@ -70,7 +70,7 @@ async fn locks(stage: &Stage, mut random: Random) {
 
 /// Changes the schema back and forth.
 async fn alters(stage: &Stage, changes: &[Change], mut random: Random) {
-    /// Changes that change nothing for requests but what they are planned with.
+    /// Changes that affect only the plans of requests.
     const HARMLESS: &[&str] = &[
         "alter table default_inline add column if not exists extra integer",
         "alter table default_inline drop column if exists extra",
@@ -95,7 +95,7 @@ async fn alters(stage: &Stage, changes: &[Change], mut random: Random) {
     }
 }
 
-/// Makes a change of the schema, when its locks can be had in time.
+/// Makes a change of the schema, if it gets its locks in time.
 pub async fn alter(session: &Client, change: &str) {
     let outcome = session.batch_execute(&format!("begin; set local role postgres; {}; commit", sql(change))).await;
     if outcome.is_err() {

@@ -1,15 +1,15 @@
-//! A small generator of random numbers that a seed repeats (splitmix64).
+//! A small random number generator that a seed repeats (splitmix64).
 
 /// The generator.
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins with a seed.
+    /// Makes a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Another generator, for another task.
+    /// Makes another generator, for another task.
     pub fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -22,12 +22,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a bound.
+    /// Returns a number below a bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// One of some.
+    /// Returns a random element.
     pub fn choose<'a, T>(&mut self, among: &'a [T]) -> &'a T {
         let at = self.below(among.len() as u64);
         &among[usize::try_from(at).unwrap()]

@@ -1,11 +1,11 @@
-//! Status, headers and bodies (contract 2, 9, 10, 11, 12.6, 16).
+//! Status, headers and bodies.
 
 use serde_json::{Value, json};
 
 use super::House;
 
 #[tokio::test]
-async fn a_page_tells_where_it_is() {
+async fn a_page_has_its_location() {
     let house = House::open().await;
     let answer = house
         .read("items?order=id&limit=2&offset=2&select=id")
@@ -31,7 +31,7 @@ async fn a_page_tells_where_it_is() {
 }
 
 #[tokio::test]
-async fn a_location_that_no_client_would_take_is_left_out() {
+async fn a_location_that_is_too_long_is_left_out() {
     let house = House::open().await;
     let many: Vec<_> = (0..1000).map(|id| id.to_string()).collect();
     let answer = house.read(&format!("items?id=in.({})&limit=1", many.join(","))).send().await.expect(200);
@@ -49,7 +49,7 @@ async fn counts_are_exact_planned_or_estimated() {
     assert_eq!(range("exact").await, "0-4/15");
     assert_eq!(range("planned").await, "0-4/15");
     assert_eq!(range("estimated").await, "0-4/15");
-    // A limit of the client's is no bound of the count
+    // The client's limit does not limit the count
     for (resource, estimated) in [
         ("items?select=id&limit=2", "0-1/15"),
         ("items?select=id&limit=2&offset=3", "3-4/15"),
@@ -65,7 +65,7 @@ async fn counts_are_exact_planned_or_estimated() {
             assert_eq!(answer.header("content-range"), Some(estimated), "{method} {resource}");
         }
     }
-    // The planner expects one row of this function: what was counted is more
+    // The planner expects one row of this function: the count is higher
     house
         .execute(
             "create function five_items() returns setof items language plpgsql rows 1 stable
@@ -82,12 +82,12 @@ async fn counts_are_exact_planned_or_estimated() {
     assert_eq!(function.header("content-range"), Some("0-2/3"));
 }
 
-/// PostGIS itself is not here: a function of its name and kind stands in, which makes a feature of any row.
+/// PostGIS is not installed here: a function of its name and kind makes a feature of any row.
 #[tokio::test]
-async fn geojson_is_made_where_postgis_is() {
+async fn geojson_is_produced_if_postgis_is_installed() {
     let house = House::open().await;
     let geo = |resource: &str| house.read(resource).header("accept", "application/geo+json");
-    // The type is one of ours, so nothing is unacceptable about it: the function is missing (contract 10.1)
+    // The media type is supported, so the request is acceptable: the function is missing
     let missing = geo("films?select=id").send().await.expect(404);
     assert_eq!(missing.json()["code"], "42883");
     house
@@ -116,7 +116,7 @@ async fn geojson_is_made_where_postgis_is() {
 }
 
 #[tokio::test]
-async fn head_says_what_get_would_without_the_body() {
+async fn head_has_the_headers_of_get_without_the_body() {
     let house = House::open().await;
     let head = |target: &str| house.request("HEAD".parse().unwrap(), &format!("/rest/v1/{target}"));
     let answer = head("items?limit=3").header("prefer", "count=exact").send().await.expect(206);
@@ -128,7 +128,7 @@ async fn head_says_what_get_would_without_the_body() {
 }
 
 #[tokio::test]
-async fn one_row_is_asked_for_and_anything_else_is_refused_and_undone() {
+async fn a_result_without_exactly_one_row_is_rejected_and_rolled_back() {
     let house = House::open().await;
     let single = "application/vnd.pgrst.object+json";
     let answer = house.read("films?id=eq.1&select=id").header("accept", single).send().await.expect(200);
@@ -153,7 +153,7 @@ async fn one_row_is_asked_for_and_anything_else_is_refused_and_undone() {
 }
 
 #[tokio::test]
-async fn writes_answer_as_the_table_of_the_contract() {
+async fn writes_have_the_documented_status_and_headers() {
     let house = House::open().await;
     let shape = |answer: &portico_testkit::Answer| {
         (answer.status, answer.text(), answer.header("content-range").map(str::to_owned))
@@ -236,7 +236,7 @@ async fn a_location_has_every_key_that_a_view_shows() {
     };
     let at = |location: &str| Some(location.to_owned());
     assert_eq!(location("makers_only", json!({ "maker_id": 1 })).await, at("/makers_only?maker_id=eq.1"));
-    // In the order of the view's columns, or of their names where some are selected
+    // In the order of the view's columns, or of their names if some are selected
     let row = |lot: Value, maker: Value| json!({ "code": "a b&c", "lot": lot, "maker": maker });
     let keys = location("parts_with_makers", row(json!(7), json!(1))).await;
     assert_eq!(keys, at("/parts_with_makers?code=eq.a%20b%26c&maker=eq.1&lot=eq.7"));
@@ -251,7 +251,7 @@ async fn a_location_has_every_key_that_a_view_shows() {
 }
 
 #[tokio::test]
-async fn an_upsert_creates_what_triggers_let_in() {
+async fn an_upsert_counts_only_rows_that_triggers_accept() {
     let house = House::open().await;
     house
         .execute(
@@ -279,7 +279,7 @@ async fn an_upsert_creates_what_triggers_let_in() {
 }
 
 #[tokio::test]
-async fn every_row_at_once_is_neither_changed_nor_removed() {
+async fn all_rows_at_once_are_neither_changed_nor_deleted() {
     let house = House::open().await;
     for (method, verb) in [("PATCH", "UPDATE"), ("DELETE", "DELETE")] {
         let refused = house.write(method, "stations", &json!({ "name": "x" })).send().await.expect(400);
@@ -290,7 +290,7 @@ async fn every_row_at_once_is_neither_changed_nor_removed() {
 }
 
 #[tokio::test]
-async fn schemas_are_chosen_by_the_header_of_the_method() {
+async fn the_profile_header_of_the_method_selects_the_schema() {
     let house = House::open().await;
     let archived = house.read("films?select=title").header("accept-profile", "archive").send().await.expect(200);
     assert_eq!(archived.json(), json!([{ "title": "Lost Reel" }]));
@@ -305,7 +305,7 @@ async fn schemas_are_chosen_by_the_header_of_the_method() {
 }
 
 #[tokio::test]
-async fn options_name_the_methods_without_asking_the_database() {
+async fn options_names_the_methods_without_a_query() {
     let house = House::open().await;
     let allow = |resource: &str| {
         let request = house.request("OPTIONS".parse().unwrap(), &format!("/rest/v1/{resource}"));
@@ -321,7 +321,7 @@ async fn options_name_the_methods_without_asking_the_database() {
 }
 
 #[tokio::test]
-async fn sql_shapes_the_answer() {
+async fn sql_sets_status_and_headers() {
     let house = House::open().await;
     let headers = r#"[{"Cache-Control":"no-store"},{"Set-Cookie":"a=1"},{"Set-Cookie":"b=2"}]"#;
     let answer = house.call("set_status", &json!({ "status": "418", "headers": headers })).send().await.expect(418);
@@ -334,7 +334,7 @@ async fn sql_shapes_the_answer() {
 }
 
 #[tokio::test]
-async fn sql_raises_its_own_refusals() {
+async fn sql_raises_its_own_errors() {
     let house = House::open().await;
     let raise = |code: &str, message: &str, detail: &str, hint: &str| {
         house.call("raise_it", &json!({ "code": code, "message": message, "detail": detail, "hint": hint })).send()
@@ -376,7 +376,7 @@ async fn media_types_of_every_kind() {
 }
 
 #[tokio::test]
-async fn a_body_that_takes_long_to_read_is_read_like_any_other() {
+async fn a_long_body_is_parsed_like_any_other() {
     let house = House::open().await;
     let text = "ä".repeat(400_000);
     let call =
@@ -388,7 +388,7 @@ async fn a_body_that_takes_long_to_read_is_read_like_any_other() {
 }
 
 #[tokio::test]
-async fn wrong_ways_are_told_in_the_order_of_the_contract() {
+async fn errors_of_paths_and_methods_have_a_fixed_order() {
     let house = House::open().await;
     for (method, path, status, code) in [
         ("GET", "films/", 404, "PGRST125"),

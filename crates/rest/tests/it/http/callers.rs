@@ -1,4 +1,4 @@
-//! Tokens, roles and what SQL sees of a caller (contract 4 of `database`, 14, 15).
+//! Tokens, roles, and the caller as SQL sees it.
 
 use portico_testkit::Answer;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ async fn refused(house: &House, token: &str) -> (u16, String, String, Option<Str
 }
 
 #[tokio::test]
-async fn a_token_that_does_not_hold_is_refused_in_the_contract_s_words() {
+async fn an_invalid_token_is_rejected_with_the_documented_error() {
     let house = House::open().await;
     let now = house.clock().now().unix_timestamp();
     let none = "eyJhbGciOiJub25lIn0.eyJyb2xlIjoiYW5vbiJ9.";
@@ -38,7 +38,7 @@ async fn a_token_that_does_not_hold_is_refused_in_the_contract_s_words() {
         assert_eq!((status, is_code.as_str(), is_message.as_str()), (401, code, message));
         assert_eq!(header, format!("Bearer error=\"invalid_token\", error_description=\"{message}\""));
     }
-    // Three segments of nonsense; and a header of ours with nonsense behind it, which no key fits
+    // Three segments of nonsense; and a valid header with nonsense after it, which no key matches
     for nonsense in
         ["a.b.c", "nonsense.nonsense.nonsense", "..", "a..c", "!.?.*", "bnVsbA.bnVsbA.bnVsbA", "e30.e30.e30"]
     {
@@ -58,14 +58,14 @@ async fn a_token_that_does_not_hold_is_refused_in_the_contract_s_words() {
     // Clocks may differ a little
     let late = house.sign(&json!({ "role": "anon", "exp": now - 20 }));
     house.read("films?select=id").bearer(&late).send().await.expect(200);
-    // A refusal comes before everything else, whatever is asked for
+    // The error precedes everything else in the request
     let expired = house.sign(&json!({ "role": "anon", "exp": now - 31 }));
     house.read("not/a/path").bearer(&expired).send().await.expect(401);
     house.request("OPTIONS".parse().unwrap(), "/rest/v1/films").bearer(&expired).send().await.expect(401);
 }
 
 #[tokio::test]
-async fn the_role_of_the_token_acts_and_sql_sees_the_claims() {
+async fn a_request_runs_in_the_role_of_its_token_and_sql_sees_the_claims() {
     let house = House::open().await;
     let claims = |token: String| {
         let request = house.call("current_claims", &json!({}));
@@ -77,14 +77,14 @@ async fn the_role_of_the_token_acts_and_sql_sees_the_claims() {
     assert_eq!(nobody, json!({ "role": "anon", "claims": { "role": "anon" } }));
     let key = house.call("current_claims", &json!({})).key(house.api_keys().secret()).send().await.expect(200).json();
     assert_eq!(key["role"], "service_role");
-    // Without a role in it a token is nobody's
+    // A token without a role has none
     let now = house.clock().now().unix_timestamp();
     let bare = claims(house.sign(&json!({ "sub": FIRST, "exp": now + 60 }))).await;
     assert_eq!(bare, json!({ "role": "anon", "claims": { "sub": FIRST, "exp": now + 60, "role": "anon" } }));
 }
 
 #[tokio::test]
-async fn the_database_decides_who_may_act_in_a_role() {
+async fn the_database_decides_which_roles_can_be_assumed() {
     let house = House::open().await;
     let unknown = house.read("films").bearer(&house.token("nobody_at_all", FIRST)).send().await;
     assert_eq!((unknown.status, unknown.json()["code"].clone()), (401, json!("22023")));
@@ -99,9 +99,9 @@ async fn the_database_decides_who_may_act_in_a_role() {
     house.read("films?select=id").bearer(&house.token("app_role", FIRST)).send().await.expect(200);
 }
 
-/// Every role may take on itself, so PostgreSQL would let them in.
+/// Every role may assume itself, so PostgreSQL would allow these.
 #[tokio::test]
-async fn nobody_acts_in_the_role_that_the_server_logs_in_with() {
+async fn no_request_can_assume_the_login_role() {
     let house = House::open().await;
     for login in ["authenticator", house.endpoint().user()] {
         let refused = house.read("films").bearer(&house.token(login, FIRST)).send().await.expect(403);
@@ -111,7 +111,7 @@ async fn nobody_acts_in_the_role_that_the_server_logs_in_with() {
 }
 
 #[tokio::test]
-async fn a_legacy_key_stands_for_itself_where_no_token_is_beside_it() {
+async fn a_legacy_key_is_the_token_if_there_is_no_other() {
     let house = House::open().await;
     for (key, role) in [(house.api_keys().anon_jwt(), "anon"), (house.api_keys().service_role_jwt(), "service_role")] {
         let alone = house.call("current_claims", &json!({})).header("apikey", key).send().await.expect(200).json();
@@ -140,7 +140,7 @@ async fn a_time_zone_is_a_name_or_hours_from_utc() {
     assert_eq!(utc, "2010-06-15T16:30:00+00:00");
     assert_eq!(shown("-4").await, ("2010-06-15T12:30:00-04:00".into(), Some("timezone=-4".into())));
     assert_eq!(shown("5").await, ("2010-06-15T21:30:00+05:00".into(), Some("timezone=5".into())));
-    // What is neither is passed over, as in the version that we are
+    // Any other text is ignored, as in this version of PostgREST
     for neither in ["Moon", "-4h", "1234"] {
         assert_eq!(shown(neither).await, (utc.clone(), None), "{neither}");
     }
@@ -171,7 +171,7 @@ async fn sql_sees_the_request() {
 }
 
 #[tokio::test]
-async fn sql_sees_the_id_in_the_log_and_what_a_trusted_proxy_says() {
+async fn sql_sees_the_request_id_and_the_headers_of_a_trusted_proxy() {
     let house = House::open().await;
     let ask = || house.read("rpc/a_setting?name=request.headers");
     let seen = |answer: &Answer| -> Value { serde_json::from_str(answer.json().as_str().unwrap()).unwrap() };
@@ -199,7 +199,7 @@ async fn sql_sees_the_id_in_the_log_and_what_a_trusted_proxy_says() {
 }
 
 #[tokio::test]
-async fn sql_sees_the_token_that_an_opaque_key_stands_for_and_never_the_key() {
+async fn sql_sees_the_token_of_an_opaque_key_and_never_the_key() {
     let house = House::open().await;
     let keys = house.api_keys();
     let seen = |key: Option<&str>, token: Option<&str>| {
@@ -219,7 +219,7 @@ async fn sql_sees_the_token_that_an_opaque_key_stands_for_and_never_the_key() {
         assert_eq!(seen(Some(key), None).await, bearer);
         assert_eq!(seen(Some(key), Some(key)).await, bearer);
         assert_eq!(seen(None, Some(key)).await.as_deref(), Some(""));
-        // A legacy key is handed on as it is
+        // A legacy key is passed on unchanged
         assert_eq!(seen(Some(jwt), None).await.as_deref(), Some(jwt));
         assert_eq!(seen(None, Some(jwt)).await, bearer);
     }
@@ -229,7 +229,7 @@ async fn sql_sees_the_token_that_an_opaque_key_stands_for_and_never_the_key() {
 }
 
 #[tokio::test]
-async fn missing_rights_are_401_for_nobody_and_403_for_somebody_with_the_grant_as_a_hint() {
+async fn missing_privileges_are_401_for_anonymous_and_403_for_other_callers() {
     let house = House::open().await;
     let nobody = house.read("secrets").send().await;
     assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, Some("Bearer")));
@@ -253,7 +253,7 @@ async fn missing_rights_are_401_for_nobody_and_403_for_somebody_with_the_grant_a
 }
 
 #[tokio::test]
-async fn the_grant_of_the_hint_is_the_one_that_is_missing() {
+async fn the_hint_names_the_missing_grant() {
     let house = House::open().await;
     for (method, query, prefer, granted) in [
         ("GET", "", "", "SELECT"),
@@ -289,7 +289,7 @@ async fn the_grant_of_the_hint_is_the_one_that_is_missing() {
 }
 
 #[tokio::test]
-async fn no_row_is_shown_or_touched_that_a_policy_hides() {
+async fn a_row_that_a_policy_hides_is_neither_shown_nor_changed() {
     let house = House::open().await;
     let owner = house.token("authenticated", FIRST);
     let other = house.token("authenticated", "00000000-0000-4000-8000-0000000000ff");

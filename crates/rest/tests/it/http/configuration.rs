@@ -1,11 +1,11 @@
-//! Settings that live in the database (contract 22).
+//! Settings that the database defines.
 
 use serde_json::json;
 
 use super::House;
 
 #[tokio::test]
-async fn a_function_stands_before_each_request() {
+async fn a_pre_request_function_runs_before_each_request() {
     let house = House::open().await;
     house
         .execute(
@@ -25,14 +25,14 @@ async fn a_function_stands_before_each_request() {
     house.configure(&[("db_pre_config", "public.pre_config"), ("db_max_rows", "2")]).await;
     let answer = house.read("items?select=id").send().await.expect(200);
     assert_eq!(answer.header("x-checked"), Some("yes"));
-    // What is written for the role outweighs what the function says
+    // Settings of the role override those of the function
     assert_eq!(answer.json().as_array().unwrap().len(), 2);
     let blocked = house.read("items").header("x-block", "1").send().await.expect(429);
     assert_eq!(blocked.json()["code"], "PT429");
 }
 
 #[tokio::test]
-async fn tokens_of_a_secret_in_the_database_are_taken_and_others_not() {
+async fn only_tokens_of_the_secret_in_the_database_are_accepted() {
     let house = House::open().await;
     let secret = "a secret that only this database knows";
     house.configure(&[("jwt_secret", secret), ("jwt_role_claim_key", ".app.role"), ("jwt_aud", "me")]).await;
@@ -49,7 +49,7 @@ async fn tokens_of_a_secret_in_the_database_are_taken_and_others_not() {
 }
 
 #[tokio::test]
-async fn the_pages_that_may_read_answers_are_a_setting() {
+async fn the_allowed_origins_are_a_setting() {
     let house = House::open().await;
     let allowed = async |origin: &str| {
         let read = house.read("films?select=id").header("origin", origin).send().await.expect(200);
@@ -76,7 +76,7 @@ async fn the_pages_that_may_read_answers_are_a_setting() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_errors_and_time_is_a_setting() {
+async fn error_verbosity_and_server_timing_are_settings() {
     let house = House::with(|config| {
         config.terse_errors = true;
         config.server_timing = true;

@@ -1,4 +1,4 @@
-//! Embeds as the contract has them to the letter (contract 5.4, 7.1, 7.3, 7.4, 7.5, 20).
+//! Embeds in detail.
 
 use portico_testkit::Answer;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl Shop {
         self.ask(resource).await.expect(200).json()
     }
 
-    /// Returns the code and the message of a refusal.
+    /// Returns the code and the message of an error.
     async fn refusal(&self, resource: &str, status: u16) -> (String, String) {
         let refused = self.ask(resource).await.expect(status).json();
         let text = |key: &str| refused[key].as_str().unwrap().to_owned();
@@ -52,7 +52,7 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn embeds_of_nothing_leave_no_key_at_any_depth() {
+async fn empty_embeds_have_no_key_at_any_depth() {
     let shop = Shop::open().await;
     let first = json!([{ "id": 1 }]);
     for select in [
@@ -67,10 +67,10 @@ async fn embeds_of_nothing_leave_no_key_at_any_depth() {
         assert_eq!(shop.rows(&format!("clients?select={select}&order=id&limit=1")).await, first, "{select}");
     }
     assert_eq!(shop.rows("clients?select=projects(tasks())&order=id&limit=1").await, json!([{}]));
-    // An embed that selects something has its key, without those below it that select nothing
+    // An embed that selects something has its key, without the embeds below it that select nothing
     let deep = shop.rows("clients?select=projects(tasks(id,projects()))&id=eq.2").await;
     assert_eq!(deep, json!([{ "projects": [{ "tasks": [{ "id": 1 }] }] }]));
-    // They filter all the same
+    // They still filter
     let inner = shop.rows("clients?select=id,projects!inner(tasks!inner())&projects.tasks.id=eq.1").await;
     assert_eq!(inner, json!([{ "id": 2 }]));
     let without = shop.rows("projects?select=id,clients(passports())&clients=is.null").await;
@@ -81,7 +81,7 @@ async fn embeds_of_nothing_leave_no_key_at_any_depth() {
 }
 
 #[tokio::test]
-async fn an_order_by_an_embed_takes_what_the_embed_selects_by_its_alias() {
+async fn a_sort_by_an_embed_uses_the_aliases_of_the_embed() {
     let shop = Shop::open().await;
     for resource in [
         "projects?select=cost.sum(),...clients(client:name)&order=clients(client)",
@@ -114,7 +114,7 @@ async fn an_order_by_an_embed_takes_what_the_embed_selects_by_its_alias() {
     assert_eq!(ids("projects?select=id,c:clients(client:name)&order=c(client),id").await, [2, 3, 1, 4]);
     assert_eq!(ids("projects?select=id,c:clients(n:id::text)&order=c(n).desc.nullslast,id").await, [1, 2, 3, 4]);
     assert_eq!(ids("projects?select=id,clients(id)&order=clients(name),id&offset=1").await, [3, 1, 4]);
-    // Columns that a spread inside of the embed lifts into it
+    // Columns that a spread inside of the embed adds to it
     let tasks = "tasks?select=id,...projects(name,...clients(client:name))";
     assert_eq!(ids(&format!("{tasks}&order=projects(client),id")).await, [2, 3, 1]);
     assert_eq!(ids("tasks?select=id,p:projects(...clients(name))&order=p(name).desc,id").await, [1, 2, 3]);
@@ -130,7 +130,7 @@ async fn an_order_by_an_embed_takes_what_the_embed_selects_by_its_alias() {
 }
 
 #[tokio::test]
-async fn an_impossible_order_by_an_embed_names_the_alias() {
+async fn the_error_of_an_impossible_sort_names_the_alias() {
     let shop = Shop::open().await;
     for (resource, origin, target) in [
         ("clients?select=id,projects(id)&order=projects(id)", "clients", "projects"),
@@ -151,7 +151,7 @@ async fn an_impossible_order_by_an_embed_names_the_alias() {
 }
 
 #[tokio::test]
-async fn a_one_to_one_embed_is_called_by_the_column_of_its_foreign_key() {
+async fn the_column_of_its_foreign_key_selects_a_one_to_one_embed() {
     let shop = Shop::open().await;
     let number = json!([{ "id": 1, "owner_id": { "number": "x" } }, { "id": 2, "owner_id": null }]);
     assert_eq!(shop.rows("clients?select=id,owner_id(number)&order=id").await, number);
@@ -162,14 +162,14 @@ async fn a_one_to_one_embed_is_called_by_the_column_of_its_foreign_key() {
     // Its own column leads to both
     let (code, _) = shop.refusal("clients?select=id(*)", 300).await;
     assert_eq!(code, "PGRST201");
-    // A foreign key of the origin comes first, and of many rows none is called so
+    // A foreign key of the origin takes precedence, and does not name many rows
     assert_eq!(shop.rows("projects?select=client_id(name)&id=eq.1").await, json!([{ "client_id": { "name": "Bob" } }]));
     let (code, _) = shop.refusal("projects?select=project_id(*)", 400).await;
     assert_eq!(code, "PGRST200");
 }
 
 #[tokio::test]
-async fn two_embeds_of_one_name_are_refused() {
+async fn two_embeds_of_one_name_are_rejected() {
     let shop = Shop::open().await;
     for (resource, name) in [
         ("clients?select=id,projects(id),projects(name)", "clients_projects_1"),
@@ -188,7 +188,7 @@ async fn two_embeds_of_one_name_are_refused() {
     let twice = shop.0.write("POST", "clients?select=projects(id),projects(name)", &row);
     let refused = twice.header("prefer", "return=representation").send().await.expect(400).json();
     assert_eq!(refused["code"], "42712");
-    // Nothing is embedded where nothing is returned
+    // Nothing is embedded if nothing is returned
     shop.0.write("POST", "clients?select=projects(id),projects(name)", &row).send().await.expect(201);
     let both = shop.rows("clients?select=id,projects(id),more:projects(name)&id=eq.2").await;
     assert_eq!(both, json!([{ "id": 2, "projects": [{ "id": 1 }], "more": [{ "name": "p1" }] }]));

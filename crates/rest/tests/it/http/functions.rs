@@ -1,4 +1,4 @@
-//! Functions with one parameter that has no name (contract 13.2, 13.3).
+//! Functions with one unnamed parameter.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ async fn the_empty_key_names_the_parameter_without_a_name() {
         async move { request.send().await }
     };
     let json_of = |function: &'static str, body: &'static str| post(function, "application/json", body);
-    // The whole body is the value, of whatever type the parameter is
+    // The whole body is the value, whatever the type of the parameter is
     let body = r#"{"": 5}"#;
     for (function, value) in [
         ("take_json", r#"json {"": 5}"#),
@@ -41,7 +41,7 @@ async fn the_empty_key_names_the_parameter_without_a_name() {
         let form = post(function, "application/x-www-form-urlencoded", "=5").await.expect(200);
         assert_eq!(form.json(), value.replace(body, "5"), "{function}");
     }
-    // Among overloads the key fits every parameter without a name, and no other
+    // Among overloads, the key matches every unnamed parameter, and no other
     let refused = json_of("take_any_of", body).await.expect(300).json();
     assert_eq!(refused["code"], "PGRST203");
     assert_eq!(
@@ -52,11 +52,11 @@ async fn the_empty_key_names_the_parameter_without_a_name() {
     assert_eq!(json_of("take_any_of", "{}").await.expect(200).json(), "none");
     assert_eq!(json_of("take_any_of", r#"{"b": 5}"#).await.expect(200).json(), "json");
     assert_eq!(post("take_any_of", "text/plain", "x").await.expect(200).json(), "text");
-    // Other keys are no part of such a function, unless it takes JSON as a whole
+    // Other keys do not address such a function, unless it takes JSON as a whole
     assert_eq!(json_of("take_text", r#"{"a": 5}"#).await.expect(404).json()["code"], "PGRST202");
     assert_eq!(json_of("take_text", r#"{"": 5, "a": 5}"#).await.expect(404).json()["code"], "PGRST202");
     assert_eq!(json_of("take_json", r#"{"": 5, "a": 5}"#).await.expect(200).json(), r#"json {"": 5, "a": 5}"#);
-    // A default is for calls without a body
+    // A default applies to calls without a body
     assert_eq!(house.read("rpc/take_default").send().await.expect(200).json(), "nothing");
     assert_eq!(json_of("take_default", r#"{"": 5}"#).await.expect(200).json(), json!({ "": 5 }));
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::House;
 
-/// With `pg_graphql` its resolver answers; without it the function says so.
+/// With `pg_graphql` its resolver answers; without it the function reports that.
 #[tokio::test]
 async fn graphql_is_a_function_of_its_own_schema() {
     let house = House::with(|config| config.schemas.push("graphql_public".to_owned())).await;

@@ -1,4 +1,4 @@
-//! The hints of refusals (contract 7.3, 13.2, 16.3, 16.4).
+//! Hints of errors.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn only_relations_are_suggested_for_a_relationship() {
     assert_eq!(hint("novels?select=writer!by(*)").await, meant("writers", "writer"));
     assert_eq!(hint("novels?select=writers(novel(*))").await, meant("novels", "novel"));
     assert_eq!(hint("novels?select=xyz(*)").await, None);
-    // An origin without relationships: another origin was meant
+    // An origin without relationships: another origin is suggested
     assert_eq!(hint("essays?select=writers(*)").await, meant("addresses", "essays"));
 }
 
@@ -59,7 +59,7 @@ async fn a_call_with_unknown_arguments_suggests_the_nearest_parameters() {
     assert_eq!(hint("brew?a=1&zzz=2", None).await, meant("brew(a)"));
     assert_eq!(hint("steep", Some(json!({ "minute": 1 }))).await, meant("steep(cup, minutes)"));
     assert_eq!(hint("steep?minutes=1&cups=x", None).await, meant("steep(cup, minutes)"));
-    // Nothing is alike but the parentheses
+    // Only the parentheses are similar
     assert_eq!(hint("steep", Some(json!({ "q": 1 }))).await, None);
     assert_eq!(hint("brew", Some(json!({}))).await, None);
     assert_eq!(hint("stir", Some(json!({ "a": 1 }))).await, None);
@@ -116,9 +116,9 @@ async fn the_hint_of_a_missing_grant_names_the_relation_that_lacks_it() {
     assert_eq!(hint("GET", "odd").await, grants("GRANT SELECT ON vault_room.\"Odd name\" TO anon;"));
     assert_eq!(hint("POST", "by_caller").await, grants("GRANT INSERT ON vault_room.ledger TO anon;"));
     assert_eq!(hint("PATCH", "by_caller?id=eq.1").await, grants("GRANT SELECT, UPDATE ON vault_room.ledger TO anon;"));
-    // A view reads in its owner's name
+    // A view reads with the privileges of its owner
     assert_eq!(hint("GET", "by_owner").await, grants("GRANT SELECT ON vault_room.ledger TO service_role;"));
-    // An embed lacks it, and not what embeds it
+    // The embed lacks it, not the relation that embeds it
     assert_eq!(hint("GET", "shown?select=id,owned(id)").await, grants("GRANT SELECT ON public.owned TO anon;"));
     // Functions and policies
     assert_eq!(hint("GET", "rpc/read_log").await, grants("GRANT SELECT ON vault_room.ledger_log TO anon;"));

@@ -1,4 +1,4 @@
-//! Over HTTP, through the whole server: what the stages can not show by themselves.
+//! Tests over HTTP, through the whole server.
 
 mod answers;
 mod callers;
@@ -28,9 +28,9 @@ impl Deref for House {
     }
 }
 
-/// Ada's id in `schema.sql`.
+/// The id of Ada in `schema.sql`.
 pub const FIRST: &str = "00000000-0000-4000-8000-00000000000a";
-/// Ben's.
+/// The id of Ben.
 pub const SECOND: &str = "00000000-0000-4000-8000-00000000000b";
 
 impl House {
@@ -49,12 +49,12 @@ impl House {
         server.execute(include_str!("../schema.sql")).await;
         server.execute("reset role; notify pgrst, 'reload config'").await;
         let house = Self(server);
-        // A name that is not known makes the server read what was told so far
+        // An unknown name makes the server process all notifications so far
         house.get("/rest/v1/not_there").send().await.expect(404);
         house
     }
 
-    /// Overrides settings in this database alone: roles are shared by all databases of a cluster, so by all tests.
+    /// Overrides settings in this database alone: all tests share the roles of the cluster.
     pub async fn configure(&self, settings: &[(&str, &str)]) {
         for (name, value) in settings {
             self.execute(&format!(
@@ -68,7 +68,7 @@ impl House {
         self.read("not_there").send().await.expect(404);
     }
 
-    /// Makes a role that requests may act in. It stays: other tests and runs have the same cluster.
+    /// Makes a role for requests. It stays: other tests and runs use the same cluster.
     pub async fn role(&self, name: &str) {
         self.execute(&format!(
             "do $$ begin create role {name} nologin; exception when duplicate_object or unique_violation then null; end $$"
@@ -76,7 +76,7 @@ impl House {
         .await;
     }
 
-    /// A token of the role, for the person.
+    /// Signs a token for the role and the subject.
     pub fn token(&self, role: &str, subject: &str) -> String {
         let now = self.clock().now().unix_timestamp();
         self.sign(&json!({ "role": role, "sub": subject, "exp": now + 3600 }))
@@ -86,12 +86,12 @@ impl House {
         self.keys().ring.sign(claims).unwrap()
     }
 
-    /// `GET` with the publishable key.
+    /// Makes a `GET` with the publishable key.
     pub fn public(&self, path: &str) -> Request {
         self.get(&format!("/rest/v1{path}")).key(self.api_keys().publishable())
     }
 
-    /// `GET` with the secret key.
+    /// Makes a `GET` with the secret key.
     pub fn secret(&self, path: &str) -> Request {
         self.get(&format!("/rest/v1{path}")).key(self.api_keys().secret())
     }

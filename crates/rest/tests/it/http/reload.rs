@@ -1,4 +1,4 @@
-//! Changes of the schema while requests come in (contract 17.2).
+//! Schema changes while requests arrive.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::House;
 
 #[tokio::test]
-async fn what_a_migration_made_is_there_for_the_next_request() {
+async fn the_next_request_sees_the_objects_of_a_migration() {
     let house = House::open().await;
     for number in 0..5 {
         house
@@ -42,7 +42,7 @@ async fn a_changed_type_breaks_no_request() {
 }
 
 #[tokio::test]
-async fn two_hundred_writers_do_not_notice_a_change_of_the_schema() {
+async fn two_hundred_writers_are_not_affected_by_a_schema_change() {
     let house = House::open().await;
     house.execute("create table busy (id int primary key, value int); grant all on busy to anon").await;
     house.read("busy").send().await.expect(200);
@@ -69,7 +69,7 @@ async fn two_hundred_writers_do_not_notice_a_change_of_the_schema() {
 }
 
 #[tokio::test]
-async fn a_database_that_goes_away_is_a_503_until_it_is_back() {
+async fn an_unreachable_database_is_a_503_until_it_is_back() {
     let house = House::open().await;
     let before = house.read("films?select=id").send().await.expect(200);
     house.execute("update pg_database set datallowconn = false where datname = current_database()").await;
@@ -102,7 +102,7 @@ async fn a_database_that_goes_away_is_a_503_until_it_is_back() {
 
 /// An external database that was set up without a superuser has no event triggers.
 #[tokio::test]
-async fn changes_that_no_event_trigger_announces_are_found_by_looking() {
+async fn unannounced_changes_are_found_by_polling() {
     let house = House::open().await;
     house.execute("drop event trigger pgrst_ddl_watch; drop event trigger pgrst_drop_watch").await;
     house.configure(&[("db_schema_poll", "1")]).await;
@@ -115,7 +115,7 @@ async fn changes_that_no_event_trigger_announces_are_found_by_looking() {
     while house.read("silent?select=later").send().await.status != 200 {
         assert!(tokio::time::Instant::now() < patience, "the column is never found");
     }
-    // In rows of catalogs of their own
+    // Changes in rows of other catalogs
     house.execute("create type temper as enum ('glad'); alter table silent add column temper temper").await;
     for (change, sign) in [
         ("alter type temper add value 'serene'", "serene"),

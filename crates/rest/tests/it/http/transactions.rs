@@ -1,11 +1,11 @@
-//! What a request's transaction is, and whether it is kept (contract 8, 13.5, 13.6, 14).
+//! The transaction of a request, and its end.
 
 use serde_json::json;
 
 use super::House;
 
 #[tokio::test]
-async fn a_client_may_roll_back_where_it_is_allowed() {
+async fn a_client_can_roll_back_if_allowed() {
     let house = House::open().await;
     let insert = |id: i32| house.write("POST", "stations", &json!({ "id": id })).header("prefer", "tx=rollback");
     let kept = insert(30).send().await.expect(201);
@@ -17,7 +17,7 @@ async fn a_client_may_roll_back_where_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn deferred_constraints_speak_before_the_answer_also_when_it_is_undone() {
+async fn deferred_constraints_are_checked_before_the_response_even_for_a_rollback() {
     let house = House::with(|config| config.tx_end.may_override = true).await;
     house
         .execute(
@@ -37,7 +37,7 @@ async fn deferred_constraints_speak_before_the_answer_also_when_it_is_undone() {
 }
 
 #[tokio::test]
-async fn no_more_rows_than_wished_are_affected() {
+async fn no_more_rows_than_max_affected_are_affected() {
     let house = House::open().await;
     let change = |prefer: &'static str| house.write("PATCH", "items?id=lte.3", &json!({})).header("prefer", prefer);
     change("max-affected=1").send().await.expect(204);
@@ -51,7 +51,7 @@ async fn no_more_rows_than_wished_are_affected() {
     let done = remove("handling=strict, max-affected=3").send().await.expect(204);
     assert_eq!(done.header("preference-applied"), Some("handling=strict, max-affected=3"));
     assert_eq!(house.count("select count(*) from items").await, 12);
-    // What an embed leaves out of the answer is affected all the same
+    // Rows that an embed removes from the response are still affected
     let films = "films?id=in.(1,3)&select=id,directors!inner(id)&directors.id=eq.1";
     let one = house
         .write("PATCH", films, &json!({ "year": 1900 }))
@@ -70,7 +70,7 @@ async fn no_more_rows_than_wished_are_affected() {
 }
 
 #[tokio::test]
-async fn settings_of_functions_and_roles_hold_for_the_transaction() {
+async fn settings_of_functions_and_roles_apply_to_the_transaction() {
     let house = House::open().await;
     let called = |function: &'static str| house.call(function, &json!({}));
     assert_eq!(called("slow_function").send().await.expect(200).json(), "4321ms");
@@ -96,7 +96,7 @@ async fn settings_of_functions_and_roles_hold_for_the_transaction() {
 }
 
 #[tokio::test]
-async fn what_sql_says_of_an_answer_ends_with_its_transaction() {
+async fn response_settings_end_with_their_transaction() {
     let house = House::open().await;
     house
         .execute(
@@ -112,7 +112,7 @@ async fn what_sql_says_of_an_answer_ends_with_its_transaction() {
         let other = house.read("items?limit=1").send().await.expect(200);
         assert_eq!(other.header("set-cookie"), None);
     }
-    // Neither an interim status nor a length of its own can be answered
+    // Neither an interim status nor a length can be set
     let interim = say("status", "101").send().await.expect(500);
     assert_eq!(interim.json()["code"], "PGRST112");
     let length =
@@ -125,7 +125,7 @@ async fn what_sql_says_of_an_answer_ends_with_its_transaction() {
 }
 
 #[tokio::test]
-async fn what_a_function_sets_for_the_session_keeps_no_write_out() {
+async fn session_settings_of_a_function_do_not_prevent_writes() {
     let house = House::with(|_| {}).await;
     house
         .execute(
@@ -139,9 +139,9 @@ async fn what_a_function_sets_for_the_session_keeps_no_write_out() {
     }
 }
 
-/// Whoever comes next on the same connection knows nothing of it.
+/// The next request on the same connection sees nothing of it.
 #[tokio::test]
-async fn what_functions_and_triggers_set_for_the_session_ends_with_their_request() {
+async fn session_settings_of_functions_and_triggers_end_with_their_request() {
     let house = House::open().await;
     house
         .execute(
@@ -177,7 +177,7 @@ async fn what_functions_and_triggers_set_for_the_session_ends_with_their_request
     for answer in answers {
         assert_eq!(known().await, before, "{}", answer.text());
     }
-    // Each of them, and at once
+    // Each of them, and all at once
     for _ in 0..4 {
         insert(3).header("prefer", "resolution=merge-duplicates").send().await;
         assert_eq!(known().await, before);
@@ -194,9 +194,10 @@ async fn what_functions_and_triggers_set_for_the_session_ends_with_their_request
     assert_eq!(known().await, before);
 }
 
-/// Nor of what a read has set: PostgreSQL does not tell of most settings, least of those with names of somebody's own.
+/// Settings of reads do not survive either: PostgreSQL does not report most settings, least of all
+/// custom ones.
 #[tokio::test]
-async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
+async fn session_settings_of_views_and_policies_end_with_their_request() {
     let house = House::open().await;
     house
         .execute(
@@ -240,7 +241,7 @@ async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
     ] {
         assert_forgotten(resource, status).await;
     }
-    // The API hears of a new policy
+    // The API must notice a new policy
     assert_forgotten("houses?select=id", 200).await;
     house
         .execute("alter table houses enable row level security; create policy none on houses using (name is null)")
@@ -251,9 +252,9 @@ async fn what_views_and_policies_set_for_the_session_ends_with_their_request() {
     assert_forgotten("houses?select=id", 418).await;
 }
 
-/// A connection keeps what the last request set as long as it is wanted again: nobody may notice.
+/// A connection keeps settings that the next request needs again; no request may depend on that.
 #[tokio::test]
-async fn each_request_sees_its_own_caller_whoever_came_before() {
+async fn each_request_sees_its_own_caller_only() {
     let house = House::open().await;
     house
         .execute(
@@ -279,7 +280,7 @@ async fn each_request_sees_its_own_caller_whoever_came_before() {
     for round in 0..24_usize {
         let (person, id) = people[round % 2];
         let token = house.token("authenticated", person);
-        // A plain table shows what is the caller's own, and nothing to strangers
+        // A plain table shows the caller's own rows, and none to others
         assert_eq!(house.read("own?select=id").bearer(&token).send().await.expect(200).json(), json!([{ "id": id }]));
         assert_eq!(house.read("own").send().await.expect(200).json(), json!([]));
         // A view and a function see everything
@@ -308,15 +309,16 @@ async fn each_request_sees_its_own_caller_whoever_came_before() {
         let insert = house.write("POST", "asked?select=path", &json!({ "id": round })).bearer(&token);
         let insert = insert.header("prefer", "return=representation").send().await.expect(201);
         assert_eq!(insert.json(), json!([{ "path": "/asked" }]));
-        // A refusal in between changes nothing
+        // An error in between changes nothing
         house.write("POST", "own", &json!({ "id": id })).bearer(&token).send().await.expect(409);
         house.read("own?id=eq.x").bearer(&token).send().await.expect(400);
     }
 }
 
-/// A pooler in transaction mode gives each transaction another session: nothing may be left there, nor expected.
+/// A pooler in transaction mode gives each transaction another session: nothing may be left there,
+/// nor expected.
 #[tokio::test]
-async fn without_prepared_statements_a_transaction_brings_all_it_needs() {
+async fn without_prepared_statements_a_transaction_sets_everything_it_needs() {
     let house = House::open().await;
     house
         .execute(
