@@ -1,11 +1,12 @@
-//! Any body is read or refused. The first byte chooses its type, the purpose and whether `columns` was given.
+//! Any body is parsed or rejected. The first byte selects its type, its purpose and whether `columns`
+//! was given.
 
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use portico_rest::RestError;
-use portico_rest::request::body::{Payload, BodyPurpose, parse};
+use portico_rest::request::body::{BodyPurpose, Payload, parse};
 use portico_rest::request::media::MediaType;
 
 fuzz_target!(|input: &[u8]| {
@@ -23,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
         Ok(Payload::Json(payload)) => {
             let Some(known) = payload.known else { return assert!(has_columns) };
             assert!(known.keys.is_sorted());
-            // What was learned stays true of the text that PostgreSQL gets.
+            // The keys are also those of the text that is sent to PostgreSQL
             let again = parse(BodyPurpose::Rows, &MediaType::Json, false, payload.text.clone());
             let Ok(Payload::Json(again)) = again else { panic!("{again:?}") };
             assert_eq!((again.text, again.is_object), (payload.text, payload.is_object));

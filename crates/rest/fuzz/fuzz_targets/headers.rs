@@ -1,12 +1,12 @@
-//! Any `Accept`, `Content-Type`, `Prefer` and `Range` is read, and what is written of them can be read again.
+//! Any `Accept`, `Content-Type`, `Prefer` and `Range` is parsed, and the written form parses again.
 
 #![no_main]
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use libfuzzer_sys::fuzz_target;
-use portico_rest::request::media::{MediaType, accepted, content_type};
-use portico_rest::request::preferences::{Honoured, Preferences};
 use portico_rest::query::Query;
+use portico_rest::request::media::{MediaType, accepted, content_type};
+use portico_rest::request::preferences::{HonouredPreferences, Preferences};
 use portico_rest::request::row_window::RowWindow;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -26,7 +26,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 
     let preferences = Preferences::parse(&headers, |name| name == "UTC");
-    let all = Honoured { resolution: true, missing: true, returned: true, transaction: true, max_affected: true };
+    let all =
+        HonouredPreferences { resolution: true, missing: true, returned: true, transaction: true, max_affected: true };
     if let Some(applied) = preferences.applied(all) {
         let mut again = HeaderMap::new();
         again.insert("prefer", applied.clone());

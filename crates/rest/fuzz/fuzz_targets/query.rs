@@ -1,10 +1,10 @@
-//! Any query string is read or refused; what is read holds what the later stages rely on.
+//! Any query string is parsed or rejected. A parsed one has the properties that later stages rely on.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use portico_rest::RestError;
-use portico_rest::query::{LogicTree, Operation, Query, SelectItem, QueryTarget, canonical, parse};
+use portico_rest::query::{LogicTree, Operation, Query, QueryTarget, SelectItem, canonical, parse};
 
 fuzz_target!(|raw: &str| {
     for target in [QueryTarget::Relation, QueryTarget::Function { read: false }, QueryTarget::Function { read: true }] {
@@ -72,7 +72,7 @@ fn configuration(operation: &Operation) {
     }
 }
 
-/// Nothing that ends a word of SQL.
+/// Checks that no character ends a word of SQL.
 fn plain(text: &str) {
     assert!(text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ' ' | '$')), "{text}");
 }

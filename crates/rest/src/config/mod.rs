@@ -216,7 +216,7 @@ impl Config {
                 if let Some(own) =
                     schemas.iter().find(|schema| ["pg_catalog", "information_schema"].contains(&schema.as_str()))
                 {
-                    return Err(format!("the schema {own} can not be exposed"));
+                    return Err(format!("the schema {own} cannot be exposed"));
                 }
                 // PostgREST reads an empty list as its default
                 self.schemas = if schemas.is_empty() { vec!["public".into()] } else { schemas };
@@ -412,7 +412,7 @@ mod tests {
         assert!(config.keys.is_none());
         assert_eq!(problems.len(), 5);
         assert_eq!(config.schema_poll, Config::default().schema_poll);
-        assert!(problems.iter().all(|problem| !problem.contains("short")), "a secret is never told: {problems:?}");
+        assert!(problems.iter().all(|problem| !problem.contains("short")), "a secret is never reported: {problems:?}");
     }
 
     #[test]

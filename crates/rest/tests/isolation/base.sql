@@ -1,5 +1,5 @@
 -- Shared by all scenarios: request_context(), which returns the request that SQL runs for, and
--- pollute(), which leaves things in the session when a request's header asks for it.
+-- pollute(), which leaves state in the session if a header of the request requests it.
 --
 -- Run by the superuser on a database with the bootstrap.
 
@@ -7,7 +7,7 @@ do $$ begin
   execute format('grant create on database %I to postgres', current_database());
 end $$;
 
--- Needs the superuser, as an extension's functions would.
+-- Needs the superuser, like the functions of an extension.
 create schema pollution;
 grant usage on schema pollution to public;
 create function pollution.disable_triggers() returns void language plpgsql security definer as $$
@@ -22,8 +22,8 @@ grant usage on schema private, decoy to anon, authenticated, service_role;
 create sequence private.counter;
 grant usage on sequence private.counter to anon, authenticated, service_role;
 
--- Leaves in the session what the header x-leave names. A part that is not allowed where this runs
--- is passed over.
+-- Leaves the state in the session that the header x-leave names. A part that is not allowed where
+-- this runs is skipped.
 create function private.pollute() returns void language plpgsql volatile as $$
 declare
   headers json := coalesce(nullif(current_setting('request.headers', true), ''), '{}');
@@ -114,25 +114,25 @@ begin
   return seen;
 end $$;
 
--- Declared wrongly: it depends on settings.
+-- Wrongly declared as immutable: it depends on settings.
 create function public.context_immutable() returns text language plpgsql immutable as $$
 begin
   return {inline};
 end $$;
 
--- Whether a mark is that of the request, for checks and predicates.
+-- Returns true if a mark is that of the request, for checks and predicates.
 create function private.is_own(mark text) returns boolean language plpgsql volatile as $$
 begin
   return mark = split_part(public.request_context(), '|', 7);
 end $$;
 
--- As is_own, for places that take immutable functions only.
+-- Like is_own, for places that accept immutable functions only.
 create function private.is_own_immutable(mark text) returns boolean language plpgsql immutable as $$
 begin
   return mark = split_part(public.request_context(), '|', 7);
 end $$;
 
--- The mark itself, when it is that of the request; else an error.
+-- Returns the mark if it is that of the request; otherwise raises an error.
 create function private.own_mark(mark text) returns text language plpgsql immutable as $$
 begin
   if not private.is_own(mark) then
@@ -141,7 +141,7 @@ begin
   return mark;
 end $$;
 
--- For triggers that record who wrote.
+-- For triggers that record the writer.
 create table public.written (mark text, who text, step text);
 create function private.record_new() returns trigger language plpgsql as $$
 begin
@@ -154,7 +154,7 @@ begin
   return old;
 end $$;
 
--- Everything of a session that a request could find, but for what is its own.
+-- Returns all state of a session that a request could find, except the request's own.
 create function public.session_state() returns jsonb language plpgsql volatile as $$
 declare
   state jsonb;
@@ -189,7 +189,7 @@ begin
 end $$;
 create view public.session_states as select public.session_state() as state;
 
--- A name that functions leave unqualified, in a served schema and in one that is not.
+-- A name that functions do not qualify, in an exposed schema and in one that is not.
 create table public.whose (who text);
 insert into public.whose values ('of all');
 create table decoy.whose as select 'of the decoy'::text as who;

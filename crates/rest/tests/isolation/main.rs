@@ -21,5 +21,5 @@ mod remote;
 mod scenario;
 mod scenarios;
 mod schedule;
-mod stage;
+mod server;
 mod stress;

@@ -12,8 +12,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::caller::Caller;
-use crate::scenario::{Expected, Probe};
-use crate::stage::{Sent, fill};
+use crate::scenario::{ExpectedAnswer, Probe};
+use crate::server::{SentRequest, fill};
 
 /// Headers whose values must equal those of the answer alone.
 const HEADERS: &[&str] =
@@ -27,14 +27,14 @@ static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new("m-[a-z]+-[0-9]{7}").
 
 /// An answer without its mark, so that the answers of two requests can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Normal {
+pub struct NormalizedAnswer {
     status: u16,
     headers: BTreeMap<&'static str, String>,
     body: String,
 }
 
-impl Normal {
-    fn of(sent: &Sent, answer: &Answer) -> Self {
+impl NormalizedAnswer {
+    fn of(sent: &SentRequest, answer: &Answer) -> Self {
         let without_mark = |text: &str| text.replace(&sent.mark, "{mark}");
         let header = |name: &&'static str| {
             let values: Vec<_> = answer.headers.get_all(*name).iter().collect();
@@ -49,46 +49,46 @@ impl Normal {
 }
 
 /// Identifies a probe of a caller: the scenario's name, the probe's position, the caller's name.
-pub type Key = (&'static str, usize, &'static str);
+pub type ProbeKey = (&'static str, usize, &'static str);
 
 /// The answers that callers got alone on fresh connections.
 #[derive(Default)]
 pub struct Oracle {
-    alone: HashMap<Key, Normal>,
+    alone: HashMap<ProbeKey, NormalizedAnswer>,
 }
 
 impl Oracle {
     /// Records an answer that a caller got alone.
-    pub fn record(&mut self, key: Key, sent: &Sent) {
+    pub fn record(&mut self, key: ProbeKey, sent: &SentRequest) {
         if let Some(answer) = &sent.answer {
-            self.alone.insert(key, Normal::of(sent, answer));
+            self.alone.insert(key, NormalizedAnswer::of(sent, answer));
         }
     }
 
     /// Compares an answer with the expected one.
-    pub fn judge(&self, key: Key, probe: &Probe, caller: &Caller, sent: &Sent) -> Result<(), String> {
+    pub fn judge(&self, key: ProbeKey, probe: &Probe, caller: &Caller, sent: &SentRequest) -> Result<(), String> {
         let Some(answer) = &sent.answer else {
             return Err("no answer".into());
         };
         leaks_nothing(sent)?;
-        if let Expected::Exactly(status, body) = probe.expected {
+        if let ExpectedAnswer::Exactly(status, body) = probe.expected {
             let body = fill(body, caller, &sent.mark, &sent.context);
             if answer.status != status || !same_body(&body, &answer.body) {
                 return Err(format!("is not {status} {body}"));
             }
         }
-        if matches!(probe.expected, Expected::Anything) {
+        if matches!(probe.expected, ExpectedAnswer::Anything) {
             return Ok(());
         }
         match self.alone.get(&key) {
-            Some(alone) if *alone != Normal::of(sent, answer) => Err(format!("was alone {alone:?}")),
+            Some(alone) if *alone != NormalizedAnswer::of(sent, answer) => Err(format!("was alone {alone:?}")),
             _ => Ok(()),
         }
     }
 }
 
 /// Checks that an answer has no other request's mark and nothing that another left behind.
-pub fn leaks_nothing(sent: &Sent) -> Result<(), String> {
+pub fn leaks_nothing(sent: &SentRequest) -> Result<(), String> {
     let Some(answer) = &sent.answer else { return Ok(()) };
     let shown = format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body));
     match MARK.find_iter(&shown).find(|found| found.as_str() != sent.mark) {
@@ -98,11 +98,11 @@ pub fn leaks_nothing(sent: &Sent) -> Result<(), String> {
 }
 
 /// Returns an answer for a report.
-pub fn shown(sent: &Sent) -> String {
+pub fn shown(sent: &SentRequest) -> String {
     match &sent.answer {
         None => "no answer".into(),
         Some(answer) => {
-            let Normal { status, headers, body } = Normal::of(sent, answer);
+            let NormalizedAnswer { status, headers, body } = NormalizedAnswer::of(sent, answer);
             let body: String = body.chars().take(SHOWN).collect();
             format!("{status} {headers:?} {body}")
         }

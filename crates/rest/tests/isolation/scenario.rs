@@ -42,7 +42,7 @@ pub struct Probe {
     /// SQL that the superuser runs before the request.
     pub before: Option<&'static str>,
     /// The expected answer.
-    pub expected: Expected,
+    pub expected: ExpectedAnswer,
     /// A table with a row that has the request's mark if the request succeeded.
     pub writes: Option<&'static str>,
     /// The value of the header `x-user`, and of the redefined `auth.uid()`.
@@ -53,7 +53,7 @@ pub struct Probe {
 
 /// The expected answer.
 #[derive(Debug, Clone, Copy)]
-pub enum Expected {
+pub enum ExpectedAnswer {
     /// Status and body.
     Exactly(u16, &'static str),
     /// The answer that the same caller got alone on a fresh connection.
@@ -70,7 +70,7 @@ impl Probe {
             body: None,
             headers: Vec::new(),
             before: None,
-            expected: Expected::AsAlone,
+            expected: ExpectedAnswer::AsAlone,
             writes: None,
             user: None,
             by_service: true,
@@ -110,7 +110,7 @@ impl Probe {
 
     /// Sets the expected status and body.
     pub fn expect(mut self, status: u16, body: &'static str) -> Self {
-        self.expected = Expected::Exactly(status, body);
+        self.expected = ExpectedAnswer::Exactly(status, body);
         self
     }
 
@@ -121,7 +121,7 @@ impl Probe {
 
     /// Expects any answer.
     pub fn expect_anything(mut self) -> Self {
-        self.expected = Expected::Anything;
+        self.expected = ExpectedAnswer::Anything;
         self
     }
 

@@ -8,9 +8,9 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use crate::caller::{CALLERS, Caller};
-use crate::oracle::{self, Key, Oracle};
-use crate::scenario::{Expected, Probe, Scenario};
-use crate::stage::{Sent, Stage};
+use crate::oracle::{self, Oracle, ProbeKey};
+use crate::scenario::{ExpectedAnswer, Probe, Scenario};
+use crate::server::{IsolationServer, SentRequest};
 
 /// The values of the header `x-leave`, for `pollute()` of `base.sql`.
 pub const LEFT: &[&str] = &["settings", "request", "role", "objects", "raise", "deallocate"];
@@ -19,18 +19,18 @@ const IN_FLIGHT: usize = 24;
 
 /// The mismatches of one test, by place.
 #[derive(Default)]
-pub struct Report {
+pub struct MismatchReport {
     mismatches: BTreeMap<String, Vec<String>>,
 }
 
-impl Report {
+impl MismatchReport {
     /// Adds a mismatch at a place.
     pub fn add(&mut self, place: &str, mismatch: String) {
         self.mismatches.entry(place.to_owned()).or_default().push(mismatch);
     }
 
     /// Adds the result of a request's verification.
-    pub fn judged(&mut self, place: &str, caller: &Caller, sent: &Sent, judgement: Result<(), String>) {
+    pub fn judged(&mut self, place: &str, caller: &Caller, sent: &SentRequest, judgement: Result<(), String>) {
         if let Err(why) = judgement {
             self.add(place, format!("{} {}: {}\n      {why}", caller.name, sent.mark, oracle::shown(sent)));
         }
@@ -52,7 +52,7 @@ impl Report {
 
 /// One request of a schedule.
 #[derive(Clone, Copy)]
-pub struct Step<'a> {
+pub struct ScheduledProbe<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
     /// The position of the probe in it.
@@ -61,14 +61,14 @@ pub struct Step<'a> {
     pub caller: &'static Caller,
 }
 
-impl Step<'_> {
+impl ScheduledProbe<'_> {
     /// The probe.
     pub fn probe(&self) -> &Probe {
         &self.scenario.probes[self.index]
     }
 
     /// The oracle's key.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> ProbeKey {
         (self.scenario.name, self.index, self.caller.name)
     }
 
@@ -80,12 +80,12 @@ impl Step<'_> {
 }
 
 /// Returns every probe of every scenario by every caller that sends it, with alternating callers.
-pub fn steps(stage: &Stage) -> Vec<Step<'_>> {
+pub fn steps(stage: &IsolationServer) -> Vec<ScheduledProbe<'_>> {
     let mut steps = Vec::new();
     for scenario in &stage.scenarios {
         for (index, probe) in scenario.probes.iter().enumerate() {
             for caller in CALLERS.iter().filter(|caller| probe.is_for(caller)) {
-                steps.push(Step { scenario, index, caller });
+                steps.push(ScheduledProbe { scenario, index, caller });
             }
         }
     }
@@ -98,8 +98,8 @@ pub fn steps(stage: &Stage) -> Vec<Step<'_>> {
 /// # Panics
 /// If any answer or any written row is not the request's own.
 pub async fn run(scenarios: Vec<Scenario>) {
-    let stage = Stage::open(2, scenarios).await;
-    let mut report = Report::default();
+    let stage = IsolationServer::open(2, scenarios).await;
+    let mut report = MismatchReport::default();
     let oracle = alone(&stage, &mut report).await;
     in_turn(&stage, &oracle, &mut report, 1).await;
     at_once(&stage, &oracle, &mut report).await;
@@ -111,7 +111,7 @@ pub async fn run(scenarios: Vec<Scenario>) {
 ///
 /// # Panics
 /// With all mismatches.
-pub async fn finish(stage: &Stage, mut report: Report) {
+pub async fn finish(stage: &IsolationServer, mut report: MismatchReport) {
     for wrong in stage.wrong_rows().await {
         report.add("written", wrong);
     }
@@ -119,9 +119,9 @@ pub async fn finish(stage: &Stage, mut report: Report) {
 }
 
 /// Records the answers alone for probes without a computed expectation.
-pub async fn alone_where_needed(stage: &Stage) -> Oracle {
+pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
     let mut oracle = Oracle::default();
-    for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, Expected::AsAlone)) {
+    for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, ExpectedAnswer::AsAlone)) {
         stage.renew_connections().await;
         oracle.record(step.key(), &stage.send(step.probe(), step.caller).await);
     }
@@ -130,10 +130,10 @@ pub async fn alone_where_needed(stage: &Stage) -> Oracle {
 
 /// Sends every probe on a fresh connection while nothing else runs: by each caller if no answer is
 /// computed, otherwise by one of them. Long runs send all by each.
-pub async fn alone(stage: &Stage, report: &mut Report) -> Oracle {
+pub async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Oracle {
     let mut oracle = Oracle::default();
     for (at, step) in steps(stage).into_iter().enumerate() {
-        let is_computed = matches!(step.probe().expected, Expected::Exactly(..));
+        let is_computed = matches!(step.probe().expected, ExpectedAnswer::Exactly(..));
         if is_computed && at % (CALLERS.len() - 1) != 0 && seconds().is_none() {
             continue;
         }
@@ -148,7 +148,7 @@ pub async fn alone(stage: &Stage, report: &mut Report) -> Oracle {
 
 /// Sends the probes one after the other, with alternating callers. The pool prefers the connection
 /// that was used last, so it is always the same.
-pub async fn in_turn(stage: &Stage, oracle: &Oracle, report: &mut Report, rounds: usize) {
+pub async fn in_turn(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport, rounds: usize) {
     for _ in 0..rounds {
         for step in steps(stage) {
             let sent = stage.send(step.probe(), step.caller).await;
@@ -159,7 +159,7 @@ pub async fn in_turn(stage: &Stage, oracle: &Oracle, report: &mut Report, rounds
 }
 
 /// Sends all probes at once, up to the limit.
-pub async fn at_once(stage: &Stage, oracle: &Oracle, report: &mut Report) {
+pub async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
     let mut steps = steps(stage);
     // Combines callers and scenarios that the other schedules keep apart
     let half = steps.len() / 2;
@@ -178,7 +178,7 @@ pub async fn at_once(stage: &Stage, oracle: &Oracle, report: &mut Report) {
 
 /// Sends each probe with the header that makes `request_context()` leave state in the session. Then
 /// another caller reads the state of the session, and sends the probe itself.
-pub async fn after_pollution(stage: &Stage, oracle: &Oracle, report: &mut Report) {
+pub async fn after_pollution(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
     let state = Probe::get("session_states");
     let other_state = Probe::call("rpc/session_state");
     let mut clean = Oracle::default();
@@ -203,7 +203,7 @@ pub async fn after_pollution(stage: &Stage, oracle: &Oracle, report: &mut Report
                 if !probe.is_for(polluter) || !probe.is_for(caller) {
                     continue;
                 }
-                let step = Step { scenario, index, caller };
+                let step = ScheduledProbe { scenario, index, caller };
                 let place = step.place(&format!("after polluting {leaves}"));
                 let sent = stage.send_leaving(probe, polluter, leaves).await;
                 report.judged(&place, polluter, &sent, oracle::leaks_nothing(&sent));

@@ -17,14 +17,14 @@ use futures_util::future::join_all;
 use portico_testkit::Answer;
 use serde_json::json;
 
-use self::random::Random;
+use self::random::SeededRandom;
 use crate::caller::CALLERS;
-use crate::directed::changing::{self, Change};
+use crate::directed::changing::{self, SchemaChange};
 use crate::oracle::{self, Oracle};
-use crate::scenario::{Expected, Probe, Scenario};
+use crate::scenario::{ExpectedAnswer, Probe, Scenario};
 use crate::scenarios;
-use crate::schedule::{self, LEFT, Report, Step};
-use crate::stage::Stage;
+use crate::schedule::{self, LEFT, MismatchReport, ScheduledProbe};
+use crate::server::IsolationServer;
 
 const CONNECTIONS: usize = 3;
 /// The number of concurrent requests.
@@ -33,11 +33,11 @@ const CLIENTS: u64 = 16;
 const REQUESTS: u64 = 40;
 
 /// The state that the clients of a phase share.
-struct Stress {
-    stage: Stage,
+struct StressRun {
+    stage: IsolationServer,
     oracle: Oracle,
-    changes: Vec<Change>,
-    report: Mutex<Report>,
+    changes: Vec<SchemaChange>,
+    report: Mutex<MismatchReport>,
     exact: AtomicU64,
     disturbed: AtomicU64,
 }
@@ -53,9 +53,9 @@ async fn no_request_acts_as_another_under_stress() {
     let mut scenarios = scenarios::all();
     scenarios.push(changing::scenario());
     scenarios.push(errors());
-    let stage = Stage::open(CONNECTIONS, scenarios).await;
+    let stage = IsolationServer::open(CONNECTIONS, scenarios).await;
     let oracle = schedule::alone_where_needed(&stage).await;
-    let stress = Stress {
+    let stress = StressRun {
         stage,
         oracle,
         changes: changing::changes().into_iter().filter(|change| change.name != changing::REDEFINITION).collect(),
@@ -64,7 +64,7 @@ async fn no_request_acts_as_another_under_stress() {
         disturbed: AtomicU64::new(0),
     };
     let end = schedule::seconds().map(|seconds| Instant::now() + seconds);
-    let mut random = Random::new(seed);
+    let mut random = SeededRandom::new(seed);
     loop {
         stress.phase(&mut random, false).await;
         stress.phase(&mut random, true).await;
@@ -79,9 +79,9 @@ async fn no_request_acts_as_another_under_stress() {
     assert!(exact > disturbed, "most requests get through: {exact}, {disturbed}");
 }
 
-impl Stress {
+impl StressRun {
     /// Runs the clients, with or without disturbances.
-    async fn phase(&self, random: &mut Random, is_disturbed: bool) {
+    async fn phase(&self, random: &mut SeededRandom, is_disturbed: bool) {
         let clients = (0..CLIENTS).map(|_| self.client(random.fork(), is_disturbed)).collect::<Vec<_>>();
         if is_disturbed {
             let disturbances = disturbances::all(&self.stage, &self.changes, random);
@@ -101,7 +101,7 @@ impl Stress {
     }
 
     /// Runs one client, which sends its requests one after the other.
-    async fn client(&self, mut random: Random, is_disturbed: bool) {
+    async fn client(&self, mut random: SeededRandom, is_disturbed: bool) {
         let steps = schedule::steps(&self.stage);
         let mut sent = 0;
         while sent < REQUESTS {
@@ -117,13 +117,19 @@ impl Stress {
         }
     }
 
-    async fn plain(&self, step: &Step<'_>, is_disturbed: bool) {
+    async fn plain(&self, step: &ScheduledProbe<'_>, is_disturbed: bool) {
         let sent = self.stage.send(step.probe(), step.caller).await;
         let judgement = self.oracle.judge(step.key(), step.probe(), step.caller, &sent);
         self.judged(step, &sent, judgement, is_disturbed);
     }
 
-    fn judged(&self, step: &Step<'_>, sent: &crate::stage::Sent, judgement: Result<(), String>, is_disturbed: bool) {
+    fn judged(
+        &self,
+        step: &ScheduledProbe<'_>,
+        sent: &crate::server::SentRequest,
+        judgement: Result<(), String>,
+        is_disturbed: bool,
+    ) {
         let failed = sent.answer.as_ref().is_none_or(is_failure_of_a_disturbance);
         let judgement = match judgement {
             Ok(()) => {
@@ -141,7 +147,7 @@ impl Stress {
     }
 
     /// Sends a request that leaves state in its session.
-    async fn leaving(&self, step: &Step<'_>, random: &mut Random, is_disturbed: bool) {
+    async fn leaving(&self, step: &ScheduledProbe<'_>, random: &mut SeededRandom, is_disturbed: bool) {
         let leaves = random.choose(LEFT);
         let sent = self.stage.send_leaving(step.probe(), step.caller, leaves).await;
         let place = step.place(if is_disturbed { "leaving, disturbed" } else { "leaving" });
@@ -149,7 +155,7 @@ impl Stress {
     }
 
     /// Sends a request whose client disconnects.
-    async fn aborted(&self, step: &Step<'_>, random: &mut Random) {
+    async fn aborted(&self, step: &ScheduledProbe<'_>, random: &mut SeededRandom) {
         let leaves = random.choose(LEFT);
         let patience = Duration::from_micros(random.below(5000));
         let request = self.stage.send_leaving(step.probe(), step.caller, leaves);
@@ -158,7 +164,7 @@ impl Stress {
 
     /// Sends a request for an object that changes: its answer is the one before or after the
     /// change.
-    async fn changed(&self, random: &mut Random) {
+    async fn changed(&self, random: &mut SeededRandom) {
         let change = random.choose(&self.changes);
         let caller = random.choose(&CALLERS);
         let probe = Probe { writes: None, ..change.probe_after.clone() };
@@ -166,7 +172,7 @@ impl Stress {
             return;
         }
         let sent = self.stage.send(&probe, caller).await;
-        let judge = |expected: Expected| {
+        let judge = |expected: ExpectedAnswer| {
             let probe = Probe { expected, ..probe.clone() };
             self.oracle.judge((change.name, 0, caller.name), &probe, caller, &sent)
         };

@@ -7,14 +7,14 @@ use portico_database::connect;
 use portico_testkit::TestServer;
 use serde_json::json;
 
-use crate::http::House;
+use crate::http::CinemaServer;
 
 /// The timeout for events that happen in the background.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn liveness_needs_no_key() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     for path in ["/rest-admin/v1/live", "/rest-admin/v1/ready"] {
         let answer = server.get(path).send().await.expect(200);
         assert!(answer.body.is_empty(), "{path}");
@@ -25,7 +25,7 @@ async fn liveness_needs_no_key() {
 
 #[tokio::test]
 async fn the_schema_cache_and_metrics_need_the_secret_key() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     for path in ["/rest-admin/v1/schema_cache", "/rest-admin/v1/metrics"] {
         server.get(path).send().await.expect(403);
         server.get(path).key(server.api_keys().publishable()).send().await.expect(403);
@@ -39,7 +39,7 @@ async fn the_schema_cache_and_metrics_need_the_secret_key() {
 
 #[tokio::test]
 async fn metrics_have_the_names_that_dashboards_expect() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     server.secret("/films").send().await.expect(200);
     let answer = server.get("/rest-admin/v1/metrics").key(server.api_keys().secret()).send().await.expect(200);
     assert!(answer.header("content-type").unwrap().starts_with("text/plain"));
@@ -63,7 +63,7 @@ async fn metrics_have_the_names_that_dashboards_expect() {
 
 #[tokio::test]
 async fn readiness_depends_on_the_database() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     let name: String = server.query("select current_database()::text").await[0].get(0);
     // A database can be closed only from a connection to another one
     let outside = connect(&server.endpoint().with_database("postgres")).await.unwrap();

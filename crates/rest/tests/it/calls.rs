@@ -1,10 +1,10 @@
 //! Function calls in every form, on a real database.
 
-use crate::steps::{Steps, request};
+use crate::request_log::{RequestLog, request};
 
 #[tokio::test]
 async fn functions_are_called_by_their_arguments() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("GET rpc/hello"),
         request("POST rpc/hello"),
@@ -62,7 +62,7 @@ async fn functions_are_called_by_their_arguments() {
 
 #[tokio::test]
 async fn results_have_the_shape_of_their_type() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("GET rpc/no_value"),
         request("POST rpc/nothing"),
@@ -113,7 +113,7 @@ async fn results_have_the_shape_of_their_type() {
 
 #[tokio::test]
 async fn results_can_have_other_media_types() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("GET rpc/hello").accept("text/csv"),
         request("GET rpc/hello").accept("application/vnd.pgrst.object+json"),
@@ -141,7 +141,7 @@ async fn results_can_have_other_media_types() {
 
 #[tokio::test]
 async fn only_posted_volatile_functions_write() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     let arguments = r#"{"entry":"hello","guest":"Zed"}"#;
     for each in [
         request("GET rpc/book_guest?entry=a&guest=b"),

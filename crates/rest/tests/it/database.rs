@@ -13,11 +13,11 @@ pub const SCHEMA: &str = include_str!("schema.sql");
 static TEMPLATE: OnceCell<String> = OnceCell::const_new();
 
 /// A test's own database, with the bootstrap and the cinema.
-pub struct Cinema {
+pub struct CinemaDatabase {
     endpoint: Endpoint,
 }
 
-impl Cinema {
+impl CinemaDatabase {
     /// Clones a template that is filled once.
     pub async fn open() -> Self {
         let admin = scratch::shared_cluster().await.unwrap().endpoint();

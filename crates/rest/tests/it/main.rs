@@ -8,7 +8,7 @@ mod http;
 mod openapi;
 mod random_reads;
 mod reads;
+mod request_log;
 mod schema;
 mod schema_functions;
-mod steps;
 mod writes;

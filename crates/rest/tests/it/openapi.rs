@@ -7,11 +7,11 @@ use portico_rest::config::OpenApiMode;
 use portico_rest::schema::QualifiedName;
 use serde_json::{Value, json};
 
-use crate::http::House;
+use crate::http::CinemaServer;
 
 #[tokio::test]
 async fn the_secret_key_reads_the_whole_document() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     let answer = server.secret("/").send().await.expect(200);
     assert_eq!(answer.header("content-type"), Some("application/openapi+json; charset=utf-8"));
     assert_eq!(answer.header("content-profile"), Some("public"));
@@ -63,7 +63,7 @@ fn show_entry(text: &mut String, section: &str, name: &str, entry: &Value) {
 
 #[tokio::test]
 async fn type_generators_find_what_they_need() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     let document = server.secret("/").header("accept", "application/openapi+json").send().await.expect(200).json();
     let version = document["info"]["version"].as_str().unwrap();
     assert!(version.starts_with("14."), "clients lose features with {version}");
@@ -81,7 +81,7 @@ async fn type_generators_find_what_they_need() {
 
 #[tokio::test]
 async fn other_callers_are_rejected_if_only_the_secret_key_may_read_the_document() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     let expected = json!({
         "message": "Access to schema is forbidden",
         "hint": "Accessing the schema via the Data API is only allowed using a secret API key.",
@@ -99,7 +99,7 @@ async fn other_callers_are_rejected_if_only_the_secret_key_may_read_the_document
 
 #[tokio::test]
 async fn the_document_shows_the_objects_that_the_role_may_use() {
-    let server = House::with(|config| config.openapi_secret_key_only = false).await;
+    let server = CinemaServer::with(|config| config.openapi_secret_key_only = false).await;
     let has = |document: &Value, path: &str| document["paths"].get(path).is_some();
     let anonymous = server.public("/").send().await.expect(200).json();
     assert!(has(&anonymous, "/films") && has(&anonymous, "/rpc/hello"));
@@ -124,7 +124,7 @@ async fn the_document_shows_the_objects_that_the_role_may_use() {
 
 #[tokio::test]
 async fn privileges_can_be_ignored() {
-    let server = House::with(|config| {
+    let server = CinemaServer::with(|config| {
         config.openapi_secret_key_only = false;
         config.openapi_mode = OpenApiMode::IgnorePrivileges;
     })
@@ -136,7 +136,7 @@ async fn privileges_can_be_ignored() {
 
 #[tokio::test]
 async fn the_profile_selects_the_schema_of_the_document() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     let answer = server.secret("/").header("accept-profile", "archive").send().await.expect(200);
     assert_eq!(answer.header("content-profile"), Some("archive"));
     let document = answer.json();
@@ -149,7 +149,7 @@ async fn the_profile_selects_the_schema_of_the_document() {
 
 #[tokio::test]
 async fn the_document_has_one_media_type_and_two_methods() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     for accepted in ["application/openapi+json", "application/json", "*/*", "text/csv, */*;q=0.1"] {
         let answer = server.secret("/").header("accept", accepted).send().await.expect(200);
         assert_eq!(answer.header("content-type"), Some("application/openapi+json; charset=utf-8"), "{accepted}");
@@ -172,7 +172,7 @@ async fn the_document_has_one_media_type_and_two_methods() {
 
 #[tokio::test]
 async fn the_document_can_be_disabled() {
-    let server = House::with(|config| config.openapi_mode = OpenApiMode::Disabled).await;
+    let server = CinemaServer::with(|config| config.openapi_mode = OpenApiMode::Disabled).await;
     for method in [Method::GET, Method::POST] {
         let refused = server.request(method, "/rest/v1/").key(server.api_keys().secret()).send().await;
         assert_eq!(refused.json()["message"], "Root endpoint metadata is disabled");
@@ -182,7 +182,7 @@ async fn the_document_can_be_disabled() {
 
 #[tokio::test]
 async fn a_function_can_replace_the_document() {
-    let server = House::with(|config| {
+    let server = CinemaServer::with(|config| {
         config.root_spec = Some(QualifiedName { schema: "public".into(), name: "films_since".into() });
     })
     .await;
@@ -203,7 +203,7 @@ async fn a_function_can_replace_the_document() {
 
 #[tokio::test]
 async fn the_document_has_its_address_and_describes_authentication() {
-    let server = House::with(|config| {
+    let server = CinemaServer::with(|config| {
         config.openapi_security = true;
         config.openapi_proxy_uri = Some("https://data.example.com/v1".into());
     })
@@ -217,7 +217,7 @@ async fn the_document_has_its_address_and_describes_authentication() {
 
 #[tokio::test]
 async fn the_document_has_names_that_need_quotes() {
-    let server = House::open().await;
+    let server = CinemaServer::open().await;
     let document = server.secret("/").header("accept-profile", "Qu%22oted").send().await.refusal();
     assert_eq!(document, (406, "PGRST106".into()));
     let document = server.secret("/").send().await.expect(200).json();

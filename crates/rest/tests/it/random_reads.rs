@@ -9,7 +9,7 @@ use portico_rest::plan::BodyFormat;
 use portico_rest::sql::RowCount;
 use serde_json::{Map, Value};
 
-use crate::reads::{JSON, Reader, Refusal};
+use crate::reads::{JSON, ReadError, ReadRunner};
 
 /// Enough rows that filters, limits and joins have a choice.
 const MORE: &str = "
@@ -25,28 +25,33 @@ const MORE: &str = "
     insert into people select i, 'P' || i, 1 + i % 4 from generate_series(5, 14) i;
 ";
 
-struct Table {
+struct TestTable {
     name: &'static str,
     key: &'static [&'static str],
     numbers: &'static [&'static str],
     texts: &'static [&'static str],
 }
 
-const TABLES: [Table; 7] = [
-    Table { name: "films", key: &["id"], numbers: &["id", "year", "director_id"], texts: &["title", "language"] },
-    Table { name: "directors", key: &["id"], numbers: &["id"], texts: &["first_name", "last_name"] },
-    Table { name: "roles", key: &["film_id", "actor_id"], numbers: &["film_id", "actor_id"], texts: &["character"] },
-    Table { name: "actors", key: &["id"], numbers: &["id"], texts: &["first_name", "last_name"] },
-    Table { name: "technical_details", key: &["id"], numbers: &["id", "film_id"], texts: &["camera"] },
-    Table { name: "screenings", key: &["id"], numbers: &["id", "film_id", "seats"], texts: &["hall"] },
-    Table { name: "people", key: &["id"], numbers: &["id", "manager_id"], texts: &["name"] },
+const TABLES: [TestTable; 7] = [
+    TestTable { name: "films", key: &["id"], numbers: &["id", "year", "director_id"], texts: &["title", "language"] },
+    TestTable { name: "directors", key: &["id"], numbers: &["id"], texts: &["first_name", "last_name"] },
+    TestTable {
+        name: "roles",
+        key: &["film_id", "actor_id"],
+        numbers: &["film_id", "actor_id"],
+        texts: &["character"],
+    },
+    TestTable { name: "actors", key: &["id"], numbers: &["id"], texts: &["first_name", "last_name"] },
+    TestTable { name: "technical_details", key: &["id"], numbers: &["id", "film_id"], texts: &["camera"] },
+    TestTable { name: "screenings", key: &["id"], numbers: &["id", "film_id", "seats"], texts: &["hall"] },
+    TestTable { name: "people", key: &["id"], numbers: &["id", "manager_id"], texts: &["name"] },
 ];
 
 /// Origin, text of the embed, target, whether it leads to one row; origin column and target column,
 /// or those of the junction `roles` between.
-type Way = (&'static str, &'static str, &'static str, bool, [&'static str; 2], Option<[&'static str; 2]>);
+type TestRelationship = (&'static str, &'static str, &'static str, bool, [&'static str; 2], Option<[&'static str; 2]>);
 
-const WAYS: [Way; 14] = [
+const WAYS: [TestRelationship; 14] = [
     ("films", "directors", "directors", true, ["director_id", "id"], None),
     ("films", "director_id", "directors", true, ["director_id", "id"], None),
     ("directors", "films", "films", false, ["id", "director_id"], None),
@@ -64,9 +69,9 @@ const WAYS: [Way; 14] = [
 ];
 
 /// Random numbers that are the same in each run.
-struct Dice(u64);
+struct SeededDice(u64);
 
-impl Dice {
+impl SeededDice {
     fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -84,42 +89,42 @@ impl Dice {
 }
 
 /// One level of a read.
-struct Level {
-    table: &'static Table,
+struct RandomLevel {
+    table: &'static TestTable,
     columns: Vec<&'static str>,
-    conditions: Vec<Condition>,
-    embeds: Vec<Embed>,
+    conditions: Vec<RandomCondition>,
+    embeds: Vec<RandomEmbed>,
     /// A sort column before the key: descending, nulls first.
     order: Option<(&'static str, bool, bool)>,
     limit: Option<usize>,
     offset: Option<usize>,
 }
 
-struct Embed {
-    way: &'static Way,
+struct RandomEmbed {
+    way: &'static TestRelationship,
     inner: bool,
     spread: bool,
     /// A null filter: whether rows must exist.
     exists: Option<bool>,
-    level: Level,
+    level: RandomLevel,
 }
 
-enum Condition {
+enum RandomCondition {
     Compare { column: &'static str, negated: bool, operator: &'static str, values: Vec<String> },
-    Group { negated: bool, any: bool, parts: Vec<Condition> },
+    Group { negated: bool, any: bool, parts: Vec<RandomCondition> },
 }
 
-fn table(name: &str) -> &'static Table {
+fn table(name: &str) -> &'static TestTable {
     TABLES.iter().find(|table| table.name == name).unwrap()
 }
 
-fn level(dice: &mut Dice, table: &'static Table, depth: usize) -> Level {
+fn level(dice: &mut SeededDice, table: &'static TestTable, depth: usize) -> RandomLevel {
     let all: Vec<_> = table.numbers.iter().chain(table.texts).copied().collect();
     let columns = (0..=dice.below(3)).map(|_| dice.of(&all)).collect();
     let conditions = (0..dice.below(3)).map(|_| condition(dice, table, 0)).collect();
     let ways: Vec<_> = WAYS.iter().filter(|way| way.0 == table.name).collect();
     let embeds = if depth < 3 && !ways.is_empty() { dice.below(3) } else { 0 };
-    let mut embeds: Vec<Embed> = (0..embeds)
+    let mut embeds: Vec<RandomEmbed> = (0..embeds)
         .map(|_| {
             let way = dice.of(&ways);
             let spread = way.3 && dice.one_in(4);
@@ -128,9 +133,9 @@ fn level(dice: &mut Dice, table: &'static Table, depth: usize) -> Level {
             let mut level = level(dice, self::table(way.2), if spread { 3 } else { depth + 1 });
             if spread {
                 // Levels are addressed by their aliases here, which a spread does not have
-                level = Level { conditions: vec![], order: None, limit: None, offset: None, ..level };
+                level = RandomLevel { conditions: vec![], order: None, limit: None, offset: None, ..level };
             }
-            Embed { way, inner, spread, exists, level }
+            RandomEmbed { way, inner, spread, exists, level }
         })
         .collect();
     // Two spreads of one name are rejected
@@ -139,14 +144,14 @@ fn level(dice: &mut Dice, table: &'static Table, depth: usize) -> Level {
     let order = dice.one_in(3).then(|| (dice.of(table.numbers), dice.one_in(2), dice.one_in(2)));
     let limit = dice.one_in(4).then(|| dice.below(4));
     let offset = dice.one_in(6).then(|| dice.below(3));
-    Level { table, columns, conditions, embeds, order, limit, offset }
+    RandomLevel { table, columns, conditions, embeds, order, limit, offset }
 }
 
-fn condition(dice: &mut Dice, table: &'static Table, depth: usize) -> Condition {
+fn condition(dice: &mut SeededDice, table: &'static TestTable, depth: usize) -> RandomCondition {
     let negated = dice.one_in(4);
     if depth < 2 && dice.one_in(4) {
         let parts = (0..=dice.below(3)).map(|_| condition(dice, table, depth + 1)).collect();
-        return Condition::Group { negated, any: dice.one_in(2), parts };
+        return RandomCondition::Group { negated, any: dice.one_in(2), parts };
     }
     let is_number = dice.one_in(2);
     let column = dice.of(if is_number { table.numbers } else { table.texts });
@@ -173,12 +178,12 @@ fn condition(dice: &mut Dice, table: &'static Table, depth: usize) -> Condition 
         "in" => vec![value(), value()],
         _ => vec![value()],
     };
-    Condition::Compare { column, negated, operator, values }
+    RandomCondition::Compare { column, negated, operator, values }
 }
 
 // The query string
 
-fn select(level: &Level) -> String {
+fn select(level: &RandomLevel) -> String {
     let mut items: Vec<String> = Vec::new();
     for (at, column) in level.columns.iter().enumerate() {
         items.push(format!("c{at}:{column}"));
@@ -196,13 +201,13 @@ fn select(level: &Level) -> String {
     items.join(",")
 }
 
-fn pairs(level: &Level, path: &str, query: &mut String) {
+fn pairs(level: &RandomLevel, path: &str, query: &mut String) {
     for condition in &level.conditions {
         match condition {
-            Condition::Compare { column, .. } => {
+            RandomCondition::Compare { column, .. } => {
                 write!(query, "&{path}{column}={}", operation(condition, false)).unwrap();
             }
-            Condition::Group { negated, any, parts } => {
+            RandomCondition::Group { negated, any, parts } => {
                 let not = if *negated { "not." } else { "" };
                 let name = if *any { "or" } else { "and" };
                 let parts: Vec<_> = parts.iter().map(tree).collect();
@@ -229,8 +234,8 @@ fn pairs(level: &Level, path: &str, query: &mut String) {
     }
 }
 
-fn operation(condition: &Condition, in_logic: bool) -> String {
-    let Condition::Compare { negated, operator, values, .. } = condition else { unreachable!() };
+fn operation(condition: &RandomCondition, in_logic: bool) -> String {
+    let RandomCondition::Compare { negated, operator, values, .. } = condition else { unreachable!() };
     let quoted = |value: &String| format!("\"{value}\"");
     let value = match *operator {
         "is" => "null".to_owned(),
@@ -241,10 +246,10 @@ fn operation(condition: &Condition, in_logic: bool) -> String {
     format!("{}{operator}.{value}", if *negated { "not." } else { "" })
 }
 
-fn tree(condition: &Condition) -> String {
+fn tree(condition: &RandomCondition) -> String {
     match condition {
-        Condition::Compare { column, .. } => format!("{column}.{}", operation(condition, true)),
-        Condition::Group { negated, any, parts } => {
+        RandomCondition::Compare { column, .. } => format!("{column}.{}", operation(condition, true)),
+        RandomCondition::Group { negated, any, parts } => {
             let parts: Vec<_> = parts.iter().map(tree).collect();
             let name = if *any { "or" } else { "and" };
             format!("{}{name}({})", if *negated { "not." } else { "" }, parts.join(","))
@@ -254,12 +259,12 @@ fn tree(condition: &Condition) -> String {
 
 // The meaning of the query
 
-type Row = Map<String, Value>;
-type Data = HashMap<&'static str, Vec<Row>>;
+type JsonRow = Map<String, Value>;
+type TableRows = HashMap<&'static str, Vec<JsonRow>>;
 
 /// Evaluates the rows of a level, and their number without limit and offset.
-fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Row) -> bool) -> (Vec<Value>, usize) {
-    let mut rows: Vec<(&Row, Row)> = Vec::new();
+fn evaluate(data: &TableRows, level: &RandomLevel, belongs: &dyn Fn(&JsonRow) -> bool) -> (Vec<Value>, usize) {
+    let mut rows: Vec<(&JsonRow, JsonRow)> = Vec::new();
     'rows: for row in data[level.table.name].iter().filter(|row| belongs(row)) {
         if level.conditions.iter().any(|condition| holds(row, condition) != Some(true)) {
             continue;
@@ -289,7 +294,7 @@ fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Row) -> bool) -> (Vec<
     let total = rows.len();
     rows.sort_by(|(one, _), (other, _)| {
         let first = level.order.map_or(Ordering::Equal, |(column, descending, nulls_first)| {
-            let number = |row: &Row| row[column].as_i64();
+            let number = |row: &JsonRow| row[column].as_i64();
             match (number(one), number(other)) {
                 (Some(one), Some(other)) if descending => other.cmp(&one),
                 (Some(one), Some(other)) => one.cmp(&other),
@@ -303,14 +308,14 @@ fn evaluate(data: &Data, level: &Level, belongs: &dyn Fn(&Row) -> bool) -> (Vec<
                 }
             }
         });
-        let key = |row: &Row| level.table.key.iter().map(|key| row[*key].as_i64()).collect::<Vec<_>>();
+        let key = |row: &JsonRow| level.table.key.iter().map(|key| row[*key].as_i64()).collect::<Vec<_>>();
         first.then_with(|| key(one).cmp(&key(other)))
     });
     let rows = rows.into_iter().map(|(_, shown)| Value::Object(shown));
     (rows.skip(level.offset.unwrap_or(0)).take(level.limit.unwrap_or(usize::MAX)).collect(), total)
 }
 
-fn leads(data: &Data, way: &Way, row: &Row, target: &Row) -> bool {
+fn leads(data: &TableRows, way: &TestRelationship, row: &JsonRow, target: &JsonRow) -> bool {
     let [ours, theirs] = way.4;
     let equal = |one: &Value, other: &Value| !one.is_null() && one == other;
     match way.5 {
@@ -322,9 +327,9 @@ fn leads(data: &Data, way: &Way, row: &Row, target: &Row) -> bool {
 }
 
 /// Evaluates a condition to SQL's three values: `None` is NULL.
-fn holds(row: &Row, condition: &Condition) -> Option<bool> {
+fn holds(row: &JsonRow, condition: &RandomCondition) -> Option<bool> {
     match condition {
-        Condition::Group { negated, any, parts } => {
+        RandomCondition::Group { negated, any, parts } => {
             let parts: Vec<_> = parts.iter().map(|part| holds(row, part)).collect();
             let decides = Some(*any);
             let all = if parts.contains(&decides) {
@@ -336,7 +341,7 @@ fn holds(row: &Row, condition: &Condition) -> Option<bool> {
             };
             all.map(|all| all != *negated)
         }
-        Condition::Compare { column, negated, operator, values } => {
+        RandomCondition::Compare { column, negated, operator, values } => {
             let left = &row[*column];
             let truth = match *operator {
                 "is" => Some(left.is_null()),
@@ -379,16 +384,16 @@ fn is_like(text: &str, pattern: &str) -> bool {
 
 #[tokio::test]
 async fn any_read_gives_what_an_evaluator_gives() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let administrator = reader.cinema.administrator().await;
     administrator.batch_execute(MORE).await.unwrap();
-    let mut data = Data::new();
+    let mut data = TableRows::new();
     for table in &TABLES {
         let rows =
             administrator.query_one(&format!("select json_agg(t)::text from {} t", table.name), &[]).await.unwrap();
         data.insert(table.name, serde_json::from_str(rows.get(0)).unwrap());
     }
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = SeededDice(0x9e37_79b9_7f4a_7c15);
     let mut not_empty = 0;
     for _ in 0..600 {
         let table = &TABLES[dice.below(TABLES.len())];
@@ -484,8 +489,8 @@ const SENSELESS: [&str; 9] = ["42703", "42883", "42803", "22P02", "42804", "4284
 
 #[tokio::test]
 async fn no_query_returns_a_hidden_row_or_breaks_the_sql() {
-    let reader = Reader::open().await;
-    let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+    let reader = ReadRunner::open().await;
+    let mut dice = SeededDice(0x2545_f491_4f6c_dd1d);
     let mut answered = 0;
     for _ in 0..1500 {
         let table = dice.of(&["films", "reviews", "directors", "roles", "actors"]);
@@ -506,8 +511,8 @@ async fn no_query_returns_a_hidden_row_or_breaks_the_sql() {
                 assert!(!body.contains("Hidden"), "{resource}: {body}");
                 assert!(table != "reviews" || answer.total.unwrap() <= 2, "{resource}: {:?}", answer.total);
             }
-            Err(Refusal::Ours(_)) => {}
-            Err(Refusal::Postgres(code, message)) => {
+            Err(ReadError::Ours(_)) => {}
+            Err(ReadError::Postgres(code, message)) => {
                 assert!(SENSELESS.contains(&code.as_str()), "{resource}: {code} {message}");
             }
         }

@@ -10,7 +10,7 @@ use portico_rest::query::{QueryTarget, parse};
 use portico_rest::schema::{LoadSettings, SchemaCache, load};
 use portico_rest::sql::{RowCount, Sql, matching, read_statement};
 
-use crate::database::Cinema;
+use crate::database::CinemaDatabase;
 
 /// One case per line; the file explains the format.
 const READS: &str = include_str!("reads.txt");
@@ -18,8 +18,8 @@ const READS: &str = include_str!("reads.txt");
 pub const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
 /// A cinema, and the parts that run statements on it.
-pub struct Reader {
-    pub cinema: Cinema,
+pub struct ReadRunner {
+    pub cinema: CinemaDatabase,
     pub settings: PlanSettings,
     cache: SchemaCache,
     pool: Pool,
@@ -27,7 +27,7 @@ pub struct Reader {
 
 /// The result of a read.
 #[derive(Debug, PartialEq)]
-pub struct Answer {
+pub struct ReadResult {
     pub total: Option<u64>,
     pub rows: u64,
     pub body: Option<String>,
@@ -35,15 +35,15 @@ pub struct Answer {
 
 /// The failure of a read.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum ReadError {
     Ours(RestError),
     /// SQLSTATE and message.
     Postgres(String, String),
 }
 
-impl Reader {
+impl ReadRunner {
     pub async fn open() -> Self {
-        let cinema = Cinema::open().await;
+        let cinema = CinemaDatabase::open().await;
         let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
         let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
         let pool = Pool::open(cinema.endpoint(), "authenticator", WirePoolSettings::default()).unwrap();
@@ -58,7 +58,7 @@ impl Reader {
         ReadPlan::new(&context, ReadRoot::Relation(relation), &parse(raw, QueryTarget::Relation)?)
     }
 
-    pub async fn run(&self, role: &str, sql: &Sql) -> Result<Vec<Option<String>>, Refusal> {
+    pub async fn run(&self, role: &str, sql: &Sql) -> Result<Vec<Option<String>>, ReadError> {
         let params: Vec<_> = sql.params().iter().map(|param| Some(param.as_bytes())).collect();
         let role = [Some(role.as_bytes())];
         let batch = Batch::new()
@@ -67,7 +67,7 @@ impl Reader {
         let answers = match self.pool.checkout().await.unwrap().run(&batch).await {
             Ok(answers) => answers,
             Err(WireError::Postgres(error)) => {
-                return Err(Refusal::Postgres(error.code.clone(), error.message.clone()));
+                return Err(ReadError::Postgres(error.code.clone(), error.message.clone()));
             }
             Err(error) => panic!("{error}"),
         };
@@ -81,19 +81,19 @@ impl Reader {
         resource: &str,
         count: RowCount,
         body_format: &BodyFormat,
-    ) -> Result<Answer, Refusal> {
-        let plan = self.plan(resource).map_err(Refusal::Ours)?;
+    ) -> Result<ReadResult, ReadError> {
+        let plan = self.plan(resource).map_err(ReadError::Ours)?;
         let row = self.run(role, &read_statement(&plan, count, body_format)).await?;
         let number = |column: usize| row[column].as_ref().map(|text| text.parse().unwrap());
-        Ok(Answer { total: number(0), rows: number(1).unwrap(), body: row[2].clone() })
+        Ok(ReadResult { total: number(0), rows: number(1).unwrap(), body: row[2].clone() })
     }
 
     /// Returns the body, or the error in a line.
     async fn shown(&self, resource: &str) -> String {
         match self.ask("service_role", resource, RowCount::None, &JSON).await {
             Ok(answer) => answer.body.unwrap(),
-            Err(Refusal::Ours(error)) => error.body().to_string(),
-            Err(Refusal::Postgres(code, message)) => format!("{code} {message}"),
+            Err(ReadError::Ours(error)) => error.body().to_string(),
+            Err(ReadError::Postgres(code, message)) => format!("{code} {message}"),
         }
     }
 
@@ -104,7 +104,7 @@ impl Reader {
 
 #[tokio::test]
 async fn every_case_has_the_expected_answer() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let mut groups: Vec<(String, String)> = Vec::new();
     for line in READS.lines().skip(1).filter(|line| !line.is_empty()) {
         if let Some(name) = line.strip_prefix("# ") {
@@ -121,7 +121,7 @@ async fn every_case_has_the_expected_answer() {
 
 #[tokio::test]
 async fn totals_count_all_matching_rows() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let total = async |resource, count| {
         let answer = reader.ask("service_role", resource, count, &BodyFormat::Nothing).await.unwrap();
         (answer.total, answer.rows, answer.body)
@@ -143,7 +143,7 @@ async fn totals_count_all_matching_rows() {
 
 #[tokio::test]
 async fn bodies_of_every_kind() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let stripped = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true };
     let resource = "films?select=id,rating,meta,directors(born)&id=in.(3,4)&order=id";
     assert_eq!(
@@ -161,7 +161,7 @@ async fn bodies_of_every_kind() {
 
 #[tokio::test]
 async fn csv_is_postgresqls_text_of_rows() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let resource = "films?select=id,Title:title,rating,tags,always_true,directors(last_name)&id=in.(1,3,4)&order=id";
     insta::assert_snapshot!(reader.body(resource, &BodyFormat::Csv).await);
     assert_eq!(reader.body("films?id=eq.99", &BodyFormat::Csv).await, "\n");
@@ -169,7 +169,7 @@ async fn csv_is_postgresqls_text_of_rows() {
 
 #[tokio::test]
 async fn the_operators_limit_holds_at_every_level() {
-    let mut reader = Reader::open().await;
+    let mut reader = ReadRunner::open().await;
     reader.settings.max_rows = Some(1);
     let of = async |resource| reader.body(resource, &JSON).await;
     assert_eq!(of("directors?select=id,films(id)&films.order=id&order=id").await, r#"[{"id":1,"films":[{"id": 1}]}]"#);
@@ -182,7 +182,7 @@ async fn the_operators_limit_holds_at_every_level() {
 
 #[tokio::test]
 async fn an_unknown_column_is_named_by_postgresql() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let of = async |resource| reader.shown(resource).await;
     assert_eq!(of("films?select=nam").await, "42703 column films.nam does not exist");
     assert_eq!(of("films?nam=eq.1").await, "42703 column films.nam does not exist");
@@ -196,7 +196,7 @@ async fn an_unknown_column_is_named_by_postgresql() {
 /// Rows that an offset skips take no time.
 #[tokio::test]
 async fn nothing_is_computed_for_rows_that_an_offset_skips() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let admin = reader.cinema.administrator().await;
     admin
         .batch_execute(
@@ -224,7 +224,7 @@ async fn nothing_is_computed_for_rows_that_an_offset_skips() {
 /// A page reads only the requested columns.
 #[tokio::test]
 async fn a_page_needs_the_privileges_of_its_columns_only() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     let admin = reader.cinema.administrator().await;
     admin
         .batch_execute(
@@ -243,7 +243,7 @@ async fn a_page_needs_the_privileges_of_its_columns_only() {
 /// An empty table, deep trees, long names: cases that break carelessly written SQL.
 #[tokio::test]
 async fn unusual_shapes_are_valid_sql() {
-    let reader = Reader::open().await;
+    let reader = ReadRunner::open().await;
     for resource in [
         "empty_table",
         "empty_table?select=name,count()",

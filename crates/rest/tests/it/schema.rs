@@ -7,7 +7,7 @@ use portico_rest::schema::{
 };
 use tokio::sync::OnceCell;
 
-use crate::database::Cinema;
+use crate::database::CinemaDatabase;
 
 const HOSTILE: &str = "Qu\"oted schéma";
 
@@ -22,7 +22,9 @@ fn settings() -> LoadSettings {
 /// Returns a cache that is loaded once for all tests that only read it.
 pub(crate) async fn cache() -> &'static SchemaCache {
     static CACHE: OnceCell<SchemaCache> = OnceCell::const_new();
-    CACHE.get_or_init(|| async { load(&Cinema::open().await.authenticator().await, &settings()).await.unwrap() }).await
+    CACHE
+        .get_or_init(|| async { load(&CinemaDatabase::open().await.authenticator().await, &settings()).await.unwrap() })
+        .await
 }
 
 fn relation<'a>(cache: &'a SchemaCache, name: &str) -> &'a Arc<Relation> {
@@ -76,7 +78,7 @@ async fn assert_between(origin: &str, target: &str, expected: &[&str]) {
 /// The view cannot be read, but everything else has to work.
 #[tokio::test]
 async fn a_view_over_a_foreign_table_without_a_handler_is_listed() {
-    let cinema = Cinema::open().await;
+    let cinema = CinemaDatabase::open().await;
     let admin = cinema.administrator().await;
     admin
         .batch_execute(
@@ -124,7 +126,7 @@ async fn relations_of_every_kind_are_listed_but_not_partitions() {
 
 #[tokio::test]
 async fn views_that_join_or_group_may_repeat_a_key() {
-    let cinema = Cinema::open().await;
+    let cinema = CinemaDatabase::open().await;
     let client = cinema.administrator().await;
     client.batch_execute("create unique index on film_stats (director_id)").await.unwrap();
     let cache = load(&cinema.authenticator().await, &settings()).await.unwrap();
@@ -459,7 +461,7 @@ async fn names_of_every_kind_are_kept() {
 
 #[tokio::test]
 async fn time_zones_are_read_once() {
-    let cinema = Cinema::open().await;
+    let cinema = CinemaDatabase::open().await;
     let client = cinema.authenticator().await;
     let first = load(&client, &settings()).await.unwrap();
     assert!(first.time_zones.contains("Europe/Berlin"));
@@ -470,7 +472,7 @@ async fn time_zones_are_read_once() {
 
 #[tokio::test]
 async fn a_load_leaves_the_connection_as_it_was() {
-    let cinema = Cinema::open().await;
+    let cinema = CinemaDatabase::open().await;
     let client = cinema.authenticator().await;
     client.batch_execute("set search_path = public; set statement_timeout = '7s'").await.unwrap();
     load(&client, &settings()).await.unwrap();
@@ -482,7 +484,7 @@ async fn a_load_leaves_the_connection_as_it_was() {
 
 #[tokio::test]
 async fn the_next_cache_has_objects_that_were_created_meanwhile() {
-    let cinema = Cinema::open().await;
+    let cinema = CinemaDatabase::open().await;
     let client = cinema.authenticator().await;
     let administrator = cinema.administrator().await;
     assert!(load(&client, &settings()).await.unwrap().relation("public", "sequels").is_none());
@@ -497,7 +499,7 @@ async fn the_next_cache_has_objects_that_were_created_meanwhile() {
 
 #[tokio::test]
 async fn a_schema_that_does_not_exist_is_empty() {
-    let cinema = Cinema::open().await;
+    let cinema = CinemaDatabase::open().await;
     let settings = LoadSettings { schemas: vec!["nowhere".to_owned(), "pg_catalog".to_owned()], ..settings() };
     let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
     assert!(cache.relations.is_empty());
@@ -526,7 +528,7 @@ async fn an_older_postgresql_gives_the_same_cache() {
     let folder = tempfile::tempdir().unwrap();
     for major in [14, 15, 16, 17] {
         let folder = folder.path().join(major.to_string());
-        let Some((cinema, cluster)) = Cinema::of_version(major, &folder).await else { continue };
+        let Some((cinema, cluster)) = CinemaDatabase::of_version(major, &folder).await else { continue };
         let old = load(&cinema.authenticator().await, &settings()).await.unwrap();
         let (old, new) = (lines(&old), lines(cache().await));
         assert_eq!(old.len(), new.len());
@@ -539,7 +541,7 @@ async fn an_older_postgresql_gives_the_same_cache() {
 
 #[tokio::test]
 async fn changes_of_the_schema_do_not_fail_a_load() {
-    let cinema = Cinema::open().await;
+    let cinema = CinemaDatabase::open().await;
     let (client, administrator) = (cinema.authenticator().await, cinema.administrator().await);
     let changes = async {
         for _ in 0..12 {

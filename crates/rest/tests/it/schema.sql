@@ -1,9 +1,9 @@
--- The schema that the tests of this crate work on: a cinema with everything that contract `rest` speaks of.
+-- The schema of this crate's tests: a cinema with every kind of object that the data API handles.
 --
--- Run by the cluster's superuser on a database with the bootstrap. Exposed are `public`, `archive` and `Qu"oted schéma`;
--- `private` is not. Works on PostgreSQL 14 to 18.
+-- Run by the cluster's superuser on a database with the bootstrap. `public`, `archive` and `Qu"oted schéma`
+-- are exposed, `private` is not. Works on PostgreSQL 14 to 18.
 
--- Without a handler: such a table can be described, never read.
+-- Without a handler, such a table can be described, but not read.
 create foreign data wrapper nowhere;
 create server nowhere foreign data wrapper nowhere;
 grant usage on foreign server nowhere to postgres;
@@ -26,7 +26,7 @@ create domain short_text as character varying(20);
 create domain shorter_text as short_text check (length(value) < 10);
 create domain required_text as text not null;
 
--- Films and who made them -------------------------------------------------------------------------------------------------------
+-- Films and their makers --------------------------------------------------------------------------------------------------------
 
 create table directors (
   id integer primary key,
@@ -65,7 +65,7 @@ create table roles (
 
 create table competitions (id integer primary key, name text not null, year integer);
 
--- The key holds more than both foreign keys.
+-- The primary key has more columns than both foreign keys.
 create table nominations (
   film_id integer references films,
   competition_id integer references competitions,
@@ -74,7 +74,7 @@ create table nominations (
   primary key (competition_id, film_id, category)
 );
 
--- A junction whose key holds neither foreign key: no many-to-many.
+-- The primary key has the columns of neither foreign key: no junction.
 create table screenings (
   id bigint generated always as identity primary key,
   film_id integer not null references films,
@@ -83,7 +83,7 @@ create table screenings (
   seats integer not null default 100 check (seats > 0)
 );
 
--- One-to-one by primary key and by unique constraint; a unique index makes none.
+-- One-to-one by primary key and by unique constraint; a unique index is not sufficient.
 create table director_profiles (director_id integer primary key references directors, biography text);
 create table technical_details (
   id integer primary key,
@@ -94,7 +94,7 @@ create table technical_details (
 create table posters (id integer primary key, film_id integer references films, image bytea, url text);
 create unique index posters_film_id_unique on posters (film_id);
 
--- Several ways from one table to another, and to itself ---------------------------------------------------------------------------
+-- Several relationships with a table, and with itself -----------------------------------------------------------------------------
 
 create table addresses (id integer primary key, street text, city text);
 create table orders (
@@ -110,7 +110,7 @@ create table people (
   manager_id integer references people (id)
 );
 
--- Both foreign keys of the junction lead to one table.
+-- Both foreign keys of the junction refer to one table.
 create table friendships (
   one integer references people (id),
   other integer references people (id),
@@ -118,7 +118,7 @@ create table friendships (
   primary key (one, other)
 );
 
--- A one-to-one with itself, for which a function is needed.
+-- A one-to-one relationship with itself, which needs a function.
 create table presidents (id integer primary key, name text, successor_id integer unique references presidents (id));
 create function successor(presidents) returns setof presidents rows 1 language sql stable as
   $$ select * from public.presidents where id = $1.successor_id $$;
@@ -135,7 +135,7 @@ create table stocks (
   constraint stocks_warehouse foreign key (warehouse_code, warehouse_region) references warehouses (code, region)
 );
 
--- Values of all sorts -------------------------------------------------------------------------------------------------------------
+-- Values of all types -------------------------------------------------------------------------------------------------------------
 
 create table documents (id integer primary key, data jsonb, raw json, body text);
 
@@ -208,7 +208,7 @@ create view role_list as select film_id, actor_id, character from roles;
 -- The same foreign key twice
 create view double_films as select id, title, director_id as maker, director_id as author from films;
 create view film_titles as select title from films;
--- An expression is no key column any more.
+-- An expression is not a key column.
 create view computed_films as select id + 0 as id, title, director_id + 0 as director_id from films;
 create view anybody as select first_name, last_name, id from directors union all select first_name, last_name, id from actors;
 create view grouped_films as
@@ -244,13 +244,13 @@ create function maker(films) returns directors language sql stable as
   $$ select * from public.directors where id = $1.director_id $$;
 create function maker_of(films) returns setof directors rows 1 language sql stable as
   $$ select * from public.directors where id = $1.director_id $$;
--- It promises one row, and yields two.
+-- It is declared to return one row, and returns two.
 create function neighbour(addresses) returns setof addresses rows 1 language sql stable as
   $$ select * from public.addresses order by id limit 2 $$;
 create function children_of(people) returns setof people language sql stable as
   $$ select * from public.people where manager_id = $1.id $$;
 
--- This one has the name of its target: what the foreign key says is overridden.
+-- It has the name of its target, so it overrides the foreign key.
 create table designers (id integer primary key, name text);
 create table video_games (id integer primary key, name text, designer_id integer references designers (id));
 create function designers(video_games) returns setof designers rows 1 language sql stable as
@@ -424,7 +424,7 @@ create view "Qu""oted schéma"."v""iew" as
     from "Qu""oted schéma"."a-name-of-sixty-three-bytes-which-is-the-most-that-fits-into-it";
 create function "Qu""oted schéma"."f""n"("a""b" integer) returns integer language sql immutable as $$ select $1 $$;
 
--- Another exposed schema, and one that is not ------------------------------------------------------------------------------------------
+-- Another exposed schema, and a hidden one ---------------------------------------------------------------------------------------------
 
 create table archive.films (id integer primary key, title text, director_id integer references public.directors (id));
 create table archive.boxes (id integer primary key, label text);
@@ -503,7 +503,7 @@ insert into private.ledger values (1, 1, 1000);
 refresh materialized view film_stats;
 refresh materialized view film_snapshot;
 
--- Grants: everything of the exposed schemas, but what is secret ------------------------------------------------------------------------
+-- Grants: all objects of the exposed schemas, except secret ones ------------------------------------------------------------------------
 
 grant usage on schema public, archive, "Qu""oted schéma" to anon, authenticated, service_role;
 grant all on all tables in schema public, archive, "Qu""oted schéma" to anon, authenticated, service_role;

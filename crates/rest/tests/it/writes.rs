@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::steps::{OWNER, Steps, request};
+use crate::request_log::{OWNER, RequestLog, request};
 
 const ROWS: &str = "return=representation";
 
 #[tokio::test]
 async fn rows_are_inserted() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("POST films").body(r#"{"title":"A","year":2024}"#),
         request("POST films?select=id,title").body(r#"{"title":"B"}"#).prefer(ROWS),
@@ -53,7 +53,7 @@ async fn rows_are_inserted() {
 
 #[tokio::test]
 async fn values_of_all_types_are_parsed() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("POST events?select=*").prefer(ROWS).body(
             r#"{"id":10,"name":"x","during":"[2024-01-01,2024-01-02)","seats":"[1,5)","day":"2024-02-29","keywords":["a","b"],"scores":"{1,2}","place":{"name":"n","floor":2}}"#,
@@ -87,7 +87,7 @@ async fn values_of_all_types_are_parsed() {
 
 #[tokio::test]
 async fn other_bodies_are_rows_too() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("POST directors?select=*")
             .prefer(ROWS)
@@ -108,7 +108,7 @@ async fn other_bodies_are_rows_too() {
 
 #[tokio::test]
 async fn missing_values_are_null_or_defaults() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     let defaults = "missing=default, return=representation";
     for each in [
         request("POST tickets?columns=number,holder,sold_at").prefer(ROWS).body("[{}]"),
@@ -135,7 +135,7 @@ async fn missing_values_are_null_or_defaults() {
 
 #[tokio::test]
 async fn rows_are_updated() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("PATCH films?id=eq.1").body(r#"{"year":1}"#),
         request("PATCH films?id=eq.1&select=id,year,title").prefer(ROWS).body(r#"{"year":2,"title":"new"}"#),
@@ -174,7 +174,7 @@ async fn rows_are_updated() {
 
 #[tokio::test]
 async fn rows_are_deleted() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("DELETE guest_book?guest=eq.Ann"),
         request("DELETE guest_book?guest=eq.Ann").prefer(ROWS),
@@ -194,7 +194,7 @@ async fn rows_are_deleted() {
 
 #[tokio::test]
 async fn existing_rows_are_merged_or_skipped() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     let merge = "resolution=merge-duplicates, return=representation";
     let ignore = "resolution=ignore-duplicates, return=representation";
     let one = r#"[{"id":1,"city":"X"},{"id":9,"city":"Y"}]"#;
@@ -233,7 +233,7 @@ async fn existing_rows_are_merged_or_skipped() {
 
 #[tokio::test]
 async fn a_put_writes_the_row_of_its_url() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("PUT addresses?id=eq.1").prefer(ROWS).body(r#"{"id":1,"city":"P"}"#),
         request("PUT addresses?id=eq.20").prefer(ROWS).body(r#"{"id":20,"city":"Q"}"#),
@@ -260,7 +260,7 @@ async fn a_put_writes_the_row_of_its_url() {
 
 #[tokio::test]
 async fn privileges_and_policies_hold() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     let hidden = r#"{"id":12,"film_id":1,"owner":"00000000-0000-4000-8000-00000000000b","stars":1,"public":false}"#;
     for each in [
         // Privileges on some columns only: without rows to return, no more are needed
@@ -314,7 +314,7 @@ async fn privileges_and_policies_hold() {
 
 #[tokio::test]
 async fn results_of_writes_can_have_other_media_types() {
-    let mut steps = Steps::begin().await;
+    let mut steps = RequestLog::begin().await;
     for each in [
         request("PATCH directors?id=lt.3&select=id,last_name&order=id")
             .prefer(ROWS)
@@ -392,7 +392,7 @@ fn a_write_of_reviews() -> impl Strategy<Value = (String, String, &'static str)>
 
 #[tokio::test]
 async fn no_write_changes_a_row_that_a_policy_hides() {
-    let steps = Steps::begin().await;
+    let steps = RequestLog::begin().await;
     let client = steps.cinema.administrator().await;
     client
         .batch_execute(

@@ -8,19 +8,20 @@ use super::shared;
 use crate::caller::CALLERS;
 use crate::oracle::{self, Oracle};
 use crate::scenario::{Probe, Scenario};
-use crate::schedule::{self, LEFT, Report};
-use crate::stage::Stage;
+use crate::schedule::{self, LEFT, MismatchReport};
+use crate::server::IsolationServer;
 
 /// The end of a request that waits for a lock.
 #[derive(Debug, Clone, Copy)]
-enum Ending {
+enum RequestEnding {
     ClientGoesAway,
     Cancelled,
     Killed,
     LockComes,
 }
 
-const ENDINGS: [Ending; 4] = [Ending::ClientGoesAway, Ending::Cancelled, Ending::Killed, Ending::LockComes];
+const ENDINGS: [RequestEnding; 4] =
+    [RequestEnding::ClientGoesAway, RequestEnding::Cancelled, RequestEnding::Killed, RequestEnding::LockComes];
 
 /// Requests of several kinds that leave state in the session and then wait for lock 99.
 fn waiting() -> Scenario {
@@ -53,9 +54,9 @@ fn waiting() -> Scenario {
 async fn an_aborted_request_leaves_nothing_behind() {
     let mut scenarios = shared::scenarios();
     scenarios.push(waiting());
-    let stage = std::sync::Arc::new(Stage::open(1, scenarios).await);
+    let stage = std::sync::Arc::new(IsolationServer::open(1, scenarios).await);
     let holder = scratch::connect(stage.endpoint()).await.unwrap();
-    let (mut report, oracle) = (Report::default(), Oracle::default());
+    let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let state = Probe::get("session_states");
     let mut clean = Oracle::default();
     for caller in &CALLERS {
@@ -80,12 +81,16 @@ async fn an_aborted_request_leaves_nothing_behind() {
                 });
                 until_waiting(&stage).await;
                 match ending {
-                    Ending::ClientGoesAway => request.abort(),
-                    Ending::Cancelled => drop(stage.query(&format!("select pg_cancel_backend(pid) {WAITING}")).await),
-                    Ending::Killed => drop(stage.query(&format!("select pg_terminate_backend(pid) {WAITING}")).await),
-                    Ending::LockComes => {}
+                    RequestEnding::ClientGoesAway => request.abort(),
+                    RequestEnding::Cancelled => {
+                        drop(stage.query(&format!("select pg_cancel_backend(pid) {WAITING}")).await)
+                    }
+                    RequestEnding::Killed => {
+                        drop(stage.query(&format!("select pg_terminate_backend(pid) {WAITING}")).await)
+                    }
+                    RequestEnding::LockComes => {}
                 }
-                if !matches!(ending, Ending::ClientGoesAway) {
+                if !matches!(ending, RequestEnding::ClientGoesAway) {
                     holder.batch_execute("select pg_advisory_unlock(99)").await.unwrap();
                     let sent = request.await.unwrap();
                     report.judged(&place, polluter, &sent, oracle::leaks_nothing(&sent));
@@ -100,7 +105,7 @@ async fn an_aborted_request_leaves_nothing_behind() {
                         report.judged(&format!("{place}, then {}", probe.resource), caller, &sent, judgement);
                     }
                 }
-                if matches!(ending, Ending::ClientGoesAway) {
+                if matches!(ending, RequestEnding::ClientGoesAway) {
                     holder.batch_execute("select pg_advisory_unlock(99)").await.unwrap();
                 }
             }
@@ -114,7 +119,7 @@ const WAITING: &str = "from pg_stat_activity
   where datname = current_database() and usename = 'authenticator' and wait_event = 'advisory'";
 
 /// Waits until a backend of the data API waits for the lock.
-async fn until_waiting(stage: &Stage) {
+async fn until_waiting(stage: &IsolationServer) {
     let waiting = async { while stage.count(&format!("select count(*) {WAITING}")).await == 0 {} };
     assert!(tokio::time::timeout(shared::PATIENCE, waiting).await.is_ok(), "no request waits for the lock");
 }
@@ -133,8 +138,8 @@ async fn a_request_that_times_out_leaves_nothing_behind() {
          end $$;",
         [Probe::call("rpc/late")],
     ));
-    let stage = Stage::open(1, scenarios).await;
-    let (mut report, oracle) = (Report::default(), Oracle::default());
+    let stage = IsolationServer::open(1, scenarios).await;
+    let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let late = stage.scenarios[1].probes[0].clone();
     for (at, leaves) in LEFT.iter().enumerate() {
         let polluter = &CALLERS[at % CALLERS.len()];
@@ -154,7 +159,7 @@ async fn a_request_that_times_out_leaves_nothing_behind() {
 /// A role without privileges gains none from earlier requests.
 #[tokio::test]
 async fn a_role_without_privileges_gains_none() {
-    let stage = Stage::open(1, shared::scenarios()).await;
+    let stage = IsolationServer::open(1, shared::scenarios()).await;
     stage
         .execute(
             "do $$ begin create role isolation_outsider nologin;
@@ -169,7 +174,7 @@ async fn a_role_without_privileges_gains_none() {
     let token = stage.keys().ring.sign(&claims).unwrap();
     let unknown_role = json!({ "role": "not_a_role", "exp": expires });
     let unknown = stage.keys().ring.sign(&unknown_role).unwrap();
-    let (mut report, oracle) = (Report::default(), Oracle::default());
+    let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     for caller in &CALLERS {
         for (index, probe) in stage.scenarios[0].probes.iter().enumerate().filter(|(_, probe)| probe.is_for(caller)) {
             let refused = stage.get("/rest/v1/plain?select=note&id=eq.1").bearer(&token).send().await;

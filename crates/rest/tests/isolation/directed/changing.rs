@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 use crate::caller::CALLERS;
 use crate::oracle::Oracle;
 use crate::scenario::{Probe, Scenario};
-use crate::schedule::{self, Report};
-use crate::stage::{Stage, sql};
+use crate::schedule::{self, MismatchReport};
+use crate::server::{IsolationServer, sql};
 
 /// A change of the schema, with requests before and after it.
-pub struct Change {
+pub struct SchemaChange {
     /// A description.
     pub name: &'static str,
     /// Creates the state before the change, also from the state after it.
@@ -67,9 +67,9 @@ pub fn scenario() -> Scenario {
 }
 
 /// Returns the changes.
-pub fn changes() -> Vec<Change> {
+pub fn changes() -> Vec<SchemaChange> {
     vec![
-        Change {
+        SchemaChange {
             name: "a policy reads a header",
             before: "alter policy own on guarded using (true)",
             after: "alter policy own on guarded using (
@@ -77,7 +77,7 @@ pub fn changes() -> Vec<Change> {
             probe_before: Probe::get("guarded?select=owner").without_service().expect(200, ALL),
             probe_after: Probe::get("guarded?select=owner").without_service().expect(200, OWN),
         },
-        Change {
+        SchemaChange {
             name: "the function of a policy reads a header",
             before: "create or replace function private.allows(owner text) returns boolean language sql stable as $$
               select true $$",
@@ -86,35 +86,35 @@ pub fn changes() -> Vec<Change> {
             probe_before: Probe::get("asked?select=owner").without_service().expect(200, ALL),
             probe_after: Probe::get("asked?select=owner").without_service().expect(200, OWN),
         },
-        Change {
+        SchemaChange {
             name: "a default reads everything",
             before: "alter table defaulted alter column seen set default 'none'",
             after: "alter table defaulted alter column seen set default {inline}",
             probe_before: Probe::post("defaulted?select=seen", MARK).expect(201, r#"[{"seen":"none"}]"#),
             probe_after: Probe::post("defaulted?select=seen", MARK).expect(201, r#"[{"seen":"{context}"}]"#),
         },
-        Change {
+        SchemaChange {
             name: "a view reads everything",
             before: "create or replace view viewed as select 'none'::text as who",
             after: "create or replace view viewed as select {inline} as who",
             probe_before: Probe::get("viewed?select=who").expect(200, NONE),
             probe_after: Probe::get("viewed?select=who").expect(200, WHO),
         },
-        Change {
+        SchemaChange {
             name: "the function of a view reads everything",
             before: "create or replace function private.called() returns text language sql stable as $$ select 'none' $$",
             after: "create or replace function private.called() returns text language sql stable as $$ select {inline} $$",
             probe_before: Probe::get("calling?select=who").expect(200, NONE),
             probe_after: Probe::get("calling?select=who").expect(200, WHO),
         },
-        Change {
+        SchemaChange {
             name: "a function becomes immutable",
             before: "alter function private.declared() stable",
             after: "alter function private.declared() immutable",
             probe_before: Probe::get("declared?select=who").expect(200, WHO),
             probe_after: Probe::get("declared?select=who").expect(200, WHO),
         },
-        Change {
+        SchemaChange {
             name: "a trigger reads everything",
             before: "drop trigger if exists sees on triggered",
             after: "create or replace function private.see() returns trigger language plpgsql as $$
@@ -123,7 +123,7 @@ pub fn changes() -> Vec<Change> {
             probe_before: Probe::post("triggered?select=seen", MARK).expect(201, r#"[{"seen":null}]"#),
             probe_after: Probe::post("triggered?select=seen", MARK).expect(201, r#"[{"seen":"{context}"}]"#),
         },
-        Change {
+        SchemaChange {
             name: "a check reads a header",
             before: "alter table checked drop constraint if exists own",
             after: "alter table checked add constraint own check (
@@ -132,7 +132,7 @@ pub fn changes() -> Vec<Change> {
                 .expect(201, r#"[{"mark":"of another"}]"#),
             probe_after: Probe::post("checked?select=mark", MARK).expect(201, r#"[{"mark":"{mark}"}]"#),
         },
-        Change {
+        SchemaChange {
             name: "a trigger at the commit",
             before: "drop trigger if exists records on at_commit",
             after: "create constraint trigger records after insert on at_commit deferrable initially deferred
@@ -140,7 +140,7 @@ pub fn changes() -> Vec<Change> {
             probe_before: Probe::post("at_commit", MARK).minimal().expect(201, ""),
             probe_after: Probe::post("at_commit", MARK).minimal().expect(201, "").writes("written"),
         },
-        Change {
+        SchemaChange {
             name: REDEFINITION,
             before: "reset role; create or replace function auth.uid() returns uuid language sql stable as $$
               select coalesce(nullif(current_setting('request.jwt.claim.sub', true), ''),
@@ -154,7 +154,7 @@ pub fn changes() -> Vec<Change> {
                 .without_service()
                 .expect(200, r#"[{"owner":"00000000-0000-4000-8000-0000000000ff"}]"#),
         },
-        Change {
+        SchemaChange {
             name: "a right is taken away",
             before: "grant select on plain to anon, authenticated, service_role",
             after: "revoke select on plain from anon, authenticated, service_role",
@@ -166,8 +166,8 @@ pub fn changes() -> Vec<Change> {
 
 #[tokio::test]
 async fn a_request_directly_after_a_change_sees_it() {
-    let stage = Stage::open(2, vec![scenario()]).await;
-    let (mut report, oracle) = (Report::default(), Oracle::default());
+    let stage = IsolationServer::open(2, vec![scenario()]).await;
+    let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let changes = changes();
     for round in 0..2 {
         for change in &changes {

@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::caller::CALLERS;
 use crate::oracle::{self, Oracle};
 use crate::scenario::{Probe, Scenario};
-use crate::schedule::{self, Report};
-use crate::stage::Stage;
+use crate::schedule::{self, MismatchReport};
+use crate::server::IsolationServer;
 
 /// The timeout for events that must happen. Without it, a failing test would hang.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,8 +46,8 @@ pub fn scenarios() -> Vec<Scenario> {
 /// Sends every pair of requests of every two callers, directly after one another.
 #[tokio::test]
 async fn two_callers_on_one_connection_see_themselves() {
-    let stage = Stage::open(1, scenarios()).await;
-    let (mut report, oracle) = (Report::default(), Oracle::default());
+    let stage = IsolationServer::open(1, scenarios()).await;
+    let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let probes = &stage.scenarios[0].probes;
     for (first_index, first) in probes.iter().enumerate() {
         for (second_index, second) in probes.iter().enumerate() {
@@ -72,8 +72,8 @@ async fn two_callers_on_one_connection_see_themselves() {
 #[tokio::test]
 async fn a_burst_of_one_read_answers_each_caller() {
     for connections in [1, 2] {
-        let stage = Stage::open(connections, scenarios()).await;
-        let (mut report, oracle) = (Report::default(), Oracle::default());
+        let stage = IsolationServer::open(connections, scenarios()).await;
+        let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
         let probes = &stage.scenarios[0].probes;
         for (index, probe) in probes.iter().enumerate().filter(|(_, probe)| probe.method == "GET") {
             // The first ones make the read known as quick
@@ -106,7 +106,7 @@ async fn a_burst_of_one_read_answers_each_caller() {
 /// Another session gets a lock that a request took for its session, however the request ended.
 #[tokio::test]
 async fn locks_of_a_session_end_with_the_request() {
-    let stage = Stage::open(
+    let stage = IsolationServer::open(
         1,
         vec![Scenario::new(
             "locks",
@@ -134,7 +134,7 @@ async fn locks_of_a_session_end_with_the_request() {
     call("take_lock_and_raise", 2).send().await.expect(400);
     stage.post("/rest/v1/locking").json(&json!({ "key": 3 })).send().await.expect(201);
     stage.get("/rest/v1/locked_rows").send().await.expect(200);
-    let mut report = Report::default();
+    let mut report = MismatchReport::default();
     for key in 1..=4 {
         if let Err(error) = stage.admin().execute("select pg_advisory_lock($1::integer)", &[&key]).await {
             report.add(&format!("the lock {key}"), error.to_string());
@@ -183,11 +183,11 @@ async fn a_pre_request_function_affects_its_own_request_only() {
                 .expect(201, r#"[{"tenant":"tenant of {mark}","who":"{context}"}]"#),
         ],
     )];
-    let stage = Stage::with(2, scenarios, |config| {
+    let stage = IsolationServer::with(2, scenarios, |config| {
         config.apply([("db_pre_request", "public.before_each")], &mut Vec::new());
     })
     .await;
-    let mut report = Report::default();
+    let mut report = MismatchReport::default();
     let oracle = schedule::alone(&stage, &mut report).await;
     schedule::in_turn(&stage, &oracle, &mut report, 2).await;
     schedule::at_once(&stage, &oracle, &mut report).await;
@@ -215,8 +215,8 @@ async fn a_rolled_back_request_leaves_nothing_behind() {
             Probe::post("counted", r#"{"mark":1,"who":{"a":1},"none":1}"#),
         ],
     ));
-    let stage = Stage::with(1, scenarios, |config| config.tx_end.may_override = true).await;
-    let (mut report, oracle) = (Report::default(), Oracle::default());
+    let stage = IsolationServer::with(1, scenarios, |config| config.tx_end.may_override = true).await;
+    let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let state = Probe::get("session_states");
     let mut clean = Oracle::default();
     for caller in &CALLERS {

@@ -3,10 +3,10 @@
 mod answers;
 mod auth_functions;
 mod columns;
+mod constant_calls;
 mod constraints;
 mod foreign;
 mod functions;
-mod kept;
 mod names;
 mod partitions;
 mod plans;

@@ -3,8 +3,8 @@
 //! more rounds than PostgreSQL makes custom plans.
 
 use crate::scenario::{Probe, Scenario};
-use crate::schedule::{self, Report};
-use crate::stage::Stage;
+use crate::schedule::{self, MismatchReport};
+use crate::server::IsolationServer;
 
 /// PostgreSQL makes five custom plans before it considers a generic one.
 const ROUNDS: usize = 4;
@@ -116,8 +116,8 @@ pub fn scenarios() -> Vec<Scenario> {
 
 #[tokio::test]
 async fn plans_return_values_of_the_caller() {
-    let stage = Stage::open(1, scenarios()).await;
-    let mut report = Report::default();
+    let stage = IsolationServer::open(1, scenarios()).await;
+    let mut report = MismatchReport::default();
     let oracle = schedule::alone(&stage, &mut report).await;
     schedule::in_turn(&stage, &oracle, &mut report, ROUNDS).await;
     schedule::at_once(&stage, &oracle, &mut report).await;

@@ -5,16 +5,16 @@ use std::time::Duration;
 use portico_database::scratch;
 use tokio_postgres::Client;
 
-use super::random::Random;
-use crate::directed::changing::Change;
-use crate::stage::{Stage, sql};
+use super::random::SeededRandom;
+use crate::directed::changing::SchemaChange;
+use crate::server::{IsolationServer, sql};
 
 /// A random backend of the data API.
 const ONE_BACKEND: &str = "from (select pid from pg_stat_activity
    where datname = current_database() and usename = 'authenticator' order by random() limit 1) as one";
 
 /// Runs the disturbances until the future is dropped.
-pub async fn all(stage: &Stage, changes: &[Change], random: &mut Random) {
+pub async fn all(stage: &IsolationServer, changes: &[SchemaChange], random: &mut SeededRandom) {
     tokio::join!(
         cancels(stage, random.fork()),
         kills(stage, random.fork()),
@@ -24,17 +24,17 @@ pub async fn all(stage: &Stage, changes: &[Change], random: &mut Random) {
 }
 
 /// Waits for a random time below `most` milliseconds.
-async fn pause(random: &mut Random, most: u64) {
+async fn pause(random: &mut SeededRandom, most: u64) {
     tokio::time::sleep(Duration::from_millis(random.below(most))).await;
 }
 
-async fn other_session(stage: &Stage) -> Client {
+async fn other_session(stage: &IsolationServer) -> Client {
     let session = scratch::connect(stage.endpoint()).await.unwrap();
     session.batch_execute("set lock_timeout = '300ms'; set deadlock_timeout = '50ms'").await.unwrap();
     session
 }
 
-async fn cancels(stage: &Stage, mut random: Random) {
+async fn cancels(stage: &IsolationServer, mut random: SeededRandom) {
     let session = other_session(stage).await;
     loop {
         pause(&mut random, 40).await;
@@ -42,7 +42,7 @@ async fn cancels(stage: &Stage, mut random: Random) {
     }
 }
 
-async fn kills(stage: &Stage, mut random: Random) {
+async fn kills(stage: &IsolationServer, mut random: SeededRandom) {
     let session = other_session(stage).await;
     loop {
         pause(&mut random, 250).await;
@@ -51,7 +51,7 @@ async fn kills(stage: &Stage, mut random: Random) {
 }
 
 /// Locks a table for a moment.
-async fn locks(stage: &Stage, mut random: Random) {
+async fn locks(stage: &IsolationServer, mut random: SeededRandom) {
     let session = other_session(stage).await;
     let tables = stage
         .query("select c.oid::regclass::text from pg_class as c where relkind = 'r' and relnamespace = 'public'::regnamespace")
@@ -69,7 +69,7 @@ async fn locks(stage: &Stage, mut random: Random) {
 }
 
 /// Changes the schema back and forth.
-async fn alters(stage: &Stage, changes: &[Change], mut random: Random) {
+async fn alters(stage: &IsolationServer, changes: &[SchemaChange], mut random: SeededRandom) {
     /// Changes that affect only the plans of requests.
     const HARMLESS: &[&str] = &[
         "alter table default_inline add column if not exists extra integer",

@@ -1,9 +1,9 @@
 //! A small random number generator that a seed repeats (splitmix64).
 
 /// The generator.
-pub struct Random(u64);
+pub struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     /// Makes a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::House;
+use super::CinemaServer;
 
 #[tokio::test]
 async fn a_page_has_its_location() {
-    let house = House::open().await;
-    let answer = house
+    let server = CinemaServer::open().await;
+    let answer = server
         .read("items?order=id&limit=2&offset=2&select=id")
         .header("prefer", "count=exact")
         .send()
@@ -19,31 +19,31 @@ async fn a_page_has_its_location() {
     assert_eq!(answer.header("content-type"), Some("application/json; charset=utf-8"));
     assert_eq!(answer.header("preference-applied"), Some("count=exact"));
     assert_eq!(answer.header("content-profile"), Some("public"));
-    let beyond = house.read("items?offset=100").header("prefer", "count=exact").send().await.expect(416);
+    let beyond = server.read("items?offset=100").header("prefer", "count=exact").send().await.expect(416);
     assert_eq!(beyond.header("content-range"), Some("*/15"));
     assert_eq!(beyond.json()["details"], "An offset of 100 was requested, but there are only 15 rows.");
-    let unknown = house.read("items?offset=100").send().await.expect(200);
+    let unknown = server.read("items?offset=100").send().await.expect(200);
     assert_eq!((unknown.text().as_str(), unknown.header("content-range")), ("[]", Some("*/*")));
-    let by_header = house.read("items?order=id").header("range", "1-2").send().await.expect(200);
+    let by_header = server.read("items?order=id").header("range", "1-2").send().await.expect(200);
     assert_eq!(by_header.header("content-range"), Some("1-2/*"));
-    house.read("items").header("range", "2-1").send().await.expect(416);
-    house.read("items?limit=-1").send().await.expect(416);
+    server.read("items").header("range", "2-1").send().await.expect(416);
+    server.read("items?limit=-1").send().await.expect(416);
 }
 
 #[tokio::test]
 async fn a_location_that_is_too_long_is_left_out() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let many: Vec<_> = (0..1000).map(|id| id.to_string()).collect();
-    let answer = house.read(&format!("items?id=in.({})&limit=1", many.join(","))).send().await.expect(200);
+    let answer = server.read(&format!("items?id=in.({})&limit=1", many.join(","))).send().await.expect(200);
     assert_eq!(answer.header("content-location"), None);
 }
 
 #[tokio::test]
 async fn counts_are_exact_planned_or_estimated() {
-    let house = House::with(|config| config.plan.max_rows = Some(5)).await;
-    house.execute("analyze items").await;
+    let server = CinemaServer::with(|config| config.plan.max_rows = Some(5)).await;
+    server.execute("analyze items").await;
     let range = |mode: &'static str| {
-        let request = house.read("items?select=id").header("prefer", &format!("count={mode}"));
+        let request = server.read("items?select=id").header("prefer", &format!("count={mode}"));
         async move { request.send().await.header("content-range").unwrap().to_owned() }
     };
     assert_eq!(range("exact").await, "0-4/15");
@@ -60,13 +60,13 @@ async fn counts_are_exact_planned_or_estimated() {
         ("rpc/numbers_as_set?up_to=12&limit=3", "0-2/12"),
     ] {
         for method in ["GET", "HEAD"] {
-            let request = house.request(method.parse().unwrap(), &format!("/rest/v1/{resource}"));
+            let request = server.request(method.parse().unwrap(), &format!("/rest/v1/{resource}"));
             let answer = request.header("prefer", "count=estimated").send().await.expect(206);
             assert_eq!(answer.header("content-range"), Some(estimated), "{method} {resource}");
         }
     }
     // The planner expects one row of this function: the count is higher
-    house
+    server
         .execute(
             "create function five_items() returns setof items language plpgsql rows 1 stable
                as $$ begin return query select * from items where id < 12; end $$;
@@ -74,23 +74,24 @@ async fn counts_are_exact_planned_or_estimated() {
              grant select on few_by_plan to anon; notify pgrst",
         )
         .await;
-    let more = house.read("few_by_plan?select=id&limit=2").header("prefer", "count=estimated").send().await.expect(206);
+    let more =
+        server.read("few_by_plan?select=id&limit=2").header("prefer", "count=estimated").send().await.expect(206);
     assert_eq!(more.header("content-range"), Some("0-1/6"));
-    let few = house.read("items?select=id&id=lt.4").header("prefer", "count=estimated").send().await.expect(200);
+    let few = server.read("items?select=id&id=lt.4").header("prefer", "count=estimated").send().await.expect(200);
     assert_eq!(few.header("content-range"), Some("0-2/3"));
-    let function = house.read("rpc/numbers_as_set?up_to=3").header("prefer", "count=exact").send().await.expect(200);
+    let function = server.read("rpc/numbers_as_set?up_to=3").header("prefer", "count=exact").send().await.expect(200);
     assert_eq!(function.header("content-range"), Some("0-2/3"));
 }
 
 /// PostGIS is not installed here: a function of its name and kind makes a feature of any row.
 #[tokio::test]
 async fn geojson_is_produced_if_postgis_is_installed() {
-    let house = House::open().await;
-    let geo = |resource: &str| house.read(resource).header("accept", "application/geo+json");
+    let server = CinemaServer::open().await;
+    let geo = |resource: &str| server.read(resource).header("accept", "application/geo+json");
     // The media type is supported, so the request is acceptable: the function is missing
     let missing = geo("films?select=id").send().await.expect(404);
     assert_eq!(missing.json()["code"], "42883");
-    house
+    server
         .execute(
             "create function extensions.st_asgeojson(feature record, geom_column text default '', decimals int default 9,
                pretty bool default false) returns text language plpgsql immutable as $$ begin
@@ -110,15 +111,15 @@ async fn geojson_is_produced_if_postgis_is_installed() {
     assert_eq!(embedded["features"][0]["properties"]["directors"], json!({ "last_name": "Lang" }));
     let called = geo("rpc/films_since?since=2015&select=id&order=id").send().await.expect(200).json();
     assert_eq!(called["features"].as_array().unwrap().len(), 2);
-    let written = house.write("PATCH", "films?id=eq.1&select=id", &json!({ "year": 2000 }));
+    let written = server.write("PATCH", "films?id=eq.1&select=id", &json!({ "year": 2000 }));
     let written = written.header("accept", "application/geo+json").header("prefer", "return=representation");
     assert_eq!(written.send().await.expect(200).json()["features"][0]["properties"], json!({ "id": 1 }));
 }
 
 #[tokio::test]
 async fn head_has_the_headers_of_get_without_the_body() {
-    let house = House::open().await;
-    let head = |target: &str| house.request("HEAD".parse().unwrap(), &format!("/rest/v1/{target}"));
+    let server = CinemaServer::open().await;
+    let head = |target: &str| server.request("HEAD".parse().unwrap(), &format!("/rest/v1/{target}"));
     let answer = head("items?limit=3").header("prefer", "count=exact").send().await.expect(206);
     assert_eq!(answer.header("content-range"), Some("0-2/15"));
     assert_eq!(answer.header("content-length"), None);
@@ -129,12 +130,12 @@ async fn head_has_the_headers_of_get_without_the_body() {
 
 #[tokio::test]
 async fn a_result_without_exactly_one_row_is_rejected_and_rolled_back() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let single = "application/vnd.pgrst.object+json";
-    let answer = house.read("films?id=eq.1&select=id").header("accept", single).send().await.expect(200);
+    let answer = server.read("films?id=eq.1&select=id").header("accept", single).send().await.expect(200);
     assert_eq!(answer.text(), "{\"id\":1}");
     assert_eq!(answer.header("content-type"), Some("application/vnd.pgrst.object+json; charset=utf-8"));
-    let none = house.read("films?id=eq.99").header("accept", single).send().await.expect(406);
+    let none = server.read("films?id=eq.99").header("accept", single).send().await.expect(406);
     assert_eq!(
         none.json(),
         json!({
@@ -144,56 +145,57 @@ async fn a_result_without_exactly_one_row_is_rejected_and_rolled_back() {
             "message": "Cannot coerce the result to a single JSON object",
         })
     );
-    let many = house.write("PATCH", "items?id=lt.3", &json!({ "id": 900 }));
+    let many = server.write("PATCH", "items?id=lt.3", &json!({ "id": 900 }));
     many.header("accept", single).send().await.expect(409);
-    let two = house.write("POST", "stations", &json!([{ "id": 8 }, { "id": 9 }]));
+    let two = server.write("POST", "stations", &json!([{ "id": 8 }, { "id": 9 }]));
     let refused = two.header("accept", single).send().await.expect(406);
     assert_eq!(refused.json()["details"], "The result contains 2 rows");
-    assert_eq!(house.count("select count(*) from stations where id in (8, 9)").await, 0);
+    assert_eq!(server.count("select count(*) from stations where id in (8, 9)").await, 0);
 }
 
 #[tokio::test]
 async fn writes_have_the_documented_status_and_headers() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let shape = |answer: &portico_testkit::Answer| {
         (answer.status, answer.text(), answer.header("content-range").map(str::to_owned))
     };
     let row = |id: i32| json!({ "id": id, "name": "n" });
-    let created = house.write("POST", "stations", &row(10)).send().await;
+    let created = server.write("POST", "stations", &row(10)).send().await;
     assert_eq!(shape(&created), (201, String::new(), Some("*/*".into())));
     assert_eq!((created.header("content-length"), created.header("content-type")), (Some("0"), None));
-    let located = house.write("POST", "stations", &row(11)).header("prefer", "return=headers-only").send().await;
+    let located = server.write("POST", "stations", &row(11)).header("prefer", "return=headers-only").send().await;
     assert_eq!((located.status, located.header("location")), (201, Some("/stations?id=eq.11")));
     let shown =
-        house.write("POST", "stations?select=id", &row(12)).header("prefer", "return=representation, count=exact");
+        server.write("POST", "stations?select=id", &row(12)).header("prefer", "return=representation, count=exact");
     let shown = shown.send().await;
     assert_eq!(shape(&shown), (201, "[{\"id\":12}]".into(), Some("*/1".into())));
     assert_eq!(shown.header("preference-applied"), Some("return=representation, count=exact"));
-    let changed = house.write("PATCH", "stations?id=gte.10", &json!({ "name": "m" })).send().await;
+    let changed = server.write("PATCH", "stations?id=gte.10", &json!({ "name": "m" })).send().await;
     assert_eq!(shape(&changed), (204, String::new(), Some("0-2/*".into())));
     assert_eq!((changed.header("content-type"), changed.header("content-length")), (None, None));
-    let nothing = house.write("PATCH", "stations?id=eq.99", &json!({ "name": "m" })).send().await;
+    let nothing = server.write("PATCH", "stations?id=eq.99", &json!({ "name": "m" })).send().await;
     assert_eq!(shape(&nothing), (204, String::new(), Some("*/*".into())));
-    let merged = house.write("POST", "stations", &row(10)).header("prefer", "resolution=merge-duplicates").send().await;
+    let merged =
+        server.write("POST", "stations", &row(10)).header("prefer", "resolution=merge-duplicates").send().await;
     assert_eq!((merged.status, merged.header("preference-applied")), (200, Some("resolution=merge-duplicates")));
     let ignored =
-        house.write("POST", "stations", &row(10)).header("prefer", "resolution=ignore-duplicates").send().await;
+        server.write("POST", "stations", &row(10)).header("prefer", "resolution=ignore-duplicates").send().await;
     assert_eq!(ignored.status, 201);
-    house.write("PUT", "stations?id=eq.20", &row(20)).send().await.expect(204);
-    let put = house.write("PUT", "stations?id=eq.21", &row(21)).header("prefer", "return=representation").send().await;
+    server.write("PUT", "stations?id=eq.20", &row(20)).send().await.expect(204);
+    let put = server.write("PUT", "stations?id=eq.21", &row(21)).header("prefer", "return=representation").send().await;
     assert_eq!((put.status, put.header("content-range")), (201, None));
-    let other = house.write("PUT", "stations?id=eq.22", &row(23)).send().await.expect(400);
+    let other = server.write("PUT", "stations?id=eq.22", &row(23)).send().await.expect(400);
     assert_eq!(other.json()["code"], "PGRST115");
-    assert_eq!(house.count("select count(*) from stations where id in (22, 23)").await, 0);
-    let removed = house.write("DELETE", "stations?id=gte.10", &json!({})).header("prefer", "count=exact").send().await;
+    assert_eq!(server.count("select count(*) from stations where id in (22, 23)").await, 0);
+    let removed = server.write("DELETE", "stations?id=gte.10", &json!({})).header("prefer", "count=exact").send().await;
     assert_eq!(shape(&removed), (204, String::new(), Some("*/5".into())));
 }
 
 #[tokio::test]
 async fn a_put_of_several_rows_writes_the_one_of_its_url() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let put = |resource: &str, rows: Value| {
-        let request = house.write("PUT", resource, &rows).header("prefer", "return=representation");
+        let request = server.write("PUT", resource, &rows).header("prefer", "return=representation");
         async move { request.send().await }
     };
     let rows = json!([{ "id": 30, "name": "a" }, { "id": 31, "name": "b" }]);
@@ -208,13 +210,13 @@ async fn a_put_of_several_rows_writes_the_one_of_its_url() {
     assert_eq!((twice.status, twice.json()["code"].clone()), (500, json!("21000")));
     let uneven = put("stations?id=eq.40", json!([{ "id": 40, "name": "a" }, { "id": 41 }])).await.expect(400);
     assert_eq!(uneven.json()["message"], "All object keys must match");
-    assert_eq!(house.count("select count(*) from stations where id between 30 and 49").await, 1);
+    assert_eq!(server.count("select count(*) from stations where id between 30 and 49").await, 1);
 }
 
 #[tokio::test]
 async fn a_location_has_every_key_that_a_view_shows() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             "create table makers (id int primary key, name text);
              create table parts (code text, lot int, maker_id int references makers, primary key (lot, code));
@@ -229,9 +231,9 @@ async fn a_location_has_every_key_that_a_view_shows() {
              grant all on makers, parts, parts_with_makers, makers_only to service_role; notify pgrst",
         )
         .await;
-    house.read("not_there").send().await.expect(404);
+    server.read("not_there").send().await.expect(404);
     let location = async |resource: &str, row: Value| {
-        let request = house.write("POST", resource, &row).header("prefer", "return=headers-only");
+        let request = server.write("POST", resource, &row).header("prefer", "return=headers-only");
         request.send().await.expect(201).header("location").map(str::to_owned)
     };
     let at = |location: &str| Some(location.to_owned());
@@ -252,8 +254,8 @@ async fn a_location_has_every_key_that_a_view_shows() {
 
 #[tokio::test]
 async fn an_upsert_counts_only_rows_that_triggers_accept() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             "create table guarded (id integer primary key, body text);
              create function skip() returns trigger language plpgsql as
@@ -265,7 +267,7 @@ async fn an_upsert_counts_only_rows_that_triggers_accept() {
         )
         .await;
     let merge = |rows: Value| {
-        let request = house.write("POST", "guarded", &rows).header("prefer", "resolution=merge-duplicates");
+        let request = server.write("POST", "guarded", &rows).header("prefer", "resolution=merge-duplicates");
         async move { request.send().await.status }
     };
     let skipped = json!({ "id": 1, "body": "skipped" });
@@ -275,40 +277,40 @@ async fn an_upsert_counts_only_rows_that_triggers_accept() {
     assert_eq!(merge(json!([{ "id": 2, "body": "a" }])).await, 200);
     assert_eq!(merge(json!([{ "id": 2, "body": "a" }, { "id": 4, "body": "b" }])).await, 201);
     assert_eq!(merge(json!([{ "id": 2, "body": "b" }, { "id": 4, "body": "c" }])).await, 200);
-    assert_eq!(house.count("select count(*) from guarded").await, 2);
+    assert_eq!(server.count("select count(*) from guarded").await, 2);
 }
 
 #[tokio::test]
 async fn all_rows_at_once_are_neither_changed_nor_deleted() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     for (method, verb) in [("PATCH", "UPDATE"), ("DELETE", "DELETE")] {
-        let refused = house.write(method, "stations", &json!({ "name": "x" })).send().await.expect(400);
+        let refused = server.write(method, "stations", &json!({ "name": "x" })).send().await.expect(400);
         assert_eq!(refused.json()["code"], "21000");
         assert_eq!(refused.json()["message"], format!("{verb} requires a WHERE clause"));
     }
-    assert_eq!(house.count("select count(*) from stations where name = 'x'").await, 0);
+    assert_eq!(server.count("select count(*) from stations where name = 'x'").await, 0);
 }
 
 #[tokio::test]
 async fn the_profile_header_of_the_method_selects_the_schema() {
-    let house = House::open().await;
-    let archived = house.read("films?select=title").header("accept-profile", "archive").send().await.expect(200);
+    let server = CinemaServer::open().await;
+    let archived = server.read("films?select=title").header("accept-profile", "archive").send().await.expect(200);
     assert_eq!(archived.json(), json!([{ "title": "Lost Reel" }]));
     assert_eq!(archived.header("content-profile"), Some("archive"));
-    let refused = house.read("films").header("accept-profile", "private").send().await.expect(406);
+    let refused = server.read("films").header("accept-profile", "private").send().await.expect(406);
     assert_eq!(refused.json()["message"], "Invalid schema: private");
     assert_eq!(refused.json()["hint"], "Only the following schemas are exposed: public, archive, Qu\"oted schéma");
-    let odd = house.read("ta%22ble%20%C3%BCn%C3%AF").header("accept-profile", "Qu\"oted schéma").send().await;
+    let odd = server.read("ta%22ble%20%C3%BCn%C3%AF").header("accept-profile", "Qu\"oted schéma").send().await;
     assert_eq!(odd.status, 200, "{}", odd.text());
-    let called = house.call("hello", &json!({})).header("content-profile", "archive").send().await.expect(200);
+    let called = server.call("hello", &json!({})).header("content-profile", "archive").send().await.expect(200);
     assert_eq!(called.json(), "archived");
 }
 
 #[tokio::test]
 async fn options_names_the_methods_without_a_query() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let allow = |resource: &str| {
-        let request = house.request("OPTIONS".parse().unwrap(), &format!("/rest/v1/{resource}"));
+        let request = server.request("OPTIONS".parse().unwrap(), &format!("/rest/v1/{resource}"));
         async move { request.send().await.expect(200).header("allow").unwrap().to_owned() }
     };
     assert_eq!(allow("films").await, "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE");
@@ -317,27 +319,27 @@ async fn options_names_the_methods_without_a_query() {
     assert_eq!(allow("rpc/nothing").await, "OPTIONS,POST");
     assert_eq!(allow("rpc/add_them?a=1&b=2").await, "OPTIONS,GET,HEAD,POST");
     assert_eq!(allow("").await, "OPTIONS,GET,HEAD");
-    house.request("OPTIONS".parse().unwrap(), "/rest/v1/not_there").send().await.expect(404);
+    server.request("OPTIONS".parse().unwrap(), "/rest/v1/not_there").send().await.expect(404);
 }
 
 #[tokio::test]
 async fn sql_sets_status_and_headers() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let headers = r#"[{"Cache-Control":"no-store"},{"Set-Cookie":"a=1"},{"Set-Cookie":"b=2"}]"#;
-    let answer = house.call("set_status", &json!({ "status": "418", "headers": headers })).send().await.expect(418);
+    let answer = server.call("set_status", &json!({ "status": "418", "headers": headers })).send().await.expect(418);
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
-    let bad = house.call("set_status", &json!({ "status": "", "headers": "{}" })).send().await.expect(500);
+    let bad = server.call("set_status", &json!({ "status": "", "headers": "{}" })).send().await.expect(500);
     assert_eq!(bad.json()["code"], "PGRST111");
-    let bad = house.call("set_status", &json!({ "status": "x", "headers": "[]" })).send().await.expect(500);
+    let bad = server.call("set_status", &json!({ "status": "x", "headers": "[]" })).send().await.expect(500);
     assert_eq!(bad.json()["code"], "PGRST112");
 }
 
 #[tokio::test]
 async fn sql_raises_its_own_errors() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let raise = |code: &str, message: &str, detail: &str, hint: &str| {
-        house.call("raise_it", &json!({ "code": code, "message": message, "detail": detail, "hint": hint })).send()
+        server.call("raise_it", &json!({ "code": code, "message": message, "detail": detail, "hint": hint })).send()
     };
     let plain = raise("P0001", "no", "why", "how").await.expect(400);
     assert_eq!(plain.json(), json!({ "code": "P0001", "details": "why", "hint": "how", "message": "no" }));
@@ -351,23 +353,23 @@ async fn sql_raises_its_own_errors() {
 
 #[tokio::test]
 async fn media_types_of_every_kind() {
-    let house = House::open().await;
-    let csv = house.read("stations?order=id").header("accept", "text/csv").send().await.expect(200);
+    let server = CinemaServer::open().await;
+    let csv = server.read("stations?order=id").header("accept", "text/csv").send().await.expect(200);
     assert_eq!(csv.text(), "id,name\n1,roof\n2,cellar");
     let stripped = "application/vnd.pgrst.array+json;nulls=stripped";
-    let answer = house.read("roles?character=is.null").header("accept", stripped).send().await.expect(200);
+    let answer = server.read("roles?character=is.null").header("accept", stripped).send().await.expect(200);
     assert_eq!(answer.json(), json!([{ "film_id": 3, "actor_id": 3 }]));
     assert_eq!(answer.header("content-type"), Some("application/vnd.pgrst.array+json;nulls=stripped; charset=utf-8"));
-    let refused = house.read("films").header("accept", "image/webp").send().await.expect(406);
+    let refused = server.read("films").header("accept", "image/webp").send().await.expect(406);
     assert_eq!(refused.json()["message"], "None of these media types are available: image/webp");
-    let image = house.read("rpc/logo").header("accept", "image/png").send().await.expect(200);
+    let image = server.read("rpc/logo").header("accept", "image/png").send().await.expect(200);
     assert_eq!((image.header("content-type"), image.body.as_ref()), (Some("image/png"), &b"\x89PNG"[..]));
-    let bytes = house.post("/rest/v1/rpc/whole_bytes").header("content-type", "application/octet-stream");
+    let bytes = server.post("/rest/v1/rpc/whole_bytes").header("content-type", "application/octet-stream");
     assert_eq!(bytes.body(b"\x00\xff".to_vec()).send().await.expect(200).json(), "\\x00ff");
     let plan = "application/vnd.pgrst.plan+json; for=\"application/json\"; options=analyze|verbose;";
-    house.read("films").header("accept", plan).send().await.expect(406);
-    house.configure(&[("db_plan_enabled", "true")]).await;
-    let plan = house.read("films?id=eq.1").header("accept", plan).send().await.expect(200);
+    server.read("films").header("accept", plan).send().await.expect(406);
+    server.configure(&[("db_plan_enabled", "true")]).await;
+    let plan = server.read("films?id=eq.1").header("accept", plan).send().await.expect(200);
     assert!(plan.json()[0]["Plan"]["Actual Rows"].is_number(), "{}", plan.text());
     assert_eq!(
         plan.header("content-type"),
@@ -377,10 +379,10 @@ async fn media_types_of_every_kind() {
 
 #[tokio::test]
 async fn a_long_body_is_parsed_like_any_other() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let text = "ä".repeat(400_000);
     let call =
-        |body: String| house.post("/rest/v1/rpc/whole_json").header("content-type", "application/json").body(body);
+        |body: String| server.post("/rest/v1/rpc/whole_json").header("content-type", "application/json").body(body);
     let rows = json!([{ "text": text }]);
     assert_eq!(call(rows.to_string()).send().await.expect(200).json(), rows);
     let refused = call(format!("[{{\"text\":\"{text}\"")).send().await.expect(400);
@@ -389,7 +391,7 @@ async fn a_long_body_is_parsed_like_any_other() {
 
 #[tokio::test]
 async fn errors_of_paths_and_methods_have_a_fixed_order() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     for (method, path, status, code) in [
         ("GET", "films/", 404, "PGRST125"),
         ("GET", "rpc/f/x", 404, "PGRST125"),
@@ -408,24 +410,24 @@ async fn errors_of_paths_and_methods_have_a_fixed_order() {
         ("GET", "rpc/stable_writer", 204, ""),
         ("GET", "rpc/book_guest?entry=a&guest=b", 405, "25006"),
     ] {
-        let answer = house.request(method.parse().unwrap(), &format!("/rest/v1/{path}")).send().await;
+        let answer = server.request(method.parse().unwrap(), &format!("/rest/v1/{path}")).send().await;
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         if !code.is_empty() {
             assert_eq!(answer.json()["code"], code, "{method} {path}");
             assert_eq!(answer.header("proxy-status"), Some(format!("PostgREST; error={code}").as_str()));
         }
     }
-    let columns = house.write("POST", "stations", &json!({ "nam": 1 })).send().await.expect(400);
+    let columns = server.write("POST", "stations", &json!({ "nam": 1 })).send().await.expect(400);
     assert_eq!(columns.json()["message"], "Could not find the 'nam' column of 'stations' in the schema cache");
     let body =
-        house.post("/rest/v1/stations").header("content-type", "application/json").body("{").send().await.expect(400);
+        server.post("/rest/v1/stations").header("content-type", "application/json").body("{").send().await.expect(400);
     assert_eq!(body.json()["message"], "Empty or invalid json");
 }
 
 #[tokio::test]
 async fn a_counted_call_with_a_body_has_the_function_s_columns_and_no_others() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             "create function pairs(a int, y text) returns table (x int, y text) language sql as
                'select a + n, $2 from generate_series(0, 2) as n';
@@ -446,7 +448,7 @@ async fn a_counted_call_with_a_body_has_the_function_s_columns_and_no_others() {
         ("pair?limit=1", json!({ "a": 1 }), json!({ "x": 1, "y": "1" }), "0-0/1"),
         ("numbers_of?limit=1", json!({ "a": 1 }), json!([1]), "0-0/2"),
     ] {
-        let answer = house.call(function, &arguments).header("prefer", "count=exact").send().await;
+        let answer = server.call(function, &arguments).header("prefer", "count=exact").send().await;
         assert!(answer.status == 200 || answer.status == 206, "{function}: {}", answer.text());
         assert_eq!(answer.json(), expected, "{function}");
         assert_eq!(answer.header("content-range"), Some(range), "{function}");

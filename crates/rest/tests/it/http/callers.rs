@@ -3,10 +3,10 @@
 use portico_testkit::Answer;
 use serde_json::{Value, json};
 
-use super::{FIRST, House};
+use super::{CinemaServer, FIRST};
 
-async fn refused(house: &House, token: &str) -> (u16, String, String, Option<String>, String) {
-    let answer = house.read("films").bearer(token).send().await;
+async fn refused(server: &CinemaServer, token: &str) -> (u16, String, String, Option<String>, String) {
+    let answer = server.read("films").bearer(token).send().await;
     let body = answer.json();
     let text = |key: &str| body[key].as_str().map(str::to_owned);
     let header = answer.header("www-authenticate").unwrap_or_default().to_owned();
@@ -15,26 +15,26 @@ async fn refused(house: &House, token: &str) -> (u16, String, String, Option<Str
 
 #[tokio::test]
 async fn an_invalid_token_is_rejected_with_the_documented_error() {
-    let house = House::open().await;
-    let now = house.clock().now().unix_timestamp();
+    let server = CinemaServer::open().await;
+    let now = server.clock().now().unix_timestamp();
     let none = "eyJhbGciOiJub25lIn0.eyJyb2xlIjoiYW5vbiJ9.";
-    let good = house.token("authenticated", FIRST);
+    let good = server.token("authenticated", FIRST);
     let forged = format!("{}AAAA", &good[..good.len() - 4]);
     for (token, code, message) in [
         ("a.b".to_owned(), "PGRST301", "Expected 3 parts in JWT; got 2"),
         (none.to_owned(), "PGRST301", "Wrong or unsupported encoding algorithm"),
         (forged, "PGRST301", "No suitable key or wrong key type"),
-        (house.sign(&json!({ "role": "anon", "exp": now - 31 })), "PGRST303", "JWT expired"),
-        (house.sign(&json!({ "role": "anon", "nbf": now + 40 })), "PGRST303", "JWT not yet valid"),
-        (house.sign(&json!({ "role": "anon", "iat": now + 40 })), "PGRST303", "JWT issued at future"),
-        (house.sign(&json!({ "role": "anon", "exp": "x" })), "PGRST303", "The JWT 'exp' claim must be a number"),
+        (server.sign(&json!({ "role": "anon", "exp": now - 31 })), "PGRST303", "JWT expired"),
+        (server.sign(&json!({ "role": "anon", "nbf": now + 40 })), "PGRST303", "JWT not yet valid"),
+        (server.sign(&json!({ "role": "anon", "iat": now + 40 })), "PGRST303", "JWT issued at future"),
+        (server.sign(&json!({ "role": "anon", "exp": "x" })), "PGRST303", "The JWT 'exp' claim must be a number"),
         (
-            house.sign(&json!({ "role": "anon", "aud": 1 })),
+            server.sign(&json!({ "role": "anon", "aud": 1 })),
             "PGRST303",
             "The JWT 'aud' claim must be a string or an array of strings",
         ),
     ] {
-        let (status, is_code, is_message, _, header) = refused(&house, &token).await;
+        let (status, is_code, is_message, _, header) = refused(&server, &token).await;
         assert_eq!((status, is_code.as_str(), is_message.as_str()), (401, code, message));
         assert_eq!(header, format!("Bearer error=\"invalid_token\", error_description=\"{message}\""));
     }
@@ -42,69 +42,69 @@ async fn an_invalid_token_is_rejected_with_the_documented_error() {
     for nonsense in
         ["a.b.c", "nonsense.nonsense.nonsense", "..", "a..c", "!.?.*", "bnVsbA.bnVsbA.bnVsbA", "e30.e30.e30"]
     {
-        let (status, code, message, details, _) = refused(&house, nonsense).await;
+        let (status, code, message, details, _) = refused(&server, nonsense).await;
         let expected = (401, "PGRST301", "JWT cryptographic operation failed");
         assert_eq!((status, code.as_str(), message.as_str()), expected, "{nonsense}");
         assert_eq!(details, None);
     }
-    let signed = house.sign(&json!({ "role": "anon" }));
+    let signed = server.sign(&json!({ "role": "anon" }));
     let header = signed.split('.').next().unwrap();
     for nonsense in [format!("{header}.b.c"), format!("{header}.e30.!!!"), format!("{header}..")] {
-        let (status, code, message, details, _) = refused(&house, &nonsense).await;
+        let (status, code, message, details, _) = refused(&server, &nonsense).await;
         let expected = (401, "PGRST301", "No suitable key or wrong key type");
         assert_eq!((status, code.as_str(), message.as_str()), expected, "{nonsense}");
         assert_eq!(details.as_deref(), Some("None of the keys was able to decode the JWT"));
     }
     // Clocks may differ a little
-    let late = house.sign(&json!({ "role": "anon", "exp": now - 20 }));
-    house.read("films?select=id").bearer(&late).send().await.expect(200);
+    let late = server.sign(&json!({ "role": "anon", "exp": now - 20 }));
+    server.read("films?select=id").bearer(&late).send().await.expect(200);
     // The error precedes everything else in the request
-    let expired = house.sign(&json!({ "role": "anon", "exp": now - 31 }));
-    house.read("not/a/path").bearer(&expired).send().await.expect(401);
-    house.request("OPTIONS".parse().unwrap(), "/rest/v1/films").bearer(&expired).send().await.expect(401);
+    let expired = server.sign(&json!({ "role": "anon", "exp": now - 31 }));
+    server.read("not/a/path").bearer(&expired).send().await.expect(401);
+    server.request("OPTIONS".parse().unwrap(), "/rest/v1/films").bearer(&expired).send().await.expect(401);
 }
 
 #[tokio::test]
 async fn a_request_runs_in_the_role_of_its_token_and_sql_sees_the_claims() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let claims = |token: String| {
-        let request = house.call("current_claims", &json!({}));
+        let request = server.call("current_claims", &json!({}));
         async move { request.bearer(&token).send().await.expect(200).json() }
     };
-    let person = claims(house.token("authenticated", FIRST)).await;
+    let person = claims(server.token("authenticated", FIRST)).await;
     assert_eq!((&person["role"], &person["claims"]["sub"]), (&json!("authenticated"), &json!(FIRST)));
-    let nobody = house.call("current_claims", &json!({})).send().await.expect(200).json();
+    let nobody = server.call("current_claims", &json!({})).send().await.expect(200).json();
     assert_eq!(nobody, json!({ "role": "anon", "claims": { "role": "anon" } }));
-    let key = house.call("current_claims", &json!({})).key(house.api_keys().secret()).send().await.expect(200).json();
+    let key = server.call("current_claims", &json!({})).key(server.api_keys().secret()).send().await.expect(200).json();
     assert_eq!(key["role"], "service_role");
     // A token without a role has none
-    let now = house.clock().now().unix_timestamp();
-    let bare = claims(house.sign(&json!({ "sub": FIRST, "exp": now + 60 }))).await;
+    let now = server.clock().now().unix_timestamp();
+    let bare = claims(server.sign(&json!({ "sub": FIRST, "exp": now + 60 }))).await;
     assert_eq!(bare, json!({ "role": "anon", "claims": { "sub": FIRST, "exp": now + 60, "role": "anon" } }));
 }
 
 #[tokio::test]
 async fn the_database_decides_which_roles_can_be_assumed() {
-    let house = House::open().await;
-    let unknown = house.read("films").bearer(&house.token("nobody_at_all", FIRST)).send().await;
+    let server = CinemaServer::open().await;
+    let unknown = server.read("films").bearer(&server.token("nobody_at_all", FIRST)).send().await;
     assert_eq!((unknown.status, unknown.json()["code"].clone()), (401, json!("22023")));
-    let none = house.read("films").bearer(&house.token("none", FIRST)).send().await;
+    let none = server.read("films").bearer(&server.token("none", FIRST)).send().await;
     assert_eq!((none.status, none.json()["message"].clone()), (401, json!("role \"none\" does not exist")));
     assert_eq!(unknown.header("www-authenticate"), Some("Bearer"));
-    house.role("not_granted").await;
-    let refused = house.read("films").bearer(&house.token("not_granted", FIRST)).send().await;
+    server.role("not_granted").await;
+    let refused = server.read("films").bearer(&server.token("not_granted", FIRST)).send().await;
     assert_eq!((refused.status, refused.json()["code"].clone()), (403, json!("42501")));
-    house.role("app_role").await;
-    house.execute("grant app_role to authenticator; grant select on films to app_role").await;
-    house.read("films?select=id").bearer(&house.token("app_role", FIRST)).send().await.expect(200);
+    server.role("app_role").await;
+    server.execute("grant app_role to authenticator; grant select on films to app_role").await;
+    server.read("films?select=id").bearer(&server.token("app_role", FIRST)).send().await.expect(200);
 }
 
 /// Every role may assume itself, so PostgreSQL would allow these.
 #[tokio::test]
 async fn no_request_can_assume_the_login_role() {
-    let house = House::open().await;
-    for login in ["authenticator", house.endpoint().user()] {
-        let refused = house.read("films").bearer(&house.token(login, FIRST)).send().await.expect(403);
+    let server = CinemaServer::open().await;
+    for login in ["authenticator", server.endpoint().user()] {
+        let refused = server.read("films").bearer(&server.token(login, FIRST)).send().await.expect(403);
         let message = format!("permission denied to set role \"{login}\"");
         assert_eq!((&refused.json()["code"], &refused.json()["message"]), (&json!("42501"), &json!(message)));
     }
@@ -112,24 +112,25 @@ async fn no_request_can_assume_the_login_role() {
 
 #[tokio::test]
 async fn a_legacy_key_is_the_token_if_there_is_no_other() {
-    let house = House::open().await;
-    for (key, role) in [(house.api_keys().anon_jwt(), "anon"), (house.api_keys().service_role_jwt(), "service_role")] {
-        let alone = house.call("current_claims", &json!({})).header("apikey", key).send().await.expect(200).json();
-        let token = house.call("current_claims", &json!({})).bearer(key).send().await.expect(200).json();
+    let server = CinemaServer::open().await;
+    for (key, role) in [(server.api_keys().anon_jwt(), "anon"), (server.api_keys().service_role_jwt(), "service_role")]
+    {
+        let alone = server.call("current_claims", &json!({})).header("apikey", key).send().await.expect(200).json();
+        let token = server.call("current_claims", &json!({})).bearer(key).send().await.expect(200).json();
         assert_eq!((&alone["role"], &alone), (&json!(role), &token));
         assert!(alone["claims"]["exp"].is_i64(), "{alone}");
         // Another scheme hides it
         let basic =
-            house.call("current_claims", &json!({})).header("apikey", key).header("authorization", "Basic eDp5");
+            server.call("current_claims", &json!({})).header("apikey", key).header("authorization", "Basic eDp5");
         assert_eq!(basic.send().await.expect(200).json()["role"], "anon");
     }
 }
 
 #[tokio::test]
 async fn a_time_zone_is_a_name_or_hours_from_utc() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let shown = |zone: &str| {
-        let request = house.read("films?select=released&id=eq.3").header("prefer", &format!("timezone={zone}"));
+        let request = server.read("films?select=released&id=eq.3").header("prefer", &format!("timezone={zone}"));
         async move {
             let answer = request.send().await.expect(200);
             let applied = answer.header("preference-applied").map(str::to_owned);
@@ -148,9 +149,9 @@ async fn a_time_zone_is_a_name_or_hours_from_utc() {
 
 #[tokio::test]
 async fn sql_sees_the_request() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let setting = |name: &'static str| {
-        let request = house.read(&format!("rpc/a_setting?name={name}"));
+        let request = server.read(&format!("rpc/a_setting?name={name}"));
         let request =
             request.header("x-shown", "yes").header("cookie", "a=b; c=d").header("prefer", "timezone=Asia/Tokyo");
         async move { request.send().await.expect(200).json() }
@@ -172,8 +173,8 @@ async fn sql_sees_the_request() {
 
 #[tokio::test]
 async fn sql_sees_the_request_id_and_the_headers_of_a_trusted_proxy() {
-    let house = House::open().await;
-    let ask = || house.read("rpc/a_setting?name=request.headers");
+    let server = CinemaServer::open().await;
+    let ask = || server.read("rpc/a_setting?name=request.headers");
     let seen = |answer: &Answer| -> Value { serde_json::from_str(answer.json().as_str().unwrap()).unwrap() };
     let answer = ask().send().await.expect(200);
     let id = answer.header("x-request-id").unwrap();
@@ -200,10 +201,10 @@ async fn sql_sees_the_request_id_and_the_headers_of_a_trusted_proxy() {
 
 #[tokio::test]
 async fn sql_sees_the_token_of_an_opaque_key_and_never_the_key() {
-    let house = House::open().await;
-    let keys = house.api_keys();
+    let server = CinemaServer::open().await;
+    let keys = server.api_keys();
     let seen = |key: Option<&str>, token: Option<&str>| {
-        let mut request = house.call("a_setting", &json!({ "name": "request.headers" }));
+        let mut request = server.call("a_setting", &json!({ "name": "request.headers" }));
         request = key.into_iter().fold(request, |request, key| request.key(key));
         request = token.into_iter().fold(request, |request, token| request.bearer(token));
         async move {
@@ -223,15 +224,15 @@ async fn sql_sees_the_token_of_an_opaque_key_and_never_the_key() {
         assert_eq!(seen(Some(jwt), None).await.as_deref(), Some(jwt));
         assert_eq!(seen(None, Some(jwt)).await, bearer);
     }
-    let person = house.token("authenticated", FIRST);
+    let person = server.token("authenticated", FIRST);
     assert_eq!(seen(Some(keys.publishable()), Some(&person)).await, Some(format!("Bearer {person}")));
     assert_eq!(seen(None, None).await, None);
 }
 
 #[tokio::test]
 async fn missing_privileges_are_401_for_anonymous_and_403_for_other_callers() {
-    let house = House::open().await;
-    let nobody = house.read("secrets").send().await;
+    let server = CinemaServer::open().await;
+    let nobody = server.read("secrets").send().await;
     assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, Some("Bearer")));
     assert_eq!(
         nobody.json(),
@@ -242,10 +243,10 @@ async fn missing_privileges_are_401_for_anonymous_and_403_for_other_callers() {
             "message": "permission denied for table secrets",
         })
     );
-    let somebody = house.read("secrets").bearer(&house.token("authenticated", FIRST)).send().await;
+    let somebody = server.read("secrets").bearer(&server.token("authenticated", FIRST)).send().await;
     assert_eq!(somebody.status, 403);
     let body = json!({ "id": 2 });
-    let write = house.post("/rest/v1/secrets").bearer(&house.token("authenticated", FIRST)).json(&body).send().await;
+    let write = server.post("/rest/v1/secrets").bearer(&server.token("authenticated", FIRST)).json(&body).send().await;
     assert_eq!(
         write.json()["hint"],
         "Grant the required privileges to the current role with: GRANT INSERT ON public.secrets TO authenticated;"
@@ -254,7 +255,7 @@ async fn missing_privileges_are_401_for_anonymous_and_403_for_other_callers() {
 
 #[tokio::test]
 async fn the_hint_names_the_missing_grant() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     for (method, query, prefer, granted) in [
         ("GET", "", "", "SELECT"),
         ("POST", "", "return=minimal", "INSERT"),
@@ -266,23 +267,23 @@ async fn the_hint_names_the_missing_grant() {
         ("PATCH", "?or=(id.eq.1)", "", "SELECT, UPDATE"),
         ("DELETE", "?and=(id.eq.1)", "", "SELECT, DELETE"),
     ] {
-        house
+        server
             .execute(
                 "drop table if exists wanted; create table wanted (id int primary key);
                  revoke all on wanted from anon, authenticated, service_role; notify pgrst",
             )
             .await;
-        house.read("not_there").send().await.expect(404);
+        server.read("not_there").send().await.expect(404);
         let send = async || {
-            let request = house.request(method.parse().unwrap(), &format!("/rest/v1/wanted{query}"));
-            let request = request.bearer(&house.token("authenticated", FIRST)).header("prefer", prefer);
+            let request = server.request(method.parse().unwrap(), &format!("/rest/v1/wanted{query}"));
+            let request = request.bearer(&server.token("authenticated", FIRST)).header("prefer", prefer);
             if method == "GET" { request.send().await } else { request.json(&json!({ "id": 1 })).send().await }
         };
         let refused = send().await.expect(403).json();
         let hint = refused["hint"].as_str().unwrap();
         let (_, grant) = hint.split_once("with: ").unwrap();
         assert_eq!(grant, format!("GRANT {granted} ON public.wanted TO authenticated;"), "{method} {query} {prefer}");
-        house.execute(grant).await;
+        server.execute(grant).await;
         let done = send().await;
         assert!((200..300).contains(&done.status), "{method} {query} {prefer}: {}", done.text());
     }
@@ -290,14 +291,14 @@ async fn the_hint_names_the_missing_grant() {
 
 #[tokio::test]
 async fn a_row_that_a_policy_hides_is_neither_shown_nor_changed() {
-    let house = House::open().await;
-    let owner = house.token("authenticated", FIRST);
-    let other = house.token("authenticated", "00000000-0000-4000-8000-0000000000ff");
-    let notes = |token: &str| house.read("notes?select=body").bearer(token);
+    let server = CinemaServer::open().await;
+    let owner = server.token("authenticated", FIRST);
+    let other = server.token("authenticated", "00000000-0000-4000-8000-0000000000ff");
+    let notes = |token: &str| server.read("notes?select=body").bearer(token);
     assert_eq!(notes(&owner).send().await.expect(200).json(), json!([{ "body": "of a" }]));
     assert_eq!(notes(&other).send().await.expect(200).json(), json!([]));
     let change = |token: &str| {
-        let request = house.request("PATCH".parse().unwrap(), "/rest/v1/notes?body=neq.x").bearer(token);
+        let request = server.request("PATCH".parse().unwrap(), "/rest/v1/notes?body=neq.x").bearer(token);
         request.header("prefer", "return=representation").json(&json!({ "body": "taken" }))
     };
     assert_eq!(change(&other).send().await.expect(200).json(), json!([]));

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::House;
+use super::CinemaServer;
 
 #[tokio::test]
 async fn a_pre_request_function_runs_before_each_request() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             "create function private.check_it() returns void language plpgsql security definer as $$
              begin
@@ -22,38 +22,38 @@ async fn a_pre_request_function_runs_before_each_request() {
              grant execute on function pre_config() to authenticator",
         )
         .await;
-    house.configure(&[("db_pre_config", "public.pre_config"), ("db_max_rows", "2")]).await;
-    let answer = house.read("items?select=id").send().await.expect(200);
+    server.configure(&[("db_pre_config", "public.pre_config"), ("db_max_rows", "2")]).await;
+    let answer = server.read("items?select=id").send().await.expect(200);
     assert_eq!(answer.header("x-checked"), Some("yes"));
     // Settings of the role override those of the function
     assert_eq!(answer.json().as_array().unwrap().len(), 2);
-    let blocked = house.read("items").header("x-block", "1").send().await.expect(429);
+    let blocked = server.read("items").header("x-block", "1").send().await.expect(429);
     assert_eq!(blocked.json()["code"], "PT429");
 }
 
 #[tokio::test]
 async fn only_tokens_of_the_secret_in_the_database_are_accepted() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let secret = "a secret that only this database knows";
-    house.configure(&[("jwt_secret", secret), ("jwt_role_claim_key", ".app.role"), ("jwt_aud", "me")]).await;
+    server.configure(&[("jwt_secret", secret), ("jwt_role_claim_key", ".app.role"), ("jwt_aud", "me")]).await;
     let ring = portico_tokens::KeyRing::hs256(&portico_base::Secret::new(secret));
-    let now = house.clock().now().unix_timestamp();
+    let now = server.clock().now().unix_timestamp();
     let token = ring.sign(&json!({ "app": { "role": "authenticated" }, "exp": now + 60, "aud": ["me"] })).unwrap();
-    let claims = house.call("current_claims", &json!({})).bearer(&token).send().await.expect(200).json();
+    let claims = server.call("current_claims", &json!({})).bearer(&token).send().await.expect(200).json();
     assert_eq!(claims["role"], "authenticated");
     let other = ring.sign(&json!({ "app": { "role": "authenticated" }, "exp": now + 60, "aud": "you" })).unwrap();
-    let refused = house.read("films").bearer(&other).send().await.expect(401);
+    let refused = server.read("films").bearer(&other).send().await.expect(401);
     assert_eq!(refused.json()["message"], "JWT not in audience");
-    let ours = house.token("authenticated", super::FIRST);
-    assert_eq!(house.read("films").bearer(&ours).send().await.expect(401).json()["code"], "PGRST301");
+    let ours = server.token("authenticated", super::FIRST);
+    assert_eq!(server.read("films").bearer(&ours).send().await.expect(401).json()["code"], "PGRST301");
 }
 
 #[tokio::test]
 async fn the_allowed_origins_are_a_setting() {
-    let house = House::open().await;
+    let server = CinemaServer::open().await;
     let allowed = async |origin: &str| {
-        let read = house.read("films?select=id").header("origin", origin).send().await.expect(200);
-        let preflight = house.request("OPTIONS".parse().unwrap(), "/rest/v1/films").header("origin", origin);
+        let read = server.read("films?select=id").header("origin", origin).send().await.expect(200);
+        let preflight = server.request("OPTIONS".parse().unwrap(), "/rest/v1/films").header("origin", origin);
         let preflight = preflight.header("access-control-request-method", "PATCH");
         let preflight = preflight.header("access-control-request-headers", "prefer,apikey").send().await.expect(200);
         let name = "access-control-allow-origin";
@@ -69,7 +69,7 @@ async fn the_allowed_origins_are_a_setting() {
         read.header(name).map(str::to_owned)
     };
     assert_eq!(allowed("https://app.example").await.as_deref(), Some("*"));
-    house.configure(&[("server_cors_allowed_origins", "https://app.example, https://b.example")]).await;
+    server.configure(&[("server_cors_allowed_origins", "https://app.example, https://b.example")]).await;
     assert_eq!(allowed("https://app.example").await.as_deref(), Some("https://app.example"));
     assert_eq!(allowed("https://b.example").await.as_deref(), Some("https://b.example"));
     assert_eq!(allowed("https://c.example").await, None);
@@ -77,16 +77,16 @@ async fn the_allowed_origins_are_a_setting() {
 
 #[tokio::test]
 async fn error_verbosity_and_server_timing_are_settings() {
-    let house = House::with(|config| {
+    let server = CinemaServer::with(|config| {
         config.terse_errors = true;
         config.server_timing = true;
         config.trace_header = Some("x-trace".parse().unwrap());
     })
     .await;
-    let answer = house.read("secrets").header("x-trace", "abc").send().await.expect(401);
+    let answer = server.read("secrets").header("x-trace", "abc").send().await.expect(401);
     assert_eq!(answer.json(), json!({ "code": "42501", "message": "permission denied for table secrets" }));
     assert_eq!(answer.header("x-trace"), Some("abc"));
-    let timing = house.read("films").send().await.header("server-timing").unwrap().to_owned();
+    let timing = server.read("films").send().await.header("server-timing").unwrap().to_owned();
     let stages: Vec<_> = timing.split(", ").map(|stage| stage.split(';').next().unwrap()).collect();
     assert_eq!(stages, ["jwt", "parse", "plan", "transaction", "response"]);
 }

@@ -3,7 +3,7 @@
 use portico_testkit::Answer;
 use serde_json::{Value, json};
 
-use super::House;
+use super::CinemaServer;
 
 const SHOP: &str = "
     create table clients (id int primary key, name text);
@@ -25,14 +25,14 @@ const SHOP: &str = "
     grant execute on function client_of, clients_of, no_project to service_role;
     notify pgrst";
 
-struct Shop(House);
+struct ClientsServer(CinemaServer);
 
-impl Shop {
+impl ClientsServer {
     async fn open() -> Self {
-        let house = House::with(|config| config.plan.aggregates = true).await;
-        house.execute(SHOP).await;
-        house.secret("/not_there").send().await.expect(404);
-        Self(house)
+        let server = CinemaServer::with(|config| config.plan.aggregates = true).await;
+        server.execute(SHOP).await;
+        server.secret("/not_there").send().await.expect(404);
+        Self(server)
     }
 
     async fn ask(&self, resource: &str) -> Answer {
@@ -53,7 +53,7 @@ impl Shop {
 
 #[tokio::test]
 async fn empty_embeds_have_no_key_at_any_depth() {
-    let shop = Shop::open().await;
+    let shop = ClientsServer::open().await;
     let first = json!([{ "id": 1 }]);
     for select in [
         "id,projects()",
@@ -82,7 +82,7 @@ async fn empty_embeds_have_no_key_at_any_depth() {
 
 #[tokio::test]
 async fn a_sort_by_an_embed_uses_the_aliases_of_the_embed() {
-    let shop = Shop::open().await;
+    let shop = ClientsServer::open().await;
     for resource in [
         "projects?select=cost.sum(),...clients(client:name)&order=clients(client)",
         "projects?select=...clients(client:name),cost.sum()&order=clients(client).asc.nullslast",
@@ -131,7 +131,7 @@ async fn a_sort_by_an_embed_uses_the_aliases_of_the_embed() {
 
 #[tokio::test]
 async fn the_error_of_an_impossible_sort_names_the_alias() {
-    let shop = Shop::open().await;
+    let shop = ClientsServer::open().await;
     for (resource, origin, target) in [
         ("clients?select=id,projects(id)&order=projects(id)", "clients", "projects"),
         ("clients?select=id,work:projects(id)&order=work(id)", "clients", "work"),
@@ -152,7 +152,7 @@ async fn the_error_of_an_impossible_sort_names_the_alias() {
 
 #[tokio::test]
 async fn the_column_of_its_foreign_key_selects_a_one_to_one_embed() {
-    let shop = Shop::open().await;
+    let shop = ClientsServer::open().await;
     let number = json!([{ "id": 1, "owner_id": { "number": "x" } }, { "id": 2, "owner_id": null }]);
     assert_eq!(shop.rows("clients?select=id,owner_id(number)&order=id").await, number);
     assert_eq!(shop.rows("passports?select=owner_id(name)").await, json!([{ "owner_id": { "name": "Ann" } }]));
@@ -170,7 +170,7 @@ async fn the_column_of_its_foreign_key_selects_a_one_to_one_embed() {
 
 #[tokio::test]
 async fn two_embeds_of_one_name_are_rejected() {
-    let shop = Shop::open().await;
+    let shop = ClientsServer::open().await;
     for (resource, name) in [
         ("clients?select=id,projects(id),projects(name)", "clients_projects_1"),
         ("clients?select=id,x:projects(id),x:passports(id)", "clients_x_1"),
@@ -196,7 +196,7 @@ async fn two_embeds_of_one_name_are_rejected() {
 
 #[tokio::test]
 async fn one_composite_value_that_is_null_is_an_object_of_nulls() {
-    let shop = Shop::open().await;
+    let shop = ClientsServer::open().await;
     let nulls = json!({ "id": null, "name": null });
     assert_eq!(shop.rows("projects?select=id,client_of(*)&id=eq.4").await, json!([{ "id": 4, "client_of": nulls }]));
     let spread = shop.rows("projects?select=id,...client_of(client:name)&id=eq.4").await;

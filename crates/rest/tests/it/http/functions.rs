@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::House;
+use super::CinemaServer;
 
 #[tokio::test]
 async fn the_empty_key_names_the_parameter_without_a_name() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             "create function take_json(json) returns text language sql as $$ select 'json ' || $1::text $$;
              create function take_jsonb(jsonb) returns text language sql as $$ select 'jsonb ' || $1::text $$;
@@ -22,9 +22,9 @@ async fn the_empty_key_names_the_parameter_without_a_name() {
              notify pgrst",
         )
         .await;
-    house.read("not_there").send().await.expect(404);
+    server.read("not_there").send().await.expect(404);
     let post = |function: &str, media: &str, body: &'static str| {
-        let request = house.post(&format!("/rest/v1/rpc/{function}")).header("content-type", media).body(body);
+        let request = server.post(&format!("/rest/v1/rpc/{function}")).header("content-type", media).body(body);
         async move { request.send().await }
     };
     let json_of = |function: &'static str, body: &'static str| post(function, "application/json", body);
@@ -57,6 +57,6 @@ async fn the_empty_key_names_the_parameter_without_a_name() {
     assert_eq!(json_of("take_text", r#"{"": 5, "a": 5}"#).await.expect(404).json()["code"], "PGRST202");
     assert_eq!(json_of("take_json", r#"{"": 5, "a": 5}"#).await.expect(200).json(), r#"json {"": 5, "a": 5}"#);
     // A default applies to calls without a body
-    assert_eq!(house.read("rpc/take_default").send().await.expect(200).json(), "nothing");
+    assert_eq!(server.read("rpc/take_default").send().await.expect(200).json(), "nothing");
     assert_eq!(json_of("take_default", r#"{"": 5}"#).await.expect(200).json(), json!({ "": 5 }));
 }

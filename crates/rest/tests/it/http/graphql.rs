@@ -2,17 +2,18 @@
 
 use serde_json::json;
 
-use super::House;
+use super::CinemaServer;
 
 /// With `pg_graphql` its resolver answers; without it the function reports that.
 #[tokio::test]
 async fn graphql_is_a_function_of_its_own_schema() {
-    let house = House::with(|config| config.schemas.push("graphql_public".to_owned())).await;
-    let ask =
-        |path: &str| house.post(path).key(house.api_keys().publishable()).json(&json!({ "query": "{ items { id } }" }));
+    let server = CinemaServer::with(|config| config.schemas.push("graphql_public".to_owned())).await;
+    let ask = |path: &str| {
+        server.post(path).key(server.api_keys().publishable()).json(&json!({ "query": "{ items { id } }" }))
+    };
     let answer = ask("/graphql/v1").send().await.expect(200);
     assert_eq!(answer.json(), json!({ "errors": [{ "message": "pg_graphql extension is not enabled." }] }));
-    house
+    server
         .execute(
             "create or replace function graphql_public.graphql(\"operationName\" text default null, query text default null, \
              variables jsonb default null, extensions jsonb default null) returns jsonb language sql as $$ \

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{FIRST, House};
+use super::{CinemaServer, FIRST};
 
 #[tokio::test]
 async fn only_relations_are_suggested_for_a_relationship() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             "create table writers (id int primary key, name text);
              create table novels (id int primary key, writer_id int references writers);
@@ -19,7 +19,7 @@ async fn only_relations_are_suggested_for_a_relationship() {
         )
         .await;
     let hint = async |resource: &str| {
-        let refused = house.secret(&format!("/{resource}")).send().await.expect(400).json();
+        let refused = server.secret(&format!("/{resource}")).send().await.expect(400).json();
         assert_eq!(refused["code"], "PGRST200");
         refused["hint"].as_str().map(str::to_owned)
     };
@@ -35,8 +35,8 @@ async fn only_relations_are_suggested_for_a_relationship() {
 
 #[tokio::test]
 async fn a_call_with_unknown_arguments_suggests_the_nearest_parameters() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             "create function brew(a int) returns int language sql as 'select 1';
              create function brew(a int, strength_of_it text) returns int language sql as 'select 2';
@@ -46,8 +46,8 @@ async fn a_call_with_unknown_arguments_suggests_the_nearest_parameters() {
         .await;
     let hint = async |path: &str, body: Option<Value>| {
         let answer = match &body {
-            Some(body) => house.call(path, body).send().await,
-            None => house.read(&format!("rpc/{path}")).send().await,
+            Some(body) => server.call(path, body).send().await,
+            None => server.read(&format!("rpc/{path}")).send().await,
         };
         let refused = answer.expect(404).json();
         assert_eq!(refused["code"], "PGRST202");
@@ -67,8 +67,8 @@ async fn a_call_with_unknown_arguments_suggests_the_nearest_parameters() {
 
 #[tokio::test]
 async fn the_hint_of_a_missing_grant_names_the_relation_that_lacks_it() {
-    let house = House::open().await;
-    house
+    let server = CinemaServer::open().await;
+    server
         .execute(
             r#"create schema vault_room; create schema other_room; create schema closed_room;
              grant usage on schema vault_room, other_room to anon, authenticated;
@@ -96,9 +96,9 @@ async fn the_hint_of_a_missing_grant_names_the_relation_that_lacks_it() {
              alter view by_owner owner to service_role; notify pgrst"#,
         )
         .await;
-    house.read("not_there").send().await.expect(404);
+    server.read("not_there").send().await.expect(404);
     let hint = async |method: &str, resource: &str| {
-        let request = house.request(method.parse().unwrap(), &format!("/rest/v1/{resource}"));
+        let request = server.request(method.parse().unwrap(), &format!("/rest/v1/{resource}"));
         let request = match (method, resource.starts_with("rpc/")) {
             ("GET", _) => request,
             (_, true) => request.json(&json!({})),
@@ -123,13 +123,13 @@ async fn the_hint_of_a_missing_grant_names_the_relation_that_lacks_it() {
     // Functions and policies
     assert_eq!(hint("GET", "rpc/read_log").await, grants("GRANT SELECT ON vault_room.ledger_log TO anon;"));
     assert_eq!(hint("GET", "guarded_rows").await, grants("GRANT SELECT ON vault_room.stock TO anon;"));
-    house.execute("grant select, update, delete on vault_room.ledger_log to anon").await;
+    server.execute("grant select, update, delete on vault_room.ledger_log to anon").await;
     assert_eq!(hint("POST", "rpc/write_log").await, grants("GRANT INSERT ON vault_room.ledger_log TO anon;"));
     // Two relations of the name lack it: no hint is better than a wrong one
     assert_eq!(hint("GET", "rpc/read_twice").await, None);
-    house.execute("grant select on vault_room.ledger to anon").await;
+    server.execute("grant select on vault_room.ledger to anon").await;
     assert_eq!(hint("GET", "of_both").await, grants("GRANT SELECT ON vault_room.stock TO anon;"));
 
-    house.execute("grant select on vault_room.ledger to service_role").await;
-    house.read("by_owner").bearer(&house.token("authenticated", FIRST)).send().await.expect(200);
+    server.execute("grant select on vault_room.ledger to service_role").await;
+    server.read("by_owner").bearer(&server.token("authenticated", FIRST)).send().await.expect(200);
 }

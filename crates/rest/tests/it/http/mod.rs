@@ -18,9 +18,9 @@ use portico_testkit::{Request, TestServer};
 use serde_json::{Value, json};
 
 /// A running server whose database is the cinema.
-pub struct House(TestServer);
+pub struct CinemaServer(TestServer);
 
-impl Deref for House {
+impl Deref for CinemaServer {
     type Target = TestServer;
 
     fn deref(&self) -> &TestServer {
@@ -33,7 +33,7 @@ pub const FIRST: &str = "00000000-0000-4000-8000-00000000000a";
 /// The id of Ben.
 pub const SECOND: &str = "00000000-0000-4000-8000-00000000000b";
 
-impl House {
+impl CinemaServer {
     pub async fn open() -> Self {
         Self::with(|_| {}).await
     }
@@ -48,10 +48,10 @@ impl House {
         .await;
         server.execute(include_str!("../schema.sql")).await;
         server.execute("reset role; notify pgrst, 'reload config'").await;
-        let house = Self(server);
+        let server = Self(server);
         // An unknown name makes the server process all notifications so far
-        house.get("/rest/v1/not_there").send().await.expect(404);
-        house
+        server.get("/rest/v1/not_there").send().await.expect(404);
+        server
     }
 
     /// Overrides settings in this database alone: all tests share the roles of the cluster.

@@ -20,14 +20,14 @@ use portico_rest::request::row_window::RowWindow;
 use portico_rest::schema::{LoadSettings, SchemaCache, load};
 use portico_rest::sql::{self, Sql};
 
-use crate::database::Cinema;
+use crate::database::CinemaDatabase;
 
 /// The owner of some rows of the cinema.
 pub const OWNER: &str = "00000000-0000-4000-8000-00000000000a";
 
 /// Sends requests and records their answers.
-pub struct Steps {
-    pub cinema: Cinema,
+pub struct RequestLog {
+    pub cinema: CinemaDatabase,
     pub settings: PlanSettings,
     cache: SchemaCache,
     pool: Pool,
@@ -36,7 +36,7 @@ pub struct Steps {
 
 /// A request.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct TestRequest<'a> {
     line: &'a str,
     role: &'a str,
     prefer: &'a str,
@@ -47,11 +47,11 @@ pub struct Request<'a> {
 
 /// Parses `POST films?select=id`, sent as a role that may do everything that row-level security
 /// allows.
-pub fn request(line: &str) -> Request<'_> {
-    Request { line, role: "service_role", prefer: "", accept: "", content_type: "", body: b"" }
+pub fn request(line: &str) -> TestRequest<'_> {
+    TestRequest { line, role: "service_role", prefer: "", accept: "", content_type: "", body: b"" }
 }
 
-impl<'a> Request<'a> {
+impl<'a> TestRequest<'a> {
     pub fn body(self, body: &'a str) -> Self {
         Self { body: body.as_bytes(), ..self }
     }
@@ -83,15 +83,15 @@ impl<'a> Request<'a> {
 }
 
 /// A statement, and whether its transaction is read-only.
-struct Planned {
+struct PlannedRequest {
     sql: Sql,
     read_only: bool,
 }
 
-impl Steps {
+impl RequestLog {
     /// Opens a cinema.
     pub async fn begin() -> Self {
-        let cinema = Cinema::open().await;
+        let cinema = CinemaDatabase::open().await;
         let settings = LoadSettings { schemas: vec!["public".to_owned()], ..LoadSettings::default() };
         let cache = load(&cinema.authenticator().await, &settings).await.unwrap();
         let pool = Pool::open(cinema.endpoint(), "authenticator", WirePoolSettings::default()).unwrap();
@@ -104,7 +104,7 @@ impl Steps {
     }
 
     /// Sends a request and records its answer.
-    pub async fn send(&mut self, request: Request<'_>) -> &mut Self {
+    pub async fn send(&mut self, request: TestRequest<'_>) -> &mut Self {
         let answer = self.answer(request).await;
         let role = if request.role == "service_role" { String::new() } else { format!("  [{}]", request.role) };
         let extra: Vec<_> = [request.prefer, request.accept, request.content_type]
@@ -121,14 +121,14 @@ impl Steps {
     }
 
     /// Returns the answer as a line.
-    pub async fn answer(&self, request: Request<'_>) -> String {
+    pub async fn answer(&self, request: TestRequest<'_>) -> String {
         match self.plan(request) {
             Ok(planned) => self.run(request.role, &planned).await,
             Err(refusal) => format!("{} {}", refusal.status().as_u16(), refusal.body()),
         }
     }
 
-    fn plan(&self, request: Request<'_>) -> Result<Planned, RestError> {
+    fn plan(&self, request: TestRequest<'_>) -> Result<PlannedRequest, RestError> {
         let (method, url) = request.line.split_once(' ').unwrap();
         let (name, raw) = url.split_once('?').unwrap_or((url, ""));
         let headers = request.headers();
@@ -147,11 +147,11 @@ impl Steps {
         method: &str,
         name: &str,
         raw: &str,
-        request: Request<'_>,
+        request: TestRequest<'_>,
         preferences: &Preferences,
         accepted: &[MediaType],
         media_type: &MediaType,
-    ) -> Result<Planned, RestError> {
+    ) -> Result<PlannedRequest, RestError> {
         let context = self.context();
         let query = parse(raw, QueryTarget::Relation)?;
         let action = match method {
@@ -176,7 +176,7 @@ impl Steps {
         let subject = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&query) };
         let negotiated = negotiate(&self.cache, accepted, subject, false)?;
         plan.check_safe_update(&context)?;
-        Ok(Planned { sql: sql::write(&plan, count(preferences), &negotiated.body_format), read_only: false })
+        Ok(PlannedRequest { sql: sql::write(&plan, count(preferences), &negotiated.body_format), read_only: false })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -185,11 +185,11 @@ impl Steps {
         posted: bool,
         name: &str,
         raw: &str,
-        request: Request<'_>,
+        request: TestRequest<'_>,
         preferences: &Preferences,
         accepted: &[MediaType],
         media_type: &MediaType,
-    ) -> Result<Planned, RestError> {
+    ) -> Result<PlannedRequest, RestError> {
         let query = parse(raw, QueryTarget::Function { read: !posted })?;
         let bytes = Bytes::copy_from_slice(request.body);
         let payload = match posted {
@@ -222,14 +222,14 @@ impl Steps {
         let negotiated = negotiate(&self.cache, accepted, subject, false)?;
         let negotiated = if plan.routine.returns.void { negotiated.without_body() } else { negotiated };
         let read_only = is_read_only(&plan.routine, posted);
-        Ok(Planned { sql: sql::call(&plan, count(preferences), &negotiated.body_format), read_only })
+        Ok(PlannedRequest { sql: sql::call(&plan, count(preferences), &negotiated.body_format), read_only })
     }
 
     fn context(&self) -> PlanContext<'_> {
         PlanContext { cache: &self.cache, schema: "public", settings: &self.settings }
     }
 
-    async fn run(&self, role: &str, planned: &Planned) -> String {
+    async fn run(&self, role: &str, planned: &PlannedRequest) -> String {
         let params: Vec<_> = planned.sql.params().iter().map(|param| Some(param.as_bytes())).collect();
         let claims = format!(r#"{{"role":"{role}","sub":"{OWNER}"}}"#);
         let settings = [Some(role.as_bytes()), Some(claims.as_bytes())];

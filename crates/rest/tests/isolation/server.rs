@@ -25,7 +25,7 @@ const INLINE: &str = "(('w(' || coalesce(nullif(current_setting('role', true), '
   || '|' || coalesce(nullif(current_setting('request.cookies', true), '')::jsonb ->> 'mark', '-') || ')'))";
 
 /// The running server. Dropping it stops the server and removes the database.
-pub struct Stage {
+pub struct IsolationServer {
     server: TestServer,
     /// The scenarios whose schema exists.
     pub scenarios: Vec<Scenario>,
@@ -37,7 +37,7 @@ pub struct Stage {
     writes: Mutex<Vec<(&'static str, String)>>,
 }
 
-impl Deref for Stage {
+impl Deref for IsolationServer {
     type Target = TestServer;
 
     fn deref(&self) -> &TestServer {
@@ -46,7 +46,7 @@ impl Deref for Stage {
 }
 
 /// A request that was sent, and its answer.
-pub struct Sent {
+pub struct SentRequest {
     /// The request's mark.
     pub mark: String,
     /// The context that SQL must see.
@@ -55,7 +55,7 @@ pub struct Sent {
     pub answer: Option<Answer>,
 }
 
-impl Stage {
+impl IsolationServer {
     /// Starts a server with `connections` database connections.
     pub async fn open(connections: usize, scenarios: Vec<Scenario>) -> Self {
         Self::with(connections, scenarios, |_| {}).await
@@ -117,16 +117,16 @@ impl Stage {
     }
 
     /// Sends a probe.
-    pub async fn send(&self, probe: &Probe, caller: &Caller) -> Sent {
+    pub async fn send(&self, probe: &Probe, caller: &Caller) -> SentRequest {
         self.send_with(probe, caller, None).await
     }
 
     /// Sends a probe that leaves state in the session. Its own rows show that state.
-    pub async fn send_leaving(&self, probe: &Probe, caller: &Caller, leaves: &str) -> Sent {
+    pub async fn send_leaving(&self, probe: &Probe, caller: &Caller, leaves: &str) -> SentRequest {
         self.send_with(probe, caller, Some(leaves)).await
     }
 
-    async fn send_with(&self, probe: &Probe, caller: &Caller, leaves: Option<&str>) -> Sent {
+    async fn send_with(&self, probe: &Probe, caller: &Caller, leaves: Option<&str>) -> SentRequest {
         let mark = self.new_mark(caller);
         let context = caller.context(probe.method, &probe.path(), &mark, probe.user);
         self.contexts.lock().unwrap().insert(mark.clone(), leaves.is_none().then(|| context.clone()));
@@ -155,7 +155,7 @@ impl Stage {
         {
             self.writes.lock().unwrap().push((table, mark.clone()));
         }
-        Sent { mark, context, answer }
+        SentRequest { mark, context, answer }
     }
 
     /// Removes the written rows; their requests are not verified any more.

@@ -3,8 +3,8 @@
 //! transactions while a database has them, so these places are not in the other tests' databases.
 
 use crate::scenario::{Probe, Scenario};
-use crate::schedule::{self, Report};
-use crate::stage::Stage;
+use crate::schedule::{self, MismatchReport};
+use crate::server::IsolationServer;
 
 const ROUNDS: usize = 2;
 
@@ -51,8 +51,8 @@ fn scenarios() -> Vec<Scenario> {
 
 #[tokio::test]
 async fn values_that_a_session_keeps_are_the_caller_s() {
-    let stage = Stage::open(1, scenarios()).await;
-    let mut report = Report::default();
+    let stage = IsolationServer::open(1, scenarios()).await;
+    let mut report = MismatchReport::default();
     let oracle = schedule::alone(&stage, &mut report).await;
     schedule::in_turn(&stage, &oracle, &mut report, ROUNDS).await;
     schedule::at_once(&stage, &oracle, &mut report).await;
