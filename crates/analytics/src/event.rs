@@ -1,4 +1,4 @@
-//! Which events there are, and what each may carry.
+//! The known events, and the properties of each.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,13 +6,13 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-/// Events in one request, at most.
+/// The largest number of events in one request.
 const MAX_EVENTS: usize = 50;
-/// How far a browser's clock may be off; beyond, the time of arrival is taken.
+/// The largest difference of a browser's clock; beyond it, the time of arrival is stored.
 const MAX_AGE: Duration = Duration::days(1);
 const MAX_AHEAD: Duration = Duration::minutes(5);
 
-/// One event as it is kept.
+/// An event as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Event {
     pub(crate) name: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Event {
     pub(crate) received_at: OffsetDateTime,
 }
 
-/// Why a request's events are not kept.
+/// The reasons for which the events of a request are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventError {
     #[error(
@@ -56,10 +56,10 @@ struct Given {
     occurred_at: Option<String>,
 }
 
-/// What may be said about an event.
+/// The properties of an event.
 struct Kind {
     name: &'static str,
-    /// The one property, and which texts it may have.
+    /// The one property, and its allowed texts.
     property: Option<(&'static str, Check)>,
 }
 
@@ -72,7 +72,7 @@ const KINDS: [Kind; 4] = [
     Kind { name: "page_view", property: Some(("route", is_route)) },
 ];
 
-/// Reads a request's events: all of them or none.
+/// Parses the events of a request: all of them or none.
 pub(crate) fn parse(body: &[u8], user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Vec<Event>, EventError> {
     let envelope: Envelope = serde_json::from_slice(body).map_err(|_| EventError::Shape)?;
     if envelope.events.is_empty() || envelope.events.len() > MAX_EVENTS {
@@ -97,20 +97,21 @@ fn check(given: Given, user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Eve
         Some(text) => OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| EventError::Time)?,
         None => now,
     };
-    // Compared as distances, which cannot overflow for any time that the format allows
+    // Compared as distances, which cannot overflow for any time of the format
     let age = now - occurred_at;
     let occurred_at = if age > MAX_AGE || age < -MAX_AHEAD { now } else { occurred_at };
     let route = properties.get("route").and_then(Value::as_str).map(str::to_owned);
     Ok(Event { name: kind.name, properties: Value::Object(properties), user_id, route, occurred_at, received_at: now })
 }
 
-/// The name of a provider or another way to sign in.
+/// Returns true for the name of a provider or another sign-in method.
 fn is_method(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'_' | b'-' | b':' | b'/'))
 }
 
-/// A route's pattern, not an address: no query, nothing that could be somebody's name for longer than a word.
+/// Returns true for the pattern of a route, not an address: no query, and no segment that could
+/// hold a name.
 fn is_route(text: &str) -> bool {
     let is_segment = |segment: &str| {
         segment.len() <= 40
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_known_event_is_taken_in_its_own_shape_only() {
+    fn a_known_event_is_accepted_in_its_own_shape_only() {
         for good in [
             r#"{"name":"sign_in","properties":{"method":"google"},"occurred_at":"2026-05-01T11:59:00.123Z"}"#,
             r#"{"name":"sign_up","properties":{"method":"email"}}"#,
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_far_off_is_not_believed() {
+    fn a_clock_that_is_far_off_is_ignored() {
         let at = |text: &str| one(&format!(r#"{{"name":"sign_out","occurred_at":"{text}"}}"#)).unwrap().occurred_at;
         assert_eq!(at("2026-05-01T11:00:00Z"), NOW - Duration::hours(1));
         assert_eq!(at("2026-05-01T14:02:00+02:00"), NOW + Duration::minutes(2));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_of_ours_is_refused() {
+    fn malformed_json_is_rejected() {
         for bad in ["", "null", "[]", "{}", "{\"events\":1}", "{\"events\":[1]}", "\u{0}", &"[".repeat(60_000)] {
             assert_eq!(parse(bad.as_bytes(), None, NOW), Err(EventError::Shape));
         }

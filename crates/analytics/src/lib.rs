@@ -1,14 +1,15 @@
-//! The built-in collector of product events: `POST /events`, kept in `portico.analytics_events`.
+//! The built-in collector of product events: `POST /events`, stored in `portico.analytics_events`.
 //!
-//! Pages send events with `navigator.sendBeacon` and never look at the answer, so collecting must cost them nothing and
-//! must not be able to disturb sign-in or sign-out: an event waits in memory for its batch, and when the database is away
-//! for long the newest are given up.
+//! Pages send events with `navigator.sendBeacon` and never read the response, so collecting must
+//! cost them nothing and must not disturb sign-in or sign-out: an event waits in memory for its
+//! batch, and if the database is unavailable for long, the newest events are discarded.
 //!
-//! Promises: only known events in their exact shape are kept; nothing personal beyond the user's id; nothing at all from
-//! a browser that asks not to be tracked (`DNT`, `Sec-GPC`); memory, rate and the table are bounded, in events. Does not promise: that every
-//! event arrives, or arrives once.
+//! Promises: only known events in their exact shape are stored; no personal data beyond the user's
+//! id; nothing at all from a browser that asks not to be tracked (`DNT`, `Sec-GPC`); memory, rate
+//! and the table are bounded, in events. Does not promise: that every event arrives, or arrives
+//! once.
 //!
-//! Must not know: who reads the events, other services, the gateway.
+//! Must not know: the readers of the events, other services, the gateway.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -27,7 +28,7 @@ pub use rate::AnalyticsLimits;
 use rate::RateLimit;
 use writer::Writer;
 
-/// The collector. Clones share the events that wait.
+/// The collector. Clones share the waiting events.
 #[derive(Clone)]
 pub struct Analytics {
     inner: Arc<Inner>,
@@ -38,13 +39,14 @@ struct Inner {
     clock: Clock,
     rate: RateLimit,
     writer: Writer,
-    /// Events that the table keeps.
+    /// The number of events that the table keeps.
     kept: u32,
 }
 
 impl Analytics {
-    /// A collector that writes to `database`. Starts a task, so it needs a Tokio runtime; the task ends after the last
-    /// clone and router are dropped and what waited was written.
+    /// Returns a collector that writes to `database`. Starts a task, so it needs a Tokio runtime;
+    /// the task ends after the last clone and router are dropped and the waiting events are
+    /// written.
     pub fn new(database: Database, clock: Clock) -> Self {
         Self::with_limits(database, clock, AnalyticsLimits::default())
     }
@@ -56,26 +58,29 @@ impl Analytics {
         Self { inner: Arc::new(Inner { database, clock, rate, writer, kept: limits.kept }) }
     }
 
-    /// `POST /events`, to be mounted at `/portico/v1`, open to callers without a key.
+    /// Returns the router of `POST /events`, to be mounted at `/portico/v1`, open to callers
+    /// without a key.
     pub fn router(&self) -> Router {
         routes::router(self.clone())
     }
 
-    /// Deletes events that arrived more than `keep` ago, and the oldest beyond the number that the table keeps, a bounded
-    /// number at a time; returns how many were deleted. To be called now and then; concurrent calls do not harm.
+    /// Deletes events that arrived more than `keep` ago, and the oldest beyond the number that the
+    /// table keeps, a bounded number at a time. Returns how many were deleted. To be called
+    /// periodically; concurrent calls are harmless.
     ///
     /// # Errors
-    /// What the database says.
+    /// When a statement fails.
     pub async fn clean_up(&self, keep: time::Duration) -> Result<u64, DatabaseError> {
         let old = match self.inner.clock.now().checked_sub(keep) {
             Some(limit) => writer::delete_before(&self.inner.database, limit).await?,
-            // Before the calendar begins there are no events
+            // There are no events before the beginning of the calendar
             None => 0,
         };
         Ok(old + writer::delete_surplus(&self.inner.database, self.inner.kept, u32::MAX).await?)
     }
 
-    /// Writes now what waits, for a clean shutdown. `false`: the database did not take it (yet).
+    /// Writes the waiting events now, for a clean shutdown. Returns false if the database did not
+    /// store them.
     pub async fn flush(&self) -> bool {
         self.inner.writer.flush().await
     }

@@ -1,4 +1,4 @@
-//! How many events are taken: of one address, of all together, and in the table.
+//! The limits of events: of one address, of all addresses, and in the table.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,12 +6,13 @@ use std::time::Duration;
 use portico_base::token_bucket::{Quota, TokenBuckets, whole_seconds};
 use portico_base::{ClientAddress, Clock};
 
-/// Addresses that are remembered.
+/// The number of addresses with a bucket.
 const MAX_ADDRESSES: usize = 10_000;
-/// The longest pause that is asked for.
+/// The longest wait that a response asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// The limits of the collector. The defaults keep the table below about 4 GiB, and leave room for 50 events a second.
+/// The limits of the collector. The defaults keep the table below about 4 GiB, and allow 50 events
+/// a second.
 #[derive(Debug, Clone, Copy)]
 pub struct AnalyticsLimits {
     /// Events of one address (of IPv6, one /64 network). Default: 300 at once, then one a second.
@@ -28,7 +29,7 @@ impl Default for AnalyticsLimits {
     }
 }
 
-/// The budgets of events, which fill again with time.
+/// The budgets of events, which fill again over time.
 pub(crate) struct RateLimit {
     addresses: TokenBuckets<IpAddr>,
     all: TokenBuckets<()>,
@@ -40,10 +41,10 @@ impl RateLimit {
         Self { addresses: TokenBuckets::new(clock.clone(), MAX_ADDRESSES), all: TokenBuckets::new(clock, 1), limits }
     }
 
-    /// Charges an address with a request, which may carry one event: before its body is read.
+    /// Charges an address with a request, which may carry one event, before its body is read.
     ///
     /// # Errors
-    /// The seconds to wait.
+    /// Returns the seconds to wait.
     pub(crate) fn take_request(&self, address: IpAddr) -> Result<(), u64> {
         self.addresses.take(ClientAddress(address).network(), self.limits.per_address, 1).map_err(seconds)
     }
@@ -51,7 +52,7 @@ impl RateLimit {
     /// Charges the events of a request that [`RateLimit::take_request`] charged: all or none.
     ///
     /// # Errors
-    /// The seconds to wait.
+    /// Returns the seconds to wait.
     pub(crate) fn take_events(&self, address: IpAddr, count: usize) -> Result<(), u64> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let (network, more) = (ClientAddress(address).network(), count.saturating_sub(1));
@@ -79,7 +80,7 @@ mod tests {
         RateLimit::new(clock.clone(), limits)
     }
 
-    /// A request with so many events.
+    /// Sends a request with this number of events.
     fn send(limit: &RateLimit, address: &str, count: usize) -> Result<(), u64> {
         let address = address.parse().unwrap();
         limit.take_request(address)?;
@@ -87,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn events_count_and_not_requests() {
+    fn the_limit_counts_events_and_not_requests() {
         let clock = Clock::movable(OffsetDateTime::UNIX_EPOCH);
         let limit = limit(&clock);
         assert_eq!(send(&limit, "192.0.2.1", 50), Ok(()));
         assert_eq!(send(&limit, "192.0.2.1", 50), Err(40));
-        // The refused request itself counted
+        // The rejected request itself counted
         for _ in 0..9 {
             assert_eq!(send(&limit, "192.0.2.1", 1), Ok(()));
         }
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(send(&limit, "192.0.2.1", 50), Ok(()));
         assert_eq!(send(&limit, "192.0.2.2", 50), Ok(()));
         assert_eq!(send(&limit, "192.0.2.3", 50), Err(25));
-        // Which is not charged to the address that was refused
+        // The rejected address is not charged
         clock.advance(time::Duration::seconds(25));
         assert_eq!(send(&limit, "192.0.2.3", 50), Ok(()));
     }

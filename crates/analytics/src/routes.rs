@@ -16,14 +16,14 @@ use crate::Analytics;
 use crate::event::{self, EventError};
 use crate::writer::Overloaded;
 
-/// The largest body. Browsers send beacons up to 64 KiB.
+/// The largest body, in bytes. Browsers send beacons of up to 64 KiB.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 pub(crate) fn router(analytics: Analytics) -> Router {
     Router::new().route("/events", post(collect)).with_state(analytics)
 }
 
-/// Why events are not taken.
+/// The reasons for which a request is rejected.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]
@@ -79,19 +79,19 @@ async fn collect(State(analytics): State<Analytics>, request: Request) -> Result
     let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| Refusal::TooLarge)?;
     let user_id =
         parts.extensions.get::<Caller>().and_then(Caller::subject).and_then(|subject| Uuid::parse_str(subject).ok());
-    // A body may have taken its time
+    // The body may have taken a while to arrive
     let events = event::parse(&body, user_id, collector.clock.now())?;
     collector.rate.take_events(address, events.len()).map_err(Refusal::TooMany)?;
     collector.writer.add(events).map_err(|Overloaded| Refusal::Overloaded)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Global Privacy Control or Do Not Track.
+/// Returns true for Global Privacy Control or Do Not Track.
 fn asks_for_privacy(headers: &HeaderMap) -> bool {
     ["sec-gpc", "dnt"].into_iter().any(|name| headers.get(name).is_some_and(|value| value == "1"))
 }
 
-/// Beacons come as text or JSON; so do the calls of scripts. A form is none of ours.
+/// Beacons and scripts send text or JSON. Forms are rejected.
 fn is_taken(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return true;

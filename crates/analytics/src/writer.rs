@@ -1,4 +1,4 @@
-//! Events on their way to the database, many to a statement.
+//! Writes events to the database, many in one statement.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use uuid::Uuid;
 
 use crate::event::Event;
 
-/// How long an event waits for others.
+/// The time for which an event waits for others.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Enough events to write at once.
+/// The number of events that are written at once.
 const FULL: usize = 500;
-/// Events in memory while the database is away; more are given up.
+/// The number of events in memory while the database is unavailable; further ones are discarded.
 const MAX_HELD: usize = 5_000;
-/// Requests that wait for the task to look at them.
+/// The number of requests that wait for the task.
 const MAX_QUEUED: usize = 1_000;
-/// How often a statement that PostgreSQL refuses is tried.
+/// The number of attempts for a statement that PostgreSQL rejects.
 const MAX_REFUSALS: u32 = 3;
-/// Pauses while the database is away.
+/// The pauses while the database is unavailable.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -51,7 +51,8 @@ pub(crate) async fn delete_before(database: &Database, limit: OffsetDateTime) ->
     }
 }
 
-/// The oldest beyond a number of events. Ids only grow, so the newest is as far from the oldest as there are events, or further.
+/// The oldest events beyond a number. Ids only grow, so the newest id is at least as far from the
+/// oldest as there are events.
 const DELETE_SURPLUS: &str = "
     delete from portico.analytics_events
      where id in (select id
@@ -60,12 +61,12 @@ const DELETE_SURPLUS: &str = "
                    order by id
                    limit 5000)";
 
-/// Events that may be written before the table is looked at again, and statements of [`DELETE_SURPLUS`] then: these delete as many as
-/// were written, and more.
+/// The number of events that may be written before the size of the table is checked again, and the
+/// number of [`DELETE_SURPLUS`] statements then: these delete as many as were written, and more.
 const LOOK_EVERY: u32 = 10_000;
 const LOOK_STEPS: u32 = 4;
 
-/// Deletes the oldest events beyond `kept`, in `steps` statements at most.
+/// Deletes the oldest events beyond `kept`, in at most `steps` statements.
 pub(crate) async fn delete_surplus(database: &Database, kept: u32, steps: u32) -> Result<u64, DatabaseError> {
     let client = database.service().await?;
     let mut deleted = 0;
@@ -80,20 +81,20 @@ pub(crate) async fn delete_surplus(database: &Database, kept: u32, steps: u32) -
 
 enum Message {
     Events(Vec<Event>),
-    /// Answered with whether nothing waits any more.
+    /// Replies whether nothing waits any more.
     Flush(oneshot::Sender<bool>),
 }
 
-/// The way to the task that writes.
+/// The channel to the task that writes.
 pub(crate) struct Writer {
     queue: mpsc::Sender<Message>,
 }
 
-/// The queue is full.
+/// The error of a full queue.
 pub(crate) struct Overloaded;
 
 impl Writer {
-    /// Starts the task. The table keeps `kept` events, and few more for a while.
+    /// Starts the task. The table keeps `kept` events, and briefly a few more.
     pub(crate) fn start(database: Database, kept: u32) -> Self {
         let (queue, messages) = mpsc::channel(MAX_QUEUED);
         let task = Task {
@@ -123,17 +124,17 @@ impl Writer {
 struct Task {
     database: Database,
     held: Vec<Event>,
-    /// How often PostgreSQL refused what is held.
+    /// How often PostgreSQL has rejected the waiting events.
     refusals: u32,
-    /// How long to wait after the next failure.
+    /// The wait after the next failure.
     pause: Duration,
-    /// When to write what is held.
+    /// The time at which the waiting events are written.
     due: Option<Instant>,
-    /// The database refused a moment ago, so a full batch waits for `due` too.
+    /// The database failed recently, so a full batch waits for `due` too.
     is_paused: bool,
-    /// Events that the table keeps.
+    /// The number of events that the table keeps.
     kept: u32,
-    /// Events that were written since the table was looked at.
+    /// The number of events that were written since the size of the table was checked.
     since_look: u32,
 }
 
@@ -154,7 +155,7 @@ impl Task {
                     let _ = answer.send(self.held.is_empty());
                 }
                 Some(None) => self.write().await,
-                // Nobody can send any more
+                // All senders are gone
                 None => {
                     self.write().await;
                     return;
@@ -212,13 +213,13 @@ impl Task {
 
     /// Deletes the oldest events beyond those that the table keeps.
     async fn bound_table(&mut self) {
-        // A tenth more at most
+        // At most a tenth more
         if self.since_look < (self.kept / 10).min(LOOK_EVERY) {
             return;
         }
         match delete_surplus(&self.database, self.kept, LOOK_STEPS).await {
             Ok(_) => self.since_look = 0,
-            // Tried again with the next events
+            // Repeated with the next events
             Err(error) => tracing::warn!(%error, "the oldest events could not be deleted"),
         }
     }
@@ -238,7 +239,7 @@ impl Task {
         let statement = client.prepare_cached(INSERT).await?;
         let written = client.execute(&statement, &[&names, &properties, &users, &routes, &occurred, &received]).await;
         if written.is_err() {
-            // The schema may have been made anew, which ends prepared statements
+            // The schema may have been recreated, which invalidates prepared statements
             client.statement_cache.clear();
         }
         written?;

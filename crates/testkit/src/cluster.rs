@@ -1,4 +1,4 @@
-//! One PostgreSQL for all tests of a process, and a database of it for each.
+//! One PostgreSQL for all tests of a process, and a database in it for each test.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,15 +7,15 @@ use std::sync::mpsc;
 use portico_database::{Database, Endpoint, PoolSettings, scratch};
 use tokio::sync::{OnceCell, Semaphore};
 
-/// The database that every test's is cloned from.
+/// The database that the databases of tests are cloned from.
 const TEMPLATE: &str = "portico_test_template";
 
 static PREPARED: OnceCell<Endpoint> = OnceCell::const_new();
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// PostgreSQL copies one template at a time anyway; waiting here is cheaper than there.
+/// PostgreSQL copies a template one at a time; waiting here is cheaper than there.
 static CLONING: Semaphore = Semaphore::const_new(1);
 
-/// A database of a test's own; it is dropped with this, in the background.
+/// The database of a test. It is dropped with this, in the background.
 pub struct ScratchDatabase {
     endpoint: Endpoint,
     name: String,
@@ -35,7 +35,7 @@ impl Drop for ScratchDatabase {
     }
 }
 
-/// A new database with everything that a server finds on its first start.
+/// Returns a new database in the state after the first start of a server.
 pub(crate) async fn scratch_database() -> ScratchDatabase {
     let admin = PREPARED.get_or_init(prepare).await;
     let _turn = CLONING.acquire().await.expect("the semaphore is never closed");
@@ -44,7 +44,8 @@ pub(crate) async fn scratch_database() -> ScratchDatabase {
     ScratchDatabase { endpoint, name }
 }
 
-/// Each process has a template of its own, so that test programs of different builds do not meet.
+/// Returns the name of the template. Each process has its own, so that test programs of different
+/// builds do not interfere.
 fn template() -> String {
     format!("{TEMPLATE}_{}", std::process::id())
 }
@@ -59,7 +60,8 @@ async fn prepare() -> Endpoint {
     admin
 }
 
-/// Drops databases one after the other on a thread of its own, which outlives the test that made them.
+/// Returns the channel to a thread that drops databases one by one, and that outlives the test that
+/// made them.
 fn janitor() -> &'static mpsc::Sender<(Endpoint, String)> {
     static JANITOR: OnceLock<mpsc::Sender<(Endpoint, String)>> = OnceLock::new();
     JANITOR.get_or_init(|| {
@@ -67,7 +69,7 @@ fn janitor() -> &'static mpsc::Sender<(Endpoint, String)> {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             for (admin, name) in receiver {
-                // A database that stays is removed with the cluster.
+                // A remaining database is removed with the cluster
                 let _ = runtime.block_on(scratch::drop_database(&admin, &name));
             }
         });

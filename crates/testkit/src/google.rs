@@ -4,26 +4,26 @@ use url::Url;
 
 use crate::{Answer, TestServer};
 
-/// Who answers on the provider's page, and how.
+/// The answer of a person on the provider's page.
 #[derive(Debug, Clone, Copy)]
 pub enum GooglePerson<'a> {
-    /// A person whose address Google has verified.
+    /// Signs in with an address that Google has verified.
     Verified {
         /// Their name.
         name: &'a str,
         /// Their address.
         email: &'a str,
     },
-    /// A person whose address Google has not verified.
+    /// Signs in with an address that Google has not verified.
     Unverified {
         /// Their name.
         name: &'a str,
         /// Their address.
         email: &'a str,
     },
-    /// Somebody who declines.
+    /// Declines.
     Cancels,
-    /// The provider breaks.
+    /// The provider fails.
     Breaks,
 }
 
@@ -37,20 +37,20 @@ impl<'a> Google<'a> {
         Self { server }
     }
 
-    /// Answers the provider's page that `authorize` (the redirect of `/authorize`) leads to, and follows the way back to the
-    /// server: the answer of `/callback`.
+    /// Answers the provider's page that `authorize` (the redirect of `/authorize`) leads to, and
+    /// follows the redirect to the server. Returns the response of `/callback`.
     ///
     /// # Panics
-    /// When the provider does not send the person back.
+    /// When the provider does not redirect back.
     pub async fn answer(&self, authorize: &Url, person: GooglePerson<'_>) -> Answer {
         let back = self.decide(authorize, person).await;
         self.server.get(back.as_str()).send().await
     }
 
-    /// Answers the provider's page: the address that the person is sent back to.
+    /// Answers the provider's page. Returns the address of the redirect back.
     ///
     /// # Panics
-    /// When the provider does not send the person back.
+    /// When the provider does not redirect back.
     pub async fn decide(&self, authorize: &Url, person: GooglePerson<'_>) -> Url {
         let mut decision = authorize.clone();
         decision.set_query(None);

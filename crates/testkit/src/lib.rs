@@ -1,8 +1,11 @@
 //! A whole server on a scratch database, for the tests of every crate.
 //!
-//! [`TestServer::start`] clones a migrated template database (a fraction of a second), starts the real server on a free port and
-//! gives the test a client, a clock that it moves, a mailbox that it reads and SQL access. Nothing is shared between tests but
-//! the PostgreSQL cluster of the process, so hundreds run in parallel.
+//! [`TestServer::start`] clones a migrated template database (a fraction of a second), starts the
+//! real server on a free port and gives the test a client, a clock that it moves, a mailbox that it
+//! reads and SQL access. Tests share only the PostgreSQL cluster of the process, so hundreds run in
+//! parallel.
+//!
+//! [`Visitor`], [`Member`] and [`Operator`] act in the words of a test.
 //!
 //! Must not know: how any service works inside. A test speaks HTTP and SQL.
 

@@ -1,4 +1,4 @@
-//! The mails that a server under test sends, and what is in them.
+//! The mails that a server under test sends, and their content.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use portico_mail::{Email, SendError, Transport};
 use regex::Regex;
 use tokio::sync::watch;
 
-/// Keeps what it is given.
+/// A transport that collects mails.
 #[derive(Clone)]
 pub(crate) struct Outgoing {
     mails: Arc<Mutex<Vec<Email>>>,
@@ -19,18 +19,18 @@ impl Outgoing {
         Self { mails: Arc::default(), arrivals: watch::Sender::new(0) }
     }
 
-    /// The mails to `address`, oldest first.
+    /// Returns the mails to `address`, oldest first.
     pub(crate) fn to(&self, address: &str) -> Vec<Email> {
         let mails = self.mails.lock().unwrap_or_else(PoisonError::into_inner);
         mails.iter().filter(|mail| mail.to().as_str().eq_ignore_ascii_case(address)).cloned().collect()
     }
 
-    /// All mails, oldest first.
+    /// Returns all mails, oldest first.
     pub(crate) fn all(&self) -> Vec<Email> {
         self.mails.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes with every arrival.
+    /// Returns a receiver that changes with every arrival.
     pub(crate) fn arrivals(&self) -> watch::Receiver<usize> {
         self.arrivals.subscribe()
     }
@@ -44,7 +44,7 @@ impl Transport for Outgoing {
     }
 }
 
-/// The link to the server's own `/verify` in a mail's HTML.
+/// Returns the link to the server's own `/verify` in a mail's HTML.
 ///
 /// # Panics
 /// When there is none.
@@ -56,7 +56,7 @@ pub fn link_in(html: &str) -> url::Url {
     found[1].replace("&amp;", "&").replace("&#43;", "+").parse().expect("the link is a URL")
 }
 
-/// The six-digit code in a mail's HTML.
+/// Returns the six-digit code in a mail's HTML.
 ///
 /// # Panics
 /// When there is none.

@@ -1,4 +1,4 @@
-//! What a client keeps to itself: PKCE verifiers and the content of its tokens.
+//! The client's side of a sign-in: PKCE verifiers and the claims of tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,14 +7,14 @@ use serde_json::Value;
 /// A PKCE verifier and its S256 challenge.
 #[derive(Debug, Clone)]
 pub struct Pkce {
-    /// What the client keeps until the exchange.
+    /// The secret that the client keeps until the exchange.
     pub verifier: String,
-    /// What it sends when the flow begins.
+    /// The value that it sends when the flow begins.
     pub challenge: String,
 }
 
 impl Pkce {
-    /// A new pair.
+    /// Returns a new pair.
     #[must_use]
     pub fn new() -> Self {
         let verifier = portico_base::random::base64url(48);
@@ -29,7 +29,7 @@ impl Default for Pkce {
     }
 }
 
-/// The claims inside a token, unchecked.
+/// Returns the claims of a token without verification.
 ///
 /// # Panics
 /// When `token` is no JWT.

@@ -1,4 +1,4 @@
-//! Requests as a test writes them, and answers as it reads them.
+//! Requests as a test writes them, and responses as it reads them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// The cookies of a browser, by name: all are for one server, and none ends.
+/// The cookies of a browser, by name: all are for one server, and none expires.
 pub(crate) type Cookies = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// A request that is being put together. Redirects are never followed: a test looks at them.
+/// A request that is being built. Redirects are never followed: tests check them.
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request {
     builder: reqwest::RequestBuilder,
@@ -21,7 +21,7 @@ impl Request {
         Self { builder, cookies }
     }
 
-    /// Sends it from a browser that has no cookies.
+    /// Sends the request from a browser without cookies.
     pub fn from_another_browser(self) -> Self {
         Self { cookies: Cookies::default(), ..self }
     }
@@ -31,12 +31,12 @@ impl Request {
         Self { builder: self.builder.header(name, value), ..self }
     }
 
-    /// Calls with an API key.
+    /// Sends an API key.
     pub fn key(self, key: &str) -> Self {
         self.header("apikey", key)
     }
 
-    /// Calls as whoever `token` was issued to.
+    /// Sends a bearer token.
     pub fn bearer(self, token: &str) -> Self {
         self.header("authorization", &format!("Bearer {token}"))
     }
@@ -57,18 +57,18 @@ impl Request {
         Self { builder: self.builder.body(body), ..self }
     }
 
-    /// Sends it and reads the whole answer.
+    /// Sends the request and reads the whole response.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// When there is no response.
     pub async fn send(self) -> Answer {
         self.try_send().await.expect("the server answers")
     }
 
-    /// Sends it; the error is that of the connection.
+    /// Sends the request.
     ///
     /// # Errors
-    /// When there is no complete answer.
+    /// When there is no complete response.
     pub async fn try_send(self) -> Result<Answer, reqwest::Error> {
         let jar = || self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<String> = jar().iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -91,71 +91,71 @@ impl Request {
     }
 }
 
-/// A complete answer.
+/// A complete response.
 #[derive(Clone)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
     /// The HTTP header fields.
     pub headers: http::HeaderMap,
-    /// The body's bytes.
+    /// The bytes of the body.
     pub body: bytes::Bytes,
 }
 
 impl Answer {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
     /// # Panics
-    /// When it is none.
+    /// When it is not JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     #[track_caller]
     pub fn text(&self) -> String {
         String::from_utf8(self.body.to_vec()).expect("the body is text")
     }
 
-    /// The first value of a header.
+    /// Returns the first value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Where a redirect leads.
+    /// Returns the target of a redirect.
     ///
     /// # Panics
-    /// When this is none.
+    /// When this is not a redirect.
     #[track_caller]
     pub fn location(&self) -> url::Url {
         let location = self.header("location").unwrap_or_else(|| panic!("no redirect: {self:?}"));
         location.parse().unwrap_or_else(|error| panic!("{error}: {location}"))
     }
 
-    /// A query parameter of the redirect's target.
+    /// Returns a query parameter of the redirect's target.
     #[track_caller]
     pub fn location_query(&self, name: &str) -> Option<String> {
         parameter(self.location().query().unwrap_or(""), name)
     }
 
-    /// A parameter of the redirect target's fragment.
+    /// Returns a parameter of the fragment of the redirect's target.
     #[track_caller]
     pub fn location_fragment(&self, name: &str) -> Option<String> {
         parameter(self.location().fragment().unwrap_or(""), name)
     }
 
-    /// The answer, when it has this status.
+    /// Returns the response if it has this status.
     ///
     /// # Panics
-    /// When it has another one; the message shows the whole answer.
+    /// When it has another one; the message shows the whole response.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:?}");
         self
     }
 
-    /// Status and error code together, as most tests of refusals want them.
+    /// Returns the status and the error code of a rejection.
     #[track_caller]
     pub fn refusal(&self) -> (u16, String) {
         let body = self.json();

@@ -25,10 +25,10 @@ use crate::request::Cookies;
 use crate::texts::OutgoingTexts;
 use crate::{Google, Request, cluster};
 
-/// How long a test waits for something that the server does in its own time. It only ends a test that would hang.
+/// The time for which a test waits for the server. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server with a database, a mailbox, an emulated Google and a clock of its own.
+/// A running server with its own database, mailbox, emulated Google and clock.
 pub struct TestServer {
     base: String,
     http: reqwest::Client,
@@ -45,38 +45,40 @@ pub struct TestServer {
     scratch: cluster::ScratchDatabase,
 }
 
-/// What a test may change before the server starts.
+/// The settings that a test may change before the server starts.
 pub struct TestSettings {
-    /// The account service. The defaults are the contract's with confirmations on, a cheap password hash, and no pause between mails.
+    /// The account service. By default with confirmations, a cheap password hash, and no pause
+    /// between mails.
     pub auth: AuthSettings,
-    /// Who needs an API key.
+    /// The requests that need an API key.
     pub key_policy: KeyPolicy,
-    /// Delivers mail instead of the one that the test reads.
+    /// Delivers mail in place of the mailbox that the test reads.
     pub mail: Option<Arc<dyn Transport>>,
-    /// Delivers text messages instead of the one that the test reads.
+    /// Delivers text messages in place of the collection that the test reads.
     pub texts: Option<Arc<dyn TextTransport>>,
-    /// Limits of the connections to the database.
+    /// The settings of the connections to the database.
     pub pool: PoolSettings,
-    /// Where the server will answer: `http://127.0.0.1:<port>`.
+    /// The origin of the server: `http://127.0.0.1:<port>`.
     pub origin: String,
-    /// Whether Google is emulated.
+    /// True if Google is emulated.
     pub emulate_google: bool,
-    /// The data API. Off by default, since most tests do not need what it reads at its start.
+    /// The data API. Off by default, since most tests do not need it and its start reads the whole
+    /// schema.
     pub rest: Option<RestSettings>,
 }
 
 impl TestServer {
-    /// A server with the settings of [`TestSettings`].
+    /// Starts a server with the defaults of [`TestSettings`].
     pub async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
-    /// A server with other settings of the account service.
+    /// Starts a server with other settings of the account service.
     pub async fn with_auth(change: impl FnOnce(&mut AuthSettings)) -> Self {
         Self::with(|settings| change(&mut settings.auth)).await
     }
 
-    /// A server with other settings.
+    /// Starts a server with other settings.
     ///
     /// # Panics
     /// When it does not start.
@@ -169,50 +171,51 @@ impl TestServer {
         self.running.as_ref().expect("the server runs")
     }
 
-    /// `http://127.0.0.1:<port>`
+    /// Returns the origin: `http://127.0.0.1:<port>`.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// A request to a path of the server, or to a whole URL.
+    /// Builds a request to a path of the server, or to a whole URL.
     pub fn request(&self, method: http::Method, target: &str) -> Request {
         let url = if target.starts_with("http") { target.to_owned() } else { format!("{}{target}", self.base) };
         Request::new(self.http.request(method, url), Cookies::clone(&self.cookies))
     }
 
-    /// `GET`
+    /// Builds a `GET` request.
     pub fn get(&self, target: &str) -> Request {
         self.request(http::Method::GET, target)
     }
 
-    /// `POST`
+    /// Builds a `POST` request.
     pub fn post(&self, target: &str) -> Request {
         self.request(http::Method::POST, target)
     }
 
-    /// `PUT`
+    /// Builds a `PUT` request.
     pub fn put(&self, target: &str) -> Request {
         self.request(http::Method::PUT, target)
     }
 
-    /// `DELETE`
+    /// Builds a `DELETE` request.
     pub fn delete(&self, target: &str) -> Request {
         self.request(http::Method::DELETE, target)
     }
 
-    /// An account that exists already and is signed in: the token answer of its sign-in. Made by sign-up and confirmed by SQL.
+    /// Creates a confirmed account and signs it in. Returns the response of the sign-in.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub async fn signed_in(&self, email: &str, password: &str) -> Value {
         self.account(email, password).await;
         self.sign_in(email, password).await
     }
 
-    /// A confirmed account; its id. The mail that asked for the confirmation has been delivered.
+    /// Creates a confirmed account, by sign-up and SQL. Returns its id. The confirmation mail has
+    /// been delivered.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub async fn account(&self, email: &str, password: &str) -> String {
         let body = json!({ "email": email, "password": password });
         self.post("/auth/v1/signup").json(&body).send().await.expect(200);
@@ -224,16 +227,16 @@ impl TestServer {
         rows[0].get(0)
     }
 
-    /// The token answer of a sign-in with a password.
+    /// Signs in with a password. Returns the response.
     ///
     /// # Panics
-    /// When it is refused.
+    /// When it is rejected.
     pub async fn sign_in(&self, email: &str, password: &str) -> Value {
         let body = json!({ "email": email, "password": password });
         self.post("/auth/v1/token?grant_type=password").json(&body).send().await.expect(200).json()
     }
 
-    /// The newest mail to `address`, waited for when there is none yet.
+    /// Returns the newest mail to `address`. Waits for one if there is none yet.
     ///
     /// # Panics
     /// When none arrives.
@@ -241,7 +244,7 @@ impl TestServer {
         self.mail_when(address, |mails| mails.last().cloned()).await
     }
 
-    /// The mail to `address` that arrives as number `index` (from 0), waited for.
+    /// Returns the mail to `address` that arrives as number `index` (from 0). Waits for it.
     ///
     /// # Panics
     /// When it does not arrive.
@@ -265,24 +268,25 @@ impl TestServer {
         }
     }
 
-    /// Waits until every mail that was to be sent has been delivered and forgotten.
+    /// Waits until every mail has been delivered and deleted from the outbox.
     async fn mail_is_out(&self) {
-        // Nobody tells when a row is deleted, so it is looked for
+        // The deletion of a row sends no event, so it is polled
         let gone = async { while self.count("select count(*) from portico.mail_outbox").await > 0 {} };
         assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "a mail is still waiting to be sent");
     }
 
-    /// The mails to `address` that are there now, oldest first.
+    /// Returns the mails to `address` that have arrived, oldest first.
     pub fn mails_to(&self, address: &str) -> Vec<Email> {
         self.outgoing.to(address)
     }
 
-    /// Every mail that was sent, oldest first.
+    /// Returns every mail that was sent, oldest first.
     pub fn mails(&self) -> Vec<Email> {
         self.outgoing.all()
     }
 
-    /// The newest text message to `phone` (digits without the plus sign), waited for when there is none yet.
+    /// Returns the newest text message to `phone` (digits without the plus sign). Waits for one if
+    /// there is none yet.
     ///
     /// # Panics
     /// When none arrives.
@@ -290,7 +294,7 @@ impl TestServer {
         self.texts_when(phone, 1).await.pop().expect("there is one")
     }
 
-    /// The text messages to `phone`, oldest first, once there are as many as `count`.
+    /// Returns the text messages to `phone`, oldest first, once there are `count`.
     ///
     /// # Panics
     /// When they do not arrive.
@@ -311,22 +315,22 @@ impl TestServer {
         }
     }
 
-    /// The text messages to `phone` that are there now, oldest first.
+    /// Returns the text messages to `phone` that have arrived, oldest first.
     pub fn texts_to(&self, phone: &str) -> Vec<TextMessage> {
         self.texts.to(phone)
     }
 
-    /// The server's clock; the test moves it.
+    /// Returns the server's clock, which the test moves.
     pub fn clock(&self) -> &Clock {
         &self.description.clock
     }
 
-    /// The API keys.
+    /// Returns the API keys.
     pub fn api_keys(&self) -> &ApiKeys {
         &self.description.keys.api
     }
 
-    /// What the server signs with.
+    /// Returns the keys of the server.
     pub fn keys(&self) -> &Keys {
         &self.description.keys
     }
@@ -336,46 +340,46 @@ impl TestServer {
         self.running().server.auth().clean_up().await;
     }
 
-    /// The emulated Google, driven as a browser would.
+    /// Returns the emulated Google, driven as a browser would.
     pub fn google(&self) -> Google<'_> {
         Google::new(self)
     }
 
-    /// The server's own connections.
+    /// Returns the server's connections to the database.
     pub fn database(&self) -> &Database {
         &self.running().database
     }
 
-    /// Where the scratch database is.
+    /// Returns the endpoint of the scratch database.
     pub fn endpoint(&self) -> &Endpoint {
         self.scratch.endpoint()
     }
 
-    /// A connection of the superuser to the scratch database.
+    /// Returns a connection of the superuser to the scratch database.
     pub fn admin(&self) -> &tokio_postgres::Client {
         &self.admin
     }
 
-    /// Rows of a query as the superuser.
+    /// Returns the rows of a query as the superuser.
     ///
     /// # Panics
-    /// When PostgreSQL refuses it.
+    /// When PostgreSQL rejects it.
     pub async fn query(&self, sql: &str) -> Vec<tokio_postgres::Row> {
         self.query_with(sql, &[]).await
     }
 
-    /// Rows of a query with parameters, as the superuser.
+    /// Returns the rows of a query with parameters, as the superuser.
     ///
     /// # Panics
-    /// When PostgreSQL refuses it.
+    /// When PostgreSQL rejects it.
     pub async fn query_with(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Vec<tokio_postgres::Row> {
         self.admin.query(sql, values).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"))
     }
 
-    /// The single number that a query gives.
+    /// Returns the single number of a query.
     ///
     /// # Panics
-    /// When it gives something else.
+    /// When the query returns something else.
     pub async fn count(&self, sql: &str) -> i64 {
         self.query(sql).await[0].get(0)
     }
@@ -383,22 +387,22 @@ impl TestServer {
     /// Runs statements as the superuser.
     ///
     /// # Panics
-    /// When PostgreSQL refuses them.
+    /// When PostgreSQL rejects them.
     pub async fn execute(&self, sql: &str) {
         self.admin.batch_execute(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
     }
 
-    /// Runs statements as a project's migration would.
+    /// Runs statements as a migration of a project would.
     ///
     /// # Panics
-    /// When PostgreSQL refuses them.
+    /// When PostgreSQL rejects them.
     pub async fn migrate(&self, sql: &str) {
         let mut session = self.running().database.migrations().await.expect("a migration session");
         session.batch(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
     }
 
-    /// The actions in the audit log, in the order in which they were written: nothing is ever removed from it in a test, so those of
-    /// one moment stand in that order.
+    /// Returns the actions in the audit log, in the order in which they were written: a test never
+    /// deletes rows, so those of one moment are in that order.
     ///
     /// # Panics
     /// When the log cannot be read.
@@ -415,7 +419,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The address of a path, for [`TestServer::request`].
+    /// Returns the address of a path, for [`TestServer::request`].
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }

@@ -1,4 +1,4 @@
-//! The keys that applications carry: two legacy JWTs and two opaque ones.
+//! The API keys of a server: two legacy JWTs and two opaque keys.
 
 use serde_json::json;
 use subtle::{Choice, ConstantTimeEq};
@@ -9,21 +9,21 @@ use crate::token::TokenError;
 use portico_base::hash;
 use portico_base::random;
 
-/// The opaque keys' beginnings.
+/// The prefixes of the opaque keys.
 const PUBLISHABLE: &str = "sb_publishable_";
 const SECRET: &str = "sb_secret_";
 
-/// What an API key lets its holder be.
+/// The role that an API key gives its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApiRole {
-    /// Everybody who opens the application.
+    /// The role of all users of an application.
     Anon,
-    /// A trusted server: row-level security does not hold it back.
+    /// The role of a trusted server, to which row-level security does not apply.
     ServiceRole,
 }
 
 impl ApiRole {
-    /// The database role: `anon` or `service_role`.
+    /// Returns the database role: `anon` or `service_role`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Anon => "anon",
@@ -32,10 +32,10 @@ impl ApiRole {
     }
 }
 
-/// Why a set of API keys cannot be used.
+/// The reasons for which a set of API keys cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiKeyError {
-    /// An opaque key without its form.
+    /// An opaque key has the wrong form.
     #[error("{0} must look like {1}<22 characters>_<8 characters>, out of A-Z a-z 0-9 - _")]
     Form(&'static str, &'static str),
     /// A legacy key could not be signed.
@@ -53,8 +53,8 @@ pub struct ApiKeys {
 }
 
 impl ApiKeys {
-    /// Keys as given: the two legacy JWTs, the publishable and the secret key. An empty string: that key does
-    /// not exist.
+    /// Wraps existing keys: the two legacy JWTs, the publishable and the secret key. An empty
+    /// string means that the key does not exist.
     pub fn new(
         anon_jwt: impl Into<String>,
         service_role_jwt: impl Into<String>,
@@ -71,7 +71,7 @@ impl ApiKeys {
         Ok(Self { anon_jwt: anon_jwt.into(), service_role_jwt: service_role_jwt.into(), publishable, secret })
     }
 
-    /// The published development keys.
+    /// Returns the published development keys.
     pub fn development() -> Self {
         use crate::development as dev;
         Self {
@@ -82,8 +82,8 @@ impl ApiKeys {
         }
     }
 
-    /// Signs the two legacy keys (HS256 with the ring's secret, else its current key) in the name of `issuer`,
-    /// valid until `expires_at`, and takes the opaque ones as given.
+    /// Signs the two legacy keys (HS256 with the ring's secret, else its current key) in the name
+    /// of `issuer`, valid until `expires_at`, and wraps the opaque ones.
     pub fn mint(
         keys: &KeyRing,
         issuer: &str,
@@ -97,17 +97,18 @@ impl ApiKeys {
         Self::new(sign(ApiRole::Anon)?, sign(ApiRole::ServiceRole)?, publishable, secret)
     }
 
-    /// A new random publishable key.
+    /// Returns a new random publishable key.
     pub fn generate_publishable() -> String {
         generate(PUBLISHABLE)
     }
 
-    /// A new random secret key.
+    /// Returns a new random secret key.
     pub fn generate_secret() -> String {
         generate(SECRET)
     }
 
-    /// Whose key this is; `None` for a wrong one. Takes as long for every key of the same length.
+    /// Returns the role of a key; `None` for an unknown one. Takes the same time for every key of
+    /// the same length.
     pub fn role_of(&self, key: &str) -> Option<ApiRole> {
         let is = |ours: &str| ours.as_bytes().ct_eq(key.as_bytes()) & Choice::from(u8::from(!ours.is_empty()));
         let anon = is(&self.anon_jwt) | is(&self.publishable);
@@ -121,7 +122,7 @@ impl ApiKeys {
         }
     }
 
-    /// The legacy JWT of a role.
+    /// Returns the legacy JWT of a role.
     pub fn jwt_of(&self, role: ApiRole) -> &str {
         match role {
             ApiRole::Anon => &self.anon_jwt,
@@ -129,27 +130,27 @@ impl ApiKeys {
         }
     }
 
-    /// The legacy anon JWT.
+    /// Returns the legacy anon JWT.
     pub fn anon_jwt(&self) -> &str {
         &self.anon_jwt
     }
 
-    /// The legacy service_role JWT. Never show it to a browser.
+    /// Returns the legacy service_role JWT. Never show it to a browser.
     pub fn service_role_jwt(&self) -> &str {
         &self.service_role_jwt
     }
 
-    /// The publishable key.
+    /// Returns the publishable key.
     pub fn publishable(&self) -> &str {
         &self.publishable
     }
 
-    /// The secret key. Never show it to a browser.
+    /// Returns the secret key. Never show it to a browser.
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Whether one of the keys is a published development key.
+    /// Returns true if one of the keys is a published development key.
     pub fn contains_development_key(&self) -> bool {
         use crate::development as dev;
         [dev::ANON_KEY, dev::SERVICE_ROLE_KEY, dev::PUBLISHABLE_KEY, dev::SECRET_KEY]
@@ -164,12 +165,12 @@ impl std::fmt::Debug for ApiKeys {
     }
 }
 
-/// Whether a key is of the opaque kind (`sb_...`) and not a JWT.
+/// Returns true for an opaque key (`sb_...`), false for a JWT.
 pub fn looks_opaque(key: &str) -> bool {
     key.starts_with("sb_")
 }
 
-/// `<prefix><22 characters>_<8 characters>`.
+/// Returns `<prefix><22 characters>_<8 characters>`.
 fn has_form(key: &str, prefix: &str) -> bool {
     let Some(rest) = key.strip_prefix(prefix) else {
         return false;
@@ -179,8 +180,8 @@ fn has_form(key: &str, prefix: &str) -> bool {
         && rest.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_'))
 }
 
-/// The last part is a checksum, by which scanners tell a real key from a look-alike. Keys made elsewhere have
-/// other ones, so it is never checked.
+/// Returns the last part, a checksum by which scanners distinguish a real key from a look-alike.
+/// Keys that were made elsewhere have other checksums, so it is never checked.
 fn generate(prefix: &str) -> String {
     let body = format!("{prefix}{}", random::base64url(16));
     let sum = hash::sha256_hex(format!("portico|{body}").as_bytes());
@@ -194,7 +195,7 @@ mod tests {
     use portico_base::Secret;
 
     #[test]
-    fn the_development_keys_are_known_by_their_role() {
+    fn a_development_key_has_its_role() {
         let keys = ApiKeys::development();
         assert_eq!(keys.role_of(dev::ANON_KEY), Some(ApiRole::Anon));
         assert_eq!(keys.role_of(dev::PUBLISHABLE_KEY), Some(ApiRole::Anon));
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn minted_legacy_keys_are_byte_for_byte_the_published_ones() {
+    fn minted_legacy_keys_equal_the_published_ones() {
         let ring = KeyRing::hs256(&Secret::new(dev::JWT_SECRET));
         let until = OffsetDateTime::from_unix_timestamp(dev::KEYS_EXPIRE_AT).unwrap();
         let keys = ApiKeys::mint(&ring, dev::KEY_ISSUER, until, dev::PUBLISHABLE_KEY, dev::SECRET_KEY).unwrap();
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn opaque_keys_must_have_their_form() {
+    fn an_opaque_key_of_another_form_is_rejected() {
         assert!(has_form(&ApiKeys::generate_publishable(), PUBLISHABLE));
         assert!(has_form(&ApiKeys::generate_secret(), SECRET));
         assert_ne!(ApiKeys::generate_secret(), ApiKeys::generate_secret());

@@ -1,12 +1,12 @@
 //! The token in an `Authorization` header.
 
-/// The token of an `Authorization` header's value, if its scheme is `Bearer`, in any case.
+/// Returns the token of an `Authorization` header if its scheme is `Bearer`, in any case.
 pub fn bearer(authorization: &[u8]) -> Option<&str> {
     let (scheme, rest) = authorization.split_at_checked("bearer".len())?;
     if !scheme.eq_ignore_ascii_case(b"bearer") || !rest.first().is_some_and(u8::is_ascii_whitespace) {
         return None;
     }
-    // Bytes that are no text make a token that does not verify
+    // Bytes that are not text give a token that does not verify
     let token = std::str::from_utf8(rest).unwrap_or("?").trim();
     (!token.is_empty()).then_some(token)
 }
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {
+    fn the_scheme_of_a_bearer_token_is_case_insensitive() {
         for (value, token) in [
             ("Bearer x", Some("x")),
             ("bearer x", Some("x")),

@@ -1,4 +1,4 @@
-//! Who makes a request.
+//! The caller of a request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,42 +11,44 @@ use crate::ring::KeyRing;
 use crate::token::TokenError;
 use portico_base::Secret;
 
-/// Who makes a request, as the front door found out. In the extensions of every request of a service.
+/// The caller of a request, as the gateway determined it. In the extensions of every request to a
+/// service.
 ///
-/// - `token`: the claims of the verified bearer token. An opaque API key stands for the legacy token of its
-///   role, so it has claims too (with a role but without `sub`).
-/// - `refused`: there is a bearer token, but it does not verify. Such a request must not be served as
-///   `anon`; the service says so in its own words. Never together with `token`.
-/// - `untimely`: the claims of a token whose signature is right and that was refused for its times alone. Only
-///   beside `refused`. Who allows the clocks a difference asks [`Caller::within`].
-/// - `api_key`: the role of the API key that came with the request, if it came.
-/// - `key_claims`: what a legacy API key says that came without any token beside it. Such a key is no token: only who takes a key
-///   for one looks here.
-/// - `authorization`: what services of the reference get as `Authorization`, where its gateway puts something in the place of what
-///   the client sent. Here the header stays as it was: only who shows headers to somebody looks here.
+/// - `token`: the claims of the verified bearer token. An opaque API key stands for the legacy
+///   token of its role, so it has claims too (with a role but without `sub`).
+/// - `refused`: there is a bearer token, but it does not verify. Such a request must not be served
+///   as `anon`; the service rejects it with its own error. Never together with `token`.
+/// - `untimely`: the claims of a token with a valid signature that was rejected for its times
+///   alone. Only beside `refused`. A service that allows clocks to differ uses [`Caller::within`].
+/// - `api_key`: the role of the API key that came with the request, if any.
+/// - `key_claims`: the claims of a legacy API key that came without a token. Such a key is not a
+///   token: only a service that accepts keys as tokens reads them.
+/// - `authorization`: the `Authorization` that services at Supabase receive where its gateway
+///   replaces the client's. The header itself is unchanged here: only a service that shows headers
+///   to SQL reads this field.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The role of the API key in the `apikey` header or query parameter.
     pub api_key: Option<ApiRole>,
-    /// What the legacy API key says, when there is no `Authorization`.
+    /// The claims of the legacy API key, if there is no `Authorization`.
     pub key_claims: Option<Arc<Claims>>,
     /// The verified bearer token.
     pub token: Option<Arc<Claims>>,
-    /// Why the bearer token was refused.
+    /// The reason for which the bearer token was rejected.
     pub refused: Option<TokenError>,
-    /// What the refused token says, when nothing but its times is against it. Never to be acted on as it is.
+    /// The claims of a token that was rejected for its times alone. Never act on them unchecked.
     pub untimely: Option<Arc<Claims>>,
-    /// What stands in the place of the client's `Authorization`; empty where nothing is left of it.
+    /// The replacement of the client's `Authorization`; empty if nothing is left of it.
     pub authorization: Option<Secret>,
 }
 
 impl Caller {
-    /// Nobody in particular: no key, no token.
+    /// Returns a caller without key and token.
     pub fn anonymous() -> Self {
         Self::default()
     }
 
-    /// Takes a bearer token: its claims, or why it is refused at `now`.
+    /// Verifies a bearer token at `now`, and stores its claims or the reason of its rejection.
     pub fn present(&mut self, token: &str, keys: &KeyRing, now: OffsetDateTime) {
         (self.token, self.refused, self.untimely) = (None, None, None);
         match keys.verify_signature(token) {
@@ -58,11 +60,12 @@ impl Caller {
         }
     }
 
-    /// The caller as a service sees it whose clock may differ from the issuer's by `leeway`: the token's times
-    /// are compared anew, by the rules of [`Claims::check_times_within`].
+    /// Returns the caller as seen by a service whose clock may differ from the issuer's by
+    /// `leeway`: the token's times are compared again, by the rules of
+    /// [`Claims::check_times_within`].
     ///
     /// # Errors
-    /// Why the token is refused, for its times or for anything else.
+    /// When the token is rejected, for its times or for any other reason.
     pub fn within(&self, now: OffsetDateTime, leeway: Duration) -> Result<Self, TokenError> {
         match (self.token.as_ref().or(self.untimely.as_ref()), &self.refused) {
             (Some(claims), _) => {
@@ -74,7 +77,7 @@ impl Caller {
         }
     }
 
-    /// The database role to act as: the token's, else the API key's, else `anon`.
+    /// Returns the database role to act as: the token's, else the API key's, else `anon`.
     pub fn role(&self) -> &str {
         match (&self.token, self.api_key) {
             (Some(token), _) => token.role().unwrap_or(ApiRole::Anon.as_str()),
@@ -83,21 +86,21 @@ impl Caller {
         }
     }
 
-    /// The claims as JSON text, as the database gets them in `request.jwt.claims`.
+    /// Returns the claims as JSON text, as the database receives them in `request.jwt.claims`.
     pub fn claims_text(&self) -> Cow<'_, str> {
         match &self.token {
             Some(token) => Cow::Borrowed(token.text()),
-            // The role is one of ours here, so it needs no escaping
+            // The role is one of the API roles here, so it needs no escaping
             None => Cow::Owned(format!("{{\"role\":\"{}\"}}", self.role())),
         }
     }
 
-    /// Whether the caller holds the service's own rights.
+    /// Returns true if the caller has the rights of the service.
     pub fn is_service_role(&self) -> bool {
         self.refused.is_none() && self.role() == ApiRole::ServiceRole.as_str()
     }
 
-    /// The signed-in user's id, as the token says it.
+    /// Returns the id of the signed-in user, from the token.
     pub fn subject(&self) -> Option<&str> {
         self.token.as_ref().and_then(|token| token.subject())
     }
@@ -108,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_decides_then_the_key_then_anon() {
+    fn the_token_precedes_the_key_and_the_key_precedes_anon() {
         let mut caller = Caller::anonymous();
         assert_eq!(caller.role(), "anon");
         assert_eq!(caller.claims_text(), r#"{"role":"anon"}"#);
@@ -125,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_token_never_has_the_service_s_rights() {
+    fn a_rejected_token_never_has_the_service_s_rights() {
         let caller =
             Caller { api_key: Some(ApiRole::ServiceRole), refused: Some(TokenError::Expired), ..Caller::default() };
         assert!(!caller.is_service_role());
     }
 
     #[test]
-    fn a_service_with_a_leeway_takes_a_token_that_just_ended_and_no_other() {
+    fn a_leeway_admits_a_token_that_just_expired_and_no_other() {
         let at = |seconds| OffsetDateTime::from_unix_timestamp(seconds).unwrap();
         let leeway = Duration::seconds(30);
         let keys = KeyRing::hs256(&Secret::new(crate::development::JWT_SECRET));
@@ -145,12 +148,12 @@ mod tests {
         assert_eq!((seen.refused.clone(), seen.role(), seen.subject()), (None, "authenticated", Some("u")));
         assert_eq!(caller.within(at(131), leeway).unwrap_err(), TokenError::Expired);
 
-        // A token that is fine without leeway may still be one of the future
+        // A token that is valid without leeway may still come from the future
         caller.present(&keys.sign(&serde_json::json!({ "iat": 500 })).unwrap(), &keys, at(110));
         assert_eq!((caller.refused.clone(), caller.token.is_some()), (None, true));
         assert_eq!(caller.within(at(110), leeway).unwrap_err(), TokenError::IssuedInFuture);
 
-        // A wrong signature is not a matter of time, and nobody stays nobody
+        // A wrong signature is independent of times, and an anonymous caller stays anonymous
         caller.present(&format!("{token}A"), &keys, at(50));
         assert!(caller.token.is_none() && caller.untimely.is_none());
         assert!(!caller.within(at(50), leeway).unwrap_err().is_untimely());

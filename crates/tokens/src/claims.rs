@@ -1,4 +1,4 @@
-//! What a verified token says.
+//! The claims of a verified token.
 
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
@@ -7,9 +7,8 @@ use crate::token::TokenError;
 
 /// The claims of a token whose signature was verified.
 ///
-/// Only a [`crate::KeyRing`] makes one, so whoever holds a `Claims` need not ask where it comes from. Whether its
-/// times were compared with the clock is the holder's business: [`crate::KeyRing::verify`] did it,
-/// [`crate::KeyRing::verify_signature`] did not.
+/// Only a [`crate::KeyRing`] makes one, so a `Claims` is always verified. Its times are compared
+/// with the clock by [`crate::KeyRing::verify`] and not by [`crate::KeyRing::verify_signature`].
 #[derive(Debug)]
 pub struct Claims {
     text: Box<str>,
@@ -23,12 +22,12 @@ pub struct Claims {
 enum When {
     Absent,
     At(OffsetDateTime),
-    /// There, but no number.
+    /// The claim exists and is not a number.
     Wrong,
 }
 
 impl Claims {
-    /// Reads the payload of a token. Its times are not looked at.
+    /// Parses the payload of a token. Does not check its times.
     pub(crate) fn parse(payload: Vec<u8>) -> Result<Self, TokenError> {
         let text = String::from_utf8(payload).map_err(|_| TokenError::UnreadableClaims("the claims are not UTF-8"))?;
         let values: Map<String, Value> =
@@ -37,8 +36,8 @@ impl Claims {
         Ok(Self { text: text.into(), values, expires_at, not_before })
     }
 
-    /// Whether the token may be used at `now`: valid from `nbf` on and before `exp`, without leeway, fractions of
-    /// seconds cut off (auth-core 1.2).
+    /// Checks that the token may be used at `now`: from `nbf` on and before `exp`, without leeway,
+    /// fractions of seconds truncated.
     ///
     /// # Errors
     /// [`TokenError::NotANumber`], [`TokenError::Expired`], [`TokenError::NotYetValid`].
@@ -54,9 +53,9 @@ impl Claims {
         Ok(())
     }
 
-    /// Whether the token may be used at `now` for a service whose clock may differ from the issuer's by `leeway`
-    /// (rest 15): `exp`, `nbf` and `iat` in this order, in whole seconds, a number that is no whole one counts
-    /// as 0.
+    /// Checks that the token may be used at `now` by a service whose clock may differ from the
+    /// issuer's by `leeway`: `exp`, `nbf` and `iat` in this order, in whole seconds; a number that
+    /// is not whole counts as 0.
     ///
     /// # Errors
     /// [`TokenError::NotANumber`], [`TokenError::Expired`], [`TokenError::NotYetValid`],
@@ -76,9 +75,10 @@ impl Claims {
         Ok(())
     }
 
-    /// A time claim in whole seconds; `null` counts as absent, what is no whole number of 64 bits as 0.
+    /// Returns a time claim in whole seconds. `null` counts as absent, a value that is not a whole
+    /// number of 64 bits as 0.
     fn whole_seconds(&self, name: &'static str) -> Result<Option<i64>, TokenError> {
-        /// 2^63: the first number that `i64` does not hold.
+        /// 2^63: the first number that `i64` cannot hold.
         const BEYOND: f64 = 9_223_372_036_854_775_808.0;
         match self.values.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -93,48 +93,48 @@ impl Claims {
         }
     }
 
-    /// The value of one claim.
+    /// Returns the value of one claim.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }
 
-    /// All claims, in the order of the token.
+    /// Returns all claims, in the order of the token.
     pub fn values(&self) -> &Map<String, Value> {
         &self.values
     }
 
-    /// The JSON as it was signed, byte for byte.
+    /// Returns the JSON as it was signed, byte for byte.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the memory that the claims take, in bytes: the text, and the values that were read from it, which can take many
-    /// times as much. Rounded up where a container does not tell its capacity.
+    /// Returns the memory of the claims in bytes: the text, and the parsed values, which can take
+    /// many times as much. Rounded up where a container does not report its capacity.
     pub(crate) fn weight(&self) -> usize {
         size_of::<Self>() + self.text.len() + weight_of_object(&self.values)
     }
 
-    /// `sub`: the user's id.
+    /// Returns `sub`: the user's id.
     pub fn subject(&self) -> Option<&str> {
         self.string("sub")
     }
 
-    /// `role`: the database role that the token asks for. An empty one counts as absent.
+    /// Returns `role`: the database role of the token. An empty one counts as absent.
     pub fn role(&self) -> Option<&str> {
         self.string("role").filter(|role| !role.is_empty())
     }
 
-    /// `session_id`: the session that the token belongs to.
+    /// Returns `session_id`: the session of the token.
     pub fn session_id(&self) -> Option<&str> {
         self.string("session_id")
     }
 
-    /// `iss`: who issued the token.
+    /// Returns `iss`: the issuer of the token.
     pub fn issuer(&self) -> Option<&str> {
         self.string("iss")
     }
 
-    /// `aud`, when it is one string or a list whose first entry is one.
+    /// Returns `aud` if it is a string or a list whose first entry is a string.
     pub fn audience(&self) -> Option<&str> {
         match self.get("aud")? {
             Value::String(audience) => Some(audience),
@@ -143,17 +143,17 @@ impl Claims {
         }
     }
 
-    /// `aal`: the assurance level, `aal1` or `aal2`.
+    /// Returns `aal`: the assurance level, `aal1` or `aal2`.
     pub fn aal(&self) -> Option<&str> {
         self.string("aal")
     }
 
-    /// `is_anonymous`; absent counts as `false`.
+    /// Returns `is_anonymous`; absent counts as false.
     pub fn is_anonymous(&self) -> bool {
         self.get("is_anonymous").and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// `exp`. `None`: the token does not end by itself.
+    /// Returns `exp`. `None`: the token does not expire.
     pub fn expires_at(&self) -> Option<OffsetDateTime> {
         match self.expires_at {
             When::At(time) => Some(time),
@@ -166,7 +166,7 @@ impl Claims {
     }
 }
 
-/// Returns the bytes that a value keeps on the heap. Recursion is bounded by the parser's.
+/// Returns the bytes of a value on the heap. The parser bounds the recursion.
 fn weight_of(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -177,20 +177,20 @@ fn weight_of(value: &Value) -> usize {
 }
 
 fn weight_of_object(object: &Map<String, Value>) -> usize {
-    // An entry has its hash beside it, and its place in a table with spare room
+    // An entry has its hash beside it, and a slot in a table with spare room
     const ENTRY: usize = size_of::<String>() + size_of::<Value>() + 4 * size_of::<usize>();
     let room = if object.is_empty() { 0 } else { object.len().next_power_of_two().max(4) };
     room * ENTRY + object.iter().map(|(name, value)| name.capacity() + weight_of(value)).sum::<usize>()
 }
 
 impl When {
-    /// In whole seconds since 1970; `null` counts as absent.
+    /// Parses a time in whole seconds since 1970; `null` counts as absent.
     fn read(values: &Map<String, Value>, name: &str) -> Self {
         let seconds = match values.get(name) {
             None | Some(Value::Null) => return Self::Absent,
             Some(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
                 (Some(seconds), _) => seconds,
-                // `as` cuts the fraction and saturates, which is what a time far away needs
+                // `as` truncates and saturates, which is right for a time that is far away
                 (None, Some(seconds)) => seconds as i64,
                 (None, None) => return Self::Wrong,
             },
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_ends_exactly_at_exp_and_begins_exactly_at_nbf() {
+    fn a_token_is_valid_from_nbf_until_exp() {
         let claims = claims(r#"{"exp":200,"nbf":100}"#).unwrap();
         assert_eq!(claims.check_times(at(99)), Err(TokenError::NotYetValid));
         assert_eq!(claims.check_times(at(100)), Ok(()));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leeway_moves_both_ends_and_asks_for_the_time_of_issue() {
+    fn a_leeway_moves_both_ends_and_checks_the_time_of_issue() {
         let check = |json: &str, now| claims(json).unwrap().check_times_within(at(now), Duration::seconds(30));
         let both = r#"{"exp":200,"nbf":100}"#;
         assert_eq!(check(both, 69), Err(TokenError::NotYetValid));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_object_is_no_claim_set() {
+    fn a_payload_that_is_not_an_object_is_rejected() {
         for text in ["", "[]", "1", "null", "{", r#"{"a":1}x"#] {
             assert!(claims(text).is_err(), "{text}");
         }

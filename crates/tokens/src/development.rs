@@ -1,5 +1,5 @@
-//! The published development keys. Everybody knows them: `.env` files, scripts and test suites contain them
-//! literally. A server that accepts them must not be reachable from outside.
+//! The published development keys. They are public: `.env` files, scripts and test suites contain
+//! them literally. A server that accepts them must not be reachable from other machines.
 
 /// The HS256 secret.
 pub const JWT_SECRET: &str = "super-secret-jwt-token-with-at-least-32-characters-long";

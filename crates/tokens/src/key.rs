@@ -46,7 +46,7 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// The registered name, as it stands in a token's header.
+    /// Returns the registered name, as in a token's header.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hs256 => "HS256",
@@ -63,19 +63,19 @@ impl Algorithm {
         }
     }
 
-    /// Reads a registered name (exact spelling).
+    /// Parses a registered name (exact spelling).
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 }
 
-/// Why a JWK cannot be used.
+/// The reasons for which a JWK cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The key lacks a member, or it has the wrong form.
+    /// A member of the key is missing or has the wrong form.
     #[error("the key's {0:?} is missing or malformed")]
     Member(&'static str),
-    /// The key type, curve and algorithm do not go together, or we do not know them.
+    /// The key type, curve and algorithm do not match, or are not supported.
     #[error("a key of type {kty:?} cannot be used with algorithm {alg:?}")]
     Unsupported {
         /// The key's `kty`, with its curve.
@@ -83,19 +83,19 @@ pub enum KeyError {
         /// The key's `alg`, empty when absent.
         alg: String,
     },
-    /// The parts are no valid key (wrong point, inconsistent numbers, too short).
+    /// The parts are not a valid key (wrong point, inconsistent numbers, too short).
     #[error("the key is not valid: {0}")]
     Invalid(&'static str),
     /// The key is for encryption.
     #[error("the key is not for signatures")]
     NotForSignatures,
-    /// Nothing to verify with.
+    /// There is no key to verify with.
     #[error("neither a secret nor a key was given")]
     NoKey,
     /// Two keys have the same `kid`.
     #[error("two keys have the same kid {0:?}")]
     DuplicateId(String),
-    /// None of the keys is the one that signs.
+    /// No key signs.
     #[error("no key signs: exactly one private key must have \"sign\" among its key_ops")]
     NoSigningKey,
     /// More than one key signs; their names.
@@ -104,18 +104,19 @@ pub enum KeyError {
          \"key_ops\": [\"verify\"]"
     )]
     SeveralSigningKeys(String),
-    /// The key that signs makes tokens that are not accepted.
+    /// The signing key makes tokens that are not accepted.
     #[error("the signing key is for {0}, which is not among the accepted methods")]
     MethodNotAccepted(&'static str),
 }
 
-/// One key: it verifies, and signs when it is a private one whose `key_ops` allow it.
+/// A key. It verifies, and it signs if it is a private key whose `key_ops` allow it.
 pub struct SigningKey {
     id: Option<String>,
     algorithm: Algorithm,
     verifier: Verifier,
     signer: Option<Signer>,
-    /// `key_ops` names `sign`. A private key without `key_ops` can sign and does not say that it is meant to.
+    /// `key_ops` contains `sign`. A private key without `key_ops` can sign, but is not marked for
+    /// it.
     is_meant_to_sign: bool,
     /// The public half as a JWK; `None` for a symmetric key, which has none.
     public: Option<Value>,
@@ -134,25 +135,26 @@ enum Signer {
 }
 
 impl SigningKey {
-    /// The key that an HS256 secret is, without an id.
+    /// Returns the key of an HS256 secret, without an id.
     pub fn hs256(secret: &Secret) -> Self {
         Self::symmetric(secret.expose().as_bytes(), None, true)
     }
 
-    /// The same key, which only verifies from now on.
+    /// Returns the same key for verification only.
     pub(crate) fn verify_only(self) -> Self {
         Self { signer: None, is_meant_to_sign: false, ..self }
     }
 
-    /// Whether the key can sign, and its `key_ops` say that it is to.
+    /// Returns true if the key can sign and its `key_ops` contain `sign`.
     pub(crate) fn is_meant_to_sign(&self) -> bool {
         self.is_meant_to_sign && self.can_sign()
     }
 
-    /// Reads a JWK, private or public: EC (P-256, P-384, P-521), RSA (2048 bits or more), OKP Ed25519, oct.
+    /// Parses a JWK, private or public: EC (P-256, P-384, P-521), RSA (2048 bits or more), OKP
+    /// Ed25519, oct.
     ///
-    /// Without `alg` the key's usual one is taken (ES256 for P-256, RS256 for RSA, ...). A private key signs
-    /// unless it has `key_ops` without `"sign"`.
+    /// Without `alg`, the usual algorithm of the key is used (ES256 for P-256, RS256 for RSA, ...).
+    /// A private key signs unless it has `key_ops` without `"sign"`.
     pub fn parse_jwk(jwk: &Value) -> Result<Self, KeyError> {
         let jwk = Jwk(jwk.as_object().ok_or(KeyError::Member("kty"))?);
         if jwk.text("use").is_some_and(|purpose| purpose != "sig") {
@@ -177,7 +179,7 @@ impl SigningKey {
     fn of_kind(jwk: &Jwk<'_>, may_sign: bool) -> Result<Self, KeyError> {
         match jwk.text("kty").ok_or(KeyError::Member("kty"))? {
             "oct" => {
-                // Anything else than HS256 is signed as HS256 by the contract, so only a contradiction is refused
+                // Supabase treats any other value as HS256, so only a contradiction is rejected
                 if jwk.text("alg").is_some_and(|alg| alg != "HS256") {
                     return Err(jwk.unsupported());
                 }
@@ -315,22 +317,22 @@ impl SigningKey {
         Self { id: jwk.id(), algorithm, verifier, signer, is_meant_to_sign: false, public: Some(shown.into()) }
     }
 
-    /// The key's `kid`.
+    /// Returns the key's `kid`.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// The one algorithm that this key is for.
+    /// Returns the one algorithm of the key.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Whether this key can make signatures.
+    /// Returns true if the key can sign.
     pub fn can_sign(&self) -> bool {
         self.signer.is_some()
     }
 
-    /// The public half as a JWK; a symmetric key has none.
+    /// Returns the public half as a JWK; `None` for a symmetric key.
     pub fn public_jwk(&self) -> Option<&Value> {
         self.public.as_ref()
     }
@@ -342,7 +344,7 @@ impl SigningKey {
         }
     }
 
-    /// `None`: this key cannot sign, or the library refused.
+    /// `None`: the key cannot sign, or the library failed.
     pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match (self.signer.as_ref()?, &self.verifier) {
@@ -369,7 +371,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// A JWK's members.
+/// The members of a JWK.
 struct Jwk<'a>(&'a Map<String, Value>);
 
 impl Jwk<'_> {
@@ -388,7 +390,7 @@ impl Jwk<'_> {
     fn optional(&self, member: &'static str) -> Result<Option<Vec<u8>>, KeyError> {
         match self.0.get(member) {
             None | Some(Value::Null) => Ok(None),
-            // Some writers pad
+            // Some writers add padding
             Some(Value::String(text)) => {
                 URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map(Some).map_err(|_| KeyError::Member(member))
             }
@@ -401,7 +403,7 @@ impl Jwk<'_> {
         if bytes.len() == size { Ok(bytes) } else { Err(KeyError::Member(member)) }
     }
 
-    /// An unsigned number without the leading zeros that some writers add.
+    /// Decodes an unsigned number, without the leading zeros that some writers add.
     fn number(&self, member: &'static str) -> Result<Vec<u8>, KeyError> {
         let bytes = self.bytes(member)?;
         let first = bytes.iter().position(|byte| *byte != 0).ok_or(KeyError::Member(member))?;

@@ -1,11 +1,11 @@
-//! Who calls, and how that is proved: JWTs, signing keys, JWKS, API keys and the [`Caller`].
+//! JWTs, signing keys, JWKS, API keys, and the [`Caller`] that they prove.
 //!
-//! Contract: the access token, the key forms and the checks of a bearer token are those of the
-//! authentication service's wire contract; the development keys are the published ones.
+//! The access token, the forms of keys and the checks of a bearer token are those of Supabase's
+//! authentication service; the development keys are the published ones.
 //!
-//! Promises: a token is accepted only with a key made for exactly its algorithm (`none` never); its times
-//! are compared with the caller's [`portico_base::Clock`], also for tokens that were verified before; secrets are compared
-//! in constant time and never printed.
+//! Promises: a token is accepted only with a key for exactly its algorithm (`none` never); its
+//! times are compared with the [`portico_base::Clock`] of the program, also if its signature was
+//! verified before; secrets are compared in constant time and never printed.
 //!
 //! Must not know: HTTP, the database, any service.
 

@@ -1,4 +1,4 @@
-//! All keys of a server: one signs, all verify.
+//! The keys of a server: one signs, all verify.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,36 +16,38 @@ use crate::verified::Verified;
 use portico_base::Secret;
 use portico_base::hash;
 
-/// How many verified tokens are remembered.
+/// The number of verified tokens in the cache.
 const REMEMBERED: usize = 4096;
 
-/// How many of somebody else's: they are looked at once.
+/// The number of verified tokens in the cache of a foreign key set: most of them are presented
+/// once.
 const REMEMBERED_FOREIGN: usize = 2;
 
-/// What an RSA key without `alg` may have signed with.
+/// The algorithms that an RSA key without `alg` may have signed with.
 const RSA_METHODS: [&str; 6] = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"];
 
-/// The most keys that are read from somebody else's key set.
+/// The largest number of keys that are read from a foreign key set.
 const MAX_FOREIGN_KEYS: usize = 64;
 
 /// The keys that tokens are signed and verified with.
 ///
-/// Never changes after it was made, so what it verified once stays verified (apart from the times, which are
-/// checked each time).
+/// Immutable, so a verified token stays verified (apart from its times, which are checked each
+/// time).
 pub struct KeyRing {
     keys: Vec<SigningKey>,
-    /// The HS256 secret: verifies tokens whose `kid` is none of ours, as the legacy keys need it.
+    /// The HS256 secret. It verifies tokens with an unknown `kid`, as the legacy keys require.
     secret: Option<SigningKey>,
-    /// The algorithms that are accepted; empty: those of the keys.
+    /// The accepted algorithms; empty: those of the keys.
     methods: Vec<Algorithm>,
-    /// A key without `kid` fits a token with one, as some issuers have it.
+    /// True if a key without `kid` verifies a token with one, as some issuers require.
     nameless_keys_fit: bool,
     verified: Verified,
 }
 
 impl KeyRing {
-    /// A ring of the HS256 `secret` and the keys of a JWK list. At least one of them must be there, and `kid`s
-    /// must differ. The first key that can sign does; who issues tokens to people wants [`KeyRing::issuing`].
+    /// Returns a ring of the HS256 `secret` and the keys of a JWK list. At least one of them must
+    /// exist, and `kid`s must differ. The first key that can sign does; a server that issues access
+    /// tokens uses [`KeyRing::issuing`].
     pub fn new(secret: Option<Secret>, jwks: Vec<SigningKey>) -> Result<Self, KeyError> {
         let secret = secret.filter(|secret| !secret.is_empty());
         if secret.is_none() && jwks.is_empty() {
@@ -61,9 +63,9 @@ impl KeyRing {
         Ok(Self::assemble(secret.as_ref().map(SigningKey::hs256), jwks))
     }
 
-    /// The ring of a server that issues tokens (auth-core 21): of `jwks`, exactly one must be a private key with
-    /// `sign` among its `key_ops`, all others only verify; without any, the `secret` signs. `methods` are the
-    /// algorithms that are accepted; empty: those of the keys, and HS256 with a secret.
+    /// Returns the ring of a server that issues tokens: exactly one of `jwks` must be a private key
+    /// with `sign` among its `key_ops`, all others only verify; without any, the `secret` signs.
+    /// `methods` are the accepted algorithms; empty: those of the keys, and HS256 with a secret.
     ///
     /// # Errors
     /// As [`KeyRing::new`]; [`KeyError::NoSigningKey`], [`KeyError::SeveralSigningKeys`],
@@ -87,14 +89,15 @@ impl KeyRing {
         Ok(Self { methods: methods.to_vec(), ..ring })
     }
 
-    /// A ring of the HS256 secret alone.
+    /// Returns a ring of the HS256 secret alone.
     pub fn hs256(secret: &Secret) -> Self {
         Self::assemble(Some(SigningKey::hs256(secret)), Vec::new())
     }
 
-    /// Somebody else's published keys (`{"keys":[...]}`), to verify that one's tokens. Symmetric keys and kinds
-    /// that we do not know are left out; an error when nothing remains. A key without `kid` may have signed a token
-    /// with one, and an RSA key without `alg` signs with any of the RSA algorithms.
+    /// Returns a ring of a foreign issuer's published keys (`{"keys":[...]}`), to verify the tokens
+    /// of that issuer. Symmetric keys and unknown kinds are left out; an error if nothing remains.
+    /// A key without `kid` may have signed a token with one, and an RSA key without `alg` signs
+    /// with any RSA algorithm.
     pub fn foreign(jwks: &Value) -> Result<Self, KeyError> {
         let keys: Vec<SigningKey> = jwks
             .get("keys")
@@ -117,18 +120,21 @@ impl KeyRing {
         Self { keys, secret, methods: Vec::new(), nameless_keys_fit: false, verified: Verified::new(REMEMBERED) }
     }
 
-    /// Whether a key with this `kid` is in the ring, or one that a token with it may be signed with all the same.
+    /// Returns true if the ring has a key with this `kid`, or one that may have signed a token with
+    /// it all the same.
     pub fn may_know(&self, id: &str) -> bool {
         self.keys.iter().any(|key| key.id() == Some(id) || (self.nameless_keys_fit && key.id().is_none()))
     }
 
-    /// Signs `claims` (a JSON object) with the current key: the first private key that may sign, else the secret.
+    /// Signs `claims` (a JSON object) with the current key: the first private key that may sign,
+    /// else the secret.
     pub fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
         let key = self.keys.iter().find(|key| key.can_sign()).or(self.secret.as_ref());
         sign_with(key, claims)
     }
 
-    /// Signs with the HS256 secret, as the legacy API keys are; without a secret with the current key.
+    /// Signs with the HS256 secret, as for the legacy API keys; without a secret with the current
+    /// key.
     pub fn sign_with_secret(&self, claims: &impl Serialize) -> Result<String, TokenError> {
         match &self.secret {
             Some(secret) => sign_with(Some(secret), claims),
@@ -136,12 +142,12 @@ impl KeyRing {
         }
     }
 
-    /// Whether [`KeyRing::sign`] uses a key whose public half is published.
+    /// Returns true if [`KeyRing::sign`] uses a key whose public half is published.
     pub fn signs_asymmetrically(&self) -> bool {
         self.keys.iter().find(|key| key.can_sign()).is_some_and(|key| key.public_jwk().is_some())
     }
 
-    /// Checks a token's signature, and its times against `now` without leeway.
+    /// Verifies a token's signature, and its times at `now` without leeway.
     ///
     /// # Errors
     /// Those of [`KeyRing::verify_signature`] and [`Claims::check_times`].
@@ -151,14 +157,15 @@ impl KeyRing {
         Ok(claims)
     }
 
-    /// Checks a token's signature alone: for who compares its times with another leeway, or tells an expired
-    /// token from a wrong one.
+    /// Verifies a token's signature alone: for a caller that compares its times with another
+    /// leeway, or distinguishes an expired token from an invalid one.
     ///
-    /// The key is the one with the token's `kid` and algorithm; without a `kid` every key of the algorithm is
-    /// tried. An HS256 token whose `kid` is not ours is tried with the secret, which has no `kid` of its own (auth-core 21): tokens
-    /// that another server signed with the same secret carry that server's `kid`, and go on working after a move. Rings without a
-    /// secret, as of a JWK set, have nothing to try then. What verified is remembered, in a memory that is bounded in tokens and
-    /// in bytes, unless it is large; what did not is never.
+    /// The key is the one with the token's `kid` and algorithm; without a `kid` every key of the
+    /// algorithm is tried. An HS256 token with an unknown `kid` is tried with the secret, which has
+    /// no `kid` of its own: tokens that another server signed with the same secret carry that
+    /// server's `kid`, and remain valid after a move. Rings without a secret, such as those of a
+    /// JWK set, have nothing to try then. Verified tokens are cached, in memory that is bounded in
+    /// tokens and in bytes, unless they are large; other tokens never are.
     ///
     /// # Errors
     /// Every [`TokenError`] but those about times.
@@ -193,8 +200,8 @@ impl KeyRing {
         Claims::parse(parts.payload()?)
     }
 
-    /// The keys that may have signed the token. Only keys of the token's own algorithm, so that a public key is
-    /// never taken for a secret.
+    /// Returns the keys that may have signed the token. Only keys of the token's own algorithm, so
+    /// that a public key is never used as a secret.
     fn fitting_keys<'a>(&'a self, parts: &'a Parts<'_>) -> impl Iterator<Item = &'a SigningKey> {
         let named = parts.key_id.as_deref();
         let is_ours = named.is_some() && self.keys.iter().any(|key| key.id() == named);
@@ -213,28 +220,28 @@ impl KeyRing {
         self.methods.is_empty() || self.methods.contains(&algorithm)
     }
 
-    /// How often a signature need not be computed.
+    /// Returns the counters of the cache of verified tokens.
     pub fn figures(&self) -> RingFigures {
         let [presented, remembered, forgotten] = self.verified.figures();
         RingFigures { presented, remembered, forgotten, bytes: self.verified.bytes() }
     }
 
-    /// The public keys as a JWK set. Symmetric keys are never in it.
+    /// Returns the public keys as a JWK set. It never contains symmetric keys.
     pub fn jwks(&self) -> Value {
         json!({ "keys": self.keys.iter().filter_map(SigningKey::public_jwk).collect::<Vec<_>>() })
     }
 }
 
-/// How often a ring could do without computing a signature, since it was made.
+/// The counters of a ring's cache of verified tokens, since the ring was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RingFigures {
     /// Tokens that were presented.
     pub presented: u64,
-    /// Of these, those that had been verified before.
+    /// Presented tokens that were in the cache.
     pub remembered: u64,
-    /// Verified tokens that were forgotten for newer ones.
+    /// Verified tokens that were removed for newer ones.
     pub forgotten: u64,
-    /// The memory that the remembered tokens take now.
+    /// The memory of the cached tokens, in bytes.
     pub bytes: usize,
 }
 
@@ -247,7 +254,7 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// A key as often as it has algorithms: an RSA key that names none has several.
+/// Repeats a key for each of its algorithms: an RSA key that names none has several.
 fn with_methods(jwk: &Value) -> Vec<Value> {
     let is_open = jwk.get("kty").is_some_and(|kty| kty == "RSA") && jwk.get("alg").is_none_or(Value::is_null);
     if !is_open {

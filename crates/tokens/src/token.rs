@@ -6,44 +6,44 @@ use serde::Deserialize;
 
 use crate::key::Algorithm;
 
-/// Longer tokens are not looked at: no header could carry them.
+/// The longest token that is parsed, in bytes: no header can carry a longer one.
 pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
 
-/// Why a token is not accepted.
+/// The reasons for which a token is rejected.
 ///
-/// The texts are the details that clients of the authentication service see after
-/// `invalid JWT: unable to parse or verify signature, `. Each reason that the data API words in its own way has
-/// a variant of its own.
+/// The texts are the details that clients of the authentication service see after `invalid JWT:
+/// unable to parse or verify signature, `. Each reason for which the data API has its own text is a
+/// variant of its own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not three parts with dots between; how many there are.
+    /// The number of parts is not three.
     #[error("token is malformed: token contains an invalid number of segments")]
     Segments(usize),
-    /// Not a JWT at all: a part that is no base64url, a header that cannot be read.
+    /// Not a JWT: a part is not base64url, or the header cannot be parsed.
     #[error("token is malformed: {0}")]
     Malformed(&'static str),
-    /// The header can be read, but the signature is no base64url.
+    /// The header can be parsed, but the signature is not base64url.
     #[error("token is malformed: could not base64 decode signature")]
     UnreadableSignature,
-    /// The signature is right, but what was signed is no JSON object.
+    /// The signature is valid, but the payload is not a JSON object.
     #[error("token is malformed: {0}")]
     UnreadableClaims(&'static str),
-    /// The key does not fit the content.
+    /// The signature does not match the content.
     #[error("token signature is invalid: signature is invalid")]
     BadSignature,
     /// `exp` has passed.
     #[error("token has invalid claims: token is expired")]
     Expired,
-    /// `nbf` has not come.
+    /// `nbf` is in the future.
     #[error("token has invalid claims: token is not valid yet")]
     NotYetValid,
-    /// `iat` lies in the future. Only [`crate::Claims::check_times_within`] asks for it.
+    /// `iat` is in the future. Only [`crate::Claims::check_times_within`] checks it.
     #[error("token has invalid claims: token used before issued")]
     IssuedInFuture,
-    /// A claim that must be a number is something else: `exp`, `nbf` or `iat`.
+    /// A claim that must be a number is not one: `exp`, `nbf` or `iat`.
     #[error("token has invalid claims: {0} is invalid")]
     NotANumber(&'static str),
-    /// No key of ours has the token's `kid` and algorithm.
+    /// No key has the token's `kid` and algorithm.
     #[error(
         "token is unverifiable: error while executing keyfunc: unrecognized JWT kid {kid} for algorithm {algorithm}"
     )]
@@ -53,34 +53,37 @@ pub enum TokenError {
         /// The token's `alg`.
         algorithm: &'static str,
     },
-    /// A registered algorithm that no key of ours is for.
+    /// The algorithm is registered, but no key is for it.
     #[error("token signature is invalid: signing method {0} is invalid")]
     NoKeyForAlgorithm(&'static str),
-    /// `none` ([`TokenError::is_unsecured`]), or no registered algorithm; cut to 64 printable characters.
+    /// `none` ([`TokenError::is_unsecured`]), or an unregistered algorithm; cut to 64 printable
+    /// characters.
     #[error("token signature is invalid: signing method {0} is invalid")]
     UnsupportedAlgorithm(String),
-    /// Making a token failed: its claims are no JSON object, or there is no key to sign with.
+    /// A token could not be made: its claims are not a JSON object, or there is no key to sign
+    /// with.
     #[error("the token could not be signed: {0}")]
     Unsigned(&'static str),
 }
 
 impl TokenError {
-    /// Whether the token says of itself that it is not signed (`alg` is `none`, in any case of the letters).
+    /// Returns true if the token declares itself unsigned (`alg` is `none`, in any case).
     pub fn is_unsecured(&self) -> bool {
         matches!(self, Self::UnsupportedAlgorithm(name) if name.eq_ignore_ascii_case("none"))
     }
 
-    /// Whether only the times are against the token: its signature was verified, and another leeway or clock
-    /// may decide otherwise.
+    /// Returns true if the token was rejected for its times alone: its signature was verified, and
+    /// another leeway or clock may accept it.
     pub fn is_untimely(&self) -> bool {
         matches!(self, Self::Expired | Self::NotYetValid | Self::IssuedInFuture | Self::NotANumber(_))
     }
 }
 
-/// Registered algorithms that no key of ours can be for, so that a token with one is told apart from nonsense.
+/// Registered algorithms that are not supported, so that a token with one is distinguished from an
+/// invalid one.
 const OTHER_ALGORITHMS: [&str; 2] = ["HS384", "HS512"];
 
-/// What a token says of its signature, nothing verified yet: enough to find the keys, never to trust it.
+/// The unverified header of a token: enough to find the keys, never to be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenHeader {
     /// `alg`
@@ -90,21 +93,21 @@ pub struct TokenHeader {
 }
 
 impl TokenHeader {
-    /// Reads the header of a token in compact form.
+    /// Parses the header of a token in compact form.
     ///
     /// # Errors
-    /// As for a token of wrong form, or of an algorithm that is none of [`Algorithm`].
+    /// When the token has the wrong form, or its algorithm is not an [`Algorithm`].
     pub fn read(token: &str) -> Result<Self, TokenError> {
         let parts = Parts::parse(token)?;
         Ok(Self { algorithm: parts.algorithm, key_id: parts.key_id })
     }
 }
 
-/// A token taken apart, nothing verified yet.
+/// A parsed token, not verified yet.
 pub(crate) struct Parts<'a> {
     pub(crate) algorithm: Algorithm,
     pub(crate) key_id: Option<String>,
-    /// What was signed: header, dot, payload.
+    /// The signed part: header, dot, payload.
     pub(crate) signed: &'a [u8],
     pub(crate) payload: &'a str,
     pub(crate) signature: Vec<u8>,
@@ -133,7 +136,8 @@ impl<'a> Parts<'a> {
         let header = decode(header, "could not base64 decode header")?;
         let header: Header =
             serde_json::from_slice(&header).map_err(|_| TokenError::Malformed("could not JSON decode header"))?;
-        // RFC 7515, 4.1.11: whoever does not understand an extension named here must refuse. We know none.
+        // RFC 7515, 4.1.11: a token with an unknown critical extension must be rejected. No
+        // extension is known
         if header.crit.is_some() {
             return Err(TokenError::Malformed("critical header parameters are not supported"));
         }
@@ -163,12 +167,14 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Strict: no padding, no other alphabet, no stray bits, so that a token has one spelling only.
+/// Decodes strictly: no padding, no other alphabet, no stray bits, so that a token has one spelling
+/// only.
 fn decode(part: &str, wrong: &'static str) -> Result<Vec<u8>, TokenError> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed(wrong))
 }
 
-/// What a stranger wrote, fit for an error text: short, no control characters.
+/// Returns text of a client in a form that is safe in an error message: short, no control
+/// characters.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
 }

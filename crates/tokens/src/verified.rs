@@ -1,4 +1,4 @@
-//! Tokens that were verified before, so that their signature need not be computed again.
+//! A cache of verified tokens, so that their signature need not be computed again.
 
 use std::collections::HashMap;
 use std::mem;
@@ -7,22 +7,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::claims::Claims;
 
-/// The memory that remembered tokens may take, in bytes. A token of a usual size takes 4 to 5 KiB.
+/// The memory of cached tokens, in bytes. A token of a usual size takes 4 to 5 KiB.
 const MOST_BYTES: usize = 24 * 1024 * 1024;
 
-/// The largest token that is remembered, in the bytes of memory that its claims take. Larger ones are rare, and verifying one costs
-/// less than the many others that it would push out.
+/// The largest cached token, in bytes of its claims' memory. Larger ones are rare, and verifying
+/// one costs less than the many others that it would evict.
 const LARGEST: usize = 24 * 1024;
 
-/// The bytes that an entry takes besides its claims: key, pointer and weight in a table with spare room, and the counters of the pointer.
+/// The bytes of an entry besides its claims: key, pointer and weight in a table with spare room,
+/// and the counters of the pointer.
 const ENTRY: usize = 128;
 
-/// A memory of verified tokens, keyed by the token's SHA-256, bounded in their number and in bytes.
+/// A cache of verified tokens, keyed by the token's SHA-256, bounded in their number and in bytes.
 ///
-/// Two generations: entries enter the young one; when it is full it becomes the old one and the former old
-/// one is forgotten. An entry that is found in the old one moves to the young one. So what is in use stays,
-/// what is not disappears, and no step costs more than a look-up. Times are not this module's business: who
-/// takes an entry checks them.
+/// Two generations: entries enter the young one; when it is full it becomes the old one, and the
+/// former old one is dropped. An entry that is found in the old one moves to the young one. So
+/// tokens in use stay, others disappear, and no step costs more than a look-up. Times are not
+/// checked here: the user of an entry checks them.
 pub(crate) struct Verified {
     per_generation: usize,
     bytes_per_generation: usize,
@@ -61,7 +62,7 @@ impl Generation {
 }
 
 impl Verified {
-    /// Remembers at most `capacity` tokens, which take at most [`MOST_BYTES`].
+    /// Caches at most `capacity` tokens, with at most [`MOST_BYTES`].
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             per_generation: (capacity / 2).max(1),
@@ -73,12 +74,12 @@ impl Verified {
         }
     }
 
-    /// How often it was asked, how often it knew, and how many entries it forgot.
+    /// Returns the number of look-ups, of hits, and of removed entries.
     pub(crate) fn figures(&self) -> [u64; 3] {
         [&self.asked, &self.found, &self.forgotten].map(|figure| figure.load(Ordering::Relaxed))
     }
 
-    /// Returns the bytes that the remembered tokens take.
+    /// Returns the bytes of the cached tokens.
     pub(crate) fn bytes(&self) -> usize {
         let generations = self.lock();
         generations.young.bytes + generations.old.bytes
@@ -101,7 +102,7 @@ impl Verified {
         Some(claims)
     }
 
-    /// Remembers a token, unless it is a large one.
+    /// Adds a token, unless it is a large one.
     pub(crate) fn insert(&self, token: [u8; 32], claims: Arc<Claims>) {
         let weight = ENTRY + claims.weight();
         if weight <= LARGEST {
@@ -118,7 +119,7 @@ impl Verified {
         generations.young.insert(token, claims, weight);
     }
 
-    // A panic elsewhere leaves the maps whole: each is changed by single calls
+    // A panic in another thread leaves the maps consistent: each is changed by single calls
     fn lock(&self) -> std::sync::MutexGuard<'_, Generations> {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_stays_bounded_and_keeps_what_is_used() {
+    fn the_cache_stays_bounded_and_keeps_tokens_in_use() {
         let memory = Verified::new(10);
         memory.insert(id(0), claims());
         for n in 1..1000 {
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(forgotten, 1000 - (held.young.entries.len() + held.old.entries.len()) as u64);
     }
 
-    /// The sum of what is kept, counted anew.
+    /// Recounts the sum of all weights.
     fn counted(memory: &Verified) -> usize {
         let held = memory.lock();
         let entries = held.young.entries.values().chain(held.old.entries.values());
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded_in_bytes() {
+    fn the_cache_is_bounded_in_bytes() {
         let memory = Verified::new(4096);
         // Mostly values, which take more than their text
         for n in 0..4096 {
@@ -173,7 +174,7 @@ mod tests {
         }
         assert_eq!(memory.bytes(), counted(&memory));
         assert!(memory.bytes() > MOST_BYTES / 3, "it is used: {}", memory.bytes());
-        // The same one twice, as two requests at a time may insert it
+        // The same one twice, as two concurrent requests may insert it
         let before = memory.bytes();
         let claims = Arc::clone(&memory.lock().young.entries.values().next().unwrap().0);
         let known = *memory.lock().young.entries.keys().next().unwrap();
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_token_is_not_kept_however_it_is_large() {
+    fn a_large_token_is_not_cached_whatever_makes_it_large() {
         let memory = Verified::new(4096);
         for (n, metadata) in [
             format!("\"{}\"", "x".repeat(30_000)),

@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn another_sessions_key_does_not_verify_a_token() {
-        let token = SessionKey::generate().token(portico_base::random::uuid(), 1);
+        let token = SessionKey::generate().token(random::uuid(), 1);
         let RefreshToken::Counted(token) = RefreshToken::parse(&token).unwrap() else { panic!("counted") };
         assert!(!token.is_signed_by(&SessionKey::generate()));
     }

@@ -17,7 +17,7 @@ fn changed(algorithm: &str, member: &str, value: Value) -> Value {
 }
 
 #[test]
-fn every_kind_of_key_is_read_private_and_public() {
+fn every_kind_of_key_is_parsed_private_and_public() {
     for (algorithm, list) in keys() {
         let key = parse(&list[0]).unwrap();
         assert_eq!(key.algorithm(), Algorithm::parse(algorithm).unwrap());
@@ -35,7 +35,7 @@ fn every_kind_of_key_is_read_private_and_public() {
 }
 
 #[test]
-fn the_usual_algorithm_is_taken_when_none_is_named() {
+fn a_key_without_an_algorithm_gets_the_usual_one() {
     for (algorithm, kind) in [
         ("ES256", Algorithm::Es256),
         ("ES384", Algorithm::Es384),
@@ -49,7 +49,7 @@ fn the_usual_algorithm_is_taken_when_none_is_named() {
 }
 
 #[test]
-fn an_algorithm_that_is_not_the_key_s_is_refused() {
+fn an_algorithm_that_does_not_match_the_key_is_rejected() {
     for (of, alg) in [
         ("ES256", "RS256"),
         ("ES256", "HS256"),
@@ -66,7 +66,7 @@ fn an_algorithm_that_is_not_the_key_s_is_refused() {
 }
 
 #[test]
-fn keys_that_are_none_are_refused() {
+fn a_malformed_key_is_rejected() {
     for bad in [
         json!(null),
         json!("x"),

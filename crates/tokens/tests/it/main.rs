@@ -1,4 +1,4 @@
-//! Tokens, keys and key rings as other rooms use them.
+//! Tokens, keys and key rings through the public interface.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,13 +15,13 @@ use portico_tokens::{KeyRing, SigningKey};
 use serde_json::Value;
 use time::OffsetDateTime;
 
-/// Two private keys of each algorithm, made for these tests only.
+/// Returns two private keys of each algorithm, made for these tests only.
 fn keys() -> &'static BTreeMap<String, Vec<Value>> {
     static KEYS: OnceLock<BTreeMap<String, Vec<Value>>> = OnceLock::new();
     KEYS.get_or_init(|| serde_json::from_str(include_str!("keys.json")).unwrap())
 }
 
-/// A ring of one of the test keys.
+/// Returns a ring of one of the test keys.
 fn ring(algorithm: &str, number: usize) -> KeyRing {
     KeyRing::new(None, vec![SigningKey::parse_jwk(&keys()[algorithm][number]).unwrap()]).unwrap()
 }

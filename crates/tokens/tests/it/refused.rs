@@ -1,4 +1,4 @@
-//! Tokens that must not be accepted, for every algorithm.
+//! Tokens that must be rejected, for every algorithm.
 
 use portico_base::{Clock, Secret};
 use portico_tokens::{KeyRing, MAX_TOKEN_BYTES, TokenError, development};
@@ -26,7 +26,7 @@ fn a_token_of_each_algorithm_verifies_with_its_key_only() {
 }
 
 #[test]
-fn an_expired_or_early_token_of_each_algorithm_is_refused_also_when_it_was_verified_before() {
+fn an_expired_or_early_token_of_each_algorithm_is_rejected_even_if_it_is_cached() {
     for algorithm in keys().keys() {
         let ring = ring(algorithm, 0);
         let token = ring.sign(&json!({ "nbf": 50, "exp": 100 })).unwrap();
@@ -40,7 +40,7 @@ fn an_expired_or_early_token_of_each_algorithm_is_refused_also_when_it_was_verif
 }
 
 #[test]
-fn a_token_changed_in_any_part_is_refused_for_each_algorithm() {
+fn a_token_changed_in_any_part_is_rejected_for_each_algorithm() {
     for algorithm in keys().keys() {
         let ring = ring(algorithm, 0);
         let token = ring.sign(&json!({ "sub": "u", "role": "authenticated" })).unwrap();
@@ -59,7 +59,7 @@ fn a_token_changed_in_any_part_is_refused_for_each_algorithm() {
 }
 
 #[test]
-fn no_algorithm_is_never_accepted() {
+fn the_algorithm_none_is_never_accepted() {
     for name in ["none", "None", "NONE", "nOnE", ""] {
         for algorithm in keys().keys() {
             let ring = ring(algorithm, 0);
@@ -78,10 +78,10 @@ fn no_algorithm_is_never_accepted() {
 }
 
 #[test]
-fn a_public_key_is_never_taken_for_a_secret() {
+fn a_public_key_is_never_used_as_a_secret() {
     for algorithm in keys().keys().filter(|algorithm| *algorithm != "HS256") {
         let published = ring(algorithm, 0).jwks()["keys"][0].clone();
-        // What an attacker could take for the "secret": the key's text, its modulus, its point
+        // Values that an attacker could use as the "secret": the key's text, its modulus, its point
         for guess in [published.to_string(), published["n"].to_string(), published["x"].to_string()] {
             let forged = KeyRing::hs256(&Secret::new(guess)).sign(&json!({ "role": "service_role" })).unwrap();
             assert!(
@@ -89,7 +89,7 @@ fn a_public_key_is_never_taken_for_a_secret() {
                 "{algorithm}"
             );
         }
-        // Also when there is a secret beside the key, and the token names the key
+        // Also if there is a secret beside the key, and the token names the key
         let both = KeyRing::new(
             Some(Secret::new(development::JWT_SECRET)),
             vec![portico_tokens::SigningKey::parse_jwk(&keys()[algorithm][0]).unwrap()],
@@ -106,7 +106,7 @@ fn a_public_key_is_never_taken_for_a_secret() {
 }
 
 #[test]
-fn what_is_no_token_is_refused_without_a_panic() {
+fn malformed_input_is_rejected_without_a_panic() {
     let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
     let good = ring.sign(&json!({})).unwrap();
     for bad in [
@@ -132,7 +132,7 @@ fn what_is_no_token_is_refused_without_a_panic() {
         let is_malformed =
             matches!(error, TokenError::Malformed(_) | TokenError::UnreadableSignature | TokenError::Segments(_));
         assert!(is_malformed, "{bad:.80}");
-        // Only of a token whose header can be read
+        // Only for a token whose header can be parsed
         let has_header = bad.split('.').next() == good.split('.').next();
         assert!(has_header || error != TokenError::UnreadableSignature, "{bad:.80}");
         assert!(error.to_string().starts_with("token is malformed: "), "{bad:.80}");
@@ -140,7 +140,7 @@ fn what_is_no_token_is_refused_without_a_panic() {
 }
 
 #[test]
-fn each_reason_of_a_refusal_can_be_told_from_the_others() {
+fn each_reason_of_a_rejection_is_distinguishable() {
     let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
     let refuse = |token: &str| ring.verify_signature(token).unwrap_err();
     let with_algorithm = |name: &str| format!("{}.e30.AAAA", encode(json!({ "alg": name }).to_string()));
@@ -157,7 +157,7 @@ fn each_reason_of_a_refusal_can_be_told_from_the_others() {
 }
 
 #[test]
-fn a_signature_is_verified_whatever_the_times_say() {
+fn a_signature_is_verified_independently_of_the_times() {
     let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
     let token = ring.sign(&json!({ "exp": 1, "nbf": "x", "sub": "u" })).unwrap();
     let claims = ring.verify_signature(&token).unwrap();
@@ -167,7 +167,7 @@ fn a_signature_is_verified_whatever_the_times_say() {
 }
 
 #[test]
-fn claims_that_are_no_object_or_have_times_of_another_type_are_refused_though_they_are_signed() {
+fn signed_claims_that_are_not_an_object_or_have_malformed_times_are_rejected() {
     let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
     assert!(matches!(ring.sign(&json!([1])), Err(TokenError::Unsigned(_))));
     assert!(matches!(ring.sign(&"text"), Err(TokenError::Unsigned(_))));
@@ -177,14 +177,14 @@ fn claims_that_are_no_object_or_have_times_of_another_type_are_refused_though_th
 }
 
 #[test]
-fn a_critical_extension_is_refused_since_we_know_none() {
+fn a_critical_extension_is_rejected() {
     let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
     let header = encode(r#"{"alg":"HS256","crit":["b64"],"b64":false}"#);
     assert!(matches!(ring.verify(&format!("{header}.{}.AAAA", encode("{}")), at(0)), Err(TokenError::Malformed(_))));
 }
 
 #[test]
-fn a_movable_clock_lets_tokens_expire() {
+fn a_token_expires_by_the_movable_clock() {
     let clock = Clock::movable(at(1_000));
     let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
     let token = ring.sign(&json!({ "exp": 1_010 })).unwrap();
@@ -194,7 +194,7 @@ fn a_movable_clock_lets_tokens_expire() {
 }
 
 #[test]
-fn the_texts_are_those_of_the_contract() {
+fn the_error_texts_are_those_that_clients_expect() {
     let ring = KeyRing::hs256(&Secret::new(development::JWT_SECRET));
     let expired = ring.sign(&json!({ "exp": 1 })).unwrap();
     assert_eq!(ring.verify(&expired, at(1)).unwrap_err().to_string(), "token has invalid claims: token is expired");
@@ -202,7 +202,7 @@ fn the_texts_are_those_of_the_contract() {
         ring.verify("x", at(1)).unwrap_err().to_string(),
         "token is malformed: token contains an invalid number of segments"
     );
-    // What a stranger wrote goes into the text only when it can be shown
+    // Text of a client is part of the message only if it is printable
     let header = encode("{\"alg\":\"a\\nb\"}");
     assert_eq!(
         ring.verify(&format!("{header}.e30.AAAA"), at(1)).unwrap_err().to_string(),

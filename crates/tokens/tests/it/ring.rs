@@ -1,4 +1,4 @@
-//! Which key signs, which key verifies.
+//! The key that signs, and the keys that verify.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn the_published_legacy_keys_verify_with_the_published_secret() {
 }
 
 #[test]
-fn the_development_ring_signs_with_es256_and_still_takes_the_legacy_keys() {
+fn the_development_ring_signs_with_es256_and_accepts_the_legacy_keys() {
     let jwk: Value = serde_json::from_str(development::SIGNING_KEY).unwrap();
     let ring = KeyRing::new(Some(secret()), vec![SigningKey::parse_jwk(&jwk).unwrap()]).unwrap();
     assert!(ring.signs_asymmetrically());
@@ -78,11 +78,11 @@ fn private_parts_are_never_published() {
 }
 
 #[test]
-fn rotation_keeps_old_tokens_valid_as_long_as_their_key_is_listed() {
+fn a_token_stays_valid_after_rotation_while_its_key_is_listed() {
     let old = ring("ES256", 0);
     let token = old.sign(&json!({ "sub": "u" })).unwrap();
 
-    // The old key may only verify now
+    // The old key only verifies from now on
     let mut retired = keys()["ES256"][0].clone();
     retired["key_ops"] = json!(["verify"]);
     let rotated = KeyRing::new(None, vec![SigningKey::parse_jwk(&retired).unwrap(), key("ES256", 1)]).unwrap();
@@ -136,7 +136,7 @@ fn a_foreign_key_set_verifies_its_owner_s_tokens_and_ignores_what_it_must() {
     let token = owner.sign(&json!({ "iss": "https://issuer.example" })).unwrap();
 
     let mut published = owner.jwks();
-    // Some issuers leave out `alg`, publish keys for encryption and kinds that nobody knows
+    // Some issuers leave out `alg`, or publish keys for encryption and unknown kinds
     published["keys"][0].as_object_mut().unwrap().remove("alg");
     let list = published["keys"].as_array_mut().unwrap();
     list.push(json!({ "kty": "oct", "k": encode("a secret that nobody may know!!!"), "kid": "oct" }));
@@ -170,13 +170,13 @@ fn a_foreign_key_may_lack_its_name_and_its_algorithm() {
         let foreign = KeyRing::foreign(&published).unwrap();
         assert!(foreign.verify(&token, at(0)).is_ok(), "{algorithm}");
         assert!(foreign.may_know("whatever"));
-        // Our own keys have names
+        // The server's own keys have names
         let ours = KeyRing::new(None, vec![SigningKey::parse_jwk(&published["keys"][0]).unwrap()]).unwrap();
         assert!(ours.verify(&token, at(0)).is_err() && !ours.may_know("whatever"), "{algorithm}");
     }
 }
 
-/// Keys of a configuration, with these `key_ops`.
+/// Returns the keys of a configuration, with these `key_ops`.
 fn listed(keys_and_operations: &[(&str, usize, Value)]) -> Vec<SigningKey> {
     let jwk = |(algorithm, index, operations): &(&str, usize, Value)| {
         let mut jwk = keys()[*algorithm][*index].clone();
@@ -222,7 +222,7 @@ fn an_issuer_accepts_the_methods_that_it_names() {
 }
 
 #[test]
-fn a_header_is_read_without_trust() {
+fn a_header_is_parsed_without_verification() {
     let token = ring("ES256", 0).sign(&json!({})).unwrap();
     let header = TokenHeader::read(&format!("{token}A")).unwrap();
     assert_eq!(header, TokenHeader { algorithm: Algorithm::Es256, key_id: Some("es256-1".to_owned()) });
@@ -272,7 +272,7 @@ fn one_user_with_much_metadata_who_refreshes_and_reads_costs_little_memory() {
     }
     assert_eq!(ring.figures().bytes, 0, "large tokens are not kept");
 
-    // Smaller ones are, up to a sum
+    // Smaller ones are cached, up to a sum
     let metadata: Vec<_> = (0..100).map(|n| json!({ "n": n })).collect();
     for n in 0..3_000 {
         let token = ring
