@@ -124,7 +124,7 @@ impl Writer {
 struct Task {
     database: Database,
     held: Vec<Event>,
-    /// How often PostgreSQL has rejected the waiting events.
+    /// The number of times that PostgreSQL has rejected the waiting events.
     refusals: u32,
     /// The wait after the next failure.
     pause: Duration,

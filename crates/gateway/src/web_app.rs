@@ -228,7 +228,7 @@ fn matches(value: &HeaderValue, tag: &str) -> bool {
     value == "*" || value.split(',').any(|entry| entry.trim().trim_start_matches("W/") == tag)
 }
 
-/// The bundler names files in `assets/` by their content.
+/// Returns the `Cache-Control` of a file. The bundler names files in `assets/` by their content.
 fn cache_control(path: &str) -> &'static str {
     if path.starts_with("assets/") {
         "public, max-age=31536000, immutable"

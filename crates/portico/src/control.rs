@@ -28,16 +28,16 @@ const MAX_SOCKET_PATH: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Request {
-    /// Returns the output of `portico status`.
+    /// The request for the output of `portico status`.
     Status {
         /// `pretty`, `env`, `json`, `toml` or `yaml`.
         format: String,
         /// Other names for values, as `id=NAME`.
         names: Vec<String>,
     },
-    /// Stops the server cleanly.
+    /// The request to stop the server cleanly.
     Stop,
-    /// Drops the database and sets it up again from the project folder.
+    /// The request to drop the database and set it up again from the project folder.
     Reset {
         /// The last migration to apply.
         version: Option<String>,

@@ -1,4 +1,4 @@
-//! A TOML text as a tree in which every value remembers where it was written.
+//! A TOML document as a tree in which every value knows where it was written.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ pub(crate) struct Node {
     pub origin: Origin,
 }
 
-/// Where a value was written.
+/// The source of a value.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     file: Arc<PathBuf>,
     line: usize,
-    /// Values of a chosen remote also beat the environment.
+    /// True for values of a chosen remote, which take precedence over the environment.
     pub beats_environment: bool,
 }
 
@@ -32,7 +32,7 @@ impl Origin {
     }
 }
 
-/// A TOML value; names of tables are lower-case, in the order written.
+/// A TOML value. Names of tables are lower-case, in the order in which they are written.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Table(IndexMap<String, Node>),
@@ -45,7 +45,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The kind of value in words, for messages.
+    /// Returns the type of the value in words, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Table(_) => "a table",
@@ -60,7 +60,7 @@ impl Value {
 }
 
 impl Node {
-    /// Parses a file's text. `shown` is the file name for messages.
+    /// Parses the text of a file. `shown` is the file name for messages.
     pub fn parse(text: &str, shown: &Path) -> Result<Self, ProjectError> {
         let file = Arc::new(shown.to_owned());
         let lines = LineIndex::new(text);
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// An empty table, for a project without a configuration file.
+    /// Returns an empty table, for a project without a configuration file.
     pub fn empty() -> Self {
         Self {
             value: Value::Table(IndexMap::new()),
@@ -92,12 +92,12 @@ impl Node {
         }
     }
 
-    /// Looks a value up by its path of lower-case names.
+    /// Returns the value at a path of lower-case names.
     pub fn find(&self, path: &[&str]) -> Option<&Self> {
         path.iter().try_fold(self, |node, name| node.as_table()?.get(*name))
     }
 
-    /// Lays another tree over this one: tables are merged, everything else is replaced.
+    /// Merges another tree into this one: tables are merged, everything else is replaced.
     pub fn merge(&mut self, over: Self) {
         match (&mut self.value, over.value) {
             (Value::Table(below), Value::Table(above)) => {
@@ -114,7 +114,7 @@ impl Node {
         }
     }
 
-    /// Marks the whole tree as beating the environment.
+    /// Gives the whole tree precedence over the environment.
     pub fn beat_environment(&mut self) {
         self.origin.beats_environment = true;
         match &mut self.value {
@@ -138,7 +138,7 @@ impl Reader {
     fn table(&self, table: &DeTable<'_>, problems: &mut Vec<ProjectError>) -> Value {
         let mut entries: IndexMap<String, Node> = IndexMap::with_capacity(table.len());
         for (key, value) in table {
-            // Wire contract: keys are case-insensitive and become lower-case (project, "config.toml rules").
+            // Keys are case-insensitive and become lower-case
             let name = key.get_ref().to_lowercase();
             let mut node = self.node(value, problems);
             node.origin = self.origin(&key.span());
@@ -161,7 +161,7 @@ impl Reader {
         let value = match value.get_ref() {
             DeValue::String(text) => Value::Text(text.as_ref().to_owned()),
             DeValue::Integer(number) => {
-                // The parser has removed underscores and the prefix of the radix.
+                // The parser has removed underscores and the prefix of the radix
                 match i64::from_str_radix(number.as_str(), number.radix()) {
                     Ok(number) => Value::Integer(number),
                     Err(_) => fail("number out of range".to_owned()),
@@ -180,7 +180,7 @@ impl Reader {
     }
 }
 
-/// Finds the line of a byte offset.
+/// An index of the lines of a text, by byte offset.
 pub(crate) struct LineIndex {
     starts: Vec<usize>,
 }
@@ -191,7 +191,7 @@ impl LineIndex {
         Self { starts: std::iter::once(0).chain(after_breaks).collect() }
     }
 
-    /// The 1-based line that holds the byte at `offset`.
+    /// Returns the 1-based line that contains the byte at `offset`.
     pub fn line(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset).max(1)
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_toml_names_its_line() {
+    fn a_syntax_error_names_its_line() {
         let error = Node::parse("a = 1\nb = \n", Path::new("c.toml")).map(|_| ()).map_err(|error| error.to_string());
         assert!(error.as_ref().is_err_and(|text| text.contains("c.toml:2")), "{error:?}");
         let error = Node::parse("a = 99999999999999999999999\n", Path::new("c.toml")).map(|_| ());

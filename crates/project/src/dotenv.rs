@@ -1,6 +1,6 @@
 //! The dotenv syntax: `KEY=value`, `KEY: value`, `export`, quotes, comments, `$VAR`.
 //!
-//! Errors name the kind of mistake and the line, never the content: these files hold secrets.
+//! Errors name the kind of mistake and the line, never the content: these files contain secrets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,9 +20,10 @@ impl DotenvError {
     }
 }
 
-/// Parses a file into its variables, in the order written; a later line of the same name wins.
+/// Parses a file into its variables, in the order in which they are written; a later line of the
+/// same name wins.
 ///
-/// `outer` gives variables from outside the file to `$NAME` references.
+/// `outer` provides variables from outside the file for `$NAME` references.
 pub(crate) fn parse(
     text: &str,
     outer: impl Fn(&str) -> Option<String>,
@@ -53,7 +54,7 @@ impl<'a, F: Fn(&str) -> Option<String>> Parser<'a, F> {
         DotenvError { line, reason: reason.into() }
     }
 
-    /// Moves to the next variable. False at the end of the file.
+    /// Moves to the next variable. Returns false at the end of the file.
     fn skip_blank(&mut self) -> bool {
         loop {
             let trimmed = self.rest().trim_start();
@@ -109,7 +110,7 @@ impl<'a, F: Fn(&str) -> Option<String>> Parser<'a, F> {
         let rest = self.rest();
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
         let end = self.position + line.len();
-        // A comment begins at a `#` after white space, or right at the start of the value.
+        // A comment begins at a `#` after white space, or at the start of the value
         let mut value = line;
         for (index, _) in line.match_indices('#') {
             if index == 0 || line[..index].ends_with([' ', '\t']) {
@@ -138,7 +139,7 @@ impl<'a, F: Fn(&str) -> Option<String>> Parser<'a, F> {
         };
         let value = if quote == '"' { self.expand(&unescape(&body[..end])) } else { body[..end].to_owned() };
         self.position += end + 2;
-        // What follows a quoted value on its line can only be a comment.
+        // Only a comment can follow a quoted value on its line
         let rest = self.rest();
         let line = rest[..rest.find('\n').unwrap_or(rest.len())].trim();
         if !line.is_empty() && !line.starts_with('#') {
@@ -148,8 +149,8 @@ impl<'a, F: Fn(&str) -> Option<String>> Parser<'a, F> {
         Ok(value)
     }
 
-    /// Replaces `$NAME` and `${NAME}`; only upper-case names, as the format has it, so that a
-    /// password with a dollar sign in it usually survives.
+    /// Replaces `$NAME` and `${NAME}`. Only upper-case names are references, as the format defines,
+    /// so that a password with a dollar sign usually survives.
     fn expand(&self, value: &str) -> String {
         let mut expanded = String::with_capacity(value.len());
         let mut rest = value;
@@ -177,7 +178,7 @@ impl<'a, F: Fn(&str) -> Option<String>> Parser<'a, F> {
     }
 }
 
-/// The name after a dollar sign, and what follows it. An empty name: no reference.
+/// Returns the name after a dollar sign, and the text behind it. An empty name: no reference.
 fn reference(text: &str) -> (&str, &str) {
     let is_name = |character: char| character.is_ascii_uppercase() || character.is_ascii_digit() || character == '_';
     match text.strip_prefix('{') {
@@ -189,7 +190,7 @@ fn reference(text: &str) -> (&str, &str) {
     }
 }
 
-/// Escapes of a double-quoted value. `\$` stays for the expansion that follows.
+/// Resolves the escapes of a double-quoted value. `\$` is kept for the expansion that follows.
 fn unescape(value: &str) -> String {
     let mut plain = String::with_capacity(value.len());
     let mut characters = value.chars();
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn values_follow_the_usual_syntax() {
+    fn a_value_has_the_usual_syntax() {
         let table = [
             ("A=plain", "plain"),
             ("A = spaced ", "spaced"),
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_without_their_content() {
+    fn an_error_does_not_contain_the_text() {
         let table = [
             ("OK=1\nsecret-name=x", 2, "unexpected character '-' in variable name"),
             ("A=\"never closed", 1, "unterminated quoted value"),

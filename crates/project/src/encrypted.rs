@@ -1,7 +1,7 @@
-//! Secrets that are kept encrypted in the configuration (`encrypted:...`, the dotenvx format).
+//! Secrets that are encrypted in the configuration (`encrypted:...`, the dotenvx format).
 //!
-//! A message is ECIES on secp256k1: an ephemeral public key, then AES-256-GCM under a key that HKDF
-//! derives from the ephemeral key and the shared point. Contract: project, "encrypted: values".
+//! A message is ECIES on secp256k1: an ephemeral public key, then AES-256-GCM with a key that HKDF
+//! derives from the ephemeral key and the shared point.
 
 use aes_gcm::aead::{Aead, KeyInit};
 use aes_gcm::aes::Aes256;
@@ -16,12 +16,12 @@ use portico_base::Secret;
 
 use crate::environment::Environment;
 
-/// The private keys found in `DOTENV_PRIVATE_KEY` and `DOTENV_PRIVATE_KEY_*`.
+/// The private keys in `DOTENV_PRIVATE_KEY` and `DOTENV_PRIVATE_KEY_*`.
 pub(crate) struct DecryptionKeys {
     keys: Vec<Secret>,
 }
 
-/// Why a value could not be decrypted.
+/// The reasons for which a value cannot be decrypted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum DecryptError {
     #[error("missing private key")]
@@ -32,7 +32,8 @@ pub(crate) enum DecryptError {
     WrongKey,
 }
 
-/// Bytes of an uncompressed point, of the nonce and of the tag, in this order at the start of a message.
+/// The lengths of an uncompressed point, of the nonce and of the tag, in the order at the start of
+/// a message.
 const POINT: usize = 65;
 const NONCE: usize = 16;
 const TAG: usize = 16;
@@ -50,7 +51,7 @@ impl DecryptionKeys {
         Self { keys }
     }
 
-    /// Opens a message (base64) with the first key that fits.
+    /// Decrypts a message (base64) with the first matching key.
     pub fn decrypt(&self, message: &str) -> Result<Secret, DecryptError> {
         if self.keys.is_empty() {
             return Err(DecryptError::MissingKey);
@@ -79,11 +80,11 @@ fn open(key: &Secret, ephemeral: &PublicKey, point: &[u8], sealed: &[u8]) -> Opt
     let (nonce, rest) = sealed.split_at(NONCE);
     let (tag, text) = rest.split_at(TAG);
     let cipher = AesGcm::<Aes256, U16>::new(Key::<Aes256>::from_slice(&key));
-    // The format puts the tag in front, the cipher wants it behind.
+    // The format puts the tag first, the cipher expects it last
     cipher.decrypt(Nonce::<U16>::from_slice(nonce), [text, tag].concat().as_slice()).ok()
 }
 
-/// HKDF is asked for an AES-256 key.
+/// The length that HKDF derives: an AES-256 key.
 struct KeyLength;
 
 impl KeyType for KeyLength {
@@ -98,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Made with the reference's own library (`eciesjs`).
+    /// Made with the library of the original tool (`eciesjs`).
     const KEY: &str = "1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f";
     const MESSAGE: &str = "BDx/baj+Dv18IwTRvnYIT+59frxgXh3vzCeguwLlmjdqyQ0GmjETXE7blr7s3aV9LjMs5+AN8BMODVKEO2rD/nuiBoBfeS8XesDj+MIulfDnPpFRmuZxOdHM+hNBHCDPBPHx0XWFfd7p5q9Yxal92fpv+A==";
 
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_opens_with_the_key_that_fits() {
+    fn a_message_is_decrypted_with_the_matching_key() {
         let other = "2a".repeat(32);
         let both = format!("{other}, {KEY}");
         for variables in [
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_open_says_why() {
+    fn an_undecryptable_message_has_a_reason() {
         assert_eq!(keys(&[]).decrypt(MESSAGE), Err(DecryptError::MissingKey));
         assert_eq!(keys(&[("DOTENV_PRIVATE_KEYS", KEY)]).decrypt(MESSAGE), Err(DecryptError::MissingKey));
         assert_eq!(keys(&[("DOTENV_PRIVATE_KEY", &"2a".repeat(32))]).decrypt(MESSAGE), Err(DecryptError::WrongKey));

@@ -1,7 +1,7 @@
-//! The variables a project sees: those of the process, then those of its `.env` files.
+//! The variables of a project: those of the process, then those of its `.env` files.
 //!
-//! Contract: project, "Environment". A variable that is set is never overwritten, so the
-//! process wins over files, and the file nearest to `supabase/` wins over those further up.
+//! A variable that is set is never overwritten, so the process takes precedence over files, and the
+//! file nearest to `supabase/` over those further up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::dotenv;
 use crate::error::{ProjectError, read_text};
 
-/// An environment file larger than this is a mistake.
+/// The largest environment file, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
 /// Variables by name. `Debug` shows names only: values are often secrets.
@@ -20,19 +20,19 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The variables of this process; those that are not text are left out.
+    /// Returns the variables of this process. Those that are not text are left out.
     pub fn of_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect()
     }
 
-    /// The value of a variable. An empty one counts as unset, as everywhere in the format.
+    /// Returns the value of a variable. An empty one counts as unset, as everywhere in the format.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// All variables whose name begins with `prefix`.
+    /// Returns the variables whose name begins with `prefix`.
     pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.variables
             .range(prefix.to_owned()..)
@@ -40,19 +40,19 @@ impl Environment {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Adds a variable unless it is set already.
+    /// Adds a variable unless it is set.
     fn add(&mut self, name: String, value: String) {
         self.variables.entry(name).or_insert(value);
     }
 
-    /// Adds the variables of the project's environment files, nearest folder first. `stage` is the one of `.env.<stage>`, unless
-    /// `SUPABASE_ENV` names another.
+    /// Adds the variables of the project's environment files, nearest folder first. `stage` selects
+    /// `.env.<stage>`, unless `SUPABASE_ENV` names another.
     ///
     /// # Errors
-    /// When a file cannot be read or parsed. The text never holds the file's content.
+    /// When a file cannot be read or parsed. The text never contains the file's content.
     pub fn load_files(&mut self, root: &Path, stage: &str) -> Result<(), ProjectError> {
         let stage = self.get("SUPABASE_ENV").unwrap_or(stage).to_owned();
-        // The stage becomes part of a file name; a separator would lead out of the folder.
+        // The stage becomes part of a file name; a separator would lead out of the folder
         let is_plain = !stage.contains(['/', '\\']);
         for folder in [root.join("supabase"), root.to_owned()] {
             let mut names = Vec::new();
@@ -73,7 +73,7 @@ impl Environment {
         Ok(())
     }
 
-    /// Adds the variables of one file; a missing file has none.
+    /// Adds the variables of one file. A missing file has none.
     ///
     /// # Errors
     /// When the file cannot be read or parsed.

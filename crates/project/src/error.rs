@@ -1,24 +1,24 @@
-//! What can be wrong with a project folder, told with file, line and key.
+//! The errors and warnings of a project folder, with file, line and key.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A place in a text file of the project.
+/// A position in a text file of the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as it should be shown to a person.
+    /// The path of the file for display.
     pub file: PathBuf,
-    /// 1-based line, when it is known.
+    /// The 1-based line, if known.
     pub line: Option<usize>,
 }
 
 impl Place {
-    /// A place that is a whole file.
+    /// Returns the position of a whole file.
     pub fn file(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into(), line: None }
     }
 
-    /// A line of a file.
+    /// Returns the position of a line.
     pub fn line(file: impl Into<PathBuf>, line: usize) -> Self {
         Self { file: file.into(), line: Some(line) }
     }
@@ -33,14 +33,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong with a configuration value.
+/// A problem with a configuration value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where the value was written; absent for a value that is missing or comes from the environment.
+    /// The position of the value; absent for a value that is missing or comes from the environment.
     pub place: Option<Place>,
     /// The full name of the key, for example `auth.email.otp_length`.
     pub key: String,
-    /// What is wrong, in words that name the key.
+    /// The problem, in words that name the key.
     pub message: String,
 }
 
@@ -53,27 +53,27 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Something a person should know about, that does not stop the program.
+/// A remark for the user that does not stop the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// What kind of remark this is.
+    /// The kind of remark.
     pub kind: WarningKind,
-    /// Where it was noticed.
+    /// The position that it is about.
     pub place: Option<Place>,
     /// The full name of the key concerned; may be empty.
     pub key: String,
-    /// The remark in words.
+    /// The text.
     pub message: String,
 }
 
 /// The kinds of [`Warning`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarningKind {
-    /// A key that Portico does not know; it has no effect.
+    /// An unknown key, which has no effect.
     UnknownKey,
     /// An `env(NAME)` whose variable is not set; the key counts as absent.
     UnsetVariable,
-    /// A value that is accepted, but not as it was written.
+    /// A value that is accepted in a form other than written.
     Adjusted,
     /// Plain information.
     Information,
@@ -88,13 +88,13 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Why a project could not be loaded.
+/// The reasons for which a project cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
     /// A file or folder could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// What was attempted, for example `failed to read`.
+        /// The attempted operation, for example `failed to read`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -102,13 +102,13 @@ pub enum ProjectError {
         #[source]
         source: std::io::Error,
     },
-    /// The project folder that was named is not there.
+    /// The named project folder does not exist.
     #[error("the project folder {} does not exist: correct --workdir or SUPABASE_WORKDIR", path.display())]
     NoFolder {
         /// The folder.
         path: PathBuf,
     },
-    /// A file is larger than such a file can sensibly be.
+    /// A file is larger than its limit.
     #[error("{} is too large: {size} bytes, at most {limit} are read", path.display())]
     TooLarge {
         /// The file.
@@ -118,18 +118,18 @@ pub enum ProjectError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A file that has to be UTF-8 text is not.
+    /// A file is not UTF-8 text.
     #[error("{} is not valid UTF-8 text", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
     },
-    /// An environment file does not follow the dotenv syntax. Never shows the content.
+    /// An environment file does not follow the dotenv syntax. The content is never shown.
     #[error("failed to parse environment file: {} ({reason})", place.file.display())]
     EnvironmentFile {
         /// File and line.
         place: Place,
-        /// One of the fixed texts of the contract.
+        /// One of the fixed texts of the syntax.
         reason: String,
     },
     /// The configuration is not TOML.
@@ -137,22 +137,23 @@ pub enum ProjectError {
     Syntax {
         /// File and line.
         place: Place,
-        /// The parser's words.
+        /// The message of the parser.
         message: String,
     },
-    /// Values are missing, of a wrong type, or not allowed. All problems of the file at once.
+    /// Values are missing, have a wrong type, or are not allowed. Contains all problems of the
+    /// file.
     #[error("failed to parse config:\n{}", lines(.0))]
     Invalid(Vec<Problem>),
     /// `init` would overwrite a file.
     #[error("failed to create config file: {} exists already", path.display())]
     Exists {
-        /// The file in the way.
+        /// The existing file.
         path: PathBuf,
     },
-    /// A name that cannot be used for a file.
+    /// A name that cannot be part of a file name.
     #[error("invalid migration name: {name:?}")]
     InvalidName {
-        /// The name as given.
+        /// The name.
         name: String,
     },
 }
@@ -162,7 +163,7 @@ fn lines(problems: &[Problem]) -> String {
     lines.join("\n")
 }
 
-/// Reads a text file of at most `limit` bytes. `None`: there is no such file.
+/// Reads a text file of at most `limit` bytes. `None`: the file does not exist.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<Option<String>, ProjectError> {
     use std::io::Read;
 
@@ -180,14 +181,14 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<Option<String>, Proje
     if metadata.len() > limit {
         return Err(too_large(metadata.len()));
     }
-    // A device or pipe has no size; the reader is bounded as well.
+    // A device or pipe has no size, so the reader is bounded as well
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
     }
     let text = String::from_utf8(bytes).map_err(|_| ProjectError::NotText { path: path.to_owned() })?;
-    // Editors of some systems begin a file with a byte order mark; it is no content.
+    // Some editors begin a file with a byte order mark, which is not content
     Ok(Some(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,

@@ -1,6 +1,6 @@
 //! The decision whether the data API reaches new tables of `public` without an explicit grant.
 //!
-//! Contract: project, "[api]". Unset, the key follows the age of the project, as on the hosted service, which no longer
+//! If the key is unset, the age of the project decides, as on the hosted service, which no longer
 //! grants by default in projects made since 2026-05-30.
 
 use std::fmt;
@@ -9,13 +9,13 @@ use crate::error::ProjectError;
 use crate::migrations;
 use crate::project::Project;
 
-/// The first day on which new projects were no longer exposed, as it begins a version.
+/// The first day on which new projects were not exposed, as the beginning of a version.
 const WITHDRAWN: &str = "20260530";
 
 /// The decision about new tables, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposure {
-    /// Indicates whether `postgres`' new tables in `public` are granted to the API's roles.
+    /// True if new tables of `postgres` in `public` are granted to the roles of the API.
     pub of_new_tables: bool,
     reason: Reason,
 }
@@ -28,7 +28,7 @@ enum Reason {
 }
 
 impl Exposure {
-    /// Decides for a project.
+    /// Determines the decision for a project.
     ///
     /// # Errors
     /// When the folder of migrations cannot be read.
@@ -39,7 +39,7 @@ impl Exposure {
         let first = migrations::list(project)?.migrations.into_iter().next();
         Ok(match first {
             None => Self { of_new_tables: false, reason: Reason::NoMigration },
-            // A number that is no date is of another habit of naming, older than the change
+            // A number that is not a date comes from another naming scheme, older than the change
             Some(first) => Self {
                 of_new_tables: first.version.as_str() < WITHDRAWN || first.version.len() < 8,
                 reason: Reason::FirstMigration(first.file_name),

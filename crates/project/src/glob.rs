@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// All files that match a pattern which begins at `base`, sorted. Folders do not count.
+/// Returns the files that match a pattern relative to `base`, sorted. Folders are left out.
 ///
 /// # Errors
 /// When a folder exists and cannot be read.
@@ -52,7 +52,8 @@ fn matching_entries(folder: &Path, segment: &str, found: &mut Vec<PathBuf>) -> i
     Ok(())
 }
 
-/// Whether a whole name matches. Looks back to the last star only, hence quadratic at worst.
+/// Returns true if a whole name matches. Backtracks to the last star only, hence quadratic at
+/// worst.
 fn matches(pattern: &[char], name: &[char]) -> bool {
     let (mut at, mut position) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
@@ -79,7 +80,8 @@ fn matches(pattern: &[char], name: &[char]) -> bool {
     true
 }
 
-/// Matches one character against the beginning of a pattern; how much of the pattern that took.
+/// Matches one character against the beginning of a pattern. Returns how much of the pattern that
+/// consumed.
 fn one(pattern: &[char], character: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),
@@ -87,7 +89,7 @@ fn one(pattern: &[char], character: char) -> Option<usize> {
         '[' => {
             let is_negated = matches!(pattern.get(1), Some('^' | '!'));
             let start = if is_negated { 2 } else { 1 };
-            // A bracket right at the start is a member of the set.
+            // A bracket at the start is a member of the set
             let length = pattern[start..].iter().skip(1).position(|other| *other == ']')? + 1;
             let set = &pattern[start..start + length];
             let mut is_member = false;
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_whole_names() {
+    fn a_pattern_matches_whole_names() {
         for (pattern, name) in [
             ("*.sql", "a.sql"),
             ("*", "anything"),

@@ -1,4 +1,4 @@
-//! `init`: a new project folder.
+//! Creates a project folder.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use crate::project::MAX_CONFIG;
 
 const TEMPLATE: &str = include_str!("config_template.toml");
 
-/// What tools write into the folder and nobody wants in version control.
+/// The files of tools in the folder that do not belong into version control.
 const IGNORED: [&str; 5] = [".branches", ".temp", ".env.keys", ".env.local", ".env.*.local"];
 
 /// Writes `supabase/config.toml` below `folder`, and in a git work tree completes
-/// `supabase/.gitignore`. Gives back the files written.
+/// `supabase/.gitignore`. Returns the files that were written.
 ///
 /// # Errors
 /// When the configuration exists and `force` is not given, or a file cannot be written.
@@ -46,7 +46,7 @@ pub fn init(folder: &Path, force: bool) -> Result<Vec<PathBuf>, ProjectError> {
     Ok(written)
 }
 
-/// The template with the folder's name as project id.
+/// Returns the template with the folder's name as project id.
 fn template(folder: &Path) -> String {
     let name = folder.canonicalize().ok().and_then(|folder| {
         let name = folder.file_name()?.to_string_lossy().into_owned();

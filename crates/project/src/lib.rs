@@ -1,8 +1,7 @@
 //! The project folder: `supabase/config.toml`, environment files, migrations and seeds.
 //!
-//! Contract: `project`, sections 1-6, 8 and 10-12. This crate reads what a project says and brings
-//! its SQL into the database; what the values mean to the services is the wiring's knowledge.
-//! It must not know HTTP, and it imports no service.
+//! This crate reads a project and applies its SQL to the database. The composition of the server
+//! gives the values their meaning for services. It must not know HTTP, and it imports no service.
 
 mod config;
 mod document;

@@ -1,8 +1,8 @@
-//! "Did you mean": the known name closest to a mistyped one.
+//! "Did you mean": finds the known name that is closest to a mistyped one.
 
-/// The candidate that needs the fewest edits to become `name`, if it is close enough to be meant.
+/// Returns the candidate with the fewest edits to `name`, if it is close enough.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A name of the user may be of any length; the table below must not be.
+    // A name of the user may have any length; the table below must not
     if name.len() > 64 {
         return None;
     }
@@ -15,7 +15,7 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein distance, a swap of neighbours counting once.
+/// Returns the Levenshtein distance, in which a swap of neighbours counts once.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();
@@ -48,7 +48,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_typo_finds_its_word_and_nonsense_finds_none() {
+    fn a_typo_has_a_nearest_name_and_other_text_has_none() {
         let known = ["site_url", "jwt_expiry", "enable_signup"];
         assert_eq!(nearest("siteurl", known), Some("site_url"));
         assert_eq!(nearest("jwt_expriy", known), Some("jwt_expiry"));

@@ -1,8 +1,8 @@
 //! `supabase/portico.toml`: the settings of Portico itself.
 //!
-//! They live in a file of their own, because an unknown table in `config.toml` makes the reference
-//! CLI refuse the whole folder (project, trap 1). The file is ours: an unknown key is an error.
-//! Each key can be overridden by `PORTICO_` + its path, for example `PORTICO_SERVER_BIND`.
+//! They are in a file of their own, because Supabase's command line rejects a folder with an
+//! unknown table in `config.toml`. Only Portico reads the file, so an unknown key is an error. Each
+//! key can be overridden by `PORTICO_` + its path, for example `PORTICO_SERVER_BIND`.
 
 mod auth;
 mod messages;
@@ -27,7 +27,7 @@ use crate::error::{ProjectError, Warning, read_text};
 use crate::project::{MAX_CONFIG, Project};
 use crate::section::{Reading, Section, UnknownKeys};
 
-/// Everything `portico.toml` says, defaults filled in.
+/// The settings of `portico.toml`, with defaults filled in.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `[server]`
@@ -42,38 +42,42 @@ pub struct Settings {
     pub texts: TextSettings,
     /// `[emulators]`
     pub emulators: EmulatorSettings,
-    /// What a person should know about the file.
+    /// Warnings about the file.
     pub warnings: Vec<Warning>,
 }
 
 /// `[server]`
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// Address to listen on, without port. Default: loopback.
+    /// The address to listen on, without port. Default: loopback.
     pub bind: Option<IpAddr>,
-    /// The URL under which people reach the server, without a slash at the end.
+    /// The URL under which clients reach the server, without a slash at the end.
     pub public_url: Option<String>,
-    /// Networks of proxies whose forwarding headers are believed (`10.0.0.0/8`, or one address).
+    /// Networks of proxies whose forwarding headers are trusted (`10.0.0.0/8`, or one address).
     pub trusted_proxies: Vec<String>,
-    /// How long running requests may take when the server stops.
+    /// The time that requests in flight have to complete when the server stops.
     pub drain: Duration,
-    /// Connections of clients at a time. Default: as the limit of open files allows.
+    /// The number of client connections. Default: as the limit of open files allows.
     pub max_connections: Option<NonZeroU32>,
-    /// Connections of one address at a time, proxies and this machine aside. Default: a quarter of `max_connections`, at most 1,000.
+    /// The number of connections of one address, other than proxies and this machine. Default: a
+    /// quarter of `max_connections`, at most 1,000.
     pub max_connections_per_address: Option<NonZeroU32>,
 }
 
 /// `[database]`
 #[derive(Debug, Clone)]
 pub struct DatabaseSettings {
-    /// An external PostgreSQL. Absent: the embedded one. (`DATABASE_URL` is read by `portico serve` alone: the environment files
-    /// of many applications set it to the development database itself.)
+    /// An external PostgreSQL. Absent: the embedded one. (Only `portico serve` reads
+    /// `DATABASE_URL`: the environment files of many applications set it to the development
+    /// database itself.)
     pub url: Option<Secret>,
-    /// Folder with the PostgreSQL programs.
+    /// The folder of the PostgreSQL programs.
     pub postgres_bin: Option<PathBuf>,
-    /// Data folder of `portico serve`: secrets and the embedded PostgreSQL. Default: `portico-data` in the project.
+    /// The data folder of `portico serve`: secrets and the embedded PostgreSQL. Default:
+    /// `portico-data` in the project.
     pub data: PathBuf,
-    /// Connections per pool: they open when they are needed, and those of the data API close when they are not.
+    /// Connections per pool. They are opened when needed, and those of the data API are closed when
+    /// idle.
     pub pool_size: u32,
 }
 
@@ -86,27 +90,27 @@ pub struct WebSettings {
     pub analytics: AnalyticsAdapter,
 }
 
-/// `[web.brand]`: another product can wear the pages.
+/// `[web.brand]`: the name and look of another product.
 #[derive(Debug, Clone)]
 pub struct BrandSettings {
-    /// Name of the product.
+    /// The name of the product.
     pub name: String,
-    /// Image file of its mark.
+    /// The image file of its mark.
     pub mark: Option<PathBuf>,
-    /// Accent colour as `#rrggbb`.
+    /// The accent colour as `#rrggbb`.
     pub accent: Option<String>,
 }
 
-/// Where the pages report what people do.
+/// The destination of the pages' product events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnalyticsAdapter {
     /// The collector of this server.
     Builtin,
     /// PostHog
     Posthog {
-        /// Project key; it is public.
+        /// The project key; it is public.
         key: String,
-        /// Its host.
+        /// The host.
         host: String,
     },
     /// Google Analytics 4
@@ -114,11 +118,11 @@ pub enum AnalyticsAdapter {
         /// `G-...`; it is public.
         measurement_id: String,
     },
-    /// Nowhere.
+    /// No destination.
     None,
 }
 
-/// `[texts]`: what `[auth.sms]` has no place for.
+/// `[texts]`: settings of text messages that `[auth.sms]` does not have.
 #[derive(Debug, Clone, Default)]
 pub struct TextSettings {
     /// Another address of the enabled gateway's API: of a region, or of a stand-in.
@@ -130,16 +134,17 @@ pub struct TextSettings {
 /// `[emulators]`, which exist in `portico dev` only.
 #[derive(Debug, Clone)]
 pub struct EmulatorSettings {
-    /// Whether the stand-in for Google runs when no client id is configured.
+    /// True if the stand-in for Google runs when no client id is configured.
     pub google: bool,
 }
 
 impl Settings {
-    /// Reads the project's `supabase/portico.toml`; without one, everything has its default.
+    /// Reads the project's `supabase/portico.toml`; without the file, every setting has its
+    /// default.
     ///
     /// # Errors
-    /// When the file cannot be read or parsed, or holds an unknown key or a wrong value: then with
-    /// every problem.
+    /// When the file cannot be read or parsed, or contains an unknown key or an invalid value. The
+    /// error contains every problem.
     pub fn load(project: &Project) -> Result<Self, ProjectError> {
         let shown = Path::new("supabase/portico.toml");
         let tree = match read_text(&project.root().join(shown), MAX_CONFIG)? {
@@ -206,7 +211,7 @@ impl ServerSettings {
             bind,
             public_url,
             trusted_proxies,
-            // 0 is what the absent key means
+            // 0 means the same as the absent key
             max_connections: max_connections.and_then(NonZeroU32::new),
             max_connections_per_address: max_connections_per_address.and_then(NonZeroU32::new),
             drain: Duration::from_secs(server.number_or("drain_seconds", 10_u16).into()),
@@ -221,7 +226,7 @@ impl TextSettings {
     }
 }
 
-/// `10.0.0.0/8` or one address.
+/// Parses `10.0.0.0/8` or one address.
 fn is_network(text: &str) -> bool {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, bits.parse::<u8>().ok()),
@@ -267,7 +272,7 @@ impl BrandSettings {
         if let Some(colour) = &accent {
             let digits = colour.strip_prefix('#').unwrap_or_default();
             if digits.len() != 6 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                // It goes into a style sheet: nothing but a colour may pass.
+                // The value is inserted into a style sheet: only a colour may pass
                 brand.fail("accent", format!("{}: expected a colour such as \"#4f46e5\"", brand.key("accent")));
             }
         }

@@ -1,7 +1,7 @@
-//! Bringing a database to the state the project describes: at each start, and at a reset.
+//! Brings a database to the state that the project describes: at each start, and at a reset.
 //!
-//! Contract: project, "Order on a fresh database" (steps 7 to 9) and "db reset". The database has
-//! its roles and schemas already; this adds vault secrets, `roles.sql`, migrations and seeds.
+//! The database has its roles and schemas already; this adds vault secrets, `roles.sql`, migrations
+//! and seeds, in this order.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ use crate::project::Project;
 use crate::seeds;
 use crate::unprotected::unprotected;
 
-/// How to prepare a database.
+/// The options of a preparation.
 #[derive(Debug, Clone)]
 pub struct PrepareOptions {
-    /// Which migrations to apply.
+    /// The migrations to apply.
     pub plan: PlanOptions,
-    /// Whether a fresh database is seeded.
+    /// True if a fresh database is seeded.
     pub seed: bool,
 }
 
@@ -31,27 +31,28 @@ impl Default for PrepareOptions {
     }
 }
 
-/// What was done.
+/// The outcome of a preparation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// The database had not been prepared before.
+    /// True if the database had not been prepared before.
     pub is_fresh: bool,
-    /// Versions applied now.
+    /// The versions that were applied.
     pub applied: Vec<String>,
-    /// Seed files that ran now.
+    /// The seed files that ran.
     pub seeded: Vec<String>,
 }
 
-/// Several servers may start on one database; one of them prepares it.
+/// The lock of the preparation: several servers may start on one database, and one of them prepares
+/// it.
 const LOCK: &str = "select pg_catalog.pg_advisory_lock(7306352187424)";
 const UNLOCK: &str = "select pg_catalog.pg_advisory_unlock(7306352187424)";
 
-/// How far the first preparation has come is kept as a comment on the history: a start that failed
-/// half-way is continued by the next, and what was prepared once is never seeded again.
+/// The progress of the first preparation is stored as a comment on the history: a start that was
+/// interrupted is continued by the next, and a prepared database is never seeded again.
 const BEGUN: &str = "comment on table supabase_migrations.seed_files is 'portico: preparing'";
 const DONE: &str = "comment on table supabase_migrations.seed_files is 'portico: prepared'";
 
-/// A history with rows and without our comment came with a restored or hosted database: that one has
+/// A history with rows and without the comment comes from a restored or hosted database, which has
 /// its data. One without rows is new.
 const IS_FRESH: &str = "
     select coalesce(
@@ -60,12 +61,12 @@ const IS_FRESH: &str = "
              not exists (select from supabase_migrations.schema_migrations)
                and not exists (select from supabase_migrations.seed_files))";
 
-/// Applies what is pending. On a fresh database also vault secrets, `roles.sql` and seeds.
-/// Later calls apply new migrations only.
+/// Applies what is pending. On a fresh database also vault secrets, `roles.sql` and seeds. Later
+/// calls apply new migrations only.
 ///
 /// # Errors
-/// When files and history do not fit, a file cannot be read, or a statement fails. What was applied
-/// before stays; nothing of the failing file does.
+/// When files and history do not match, a file cannot be read, or a statement fails. Files that
+/// were applied before stay; the failing file leaves nothing behind.
 pub async fn prepare(
     session: &mut MigrationSession,
     project: &Project,
@@ -74,7 +75,7 @@ pub async fn prepare(
 ) -> Result<Prepared, MigrationError> {
     session.client().batch_execute(LOCK).await.map_err(MigrationError::history("lock the migration history"))?;
     let outcome = prepare_locked(session, project, options, progress).await;
-    // When the connection is lost, the lock is gone with it.
+    // If the connection is lost, the lock is released with it
     let _ = session.client().batch_execute(UNLOCK).await;
     outcome
 }
@@ -86,7 +87,7 @@ async fn prepare_locked(
     progress: ProgressSink<'_>,
 ) -> Result<Prepared, MigrationError> {
     let files = migrations::list(project)?;
-    // Before anything is written: a plan that cannot be fulfilled changes nothing.
+    // Before anything is written: a plan that cannot be carried out changes nothing
     let applied = history::applied(session).await?;
     migrations::plan(&files.migrations, &applied, &options.plan)?;
 
@@ -108,7 +109,7 @@ async fn prepare_locked(
         session.batch("set role postgres").await.map_err(MigrationError::history("return to role postgres"))?;
         session.batch(DONE).await.map_err(MigrationError::history("record the seeding"))?;
     }
-    // The next use of the session begins as this one did.
+    // The next use of the session begins in the same state as this one
     session.reset().await.map_err(MigrationError::history("reset the connection"))?;
     warn_of_unprotected(session, project, progress).await?;
     Ok(prepared)
@@ -117,7 +118,7 @@ async fn prepare_locked(
 /// Reports files that were edited after they were applied.
 ///
 /// # Errors
-/// When a file cannot be read, or PostgreSQL's error.
+/// When a file cannot be read or a statement fails.
 pub async fn warn_of_edited(
     session: &mut MigrationSession,
     files: &[Migration],
@@ -137,7 +138,7 @@ pub async fn warn_of_edited(
 /// Reports tables of the exposed schemas that have no row-level security.
 ///
 /// # Errors
-/// PostgreSQL's error.
+/// When a statement fails.
 pub async fn warn_of_unprotected(
     session: &MigrationSession,
     project: &Project,
@@ -150,7 +151,8 @@ pub async fn warn_of_unprotected(
     Ok(())
 }
 
-/// Creates the history. True when the database is fresh, or was when its preparation was interrupted.
+/// Creates the history. Returns true if the database is fresh, or was when its preparation was
+/// interrupted.
 async fn begin(session: &mut MigrationSession) -> Result<bool, MigrationError> {
     history::prepare(session).await?;
     let failed = MigrationError::history("look for the migration history");
@@ -170,7 +172,7 @@ fn report(files: &Listing, progress: ProgressSink<'_>) {
     }
 }
 
-/// Runs `supabase/roles.sql`, when there is one.
+/// Runs `supabase/roles.sql`, if it exists.
 async fn run_roles(
     session: &mut MigrationSession,
     project: &Project,
@@ -196,7 +198,7 @@ const SECRET_ID: &str = "
 /// Stores the secrets of `[db.vault]`: new names are created, known ones updated.
 ///
 /// # Errors
-/// PostgreSQL's error, without the secret.
+/// When a statement fails. The error does not contain the secret.
 pub async fn store_vault_secrets(
     session: &mut MigrationSession,
     project: &Project,
@@ -232,11 +234,11 @@ pub async fn store_vault_secrets(
     Ok(())
 }
 
-/// Drops the database with everything in it and prepares it from the start. The caller stops what
-/// uses the database before, and starts it afterwards.
+/// Drops the database and prepares it from the start. The caller stops what uses the database
+/// before, and starts it afterwards.
 ///
 /// # Errors
-/// As [`prepare`], and when the database cannot be made again.
+/// As [`prepare`], and when the database cannot be created again.
 pub async fn reset(
     database: &Database,
     bootstrap: &BootstrapSettings,
@@ -244,7 +246,7 @@ pub async fn reset(
     options: &PrepareOptions,
     progress: ProgressSink<'_>,
 ) -> Result<Prepared, MigrationError> {
-    // A version that does not exist must not cost the data.
+    // A version that does not exist must not cost the data
     migrations::plan(&migrations::list(project)?.migrations, &[], &options.plan)?;
     progress(Progress::Resetting { version: options.plan.up_to.clone() });
     progress(Progress::Recreating);
@@ -254,7 +256,7 @@ pub async fn reset(
     prepare(&mut session, project, options, progress).await
 }
 
-/// The current git branch of a folder, as the last line of a reset names it.
+/// Returns the current git branch of a folder, which the last line of a reset names.
 pub fn current_branch(root: &Path) -> String {
     let head = root.ancestors().find_map(|folder| read_text(&folder.join(".git/HEAD"), 4096).ok().flatten());
     head.as_deref()

@@ -1,21 +1,21 @@
-//! What happens while a database is prepared, for a person to follow.
+//! The steps of a preparation, for display.
 
 use std::fmt;
 
-/// Receives each step as it begins.
+/// A function that receives each step as it begins.
 pub type ProgressSink<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// One step. `Display` gives the line that the reference CLI prints on stderr.
+/// A step. `Display` gives the line that Supabase's command line prints on stderr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// A reset begins; with the version it stops at.
+    /// A reset begins; with the version at which it stops.
     Resetting {
-        /// Stop after this version.
+        /// The last version to apply.
         version: Option<String>,
     },
-    /// The database is dropped and made again.
+    /// The database is dropped and created again.
     Recreating,
-    /// Roles and schemas are brought in.
+    /// Roles and schemas are created.
     Initialising,
     /// `supabase/roles.sql` runs.
     SeedingRoles,
@@ -26,7 +26,7 @@ pub enum Progress {
         /// Its file name.
         file_name: String,
     },
-    /// A file in the folder is no migration.
+    /// A file in the folder is not a migration.
     SkippingMigration {
         /// Its name.
         file_name: String,
@@ -41,9 +41,9 @@ pub enum Progress {
         /// Its path from the project root.
         path: String,
     },
-    /// Something to know that stops nothing.
+    /// A remark that stops nothing.
     Warning {
-        /// The remark.
+        /// The text.
         message: String,
     },
 }

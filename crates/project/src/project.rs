@@ -1,4 +1,4 @@
-//! Finding and loading a project.
+//! Finds and loads a project.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ use crate::environment::Environment;
 use crate::error::{ProjectError, Warning, WarningKind, read_text};
 use crate::section::{Reading, UnknownKeys};
 
-/// A configuration larger than this is a mistake.
+/// The largest configuration file, in bytes.
 pub(crate) const MAX_CONFIG: u64 = 4 * 1024 * 1024;
 
-/// How to load a project.
+/// The options for loading a project.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
     /// The project root; not searched upwards. Absent: `SUPABASE_WORKDIR`, else the nearest folder
     /// above [`current_dir`](Self::current_dir) with a `supabase/config.toml`.
     pub workdir: Option<PathBuf>,
-    /// Where the search begins. Absent: the process's current folder.
+    /// The folder in which the search begins. Absent: the current folder of the process.
     pub current_dir: Option<PathBuf>,
-    /// The variables that exist before any file is read.
+    /// The variables that are set before any file is read.
     pub environment: Environment,
-    /// Which `.env.<stage>` files are read where `SUPABASE_ENV` does not say.
+    /// The stage of the `.env.<stage>` files, unless `SUPABASE_ENV` names another.
     pub stage: &'static str,
-    /// Name or project id of a `[remotes.<name>]` to lay over the configuration.
+    /// The name or project id of a `[remotes.<name>]` that overrides the configuration.
     pub remote: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Default for LoadOptions {
     }
 }
 
-/// A loaded project. It may be a folder without any file: then everything has its default.
+/// A loaded project. It may be a folder without any file: then every value has its default.
 #[derive(Debug, Clone)]
 pub struct Project {
     root: PathBuf,
@@ -49,11 +49,11 @@ pub struct Project {
 }
 
 impl Project {
-    /// Finds the project, reads its environment files and its configuration.
+    /// Finds the project, and reads its environment files and its configuration.
     ///
     /// # Errors
-    /// When a file cannot be read or parsed, or the configuration has wrong values: then with
-    /// every problem, each with file, line and key.
+    /// When a file cannot be read or parsed, or the configuration has invalid values. The error
+    /// contains every problem, each with file, line and key.
     pub fn load(options: LoadOptions) -> Result<Self, ProjectError> {
         let root = find_root(&options)?;
         let mut environment = options.environment;
@@ -87,7 +87,7 @@ impl Project {
         Ok(Self { root, config, environment, warnings })
     }
 
-    /// Finds the project's root folder without reading anything in it.
+    /// Finds the project's root folder without reading a file in it.
     ///
     /// # Errors
     /// When the folder does not exist.
@@ -95,33 +95,33 @@ impl Project {
         find_root(options)
     }
 
-    /// The project's root folder, absolute.
+    /// Returns the project's root folder, absolute.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// `<root>/supabase`; it need not exist.
+    /// Returns `<root>/supabase`, which need not exist.
     pub fn supabase_dir(&self) -> PathBuf {
         self.root.join("supabase")
     }
 
-    /// What `config.toml` says, defaults filled in.
+    /// Returns the configuration, with defaults filled in.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The variables of the process and of the project's environment files.
+    /// Returns the variables of the process and of the project's environment files.
     pub fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// What a person should know about the configuration.
+    /// Returns the warnings about the configuration.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 }
 
-/// The root as "Finding the project" says.
+/// Determines the root folder.
 fn find_root(options: &LoadOptions) -> Result<PathBuf, ProjectError> {
     let current = match &options.current_dir {
         Some(folder) => folder.clone(),

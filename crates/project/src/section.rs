@@ -1,9 +1,9 @@
-//! Reads typed values out of the configuration tree.
+//! Reads typed values from the configuration tree.
 //!
-//! A [`Section`] is one table. Asking it for a key does everything the format promises: the
-//! environment overrides the file, `env(NAME)` is replaced, text is converted to the wanted type,
-//! a wrong type becomes a [`Problem`] with file, line and key. What was never asked for is, when
-//! the section is dropped, an unknown key.
+//! A [`Section`] is one table. Reading a key applies the rules of the format: the environment
+//! overrides the file, `env(NAME)` is replaced, text is converted to the requested type, and a
+//! wrong type becomes a [`Problem`] with file, line and key. Keys that were never read are unknown
+//! keys when the section is dropped.
 
 mod secret;
 
@@ -20,20 +20,20 @@ use crate::error::{Place, Problem, Warning, WarningKind};
 use crate::nearest::nearest;
 use crate::units;
 
-/// What happens to keys nobody asked for.
+/// The treatment of unknown keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnknownKeys {
-    /// They are reported as warnings: newer versions of the format add keys.
+    /// They are warnings: newer versions of the format add keys.
     Warn,
-    /// They are mistakes: the file is ours.
+    /// They are errors: only Portico reads the file.
     Fail,
 }
 
-/// One pass over one configuration tree, and what it found out.
+/// One pass over a configuration tree, with its findings.
 pub(crate) struct Reading<'e> {
     environment: &'e Environment,
     keys: DecryptionKeys,
-    /// `SUPABASE` or `PORTICO`: how overriding variables begin.
+    /// `SUPABASE` or `PORTICO`: the prefix of overriding variables.
     variable_prefix: &'static str,
     unknown: UnknownKeys,
     problems: RefCell<Vec<Problem>>,
@@ -56,7 +56,7 @@ impl<'e> Reading<'e> {
         self.environment
     }
 
-    /// The root table of a tree.
+    /// Returns the root table of a tree.
     pub fn root<'r, 'n>(&'r self, node: &'n Node) -> Section<'r, 'e, 'n> {
         Section {
             reading: self,
@@ -70,12 +70,12 @@ impl<'e> Reading<'e> {
         }
     }
 
-    /// Reports something that makes the configuration unusable.
+    /// Adds a problem that makes the configuration unusable.
     pub fn fail(&self, place: Option<Place>, key: impl Into<String>, message: impl Into<String>) {
         self.problems.borrow_mut().push(Problem { place, key: key.into(), message: message.into() });
     }
 
-    /// Reports something a person should know.
+    /// Adds a warning.
     pub fn warn(&self, kind: WarningKind, place: Option<Place>, key: impl Into<String>, message: impl Into<String>) {
         self.warnings.borrow_mut().push(Warning { kind, place, key: key.into(), message: message.into() });
     }
@@ -85,25 +85,25 @@ impl<'e> Reading<'e> {
     }
 }
 
-/// One table of the configuration; it may be absent, then every key is.
+/// A table of the configuration. If it is absent, all of its keys are.
 pub(crate) struct Section<'r, 'e, 'n> {
     reading: &'r Reading<'e>,
     path: String,
     table: Option<&'n IndexMap<String, Node>>,
     origin: Option<&'n Origin>,
     asked: Vec<&'static str>,
-    /// Keys that are written, as an `env(NAME)` without a value.
+    /// Keys that are written, but as an `env(NAME)` without a value.
     unresolved: Vec<String>,
-    /// The table's names are the user's own: none is unknown.
+    /// True if the names in the table are the user's own, so that none is unknown.
     takes_any: bool,
     quiet: bool,
 }
 
-/// A value that was found, and how to speak of it.
+/// A value that was found, with its description for messages.
 struct Found<'n> {
     value: Source<'n>,
     place: Option<Place>,
-    /// The variable it came from; then its text is never shown.
+    /// The variable that it came from; if there is one, the text is never shown.
     variable: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl Found<'_> {
         }
     }
 
-    /// The value for an error message; nothing that may be secret.
+    /// Returns the value for an error message, without anything that may be secret.
     fn shown(&self) -> String {
         match (&self.variable, &self.value) {
             (Some(variable), _) => format!("the value of {variable}"),
@@ -143,7 +143,7 @@ impl Found<'_> {
 }
 
 impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
-    /// The full name of one of this section's keys. An empty name is the section itself.
+    /// Returns the full name of a key of this section. An empty name is the section itself.
     pub fn key(&self, name: &str) -> String {
         match (self.path.is_empty(), name.is_empty()) {
             (true, _) => name.to_owned(),
@@ -152,27 +152,28 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         }
     }
 
-    /// The pass this section belongs to.
+    /// Returns the pass of this section.
     pub fn reading(&self) -> &'r Reading<'e> {
         self.reading
     }
 
-    /// Whether the table is written at all.
+    /// Returns true if the table is written.
     pub fn is_present(&self) -> bool {
         self.table.is_some()
     }
 
-    /// No warnings about unset variables below here: what is switched off needs no secrets.
+    /// Suppresses warnings about unset variables in this section: a feature that is off needs no
+    /// secrets.
     pub fn quiet_unless(&mut self, is_used: bool) {
         self.quiet |= !is_used;
     }
 
-    /// Whether the section, or one around it, is switched off.
+    /// Returns true if the section, or one around it, is off.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Where a key is written, else where its table begins.
+    /// Returns the position of a key, else of its table.
     pub fn place(&self, name: &str) -> Option<Place> {
         match self.node(name) {
             Some(node) => Some(node.origin.place()),
@@ -184,12 +185,12 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         self.table?.get(name)
     }
 
-    /// Reports a problem with one of this section's keys.
+    /// Adds a problem with a key of this section.
     pub fn fail(&self, name: &str, message: impl Into<String>) {
         self.reading.fail(self.place(name), self.key(name), message);
     }
 
-    /// A nested table.
+    /// Returns a nested table.
     pub fn section(&mut self, name: &'static str) -> Section<'r, 'e, 'n> {
         self.asked.push(name);
         self.below(name)
@@ -220,23 +221,23 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         }
     }
 
-    /// The names in this table, which are the user's own.
+    /// Returns the names in this table, which are the user's own.
     pub fn names(&mut self) -> Vec<&'n str> {
         self.takes_any = true;
         self.table.map(|table| table.keys().map(String::as_str).collect()).unwrap_or_default()
     }
 
-    /// Whether a name of the user's own holds a table.
+    /// Returns true if one of the user's own names is a table.
     pub fn holds_table(&self, name: &str) -> bool {
         self.node(name).is_some_and(|node| node.as_table().is_some())
     }
 
-    /// Nested tables whose names are the user's own.
+    /// Returns nested tables whose names are the user's own.
     pub fn sections(&mut self) -> Vec<(&'n str, Section<'r, 'e, 'n>)> {
         self.names().into_iter().map(|name| (name, self.below(name))).collect()
     }
 
-    /// The tables of an array of tables.
+    /// Returns the tables of an array of tables.
     pub fn list_of_sections(&mut self, name: &'static str) -> Vec<Section<'r, 'e, 'n>> {
         self.asked.push(name);
         let Some(node) = self.node(name) else { return Vec::new() };
@@ -268,13 +269,13 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         sections
     }
 
-    /// The variable that overrides a key.
+    /// Returns the name of the variable that overrides a key.
     fn variable(&self, name: &str) -> String {
         let path = self.key(name).to_uppercase().replace(['.', '-'], "_");
         format!("{}_{path}", self.reading.variable_prefix)
     }
 
-    /// Finds a value: environment before file, `env(NAME)` replaced.
+    /// Finds a value: the environment before the file, `env(NAME)` replaced.
     fn find(&mut self, name: &str) -> Option<Found<'n>> {
         let node = self.node(name);
         if !node.is_some_and(|node| node.origin.beats_environment) {
@@ -291,7 +292,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         }
     }
 
-    /// Replaces a whole-text `env(NAME)`.
+    /// Replaces a text that is an `env(NAME)` as a whole.
     fn resolve(
         &mut self,
         name: &str,
@@ -329,7 +330,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         self.reading.fail(found.place.clone(), key, message);
     }
 
-    /// A value converted by `convert`; one it refuses is a problem that names what was `expected`.
+    /// Reads a value that `convert` converts. If it fails, the problem names what was `expected`.
     fn convert<T>(&mut self, name: &str, expected: &str, convert: impl FnOnce(&Source<'n>) -> Option<T>) -> Option<T> {
         let found = self.find(name)?;
         let converted = convert(&found.value);
@@ -339,13 +340,13 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         converted
     }
 
-    /// Text. A number is taken as its digits.
+    /// Reads text. A number becomes its digits.
     pub fn text(&mut self, name: &'static str) -> Option<String> {
         self.asked.push(name);
         self.any_text(name)
     }
 
-    /// Text under a name of the user's own.
+    /// Reads text under one of the user's own names.
     pub fn any_text(&mut self, name: &str) -> Option<String> {
         self.convert(name, "text", |source| match source {
             Source::Text(text) | Source::Written(Value::Text(text)) => Some(text.clone()),
@@ -354,17 +355,17 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         })
     }
 
-    /// Text with a default.
+    /// Reads text with a default.
     pub fn text_or(&mut self, name: &'static str, default: &str) -> String {
         self.text(name).unwrap_or_else(|| default.to_owned())
     }
 
-    /// A path as written; what it is relative to is the caller's knowledge.
+    /// Reads a path as written. The caller knows what it is relative to.
     pub fn path(&mut self, name: &'static str) -> Option<PathBuf> {
         self.text(name).filter(|text| !text.is_empty()).map(PathBuf::from)
     }
 
-    /// True or false.
+    /// Reads a boolean.
     pub fn flag(&mut self, name: &'static str) -> Option<bool> {
         self.asked.push(name);
         self.convert(name, "true or false", |source| match source {
@@ -378,12 +379,12 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         })
     }
 
-    /// True or false, with a default.
+    /// Reads a boolean with a default.
     pub fn flag_or(&mut self, name: &'static str, default: bool) -> bool {
         self.flag(name).unwrap_or(default)
     }
 
-    /// A whole number that fits `T`.
+    /// Reads a whole number that fits into `T`.
     pub fn number<T: TryFrom<i64>>(&mut self, name: &'static str) -> Option<T> {
         self.asked.push(name);
         let expected = match size_of::<T>() {
@@ -400,12 +401,12 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         })
     }
 
-    /// A whole number with a default.
+    /// Reads a whole number with a default.
     pub fn number_or<T: TryFrom<i64>>(&mut self, name: &'static str, default: T) -> T {
         self.number(name).unwrap_or(default)
     }
 
-    /// A duration such as `"1h30m"`.
+    /// Reads a duration such as `"1h30m"`.
     pub fn duration(&mut self, name: &'static str) -> Option<Duration> {
         self.asked.push(name);
         self.convert(name, "a duration such as \"90s\" or \"1h30m\"", |source| match source {
@@ -415,12 +416,12 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         })
     }
 
-    /// A duration with a default.
+    /// Reads a duration with a default.
     pub fn duration_or(&mut self, name: &'static str, default: Duration) -> Duration {
         self.duration(name).unwrap_or(default)
     }
 
-    /// A size in bytes such as `"50MiB"`.
+    /// Reads a size in bytes such as `"50MiB"`.
     pub fn size(&mut self, name: &'static str) -> Option<u64> {
         self.asked.push(name);
         self.convert(name, "a size such as \"50MiB\" or a number of bytes", |source| match source {
@@ -430,13 +431,13 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         })
     }
 
-    /// A list of texts; one text is a list separated by commas.
+    /// Reads a list of texts. One text is a list separated by commas.
     pub fn list(&mut self, name: &'static str) -> Option<Vec<String>> {
         self.asked.push(name);
         self.any_list(name)
     }
 
-    /// As [`Self::list`], under a name of the user's own.
+    /// As [`Self::list`], under one of the user's own names.
     pub fn any_list(&mut self, name: &str) -> Option<Vec<String>> {
         let found = self.find(name)?;
         if let Some(text) = found.text() {
@@ -468,12 +469,12 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         Some(list)
     }
 
-    /// A list of texts with a default.
+    /// Reads a list of texts with a default.
     pub fn list_or(&mut self, name: &'static str, default: &[&str]) -> Vec<String> {
         self.list(name).unwrap_or_else(|| default.iter().map(|item| (*item).to_owned()).collect())
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&str, T)]) -> Option<T> {
         self.asked.push(name);
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
@@ -487,12 +488,12 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         chosen.map(|(_, value)| *value)
     }
 
-    /// A key that is accepted and has no effect.
+    /// Accepts a key that has no effect.
     pub fn ignore(&mut self, name: &'static str) {
         self.asked.push(name);
     }
 
-    /// Reports a required key that is missing, unless the section is switched off. A key that is
+    /// Adds a problem if a required key is missing, unless the section is off. A key that is
     /// written but whose variable is unset has had its warning already.
     pub fn require(&self, name: &str, is_given: bool) {
         if !is_given && !self.quiet && !self.unresolved.iter().any(|unresolved| unresolved == name) {
@@ -528,7 +529,7 @@ impl Drop for Section<'_, '_, '_> {
     }
 }
 
-/// The variable's name when the whole text is `env(NAME)`.
+/// Returns the name of the variable if the whole text is `env(NAME)`.
 pub(crate) fn reference(text: &str) -> Option<&str> {
     let name = text.strip_prefix("env(")?.strip_suffix(')')?;
     (!name.is_empty() && !name.contains(['(', ')', ' ', '\n'])).then_some(name)

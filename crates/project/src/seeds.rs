@@ -1,7 +1,7 @@
 //! Seed files: data for a fresh database.
 //!
-//! Contract: project, "Seeds". A file that ran is remembered with its hash; when it has changed
-//! since, only the hash is stored. Only a reset runs it again.
+//! A file that ran is recorded with its hash. If it has changed since, only the hash is stored:
+//! only a reset runs it again.
 
 use std::path::Path;
 
@@ -19,20 +19,20 @@ use crate::project::Project;
 pub struct SeedFile {
     /// The path from the project root with forward slashes, as the history stores it.
     pub shown: String,
-    /// Where the file is.
+    /// The path of the file.
     pub path: std::path::PathBuf,
 }
 
-/// The seed files of a project in their order, and the patterns that match nothing.
+/// The seed files of a project in their order, and the patterns without a match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeedListing {
     /// The files, without duplicates.
     pub files: Vec<SeedFile>,
-    /// Patterns of the user's own without a match, from the project root.
+    /// Patterns of the user that match nothing, relative to the project root.
     pub unmatched: Vec<String>,
 }
 
-/// What the format, and the file that `init` writes, name where the user names nothing.
+/// The seed files that the format, and the file that `init` writes, name by default.
 pub(crate) const DEFAULT_PATH: &str = "./seed.sql";
 
 const STORED: &str = "
@@ -46,7 +46,7 @@ const RECORD: &str = "
     on conflict (path) do update
        set hash = excluded.hash";
 
-/// Lists the files that `db.seed.sql_paths` names. None when seeds are switched off.
+/// Returns the files that `db.seed.sql_paths` names. None if seeds are off.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -63,7 +63,7 @@ pub fn list(project: &Project) -> Result<SeedListing, ProjectError> {
             path: base.join(pattern),
             source,
         })?;
-        // Whom nobody named need not be there
+        // A default file need not exist
         if matches.is_empty() && pattern != DEFAULT_PATH {
             listing.unmatched.push(shown(project.root(), &crate::config::absolute(&base, pattern.into())));
         }
@@ -81,10 +81,10 @@ fn shown(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// Runs the seed files that have not run on this database yet. Gives back the paths of those that ran.
+/// Runs the seed files that have not run on this database yet. Returns the paths of those that ran.
 ///
 /// # Errors
-/// When a file cannot be read or a statement fails; then nothing of that file stays.
+/// When a file cannot be read or a statement fails; the failing file leaves nothing behind.
 pub async fn apply(
     session: &mut MigrationSession,
     project: &Project,

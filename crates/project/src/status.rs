@@ -1,31 +1,30 @@
-//! What `status` prints: addresses and keys, for people and for scripts.
+//! The output of `status`: addresses and keys, for users and for scripts.
 //!
-//! Contract: project, "Variables exported by status" and "Pretty output". Scripts parse the output,
-//! so names and quoting are exact.
+//! Scripts parse the output, so names and quoting are exact.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The values `status` shows. A value whose service is switched off is absent.
+/// The values that `status` shows. A value whose service is off is absent.
 #[derive(Debug, Clone, Default)]
 pub struct StatusValues {
     /// `http://127.0.0.1:54321`, without a slash at the end; the service URLs below it are derived.
     pub api_url: Option<String>,
-    /// Whether the data API is served.
+    /// True if the data API is served.
     pub has_rest: bool,
-    /// Whether GraphQL is served.
+    /// True if GraphQL is served.
     pub has_graphql: bool,
-    /// Whether functions are served.
+    /// True if functions are served.
     pub has_functions: bool,
-    /// Whether the tool server for coding agents is served.
+    /// True if the tool server for coding agents is served.
     pub has_mcp: bool,
-    /// Whether S3 is served.
+    /// True if S3 is served.
     pub has_storage_s3: bool,
     /// `postgresql://postgres:postgres@127.0.0.1:54322/postgres`
     pub db_url: Option<String>,
-    /// Address of the dashboard.
+    /// The address of the dashboard.
     pub studio_url: Option<String>,
-    /// Address of the mailbox.
+    /// The address of the mailbox.
     pub mailpit_url: Option<String>,
     /// Opaque key of anonymous callers.
     pub publishable_key: Option<String>,
@@ -52,10 +51,10 @@ pub struct S3Values {
     pub region: String,
 }
 
-/// `-o`
+/// The value of `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StatusFormat {
-    /// Tables for people.
+    /// Tables for a terminal.
     #[default]
     Pretty,
     /// `NAME="value"` lines.
@@ -83,7 +82,7 @@ impl std::str::FromStr for StatusFormat {
     }
 }
 
-/// Id for `--override-name`, and the name that is printed unless it is overridden.
+/// The ids for `--override-name`, with the default names.
 const NAMES: [(&str, &str); 18] = [
     ("api.url", "API_URL"),
     ("api.rest_url", "REST_URL"),
@@ -137,7 +136,7 @@ impl std::str::FromStr for NameOverride {
 }
 
 impl StatusValues {
-    /// The value behind an id.
+    /// Returns the value of an id.
     fn value(&self, id: &str) -> Option<String> {
         let below =
             |is_served: bool, path: &str| self.api_url.as_ref().filter(|_| is_served).map(|url| format!("{url}{path}"));
@@ -164,7 +163,7 @@ impl StatusValues {
         }
     }
 
-    /// Names and values, by name.
+    /// Returns names and values, by name.
     pub fn variables(&self, overrides: &[NameOverride]) -> BTreeMap<String, String> {
         let name = |id: &str, usual: &str| {
             let chosen = overrides.iter().rev().find(|other| other.id == id);
@@ -173,7 +172,7 @@ impl StatusValues {
         NAMES.iter().filter_map(|(id, usual)| Some((name(id, usual), self.value(id)?))).collect()
     }
 
-    /// The output of `status`, with a line break at its end.
+    /// Returns the output of `status`, with a line break at the end.
     pub fn render(&self, format: StatusFormat, overrides: &[NameOverride]) -> String {
         let variables = self.variables(overrides);
         let mut out = String::new();
@@ -237,7 +236,7 @@ fn lines(out: &mut String, variables: &BTreeMap<String, String>, between: &str, 
     }
 }
 
-/// A double-quoted value that shells and dotenv parsers read alike.
+/// Returns a double-quoted value that shells and dotenv parsers read alike.
 fn env_value(value: &str) -> String {
     let mut quoted = String::from("\"");
     for character in value.chars() {
@@ -255,7 +254,7 @@ fn env_value(value: &str) -> String {
     quoted
 }
 
-/// JSON text is also a TOML basic string and a YAML double-quoted scalar.
+/// Returns JSON text, which is also a TOML basic string and a YAML double-quoted scalar.
 fn json_text(value: &str) -> String {
     serde_json::Value::from(value).to_string()
 }
@@ -263,7 +262,7 @@ fn json_text(value: &str) -> String {
 fn table(out: &mut String, title: &str, rows: &[(&str, String)]) {
     let label_width = rows.iter().map(|(label, _)| width(label)).max().unwrap_or(0);
     let value_width = rows.iter().map(|(_, value)| width(value)).max().unwrap_or(0);
-    // The title's row spans both columns and the line between them.
+    // The row of the title spans both columns and the line between them
     let value_width = value_width.max((width(title)).saturating_sub(label_width + 3));
     let bar = |width: usize| "─".repeat(width + 2);
     let pad = |text: &str, to: usize| " ".repeat(to.saturating_sub(width(text)));
@@ -283,7 +282,7 @@ fn table(out: &mut String, title: &str, rows: &[(&str, String)]) {
     write(format!("╰{}┴{}╯", bar(label_width), bar(value_width)));
 }
 
-/// Columns of a text on a terminal; the pictures of the titles take two.
+/// Returns the columns of a text on a terminal; the emoji of the titles take two.
 fn width(text: &str) -> usize {
     text.chars().map(|character| if u32::from(character) >= 0x1_f300 { 2 } else { 1 }).sum()
 }
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn people_get_tables() {
+    fn the_pretty_format_has_tables() {
         let shown = StatusValues { db_url: None, anon_key: None, mailpit_url: None, ..values() };
         insta::assert_snapshot!(shown.render(StatusFormat::Pretty, &[]), @"
         ╭──────────────────────────────────────────────────────╮

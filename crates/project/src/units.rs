@@ -1,10 +1,10 @@
-//! Durations and sizes as the configuration writes them.
+//! Durations and sizes in the notation of the configuration.
 
 use std::time::Duration;
 
 /// Parses a duration such as `1s`, `1h30m`, `1.5m`, `250ms`. A bare `0` is allowed.
 ///
-/// Negative durations have no meaning for any key and are refused.
+/// Negative durations have no meaning for any key and are rejected.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let text = text.strip_prefix('+').unwrap_or(text);
     if text == "0" {
@@ -33,7 +33,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
         rest = &rest[unit_end..];
         total = total.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
     }
-    // Binary fractions leave dust behind (`0.1s` is not exact); nothing is measured finer than this.
+    // Binary fractions are not exact (`0.1s`), and no duration needs a finer unit than this
     let nanos = total.as_nanos();
     let rounded = if nanos > 1_000_000 { (nanos + 500) / 1000 * 1000 } else { nanos };
     Some(Duration::from_nanos(u64::try_from(rounded).ok()?))
@@ -41,7 +41,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 
 /// Parses a size such as `50MiB`, `5MB`, `500KB`, `1024`, in bytes.
 ///
-/// Wire contract: `MB` and `MiB` are the same, 1024-based (project, "config.toml rules").
+/// `MB` and `MiB` are the same, 1024-based.
 pub(crate) fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
@@ -60,7 +60,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
         return number.checked_mul(factor);
     }
     let bytes = number.parse::<f64>().ok()? * factor as f64;
-    // Far above any disk, far below where the conversion would saturate.
+    // Far above any disk, far below the saturation of the conversion
     (bytes.is_finite() && bytes < 1e18).then_some(bytes as u64)
 }
 

@@ -4,10 +4,10 @@ use std::fmt;
 
 use tokio_postgres::Client;
 
-/// Names that are listed one by one.
+/// The number of names that are listed.
 const LISTED: usize = 10;
 
-/// The tables of the exposed schemas that have no row-level security, but those of extensions.
+/// The tables of the exposed schemas without row-level security, other than those of extensions.
 const UNPROTECTED: &str = "
     select pg_catalog.format('%I.%I', n.nspname, c.relname)
       from pg_catalog.pg_class as c
@@ -23,10 +23,10 @@ const UNPROTECTED: &str = "
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unprotected(Vec<String>);
 
-/// Looks for tables of `schemas` without row-level security. `None`: there is none.
+/// Finds the tables of `schemas` without row-level security. `None`: there are none.
 ///
 /// # Errors
-/// PostgreSQL's error.
+/// When the query fails.
 pub async fn unprotected(client: &Client, schemas: &[String]) -> Result<Option<Unprotected>, tokio_postgres::Error> {
     let rows = client.query(UNPROTECTED, &[&schemas]).await?;
     let tables: Vec<String> = rows.iter().map(|row| row.get(0)).collect();

@@ -42,7 +42,7 @@ mod chunks;
 /// The longest target that the gateway accepts, in bytes. The HTTP library accepts a little more.
 pub(crate) const LONGEST_TARGET: usize = 65_000;
 
-/// Replaces a bare line feed. The library rejects this byte everywhere in a head.
+/// The replacement of a bare line feed. The library rejects this byte everywhere in a head.
 const REJECTED_BYTE: u8 = 0;
 
 /// A connection whose requests have targets that the library accepts.

@@ -50,14 +50,14 @@ impl Access {
         Self { keyed: true, ..Self::open() }
     }
 
-    /// Paths below the prefix, with all paths below them, that need no key: `"/callback"`.
+    /// Opens paths below the prefix, with all paths below them, that need no key: `"/callback"`.
     #[must_use]
     pub fn except<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
         self.open_paths.extend(paths.into_iter().map(str::to_owned));
         self
     }
 
-    /// The largest request body, in bytes. A longer one is rejected with 413 here, or ends with an
+    /// Sets the largest request body, in bytes. A longer one is rejected with 413 here, or ends with an
     /// error where the service reads it. A service with its own response to long bodies gets a
     /// limit above its own.
     #[must_use]
@@ -66,7 +66,7 @@ impl Access {
         self
     }
 
-    /// The time for the service's response to begin; after it the client gets a 504. `None`: no
+    /// Sets the time for the service's response to begin; after it the client gets a 504. `None`: no
     /// limit.
     #[must_use]
     pub fn timeout(mut self, limit: Option<Duration>) -> Self {
@@ -74,7 +74,7 @@ impl Access {
         self
     }
 
-    /// The CORS rules. Default: pages of every origin may read responses.
+    /// Sets the CORS rules. Default: pages of every origin may read responses.
     #[must_use]
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;

@@ -26,7 +26,7 @@ pub struct Cors {
     admits: Option<Arc<Admits>>,
 }
 
-/// Returns whether an origin is on the list; `None`: there is no list.
+/// A function that returns whether an origin is on the list; `None`: there is no list.
 type Admits = dyn Fn(&str) -> Option<bool> + Send + Sync;
 
 /// The decision about an origin.
@@ -59,25 +59,25 @@ impl Cors {
         Self::default().origins(|_| Some(false))
     }
 
-    /// The methods that a preflight allows.
+    /// Sets the methods that a preflight allows.
     #[must_use]
     pub fn methods(self, methods: &'static str) -> Self {
         Self { methods: HeaderValue::from_static(methods), ..self }
     }
 
-    /// Request headers that a preflight always allows.
+    /// Sets the request headers that a preflight always allows.
     #[must_use]
     pub fn headers(self, headers: &'static str) -> Self {
         Self { headers, ..self }
     }
 
-    /// The time for which browsers may cache a preflight.
+    /// Sets the time for which browsers may cache a preflight.
     #[must_use]
     pub fn max_age(self, max_age: Duration) -> Self {
         Self { max_age, ..self }
     }
 
-    /// Further response headers that pages may read.
+    /// Adds response headers that pages may read.
     #[must_use]
     pub fn exposing(self, names: &str) -> Self {
         let exposed = HeaderValue::try_from(format!("{EXPOSED}, {names}")).unwrap_or(self.exposed);

@@ -203,7 +203,7 @@ async fn bind(port: u16, setting: &str) -> anyhow::Result<Bound> {
     Ok((listener, address))
 }
 
-/// The SMTP port of the mailbox, when the project has one.
+/// Listens on the SMTP port of the mailbox, if the project has one.
 async fn listen_for_mail(
     project: &Project,
     mailbox: &Mailbox,

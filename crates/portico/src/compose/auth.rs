@@ -62,7 +62,7 @@ pub(super) fn open(
     })
 }
 
-/// The routes and the periodic work of the account service.
+/// Returns the routes and the periodic work of the account service.
 pub(super) fn service(auth: &Auth) -> Service {
     let cleaned = auth.clone();
     Service::new().mount("/auth/v1", auth.router(), access()).every(CLEAN_UP_PERIOD, move || {
@@ -71,7 +71,7 @@ pub(super) fn service(auth: &Auth) -> Service {
     })
 }
 
-/// The service limits bodies itself. Its responses are never compressed: many hold tokens beside text
+/// Returns the rules for requests. The service limits bodies itself. Its responses are never compressed: many hold tokens beside text
 /// that users chose (BREACH).
 fn access() -> Access {
     Access::keyed().body_limit(usize::MAX).except(OPEN_PATHS)

@@ -57,7 +57,7 @@ impl EmulatedGoogle {
     }
 }
 
-/// The router of the mailbox's own port: its API, and a redirect to the page of the web app. Besides
+/// Returns the router of the mailbox's own port: its API, and a redirect to the page of the web app. Besides
 /// pages of this machine, those of the server's own origin and of the project's site may read it.
 pub fn mailbox_router(mailbox: &Mailbox, origin: &str, site_url: &str) -> axum::Router {
     let page = format!("{origin}/mailbox");

@@ -39,7 +39,7 @@ pub(super) fn service(rest: &Rest) -> Service {
         .before_close(move || async move { closed.close() })
 }
 
-/// The rules for requests that the data API answers, at whatever prefix.
+/// Returns the rules for requests that the data API answers, at any prefix.
 pub(super) fn access(rest: &Rest) -> Access {
     let rest = rest.clone();
     let cors = Cors::default()

@@ -18,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::keys::Keys;
 
-/// What every service is built on.
+/// The shared foundation of all services.
 #[derive(Clone)]
 pub struct Foundation {
     /// The connections to the database.
@@ -43,7 +43,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service without routes.
+    /// Returns a service without routes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -106,7 +106,7 @@ impl Service {
     }
 }
 
-/// What is left of a [`Service`] when its routes are mounted.
+/// The work of a [`Service`] whose routes are mounted.
 pub(super) struct ServiceWork {
     periodic: Vec<BoxedFuture>,
     closing: Vec<CloseAction>,
@@ -148,7 +148,8 @@ impl Drop for Upkeep {
     }
 }
 
-/// A service that this version does not have: every path below `prefix` is answered by `refusal`.
+/// Returns a stand-in for a service that this version does not have: every path below `prefix` is
+/// answered by `refusal`.
 ///
 /// The responses are those of the real service for a feature that is turned off, in JSON with a
 /// code: client libraries read such a body, and an application can distinguish it from a wrong
@@ -160,7 +161,7 @@ pub(super) fn unavailable(prefix: &'static str, refusal: fn() -> Response) -> Se
     Service::new().mount(prefix, Router::new().fallback(async move || refusal()), access)
 }
 
-/// An error response with a JSON body.
+/// Returns an error response with a JSON body.
 pub(super) fn json_error(status: StatusCode, body: &Value) -> Response {
     (status, axum::Json(body)).into_response()
 }

@@ -32,7 +32,7 @@ pub struct DatabaseSetup {
 }
 
 impl DatabaseSetup {
-    /// A set-up for development: login roles have the published password, and SQL can read the signing
+    /// Returns a set-up for development: login roles have the published password, and SQL can read the signing
     /// secret, as older migrations expect.
     pub fn development(project: &Project, database: &Database, keys: &Keys, exposure: &Exposure) -> Self {
         let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
@@ -45,7 +45,7 @@ impl DatabaseSetup {
         setup
     }
 
-    /// A set-up for production: no role gets a password, so logins work through the server's own socket
+    /// Returns a set-up for production: no role gets a password, so logins work through the server's own socket
     /// or URL only.
     pub fn production(project: &Project, database: &Database, exposure: &Exposure) -> Self {
         let config = project.config();

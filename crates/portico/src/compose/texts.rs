@@ -66,7 +66,7 @@ pub fn none(auth: &mut AuthSettings) {
     }
 }
 
-/// The timeout of a gateway is shorter than that of the request, so that a slow gateway is distinguished
+/// Returns the timeout of a gateway, which is shorter than that of the request, so that a slow gateway is distinguished
 /// from a slow server.
 fn timeout(auth: &AuthSettings) -> Duration {
     let request = auth.max_request_duration;

@@ -157,7 +157,7 @@ impl Write for Escaping<'_> {
     }
 }
 
-/// Reads the target of an event of the `log` facade, which libraries without `tracing` use.
+/// A visitor that reads the target of an event of the `log` facade, which libraries without `tracing` use.
 #[derive(Default)]
 struct Origin {
     target: Option<String>,
@@ -237,7 +237,7 @@ impl Visit for JsonFields<'_> {
     }
 }
 
-/// Writes the message, which comes first whatever the order of the fields.
+/// A visitor that writes the message, which comes first whatever the order of the fields.
 struct TextFields<'a> {
     line: &'a mut String,
     start: usize,

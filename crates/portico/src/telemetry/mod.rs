@@ -65,7 +65,7 @@ pub fn install(format: LogFormat, default: &str) {
 
 pub use held::write_held;
 
-/// Writes each event as one line.
+/// A layer that writes each event as one line.
 struct Log<W> {
     style: Style,
     write: W,

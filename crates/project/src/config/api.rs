@@ -8,24 +8,25 @@ use crate::section::Section;
 /// `[api]`
 #[derive(Debug, Clone)]
 pub struct ApiConfig {
-    /// Whether gateway and data API run.
+    /// True if the gateway and the data API run.
     pub enabled: bool,
     /// The port of everything over HTTP.
     pub port: u16,
-    /// Schemas the data API exposes; the first is the default.
+    /// The schemas that the data API exposes; the first is the default.
     pub schemas: Vec<String>,
-    /// Schemas added to the search path of API requests.
+    /// Schemas that are added to the search path of API requests.
     pub extra_search_path: Vec<String>,
-    /// Rows a response may have at most.
+    /// The largest number of rows in a response.
     pub max_rows: u64,
     /// The public base URL, without a slash at the end.
     pub external_url: String,
-    /// Whether [`external_url`](Self::external_url) is written, or derived from host and port.
+    /// True if [`external_url`](Self::external_url) is written, false if it is derived from host
+    /// and port.
     pub has_external_url: bool,
     /// The host name in printed URLs: `127.0.0.1` or `SUPABASE_SERVICES_HOSTNAME`.
     pub host: String,
-    /// Whether new tables of `public` are granted to the API roles without an explicit GRANT;
-    /// `None` when the key is absent: see [`Exposure`](crate::Exposure).
+    /// True if new tables of `public` are granted to the API roles without an explicit GRANT;
+    /// `None` if the key is absent: see [`Exposure`](crate::Exposure).
     pub auto_expose_new_tables: Option<bool>,
     /// `[api.tls]`
     pub tls: ApiTls,

@@ -16,49 +16,51 @@ use crate::section::Section;
 /// `[auth]`
 #[derive(Debug, Clone)]
 pub struct AuthConfig {
-    /// Whether the auth service runs.
+    /// True if the account service runs.
     pub enabled: bool,
-    /// Where people are sent by default.
+    /// The default redirect target.
     pub site_url: String,
-    /// Whether [`site_url`](Self::site_url) is written, or the default of a developer's machine.
+    /// True if [`site_url`](Self::site_url) is written, false if it is the default of a developer's
+    /// machine.
     pub has_site_url: bool,
-    /// Base of the links in mails and of OAuth callbacks: normally `<api.external_url>/auth/v1`.
+    /// The base of links in mails and of OAuth callbacks: normally `<api.external_url>/auth/v1`.
     pub external_url: String,
-    /// Whether [`external_url`](Self::external_url) is written, or derived.
+    /// True if [`external_url`](Self::external_url) is written, false if it is derived.
     pub has_external_url: bool,
-    /// Further allowed redirects (globs).
+    /// Further allowed redirect targets (globs).
     pub additional_redirect_urls: Vec<String>,
-    /// Life of an access token in seconds.
+    /// The lifetime of an access token in seconds.
     pub jwt_expiry: u32,
     /// Claim `iss`: normally [`external_url`](Self::external_url).
     pub jwt_issuer: String,
-    /// Whether [`jwt_issuer`](Self::jwt_issuer) is written, or derived.
+    /// True if [`jwt_issuer`](Self::jwt_issuer) is written, false if it is derived.
     pub has_jwt_issuer: bool,
     /// File with an array of private JWKs that replaces the built-in signing key.
     pub signing_keys_path: Option<PathBuf>,
-    /// HS256 secret, when written. The development one: [`jwt_secret_or_development`](Self::jwt_secret_or_development).
+    /// The HS256 secret, if written. The development one:
+    /// [`jwt_secret_or_development`](Self::jwt_secret_or_development).
     pub jwt_secret: Option<Secret>,
-    /// Legacy key of anonymous callers, when written; else it is made from the secret.
+    /// The legacy key of anonymous callers, if written; else it is made from the secret.
     pub anon_key: Option<Secret>,
-    /// Legacy key of the service, when written; else it is made from the secret.
+    /// The legacy key of the service, if written; else it is made from the secret.
     pub service_role_key: Option<Secret>,
-    /// Key of anonymous callers, when written.
+    /// The key of anonymous callers, if written.
     pub publishable_key: Option<Secret>,
-    /// Key of the service, when written.
+    /// The key of the service, if written.
     pub secret_key: Option<Secret>,
-    /// Whether a refresh token is replaced when it is used.
+    /// True if a refresh token is replaced when it is used.
     pub enable_refresh_token_rotation: bool,
     /// Seconds in which a used refresh token may be presented again.
     pub refresh_token_reuse_interval: u32,
-    /// Whether new people may sign up.
+    /// True if sign-ups are allowed.
     pub enable_signup: bool,
-    /// Whether people may sign in without an identity.
+    /// True if anonymous sign-ins are allowed.
     pub enable_anonymous_sign_ins: bool,
-    /// Whether people may link identities themselves.
+    /// True if users may link identities themselves.
     pub enable_manual_linking: bool,
-    /// Shortest password.
+    /// The shortest password, in characters.
     pub minimum_password_length: u32,
-    /// What a password must contain.
+    /// The required characters of a password.
     pub password_requirements: PasswordRequirements,
     /// `[auth.rate_limit]`
     pub rate_limit: RateLimits,
@@ -74,11 +76,11 @@ pub struct AuthConfig {
     pub sms: SmsConfig,
     /// `[auth.sessions]`
     pub sessions: SessionsConfig,
-    /// `[auth.hook.<name>]`: those that are enabled.
+    /// `[auth.hook.<name>]`: the enabled ones.
     pub hook: BTreeMap<String, HookConfig>,
     /// `[auth.mfa]`
     pub mfa: MfaConfig,
-    /// `[auth.external.<provider>]`, by lower-case name; also those that are switched off.
+    /// `[auth.external.<provider>]`, by lower-case name; including disabled ones.
     pub external: BTreeMap<String, ExternalProvider>,
     /// `[auth.web3]`
     pub web3: Web3Config,
@@ -202,7 +204,7 @@ impl AuthConfig {
         }
     }
 
-    /// The HS256 secret, the published development one when none is written.
+    /// Returns the HS256 secret, or the published development one if none is written.
     pub fn jwt_secret_or_development(&self) -> Secret {
         self.jwt_secret.clone().unwrap_or_else(|| Secret::new(development::JWT_SECRET))
     }

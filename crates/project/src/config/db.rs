@@ -15,9 +15,9 @@ pub struct DbConfig {
     pub port: u16,
     /// Port of the temporary database for diffs.
     pub shadow_port: u16,
-    /// How long to wait for the database.
+    /// The time to wait for the database.
     pub health_timeout: Duration,
-    /// The PostgreSQL version the project was made for. A request, not a command.
+    /// The PostgreSQL version that the project was made for. A request, not a requirement.
     pub major_version: u16,
     /// Root key of the vault.
     pub root_key: Secret,
@@ -27,7 +27,7 @@ pub struct DbConfig {
     pub migrations: DbMigrations,
     /// `[db.seed]`
     pub seed: DbSeed,
-    /// `[db.vault]`: secrets to put into the vault, by name.
+    /// `[db.vault]`: secrets to store in the vault, by name.
     pub vault: BTreeMap<String, Secret>,
     /// `[db.settings]`
     pub settings: DbSettings,
@@ -40,24 +40,24 @@ pub struct DbConfig {
 /// `[db.pooler]`
 #[derive(Debug, Clone)]
 pub struct DbPooler {
-    /// Whether a connection pooler is wanted.
+    /// True if a connection pooler is wanted.
     pub enabled: bool,
     /// Its port.
     pub port: u16,
-    /// When a connection goes back to the pool.
+    /// The moment at which a connection returns to the pool.
     pub pool_mode: PoolMode,
     /// Connections per user and database.
     pub default_pool_size: u32,
-    /// Clients at most.
+    /// The largest number of clients.
     pub max_client_conn: u32,
 }
 
-/// When a pooled connection is given back.
+/// The moment at which a pooled connection is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolMode {
     /// At the end of each transaction.
     Transaction,
-    /// When the client leaves.
+    /// When the client disconnects.
     Session,
 }
 
@@ -73,7 +73,7 @@ pub struct DbMigrations {
 /// `[db.seed]`
 #[derive(Debug, Clone)]
 pub struct DbSeed {
-    /// Whether seeds run on a fresh database.
+    /// True if seeds run on a fresh database.
     pub enabled: bool,
     /// Globs of seed files, from `supabase/`, in order.
     pub sql_paths: Vec<String>,
@@ -89,7 +89,7 @@ pub struct DbSettings {
 /// `[db.network_restrictions]`
 #[derive(Debug, Clone)]
 pub struct NetworkRestrictions {
-    /// Whether restrictions are wanted.
+    /// True if restrictions are wanted.
     pub enabled: bool,
     /// Allowed IPv4 networks.
     pub allowed_cidrs: Vec<String>,
@@ -151,7 +151,7 @@ impl DbConfig {
     }
 }
 
-/// Portico runs what it has; only numbers that no folder can mean are refused.
+/// Portico runs the PostgreSQL that it has; only impossible version numbers are rejected.
 fn check_major_version(db: &Section<'_, '_, '_>, version: u16) {
     match version {
         13..=18 => {}

@@ -12,19 +12,19 @@ use crate::section::Section;
 /// `[auth.email]`
 #[derive(Debug, Clone)]
 pub struct EmailConfig {
-    /// Turns the whole e-mail provider on or off, sign-in included.
+    /// True if the email provider is on, including sign-in.
     pub enable_signup: bool,
-    /// Whether both addresses confirm a change.
+    /// True if both addresses have to confirm a change.
     pub double_confirm_changes: bool,
-    /// Whether a new address has to be confirmed.
+    /// True if a new address has to be confirmed.
     pub enable_confirmations: bool,
-    /// Whether a new password needs a recent sign-in.
+    /// True if a new password needs a recent sign-in.
     pub secure_password_change: bool,
-    /// Pause between two mails to one person.
+    /// The pause between two mails to one address.
     pub max_frequency: Duration,
-    /// Digits of a one-time code.
+    /// The digits of a one-time code.
     pub otp_length: u32,
-    /// Life of a one-time code in seconds.
+    /// The lifetime of a one-time code in seconds.
     pub otp_expiry: u32,
     /// `[auth.email.smtp]`, when enabled.
     pub smtp: Option<SmtpConfig>,
@@ -58,20 +58,20 @@ pub struct EmailTemplate {
     pub subject: Option<String>,
     /// File of the body; re-read when it changes.
     pub content_path: Option<PathBuf>,
-    /// Address of the body, written in the place of the file; re-read from time to time.
+    /// Address of the body, in place of the file; re-read periodically.
     pub content_url: Option<String>,
 }
 
 /// `[auth.email.notification.<id>]`
 #[derive(Debug, Clone)]
 pub struct EmailNotification {
-    /// Whether it is sent.
+    /// True if it is sent.
     pub enabled: bool,
     /// Subject, a template itself.
     pub subject: Option<String>,
     /// File of the body; re-read when it changes.
     pub content_path: Option<PathBuf>,
-    /// Address of the body, written in the place of the file; re-read from time to time.
+    /// Address of the body, in place of the file; re-read periodically.
     pub content_url: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl EmailConfig {
             .into_iter()
             .filter_map(|id| {
                 let mut section = templates.section(id);
-                // Wire contract: relative to the project root here, to `supabase/` below (project, trap 7).
+                // Relative to the project root here, and to `supabase/` below
                 let subject = section.text("subject");
                 let (content_path, content_url) = content(&mut section, folders.root);
                 section.is_present().then(|| (id.to_owned(), EmailTemplate { subject, content_path, content_url }))
@@ -147,12 +147,13 @@ impl SmtpConfig {
         if !enabled {
             return None;
         }
-        // Something unset has been reported; half a mail server is none.
+        // The unset part has been reported; an incomplete mail server counts as none
         Some(Self { host: host?, port: port?, user: user?, pass: pass?, admin_email: admin_email?, sender_name })
     }
 }
 
-/// The file or the address of a mail's body. A file is read here once, so that a wrong path fails at the start.
+/// Returns the file or the address of a mail's body. A file is read here once, so that a wrong path
+/// fails at the start.
 fn content(section: &mut Section<'_, '_, '_>, base: &Path) -> (Option<PathBuf>, Option<String>) {
     if section.text("content").is_some() {
         section

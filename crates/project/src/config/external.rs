@@ -10,25 +10,25 @@ use crate::section::Section;
 /// `[auth.external.<provider>]`
 #[derive(Debug, Clone)]
 pub struct ExternalProvider {
-    /// Whether people can sign in with it.
+    /// True if users can sign in with it.
     pub enabled: bool,
-    /// Client ids, separated by commas where there are several. `None`: not given, or its variable is unset.
+    /// Client ids, separated by commas. `None`: not set, or its variable is unset.
     pub client_id: Option<String>,
-    /// Client secret. `None`: not given, or its variable is unset.
+    /// Client secret. `None`: not set, or its variable is unset.
     pub secret: Option<Secret>,
     /// Base URL of a self-hosted or tenant-specific provider.
     pub url: Option<String>,
-    /// Where the provider sends people back: normally `<auth.jwt_issuer>/callback`.
+    /// The address to which the provider redirects: normally `<auth.jwt_issuer>/callback`.
     pub redirect_uri: String,
-    /// Whether [`redirect_uri`](Self::redirect_uri) is written, or derived.
+    /// True if [`redirect_uri`](Self::redirect_uri) is written, false if it is derived.
     pub has_redirect_uri: bool,
-    /// Accept id tokens without a nonce.
+    /// True if id tokens without a nonce are accepted.
     pub skip_nonce_check: bool,
-    /// Accept accounts without an address.
+    /// True if accounts without an email address are accepted.
     pub email_optional: bool,
 }
 
-/// Old names and what replaced them.
+/// Old names and their replacements.
 const DEPRECATED: [(&str, &str); 2] = [("linkedin", "linkedin_oidc"), ("slack", "slack_oidc")];
 
 pub(crate) fn providers(mut external: Section<'_, '_, '_>, issuer: &str) -> BTreeMap<String, ExternalProvider> {
@@ -100,11 +100,11 @@ impl Web3Config {
 /// `[auth.oauth_server]`
 #[derive(Debug, Clone)]
 pub struct OauthServerConfig {
-    /// Whether this server is an OAuth provider for others.
+    /// True if this server is an OAuth provider for other applications.
     pub enabled: bool,
     /// Path of the consent page on `auth.site_url`.
     pub authorization_url_path: String,
-    /// Whether clients may register themselves.
+    /// True if clients may register themselves.
     pub allow_dynamic_registration: bool,
 }
 
@@ -118,7 +118,7 @@ impl OauthServerConfig {
     }
 }
 
-/// `[auth.third_party]`: at most one issuer whose tokens are accepted too.
+/// `[auth.third_party]`: at most one issuer whose tokens are accepted in addition.
 #[derive(Debug, Clone, Default)]
 pub struct ThirdPartyConfig {
     /// The enabled one.
@@ -153,7 +153,7 @@ fn open<'r, 'e, 'n>(third_party: &mut Section<'r, 'e, 'n>, name: &'static str) -
     (section, enabled)
 }
 
-/// A field that an enabled provider cannot be without.
+/// Adds a problem if a field that an enabled provider requires is missing.
 fn field(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String> {
     let value = section.text(name).filter(|value| !value.is_empty());
     if value.is_none() && !section.is_quiet() && section.place(name) == section.place("") {

@@ -11,9 +11,9 @@ use crate::section::Section;
 /// `[edge_runtime]`
 #[derive(Debug, Clone)]
 pub struct EdgeRuntimeConfig {
-    /// Whether functions are served.
+    /// True if functions are served.
     pub enabled: bool,
-    /// How long a worker lives.
+    /// The lifetime of a worker.
     pub policy: EdgePolicy,
     /// Port of the inspector.
     pub inspector_port: u16,
@@ -62,13 +62,13 @@ impl EdgeRuntimeConfig {
 /// `[functions.<slug>]`
 #[derive(Debug, Clone)]
 pub struct FunctionConfig {
-    /// Whether it is served.
+    /// True if it is served.
     pub enabled: bool,
-    /// Whether a request needs a valid token.
+    /// True if a request needs a valid token.
     pub verify_jwt: bool,
-    /// Its main file, when it is not `functions/<slug>/index.ts`.
+    /// Its main file, if it is not `functions/<slug>/index.ts`.
     pub entrypoint: Option<PathBuf>,
-    /// Its import map, when it is not `deno.json` beside the main file.
+    /// Its import map, if it is not `deno.json` beside the main file.
     pub import_map: Option<PathBuf>,
     /// Globs of files that belong to it.
     pub static_files: Vec<String>,

@@ -10,7 +10,7 @@ use crate::section::Section;
 /// `[realtime]`
 #[derive(Debug, Clone)]
 pub struct RealtimeConfig {
-    /// Whether realtime runs.
+    /// True if realtime runs.
     pub enabled: bool,
     /// The family of addresses to bind.
     pub ip_version: IpVersion,
@@ -41,7 +41,7 @@ impl RealtimeConfig {
 /// `[studio]`: the dashboard.
 #[derive(Debug, Clone)]
 pub struct StudioConfig {
-    /// Whether the dashboard runs.
+    /// True if the dashboard runs.
     pub enabled: bool,
     /// Its port.
     pub port: u16,
@@ -57,7 +57,7 @@ impl StudioConfig {
         let port = studio.number_or("port", 54323);
         studio.quiet_unless(enabled);
         studio.require("port", port != 0);
-        // The template names a variable that hardly anyone sets.
+        // The template names a variable that is rarely set
         studio.quiet_unless(false);
         let written = studio.text_or("api_url", "http://127.0.0.1");
         let host = url::Url::parse(&written).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -74,13 +74,13 @@ impl StudioConfig {
 /// `[inbucket]`: the local mailbox. `[local_smtp]` is read as another name of it.
 #[derive(Debug, Clone)]
 pub struct InbucketConfig {
-    /// Whether local mail is caught.
+    /// True if local mail is captured.
     pub enabled: bool,
     /// Port of the page and its HTTP API.
     pub port: u16,
-    /// SMTP port, when it should be reachable.
+    /// SMTP port, if it should be reachable.
     pub smtp_port: Option<u16>,
-    /// POP3 port, when it should be reachable.
+    /// POP3 port, if it should be reachable.
     pub pop3_port: Option<u16>,
     /// From address of local mail.
     pub admin_email: String,
@@ -93,7 +93,8 @@ impl InbucketConfig {
         let mut newer = root.section("local_smtp");
         let mut older = root.section("inbucket");
         if newer.is_present() {
-            // Both names in one file: the newer counts, the older is still checked.
+            // Both names in one file: the newer one takes precedence, the older one is still
+            // checked
             Self::from_section(&mut older);
             Self::from_section(&mut newer)
         } else {
@@ -119,7 +120,7 @@ impl InbucketConfig {
 /// `[analytics]`: parsed, without effect.
 #[derive(Debug, Clone)]
 pub struct AnalyticsConfig {
-    /// Whether log analytics are wanted.
+    /// True if log analytics are wanted.
     pub enabled: bool,
     /// Their port.
     pub port: u16,
@@ -151,19 +152,19 @@ pub struct ExperimentalConfig {
 /// One `[[experimental.inspect.rules]]`.
 #[derive(Debug, Clone, Default)]
 pub struct InspectRule {
-    /// What is asked.
+    /// The question.
     pub query: String,
     /// Its name in the report.
     pub name: String,
-    /// Text when it holds.
+    /// The text if it is true.
     pub pass: String,
-    /// Text when it does not.
+    /// The text if it is false.
     pub fail: String,
 }
 
 impl ExperimentalConfig {
     pub(crate) fn read(mut experimental: Section<'_, '_, '_>, folders: &Folders<'_>) -> Self {
-        // A storage engine that Portico does not have; the template names its variables.
+        // A storage engine that Portico does not have; the template names its variables
         for name in ["orioledb_version", "s3_host", "s3_region", "s3_access_key", "s3_secret_key"] {
             experimental.ignore(name);
         }

@@ -1,7 +1,7 @@
 //! `config.toml`: every key, typed, with its default.
 //!
-//! Contract: project, "config.toml rules" and "config.toml: every key". This module parses; what a
-//! value means is decided by the wiring, which turns these structs into the services' settings.
+//! This module parses. The composition of the server turns these structs into the settings of
+//! services.
 
 mod api;
 mod auth;
@@ -39,10 +39,10 @@ pub(crate) use self::remotes::{apply_remote, check_remotes};
 use crate::error::WarningKind;
 use crate::section::Section;
 
-/// Everything `config.toml` says, defaults filled in.
+/// The configuration, with defaults filled in.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Names the project; cleaned so that it fits in names of files and containers.
+    /// The name of the project, sanitised so that it fits into names of files and containers.
     pub project_id: String,
     /// `[api]`
     pub api: ApiConfig,
@@ -68,7 +68,7 @@ pub struct Config {
     pub experimental: ExperimentalConfig,
 }
 
-/// Folders that relative paths begin at.
+/// The folders that relative paths are based on.
 pub(crate) struct Folders<'a> {
     /// The project root.
     pub root: &'a Path,
@@ -97,12 +97,6 @@ impl Config {
             auth,
         }
     }
-
-    /// Whether relative `host.docker.internal`-like names of this project should be mapped: the
-    /// names under which containers of the reference reach the API.
-    pub fn gateway_aliases(&self) -> Vec<String> {
-        vec!["host.docker.internal".to_owned(), "kong".to_owned(), format!("supabase_kong_{}", self.project_id)]
-    }
 }
 
 fn project_id(root: &mut Section<'_, '_, '_>, folder: &Path) -> String {
@@ -125,7 +119,8 @@ fn project_id(root: &mut Section<'_, '_, '_>, folder: &Path) -> String {
     if clean.is_empty() { "portico".to_owned() } else { clean }
 }
 
-/// Characters outside `[a-zA-Z0-9_.-]` become one `_` per run; leading `_ . -` go; at most 40 stay.
+/// Sanitises a name: characters outside `[a-zA-Z0-9_.-]` become one `_` per run; leading `_ . -`
+/// are removed; at most 40 characters remain.
 pub(crate) fn clean_project_id(raw: &str) -> String {
     let mut clean = String::new();
     let mut in_run = false;
@@ -141,7 +136,7 @@ pub(crate) fn clean_project_id(raw: &str) -> String {
     clean.trim_start_matches(['_', '.', '-']).chars().take(40).collect()
 }
 
-/// A path of the configuration, made absolute from its base folder.
+/// Makes a path of the configuration absolute, relative to its base folder.
 pub(crate) fn absolute(base: &Path, path: PathBuf) -> PathBuf {
     let mut absolute = base.to_owned();
     for part in path.components() {
@@ -158,7 +153,7 @@ mod tests {
     use super::clean_project_id;
 
     #[test]
-    fn a_project_id_is_cleaned() {
+    fn a_project_id_is_sanitised() {
         let table = [
             ("my-app", "my-app"),
             ("my  app!", "my_app_"),

@@ -1,6 +1,6 @@
 //! `[remotes.<name>]`: variants of the configuration for other deployments.
 //!
-//! They have no effect locally; all of them are checked, one may be chosen.
+//! They have no effect locally. All of them are checked, and one may be chosen.
 
 use indexmap::IndexMap;
 
@@ -37,7 +37,8 @@ pub(crate) fn check_remotes(
             let message = format!("duplicate project_id for [remotes.{name}] and [remotes.{other}]");
             problems.push(Problem { place, key, message });
         }
-        // A remote is read alone, on the defaults: what it holds is checked, what it lacks is not needed here.
+        // A remote is read alone, on the defaults: its values are checked, and missing ones are not
+        // needed here
         let reading = Reading::new(environment, "SUPABASE", UnknownKeys::Warn);
         let mut section = reading.root(remote);
         section.quiet_unless(false);
@@ -55,7 +56,7 @@ pub(crate) fn check_remotes(
     }
 }
 
-/// Lays the remote with this name or project id over the tree. Gives its name back.
+/// Merges the remote with this name or project id into the tree. Returns its name.
 pub(crate) fn apply_remote(root: &mut Node, chosen: &str) -> Option<String> {
     let remotes = root.find(&["remotes"])?.as_table()?;
     let chosen_name = chosen.to_lowercase();
@@ -63,7 +64,7 @@ pub(crate) fn apply_remote(root: &mut Node, chosen: &str) -> Option<String> {
         remotes.iter().find(|(name, remote)| **name == chosen_name || project_id(remote) == Some(chosen))?;
     let (name, mut remote) = (name.clone(), remote.clone());
     remote.beat_environment();
-    // Wire contract: a remote is not seeded unless it says so (project, "[remotes.<name>]").
+    // A remote is not seeded unless it says so
     if remote.find(&["db", "seed", "enabled"]).is_none() {
         let off = Node { value: Value::Boolean(false), origin: remote.origin.clone() };
         let wrapped = ["enabled", "seed", "db"].into_iter().fold(off, |inner, name| Node {

@@ -10,7 +10,7 @@ use crate::section::Section;
 /// `[auth.captcha]`, when enabled.
 #[derive(Debug, Clone)]
 pub struct CaptchaConfig {
-    /// Who checks.
+    /// The provider that verifies.
     pub provider: CaptchaProvider,
     /// The site's secret.
     pub secret: Secret,
@@ -44,7 +44,7 @@ impl CaptchaConfig {
 /// `[auth.passkey]`
 #[derive(Debug, Clone)]
 pub struct PasskeyConfig {
-    /// Whether passkeys are offered.
+    /// True if passkeys are offered.
     pub enabled: bool,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn passkey(mut passkey: Section<'_, '_, '_>) -> PasskeyConfig {
 /// `[auth.webauthn]`
 #[derive(Debug, Clone)]
 pub struct WebauthnConfig {
-    /// The name people see.
+    /// The name for display.
     pub rp_display_name: String,
     /// The relying party's domain.
     pub rp_id: String,
@@ -75,12 +75,12 @@ impl WebauthnConfig {
     }
 }
 
-/// `[auth.sessions]`; zero in the file is absence here.
+/// `[auth.sessions]`. Zero in the file means absent.
 #[derive(Debug, Clone, Default)]
 pub struct SessionsConfig {
-    /// Longest life of a session.
+    /// The longest lifetime of a session.
     pub timebox: Option<Duration>,
-    /// Longest pause between two refreshes.
+    /// The longest pause between two refreshes.
     pub inactivity_timeout: Option<Duration>,
 }
 
@@ -171,7 +171,7 @@ fn is_hook_secret(secret: &Secret) -> bool {
 /// `[auth.mfa]`
 #[derive(Debug, Clone)]
 pub struct MfaConfig {
-    /// Factors a person may have.
+    /// The number of factors that a user may have.
     pub max_enrolled_factors: u32,
     /// `[auth.mfa.totp]`
     pub totp: MfaFactor,
@@ -199,7 +199,7 @@ pub struct MfaPhone {
     pub otp_length: u32,
     /// Text of the message.
     pub template: String,
-    /// Pause between two messages to one person.
+    /// The pause between two messages to one number.
     pub max_frequency: Duration,
 }
 

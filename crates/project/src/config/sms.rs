@@ -11,13 +11,13 @@ use crate::section::Section;
 /// `[auth.sms]`
 #[derive(Debug, Clone)]
 pub struct SmsConfig {
-    /// Whether the phone provider is on.
+    /// True if the phone provider is on.
     pub enable_signup: bool,
-    /// Whether a new number has to be confirmed.
+    /// True if a new number has to be confirmed.
     pub enable_confirmations: bool,
     /// Text of the message.
     pub template: String,
-    /// Pause between two messages to one person.
+    /// The pause between two messages to one number.
     pub max_frequency: Duration,
     /// Fixed codes by phone number (digits only).
     pub test_otp: BTreeMap<String, String>,
@@ -25,7 +25,7 @@ pub struct SmsConfig {
     pub provider: Option<SmsProvider>,
 }
 
-/// Who delivers text messages.
+/// The provider that delivers text messages.
 #[derive(Debug, Clone)]
 pub enum SmsProvider {
     /// `[auth.sms.twilio]`
@@ -103,7 +103,7 @@ impl SmsConfig {
     }
 }
 
-/// Opens a provider's section; warnings and requirements count only when it is enabled.
+/// Opens a provider's section. Warnings and requirements apply only if it is enabled.
 fn open<'r, 'e, 'n>(sms: &mut Section<'r, 'e, 'n>, name: &'static str) -> (Section<'r, 'e, 'n>, bool) {
     let mut section = sms.section(name);
     let enabled = section.flag_or("enabled", false);

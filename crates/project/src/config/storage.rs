@@ -9,7 +9,7 @@ use crate::section::Section;
 /// `[storage]`
 #[derive(Debug, Clone)]
 pub struct StorageConfig {
-    /// Whether storage runs.
+    /// True if storage runs.
     pub enabled: bool,
     /// Upload limit in bytes.
     pub file_size_limit: u64,
@@ -24,7 +24,7 @@ pub struct StorageConfig {
 /// `[storage.buckets.<name>]`
 #[derive(Debug, Clone)]
 pub struct BucketConfig {
-    /// Readable by everyone; `None`: left as it is.
+    /// True if everyone can read it; `None`: unchanged.
     pub public: Option<bool>,
     /// Upload limit in bytes; 0: the global one.
     pub file_size_limit: u64,
@@ -42,7 +42,7 @@ impl StorageConfig {
             ("analytics", &["max_namespaces", "max_tables", "max_catalogs"][..]),
             ("vector", &["max_buckets", "max_indexes"]),
         ] {
-            // Hosted only: checked for their types, without effect.
+            // Hosted service only: the types are checked, the values have no effect
             let mut section = storage.section(name);
             section.flag("enabled");
             for limit in limits {
@@ -89,7 +89,7 @@ impl BucketConfig {
 
 const BUCKET_PATTERN: &str = r"^(\w|!|-|\.|\*|'|\(|\)| |&|\$|@|=|;|:|\+|,|\?)*$";
 
-/// [`BUCKET_PATTERN`] without a regular expression; its `\w` is ASCII.
+/// Matches [`BUCKET_PATTERN`] without a regular expression; its `\w` is ASCII.
 fn is_bucket_name(name: &str) -> bool {
     name.chars().all(|character| character.is_ascii_alphanumeric() || "_!-.*'() &$@=;:+,?".contains(character))
 }

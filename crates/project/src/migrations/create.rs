@@ -10,11 +10,11 @@ use time::macros::format_description;
 use crate::error::ProjectError;
 use crate::project::Project;
 
-/// Longest name of a migration; file systems end at 255 bytes.
+/// The longest name of a migration; file systems allow 255 bytes.
 const MAX_NAME: usize = 200;
 
-/// Creates `supabase/migrations/<now>_<name>.sql` with the given content.
-/// Gives back the path from the project root.
+/// Creates `supabase/migrations/<now>_<name>.sql` with the given content. Returns the path from the
+/// project root.
 ///
 /// # Errors
 /// When the name cannot be part of a file name, or the file exists or cannot be written.

@@ -2,8 +2,8 @@
 
 use super::statement_error::StatementError;
 
-/// Extensions and the end of the name of their package, `postgresql-<version>-…` of Debian and of PostgreSQL's own package
-/// repository. An empty one: there is no such package.
+/// Extensions with the end of their package's name, `postgresql-<version>-…` of Debian and of
+/// PostgreSQL's own package repository. Empty: there is no such package.
 const PACKAGES: &[(&str, &str)] = &[
     ("address_standardizer", "postgis-3"),
     ("address_standardizer_data_us", "postgis-3"),
@@ -48,7 +48,7 @@ const SUBSTITUTES: &[(&str, &str)] = &[
     ("timescaledb", "its makers have packages of their own"),
 ];
 
-/// Replaces what PostgreSQL says about the files on its disk by what to do about them.
+/// Replaces PostgreSQL's text about files on its disk by advice.
 pub(super) fn advise(error: &mut StatementError, major: u32) {
     let quoted = |text: &str| text.split('"').nth(1).map(str::to_owned);
     match error.code.as_str() {
@@ -58,7 +58,7 @@ pub(super) fn advise(error: &mut StatementError, major: u32) {
             error.detail = None;
             error.context = None;
         }
-        // Before PostgreSQL 15, and where one of the extension's files is missing
+        // Before PostgreSQL 15, and if one of the extension's files is missing
         "58P01" if error.message.contains("extension control file") => {
             let file = quoted(&error.message).unwrap_or_default();
             let name = file.rsplit('/').next().and_then(|file| file.strip_suffix(".control")).unwrap_or_default();
@@ -101,7 +101,7 @@ fn missing(name: &str, major: u32) -> String {
     format!("PostgreSQL {major} does not have the extension {name}: {how}. {}", without(name))
 }
 
-/// Says how to go on without the extension.
+/// Returns advice on how to continue without the extension.
 fn without(name: &str) -> String {
     let quoted = match name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_') {
         true => name.to_owned(),

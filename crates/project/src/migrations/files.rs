@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use crate::error::ProjectError;
 use crate::project::Project;
 
-/// One migration file, not yet read.
+/// A migration file that has not been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {
     /// The digits before the first underscore. Compared as text.
     pub version: String,
-    /// What follows, without `.sql`.
+    /// The rest of the name, without `.sql`.
     pub name: String,
     /// The whole file name.
     pub file_name: String,
-    /// Where the file is.
+    /// The path of the file.
     pub path: PathBuf,
     /// The path from the project root, for messages.
     pub shown: PathBuf,
@@ -26,13 +26,13 @@ pub struct Migration {
 pub struct Listing {
     /// The migrations, in the byte order of their file names.
     pub migrations: Vec<Migration>,
-    /// Names of files that are no migrations.
+    /// Names of files that are not migrations.
     pub skipped: Vec<String>,
-    /// Something about the names that will surprise later.
+    /// Warnings about names.
     pub remark: Option<String>,
 }
 
-/// Lists the migration files of a project. Without a folder there are none.
+/// Returns the migration files of a project. Without a folder there are none.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -48,7 +48,7 @@ pub fn list(project: &Project) -> Result<Listing, ProjectError> {
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry.map_err(failed)?;
-        // A link to a file counts as a file; a name that is no text cannot match.
+        // A link to a file counts as a file; a name that is not text cannot match
         if entry.path().is_file() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
@@ -73,19 +73,21 @@ pub fn list(project: &Project) -> Result<Listing, ProjectError> {
     Ok(listing)
 }
 
-/// `<digits>_<name>.sql`
+/// Parses `<digits>_<name>.sql`.
 fn parse_name(file_name: &str) -> Option<(&str, &str)> {
     let (version, name) = file_name.strip_suffix(".sql")?.split_once('_')?;
     let is_version = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
     is_version.then_some((version, name))
 }
 
-/// Wire contract: a first file from before 2021-12-09 that is called `init` is left out (project, "Files").
+/// Returns true for a first file from before 2021-12-09 with the name `init`, which Supabase's
+/// command line skips.
 fn is_relic(version: &str, file_name: &str) -> bool {
     version.len() == 14 && version < "20211209000000" && file_name.ends_with("_init.sql") && file_name.len() == 23
 }
 
-/// Text order and number order differ when versions have different widths: `10_b` runs before `1_a`.
+/// Warns if text order and number order differ, because versions have different widths: `10_b` runs
+/// before `1_a`.
 fn mixed_widths(migrations: &[Migration]) -> Option<String> {
     let is_out_of_order = |pair: &[Migration]| {
         let [left, right] = pair else { return false };

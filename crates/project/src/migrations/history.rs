@@ -7,7 +7,8 @@ use super::files::Migration;
 use crate::error::read_text;
 use crate::sql::split;
 
-/// Asked first: creating what exists still takes locks, and needs rights that a restored database may not give.
+/// Checked first: creating what exists still takes locks, and needs rights that a restored database
+/// may not grant.
 const EXISTS: &str = "
     select count(*) = 5
       from pg_catalog.pg_attribute as a
@@ -58,25 +59,25 @@ const DELETE: &str = "
     delete from supabase_migrations.schema_migrations
      where version = any ($1)";
 
-/// Creates the history tables, where they are missing. Gives back whether they were.
+/// Creates the history tables if they are missing. Returns true if they were.
 ///
 /// # Errors
-/// PostgreSQL's error.
+/// When a statement fails.
 pub async fn prepare(session: &mut MigrationSession) -> Result<bool, MigrationError> {
     let failed = MigrationError::history("look for the migration history");
     let row = session.client().query_one(EXISTS, &[]).await.map_err(failed)?;
     if row.get(0) {
         return Ok(false);
     }
-    // One message, hence one implicit transaction.
+    // One message, hence one implicit transaction
     session.batch(CREATE).await.map_err(MigrationError::history("create the migration history"))?;
     Ok(true)
 }
 
-/// The versions that are applied. Without a history there are none.
+/// Returns the applied versions. Without a history there are none.
 ///
 /// # Errors
-/// PostgreSQL's error.
+/// When a statement fails.
 pub async fn applied(session: &mut MigrationSession) -> Result<Vec<String>, MigrationError> {
     let exists = "select pg_catalog.to_regclass('supabase_migrations.schema_migrations') is not null";
     let failed = MigrationError::history("look for the migration history");
@@ -89,11 +90,12 @@ pub async fn applied(session: &mut MigrationSession) -> Result<Vec<String>, Migr
     Ok(rows.into_iter().map(|row| row.get(0)).collect())
 }
 
-/// Finds the files that were edited after they were applied: whose statements are others than those in the history. White
-/// space and the ends of statements do not count, and neither do migrations that were recorded without statements.
+/// Finds the files that were edited after they were applied: their statements differ from those in
+/// the history. White space and the ends of statements are ignored, and so are migrations that were
+/// recorded without statements.
 ///
 /// # Errors
-/// When a file cannot be read, or PostgreSQL's error.
+/// When a file cannot be read or a statement fails.
 pub async fn edited<'m>(
     session: &mut MigrationSession,
     files: &'m [Migration],
@@ -119,7 +121,7 @@ pub async fn edited<'m>(
     Ok(edited)
 }
 
-/// The characters that make a difference.
+/// Returns the characters that count in the comparison.
 fn essence(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().filter(|character| !character.is_whitespace() && *character != ';')
 }
@@ -137,7 +139,7 @@ pub(super) async fn insert(
 /// Marks migrations as applied without running them.
 ///
 /// # Errors
-/// When a file cannot be read, or PostgreSQL's error.
+/// When a file cannot be read or a statement fails.
 pub async fn mark_applied(session: &mut MigrationSession, migrations: &[&Migration]) -> Result<(), MigrationError> {
     prepare(session).await?;
     for migration in migrations {
@@ -150,10 +152,10 @@ pub async fn mark_applied(session: &mut MigrationSession, migrations: &[&Migrati
     Ok(())
 }
 
-/// Takes versions out of the history without undoing them.
+/// Removes versions from the history without undoing them.
 ///
 /// # Errors
-/// PostgreSQL's error.
+/// When a statement fails.
 pub async fn mark_reverted(session: &mut MigrationSession, versions: &[String]) -> Result<(), MigrationError> {
     prepare(session).await?;
     let failed = MigrationError::history("update the migration history");
@@ -161,18 +163,18 @@ pub async fn mark_reverted(session: &mut MigrationSession, versions: &[String]) 
     Ok(())
 }
 
-/// One row of `migration list`.
+/// A row of `migration list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedVersion {
-    /// The version, when a file has it.
+    /// The version, if a file has it.
     pub local: Option<String>,
-    /// The version, when the history has it.
+    /// The version, if the history has it.
     pub remote: Option<String>,
-    /// The version as a time, where it is one.
+    /// The version as a time, if it is one.
     pub time: String,
 }
 
-/// Files and history side by side, by version.
+/// Returns files and history side by side, by version.
 pub fn compare(files: &[Migration], applied: &[String]) -> Vec<ListedVersion> {
     let mut versions: Vec<&str> =
         files.iter().map(|file| file.version.as_str()).chain(applied.iter().map(String::as_str)).collect();
@@ -186,7 +188,7 @@ pub fn compare(files: &[Migration], applied: &[String]) -> Vec<ListedVersion> {
     versions.into_iter().map(row).collect()
 }
 
-/// `20260102030405` as `2026-01-02 03:04:05`; anything else stays as it is.
+/// Formats `20260102030405` as `2026-01-02 03:04:05`; other text is unchanged.
 fn shown_time(version: &str) -> String {
     let part = |range: std::ops::Range<usize>| version.get(range).unwrap_or_default();
     let in_range = |range, low: u32, high: u32| part(range).parse().is_ok_and(|number| (low..=high).contains(&number));

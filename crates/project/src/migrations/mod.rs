@@ -1,7 +1,7 @@
-//! The project's migrations: which there are, which are applied, and applying them.
+//! The migrations of a project: finds them, determines which are pending, and applies them.
 //!
-//! Contract: project, "Migrations". Each file runs once, in the order of file names, and is recorded
-//! in `supabase_migrations.schema_migrations`; a file that fails leaves nothing behind.
+//! Each file runs once, in the order of file names, and is recorded in
+//! `supabase_migrations.schema_migrations`. A failing file leaves nothing behind.
 
 mod create;
 mod extension_advice;
@@ -22,25 +22,25 @@ pub use self::statement_error::StatementError;
 use crate::error::{ProjectError, read_text};
 use crate::progress::{Progress, ProgressSink};
 
-/// SQL files larger than this do not belong into a project folder; PostgreSQL's own limit is near.
+/// The largest SQL file, in bytes. PostgreSQL's own limit is near.
 pub(crate) const MAX_SQL: u64 = 256 * 1024 * 1024;
 
-/// Why migrations or seeds could not be applied.
+/// The reasons for which migrations or seeds cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// A file could not be read.
     #[error(transparent)]
     Project(#[from] ProjectError),
-    /// Files and history do not fit together.
+    /// Files and history do not match.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A statement of a file failed; nothing of the file stays applied.
+    /// A statement of a file failed. The file leaves nothing behind.
     #[error(transparent)]
     Statement(#[from] Box<StatementError>),
     /// The history could not be read or written.
     #[error("failed to {action}: {}", crate::migrations::statement_error::told(.source))]
     History {
-        /// What was attempted.
+        /// The attempted operation.
         action: &'static str,
         /// The cause.
         #[source]
@@ -60,7 +60,7 @@ impl MigrationError {
 /// Applies one migration and records it.
 ///
 /// # Errors
-/// When the file cannot be read or a statement fails; then nothing of it stays applied.
+/// When the file cannot be read or a statement fails; the file leaves nothing behind.
 pub async fn apply_one(
     session: &mut MigrationSession,
     migration: &Migration,
@@ -72,14 +72,15 @@ pub async fn apply_one(
         path: migration.path.clone(),
         source: std::io::ErrorKind::NotFound.into(),
     })?;
-    // Settings of an earlier file must not leak into this one.
+    // Settings of an earlier file must not leak into this one
     session.reset().await.map_err(MigrationError::history("reset the connection"))?;
     let record = Record::Migration { version: &migration.version, name: &migration.name };
     run_script(session, &Script { shown: &migration.shown, text: &text }, record).await?;
     Ok(())
 }
 
-/// Applies migrations in the order given, each recorded with its statements. Stops at the first that fails.
+/// Applies migrations in the given order, each recorded with its statements. Stops at the first
+/// failure.
 ///
 /// # Errors
 /// When the history cannot be prepared, a file cannot be read or a statement fails.

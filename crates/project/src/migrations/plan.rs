@@ -1,23 +1,23 @@
-//! Which migrations are to be applied, given what was applied before.
+//! Determines the migrations to apply from those that are applied.
 
 use std::collections::HashSet;
 
 use super::files::Migration;
 
-/// Choices about what to apply.
+/// The options of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct PlanOptions {
-    /// Also apply files that come before the newest applied one.
+    /// True if files before the newest applied one are applied too.
     pub include_all: bool,
-    /// Do not mind applied versions that have no file.
+    /// True if applied versions without a file are ignored.
     pub allow_missing: bool,
-    /// Stop after this version.
+    /// The last version to apply.
     pub up_to: Option<String>,
-    /// Leave out this many of the last files.
+    /// The number of files to leave out at the end.
     pub leave_out_last: usize,
 }
 
-/// Files and history do not fit together.
+/// The reasons for which files and history do not match.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The database has migrations that the folder does not have.
@@ -28,7 +28,7 @@ pub enum PlanError {
         .0.join(" ")
     )]
     MissingLocally(Vec<String>),
-    /// Files would have to run before others that ran already.
+    /// Files would have to run before others that have run already.
     #[error(
         "Found local migration files to be inserted before the last migration on remote database.\n\nApply \
          these migrations with `portico migration up --include-all`:\n{}",
@@ -45,20 +45,20 @@ pub enum PlanError {
         /// Another file.
         second: String,
     },
-    /// The version to stop at has no file.
+    /// The last version to apply has no file.
     #[error("glob supabase/migrations/{0}_*.sql: file does not exist")]
     UnknownVersion(String),
-    /// More files should be left out than there are.
+    /// More files are to be left out than there are.
     #[error("--last must be smaller than total applied migrations: {0}")]
     TooManyLeftOut(usize),
 }
 
-/// Picks the files that are to be applied now, in their order.
+/// Returns the files to apply now, in their order.
 ///
-/// `applied` holds the versions of the history, in any order.
+/// `applied` contains the versions of the history, in any order.
 ///
 /// # Errors
-/// When files and history do not fit together.
+/// When files and history do not match.
 pub fn plan<'m>(
     files: &'m [Migration],
     applied: &[String],
@@ -75,7 +75,7 @@ pub fn plan<'m>(
         return Err(PlanError::MissingLocally(missing));
     }
     let is_applied = |file: &Migration| applied.contains(file.version.as_str());
-    // By position, not by comparing versions: files run in the order of their names.
+    // By position, not by comparing versions: files run in the order of their names
     let newest = wanted.iter().rposition(is_applied).map_or(0, |index| index + 1);
     let early: Vec<String> =
         wanted[..newest].iter().filter(|file| !is_applied(file)).map(|file| file.shown.display().to_string()).collect();
@@ -136,16 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_pending() {
+    fn files_behind_the_applied_ones_are_pending() {
         let plain = PlanOptions::default();
         assert_eq!(planned(&["1", "2", "3"], &["1"], &plain), Ok(vec!["2".into(), "3".into()]));
         assert_eq!(planned(&["1", "2"], &["2", "1"], &plain), Ok(vec![]));
-        // Unpadded numbers: the tail is found by position, though "10" sorts before "2".
+        // Unpadded numbers: the tail is found by position, though "10" sorts before "2"
         assert_eq!(planned(&["10", "1", "2"], &["10", "1"], &plain), Ok(vec!["2".into()]));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_unless_wanted() {
+    fn a_mismatch_is_rejected_unless_it_is_allowed() {
         let plain = PlanOptions::default();
         assert_eq!(planned(&["1"], &["1", "2"], &plain), Err(PlanError::MissingLocally(vec!["2".into()])));
         assert_eq!(planned(&["1", "2"], &["2"], &plain), Err(PlanError::OutOfOrder(vec!["1_x.sql".into()])));

@@ -1,8 +1,7 @@
-//! Running one file of SQL: all of it or nothing.
+//! Runs one file of SQL, completely or not at all.
 //!
-//! Contract: project, "Execution of one file". The file runs as the reference runs it, in one
-//! transaction together with its record; what may not run in a transaction works as the first
-//! statement of a file.
+//! The file runs as with Supabase's command line: in one transaction together with its record. A
+//! statement that cannot run in a transaction works as the first statement of a file.
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -17,25 +16,25 @@ use super::{MigrationError, extension_advice, history};
 use crate::seeds;
 use crate::sql::{Statement, split};
 
-/// A file's text and the name to show for it.
+/// The text of a file and its name for display.
 pub(crate) struct Script<'a> {
     pub shown: &'a Path,
     pub text: &'a str,
 }
 
-/// What is written down together with the file's effects.
+/// The record that is written together with the file's effects.
 pub(crate) enum Record<'a> {
     Nothing,
     Migration { version: &'a str, name: &'a str },
     Seed { path: &'a str, hash: &'a str },
 }
 
-/// Statements of a row of data statements that travel together, and their bytes.
+/// The limits of a batch of data statements: their number and their bytes.
 const ROW_LENGTH: usize = 128;
 const ROW_BYTES: usize = 1024 * 1024;
 
 /// Runs a file's statements and writes the record, in one transaction. Afterwards the connection is
-/// in no transaction, whatever happened.
+/// in no transaction, also after an error.
 pub(crate) async fn run_script(
     session: &mut MigrationSession,
     script: &Script<'_>,
@@ -51,13 +50,14 @@ pub(crate) async fn run_script(
         }
     };
     if outcome.is_err() {
-        // The first error is the one to tell; on a lost connection this fails as well.
+        // The first error is the one to report; on a lost connection this fails as well
         let _ = session.rollback().await;
     }
     outcome
 }
 
-/// Refuses what would make the connection wait for data that never comes, or is no SQL at all.
+/// Rejects statements that would make the connection wait for data that never arrives, or that are
+/// not SQL.
 fn check(script: &Script<'_>, statements: &[Statement<'_>]) -> Result<(), Box<StatementError>> {
     for (index, statement) in statements.iter().enumerate() {
         if statement.text[statement.first_code()..].starts_with('\\') {
@@ -86,16 +86,16 @@ fn check(script: &Script<'_>, statements: &[Statement<'_>]) -> Result<(), Box<St
     Ok(())
 }
 
-/// How a statement bears on the transaction around it.
+/// The effect of a statement on the transaction around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bearing {
-    /// Reads or changes rows and nothing else: may travel in a row with its like.
+    /// A statement that only reads or changes rows, and can be part of a batch.
     Data,
-    /// Begins a transaction without further wishes, in which the statement is already.
+    /// Begins a transaction without options; the statement is in one already.
     Begins,
-    /// Leaves the transaction.
+    /// A statement that ends the transaction.
     Ends,
-    /// Anything else.
+    /// Any other statement.
     Plain,
 }
 
@@ -105,7 +105,7 @@ fn bearing(statement: &Statement<'_>) -> Bearing {
     match words.as_slice() {
         ["insert" | "update" | "delete" | "select" | "values", ..] => Bearing::Data,
         ["begin"] | ["begin", "work" | "transaction"] | ["start", "transaction"] => Bearing::Begins,
-        // `... and chain` begins the next transaction by itself.
+        // `... and chain` begins the next transaction itself
         ["commit" | "rollback" | "end" | "abort", .., "and", "chain"] => Bearing::Plain,
         ["commit" | "rollback", "prepared", ..] => Bearing::Plain,
         ["rollback" | "abort", "to", ..] | ["rollback" | "abort", "transaction" | "work", "to", ..] => Bearing::Plain,
@@ -153,13 +153,14 @@ async fn run_statements(
     Ok(())
 }
 
-/// PostgreSQL says so before it has done anything: `create index concurrently`, `vacuum`,
-/// `create database`; or when a procedure or block commits by itself.
+/// Returns true for the error that PostgreSQL reports before it does anything: `create index
+/// concurrently`, `vacuum`, `create database`; or when a procedure or block commits itself.
 fn wants_no_transaction(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::ACTIVE_SQL_TRANSACTION | &SqlState::INVALID_TRANSACTION_TERMINATION))
 }
 
-/// Sends the data statements from `first` on without waiting for each answer. Gives back how many ran.
+/// Sends the data statements from `first` on without waiting for each response. Returns how many
+/// ran.
 async fn run_row(
     session: &MigrationSession,
     script: &Script<'_>,
@@ -178,7 +179,7 @@ async fn run_row(
         .collect();
     let client = session.client();
     let answers = in_order(row.iter().map(|statement| client.batch_execute(statement.text)).collect()).await;
-    // After the first error the transaction refuses the rest: that one is the cause.
+    // After the first error the transaction rejects the rest: the first one is the cause
     for (position, (statement, answer)) in row.iter().zip(answers).enumerate() {
         if let Err(error) = answer {
             return Err(StatementError::from_postgres(script, first + position, statement, &error));
@@ -187,7 +188,8 @@ async fn run_row(
     Ok(row.len())
 }
 
-/// Starts futures in their order, which puts their messages on the wire in that order, and waits for all.
+/// Polls futures in their order, which puts their messages on the wire in that order, and waits for
+/// all.
 async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut running: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
@@ -211,7 +213,7 @@ async fn finish(
     statements: &[Statement<'_>],
     record: Record<'_>,
 ) -> Result<(), MigrationError> {
-    // A file may have taken on another role; the history is `postgres`'s.
+    // A file may have changed the role; the history belongs to `postgres`
     if !matches!(record, Record::Nothing) {
         let failed = MigrationError::history("return to role postgres");
         session.batch("set role postgres").await.map_err(failed)?;
@@ -227,7 +229,7 @@ async fn finish(
             seeds::record(session, path, hash).await.map_err(MigrationError::history("record the seed file"))?;
         }
     }
-    // Deferred constraints speak up only now.
+    // Deferred constraints are checked only now
     let last = statements.last().copied().unwrap_or(Statement { text: "", offset: script.text.len() });
     let index = statements.len().saturating_sub(1);
     session.commit().await.map_err(|error| StatementError::from_postgres(script, index, &last, &error))?;

@@ -1,4 +1,4 @@
-//! A statement that failed, told so that a person finds and understands it.
+//! The error of a failed statement, with its position in the file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use crate::sql::Statement;
 pub struct StatementError {
     /// The file, from the project root.
     pub file: PathBuf,
-    /// The line of the file that PostgreSQL points at, else the statement's first.
+    /// The line of the file that PostgreSQL points at, else the first line of the statement.
     pub line: usize,
-    /// Which statement of the file, from zero.
+    /// The index of the statement in the file, from zero.
     pub index: usize,
     /// `ERROR`, `FATAL` or `PANIC`.
     pub severity: String,
@@ -26,17 +26,18 @@ pub struct StatementError {
     pub message: String,
     /// PostgreSQL's detail.
     pub detail: Option<String>,
-    /// PostgreSQL's hint, or ours.
+    /// PostgreSQL's hint, or Portico's.
     pub hint: Option<String>,
-    /// Where inside functions it happened, in PostgreSQL's words.
+    /// The context inside functions, in PostgreSQL's words.
     pub context: Option<String>,
-    /// The statement up to the failing line, with a caret below the place, shortened where it is long.
+    /// The statement up to the failing line, with a caret below the position, shortened if it is
+    /// long.
     pub excerpt: String,
 }
 
-/// Lines of a statement that are shown.
+/// The number of lines of a statement that are shown.
 const SHOWN_LINES: usize = 16;
-/// Characters of a line that are shown.
+/// The number of characters of a line that are shown.
 const SHOWN_COLUMNS: usize = 160;
 
 impl StatementError {
@@ -67,7 +68,7 @@ impl StatementError {
         Box::new(told)
     }
 
-    /// A statement that Portico itself refuses to send.
+    /// Returns the error of a statement that Portico itself rejects.
     pub(super) fn refused(
         script: &Script<'_>,
         index: usize,
@@ -98,7 +99,7 @@ impl StatementError {
     }
 }
 
-/// What PostgreSQL, or the driver, says about an error, in one line.
+/// Returns the message of PostgreSQL or the driver in one line.
 pub(crate) fn told(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => format!("{}: {} (SQLSTATE {})", error.severity(), error.message(), error.code().code()),
@@ -114,7 +115,7 @@ fn told_by_driver(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Help with errors that look puzzling in a file of statements.
+/// Returns a hint for errors that are hard to understand in a file of statements.
 fn own_hint(code: &str, message: &str, index: usize) -> Option<String> {
     match code {
         "42704" => {
@@ -140,19 +141,19 @@ fn byte_of_character(text: &str, position: u32) -> Option<usize> {
     let index = usize::try_from(position).ok()?.checked_sub(1)?;
     match text.char_indices().nth(index) {
         Some((byte, _)) => Some(byte),
-        // "at end of input" points behind the last character.
+        // "at end of input" points behind the last character
         None => (text.chars().count() == index).then_some(text.len()),
     }
 }
 
-/// The statement up to and including the line of `place`, with a caret under it.
+/// Returns the statement up to and including the line of the position, with a caret below it.
 fn excerpt(text: &str, place: Option<usize>) -> String {
     let end = place.map_or(text.len(), |byte| text[byte..].find('\n').map_or(text.len(), |length| byte + length));
     let lines: Vec<&str> = text[..end].lines().collect();
     let mut shown: Vec<String> = Vec::new();
     let hidden = lines.len().saturating_sub(SHOWN_LINES);
     for (index, line) in lines.iter().enumerate() {
-        // The beginning says what the statement is, the end where it failed.
+        // The beginning shows the kind of the statement, the end shows where it failed
         if hidden > 0 && index == 3 {
             shown.push(format!("... ({hidden} lines)"));
         }
@@ -166,7 +167,7 @@ fn excerpt(text: &str, place: Option<usize>) -> String {
     let mut shown: Vec<String> = shown.iter().map(|line| cut(line, 0).0).collect();
     let (last, column) = cut(&last, column);
     let caret: String = last.chars().take(column).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
-    // A caret behind the last character has fewer characters above it.
+    // A caret behind the last character has fewer characters above it
     let missing = column.saturating_sub(caret.chars().count());
     shown.push(last);
     if place.is_some() {
@@ -175,7 +176,7 @@ fn excerpt(text: &str, place: Option<usize>) -> String {
     shown.join("\n")
 }
 
-/// A line shortened around a column, and where the column is then.
+/// Shortens a line around a column. Returns the new column as well.
 fn cut(line: &str, column: usize) -> (String, usize) {
     let length = line.chars().count();
     if length <= SHOWN_COLUMNS {

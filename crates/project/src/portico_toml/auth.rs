@@ -1,7 +1,7 @@
-//! `[auth]`: what the account service can do and `config.toml` has no key for.
+//! `[auth]`: settings of the account service that `config.toml` has no key for.
 //!
-//! Everything here is optional: what is not written keeps the service's own default. The meaning of a value, and whether it can
-//! work, belongs to the service; here are its name and type.
+//! All of them are optional: an absent key keeps the service's default. The service defines the
+//! meaning of a value and its range; here are its name and type.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,30 +16,30 @@ use crate::section::Section;
 /// `[auth]`
 #[derive(Debug, Clone, Default)]
 pub struct AccountSettings {
-    /// A password can only be changed by who knows the current one.
+    /// True if a password can only be changed with the current one.
     pub require_current_password: Option<bool>,
-    /// A first password makes an e-mail identity.
+    /// True if a first password creates an email identity.
     pub create_email_identity_on_password_set: Option<bool>,
-    /// Life time of a sign-in that is under way at a provider or in a mail.
+    /// The lifetime of a sign-in that is in progress at a provider or in a mail.
     pub flow_state_expiry: Option<Duration>,
-    /// How long discovery documents and keys of providers are kept.
+    /// The time for which discovery documents and keys of providers are cached.
     pub oidc_cache_ttl: Option<Duration>,
-    /// How long a call to a provider or message gateway may take.
+    /// The timeout of calls to providers and message gateways.
     pub http_timeout: Option<Duration>,
-    /// How long a request may take. Zero: as long as it likes.
+    /// The timeout of requests. Zero: none.
     pub max_request_duration: Option<Duration>,
-    /// `[auth.captcha] timeout`: how long the provider of the puzzles may take.
+    /// `[auth.captcha] timeout`: the timeout of the captcha provider.
     pub captcha_timeout: Option<Duration>,
-    /// Keep `auth.audit_log_entries` empty.
+    /// True to keep `auth.audit_log_entries` empty.
     pub audit_log_disabled: Option<bool>,
-    /// Believe `Sb-Forwarded-For` of a trusted proxy.
+    /// True to trust `Sb-Forwarded-For` of a trusted proxy.
     pub sb_forwarded_for: Option<bool>,
     /// Algorithms of accepted access tokens.
     pub jwt_valid_methods: Option<Vec<String>>,
-    /// One target for all providers' callbacks.
+    /// One target of all providers' callbacks.
     pub external_redirect_url: Option<String>,
-    /// `[auth.allowed_id_token_issuers]`: issuers whose id_tokens need no provider name, each with the
-    /// client ids that the tokens may be for.
+    /// `[auth.allowed_id_token_issuers]`: issuers whose id_tokens need no provider name, each with
+    /// the allowed client ids.
     pub allowed_id_token_issuers: BTreeMap<String, Vec<String>>,
     /// `[auth.linking_domains]`: provider to domain; accounts are linked within a domain only.
     pub linking_domains: BTreeMap<String, String>,
@@ -64,33 +64,33 @@ pub struct AccountSettings {
 /// `[auth.password]`
 #[derive(Debug, Clone, Default)]
 pub struct PasswordExtras {
-    /// Whether passwords are looked up among breached ones, and what happens when nobody answers.
+    /// The check for breached passwords, and its result if the service does not respond.
     pub breach_check: Option<BreachCheck>,
-    /// Another address of the look-up, for a mirror.
+    /// Another address of the check, for a mirror.
     pub breach_check_url: Option<String>,
-    /// Cost of new hashes.
+    /// The cost of new hashes.
     pub bcrypt_cost: Option<u16>,
 }
 
-/// The look-up among breached passwords.
+/// The check for breached passwords.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreachCheck {
-    /// None.
+    /// No check.
     Off,
-    /// When nobody answers the password is accepted.
+    /// Accepts the password if the service does not respond.
     FailOpen,
-    /// When nobody answers the password is refused.
+    /// Rejects the password if the service does not respond.
     FailClosed,
 }
 
 /// `[auth.sessions]`
 #[derive(Debug, Clone, Default)]
 pub struct SessionExtras {
-    /// Only the newest session of a person lives.
+    /// True if only the newest session of a user is kept.
     pub single_per_user: Option<bool>,
     /// Classes of sessions for `single_per_user`.
     pub tags: Option<Vec<String>>,
-    /// How long somebody with a second factor may go without it.
+    /// The time for which a user with a second factor may go without it.
     pub allow_low_aal: Option<Duration>,
 }
 
@@ -101,7 +101,7 @@ pub struct RefreshTokenExtras {
     pub algorithm_version: Option<u16>,
     /// Share of existing sessions that move to signed tokens.
     pub upgrade_percentage: Option<u16>,
-    /// Replaced signed tokens stay good.
+    /// True if replaced signed tokens stay valid.
     pub allow_reuse: Option<bool>,
 }
 
@@ -110,25 +110,26 @@ pub struct RefreshTokenExtras {
 pub struct EmailExtras {
     /// Sign-in by link and code.
     pub magic_link: Option<bool>,
-    /// Provider accounts with an unverified address may sign in.
+    /// True if provider accounts with an unverified address may sign in.
     pub allow_unverified_sign_ins: Option<bool>,
-    /// If not empty, nobody else gets mail.
+    /// If not empty, the only addresses that receive mail.
     pub authorized_addresses: Option<Vec<String>>,
-    /// Refuse addresses that cannot receive mail.
+    /// True to reject addresses that cannot receive mail.
     pub extended_validation: Option<bool>,
-    /// Mail servers whose domains are refused by `extended_validation`.
+    /// Mail servers whose domains `extended_validation` rejects.
     pub blocked_mail_servers: Option<Vec<String>>,
-    /// Name servers that `extended_validation` asks, instead of the machine's.
+    /// Name servers for `extended_validation`, in place of the machine's.
     pub name_servers: Option<Vec<SocketAddr>>,
-    /// How long a body from an address is used before it is read again.
+    /// The time for which a downloaded body is used before it is downloaded again.
     pub template_max_age: Option<Duration>,
-    /// How soon a body that could not be read is asked for again.
+    /// The time after which a failed download of a body is retried.
     pub template_retry: Option<Duration>,
     /// Further host names for the links in mails.
     pub external_hosts: Option<Vec<String>>,
     /// `[auth.email.headers]`: further headers of every mail.
     pub headers: Vec<(String, String)>,
-    /// `[auth.email.templates]`: where the body of a kind of mail is read: an address, or a path of the application's.
+    /// `[auth.email.templates]`: the sources of mail bodies: an address, or a path of the
+    /// application.
     pub templates: BTreeMap<String, String>,
     /// `[auth.email.link_paths]`
     pub link_paths: LinkPaths,
@@ -137,16 +138,16 @@ pub struct EmailExtras {
 /// `[auth.custom_providers]`
 #[derive(Debug, Clone, Default)]
 pub struct CustomProviderExtras {
-    /// Whether providers of the database may be used.
+    /// True if providers in the database may be used.
     pub enabled: Option<bool>,
-    /// Base of their callback address.
+    /// The base of their callback address.
     pub external_url: Option<String>,
 }
 
 /// `[auth.encryption]`
 #[derive(Debug, Clone, Default)]
 pub struct EncryptionExtras {
-    /// Name of the key that seals.
+    /// The name of the key that encrypts.
     pub current: Option<String>,
     /// `keys`: 32 bytes in base64url by name.
     pub keys: BTreeMap<String, Secret>,
@@ -257,7 +258,7 @@ fn template_addresses(mut templates: Section<'_, '_, '_>) -> BTreeMap<String, St
     kinds.filter_map(|kind| Some((kind.to_owned(), written(&mut templates, kind)?))).collect()
 }
 
-/// Addresses, each with a port if it is not 53.
+/// Parses addresses, each with a port if it is not 53.
 fn name_servers(email: &mut Section<'_, '_, '_>) -> Option<Vec<SocketAddr>> {
     let written = email.list("name_servers")?;
     let read = |text: &String| {
@@ -273,12 +274,12 @@ fn name_servers(email: &mut Section<'_, '_, '_>) -> Option<Vec<SocketAddr>> {
     Some(written.iter().filter_map(read).collect())
 }
 
-/// Text that is not empty.
+/// Reads text that is not empty.
 fn written(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String> {
     section.text(name).filter(|text| !text.is_empty())
 }
 
-/// A table whose names are the user's own.
+/// Reads a table whose names are the user's own.
 fn own_names<T>(
     mut section: Section<'_, '_, '_>,
     read: impl Fn(&mut Section<'_, '_, '_>, &str) -> Option<T>,

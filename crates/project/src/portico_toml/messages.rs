@@ -1,4 +1,4 @@
-//! `[auth]`: mails and text messages: where their links lead, how long codes live, and how many are sent.
+//! `[auth]`: mails and text messages: the targets of links, the lifetime of codes, and rate limits.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use crate::units;
 /// `[auth.sms]`
 #[derive(Debug, Clone, Default)]
 pub struct SmsExtras {
-    /// Digits of a code.
+    /// The digits of a code.
     pub otp_length: Option<u16>,
-    /// Life of a code.
+    /// The lifetime of a code.
     pub otp_expiry: Option<Duration>,
-    /// Until when the fixed codes of `[auth.sms.test_otp]` hold.
+    /// The time until which the fixed codes of `[auth.sms.test_otp]` are valid.
     pub test_otp_valid_until: Option<OffsetDateTime>,
 }
 
-/// `[auth.email.link_paths]`: where the links in mails lead, as addresses or paths of the account service's address.
+/// `[auth.email.link_paths]`: the targets of links in mails, as addresses or paths of the account
+/// service's address.
 #[derive(Debug, Clone, Default)]
 pub struct LinkPaths {
     /// Invitations.
@@ -35,7 +36,7 @@ pub struct LinkPaths {
 /// `[auth.rate_limit]`
 #[derive(Debug, Clone, Default)]
 pub struct RateLimitExtras {
-    /// The request header that tells clients apart.
+    /// The request header that identifies clients.
     pub header: Option<String>,
     /// Mails of the whole service.
     pub emails: Option<SendRate>,
@@ -43,12 +44,12 @@ pub struct RateLimitExtras {
     pub texts: Option<SendRate>,
 }
 
-/// How many messages may be sent.
+/// A rate limit of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendRate {
-    /// So many at once.
+    /// The number of messages at once.
     pub count: u32,
-    /// One more after each such time; `None`: as many again in the next hour.
+    /// The time after which one more is allowed; `None`: the same number again in the next hour.
     pub every: Option<Duration>,
 }
 
@@ -99,7 +100,7 @@ impl RateLimitExtras {
 }
 
 impl SendRate {
-    /// `100`, or `100/30s`: a hundred at once, and one more every thirty seconds.
+    /// Parses `100`, or `100/30s`: a hundred at once, and one more every thirty seconds.
     fn parse(text: &str) -> Option<Self> {
         let (count, every) = match text.split_once('/') {
             Some((count, every)) => {

@@ -10,13 +10,13 @@ use crate::document::Value;
 use crate::error::Place;
 
 impl Section<'_, '_, '_> {
-    /// A secret, decrypted when it is written as `encrypted:...`. An empty one counts as unset.
+    /// Reads a secret, decrypted if it is written as `encrypted:...`. An empty one counts as unset.
     pub fn secret(&mut self, name: &'static str) -> Option<Secret> {
         self.asked.push(name);
         self.any_secret(name)
     }
 
-    /// A secret under a name of the user's own.
+    /// Reads a secret under one of the user's own names.
     pub fn any_secret(&mut self, name: &str) -> Option<Secret> {
         let found = self.find(name)?;
         let key = self.key(name);
@@ -32,8 +32,8 @@ impl Section<'_, '_, '_> {
         self.decrypted(key, found.place, text)
     }
 
-    /// Secrets whose names are the user's own: a list of texts `name:secret`, in which names keep their case, or a table,
-    /// whose names are lower-case. A secret may be `env(NAME)`.
+    /// Reads secrets whose names are the user's own: a list of texts `name:secret`, in which names
+    /// keep their case, or a table, whose names are lower-case. A secret may be `env(NAME)`.
     pub fn named_secrets(&mut self, name: &'static str) -> BTreeMap<String, Secret> {
         if self.holds_table(name) {
             let mut table = self.section(name);
@@ -44,7 +44,7 @@ impl Section<'_, '_, '_> {
         for item in self.list(name).unwrap_or_default() {
             let (key, place) = (self.key(name), self.place(name));
             let Some((id, text)) = item.split_once(':').filter(|(id, _)| !id.trim().is_empty()) else {
-                // What is written may be a secret without its name
+                // The text may be a secret without its name
                 self.reading.fail(place, key.clone(), format!("{key}: expected texts such as \"name:secret\""));
                 continue;
             };
@@ -79,7 +79,7 @@ impl Section<'_, '_, '_> {
     fn decrypted(&self, key: String, place: Option<Place>, text: String) -> Option<Secret> {
         match text.strip_prefix("encrypted:") {
             None => Some(text).filter(|text| !text.is_empty()).map(Secret::new),
-            // What is switched off needs no key.
+            // A feature that is off needs no key
             Some(_) if self.quiet => None,
             Some(message) => match self.reading.keys.decrypt(message) {
                 Ok(plain) => Some(plain),

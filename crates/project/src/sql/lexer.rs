@@ -1,11 +1,11 @@
-//! Cuts SQL into tokens, as far as it takes to find the ends of statements.
+//! Splits SQL into tokens, as far as needed to find the ends of statements.
 //!
-//! Nothing is lost: the tokens, joined, are the text. Unfinished strings and comments reach to the
-//! end of the text; PostgreSQL will say what is wrong with them.
+//! The tokens, joined, are the text. Unfinished strings and comments extend to the end of the text;
+//! PostgreSQL reports the error.
 
 use std::ops::Range;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Space,
@@ -16,20 +16,20 @@ pub(crate) enum Kind {
     Text,
     /// A name in double quotes.
     QuotedName,
-    /// A backslash and the character it makes inert.
+    /// A backslash and the character that it escapes.
     Escape,
     /// Any other single character.
     Symbol,
 }
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     pub kind: Kind,
     pub span: Range<usize>,
 }
 
-/// Walks over the tokens of a text.
+/// Iterates over the tokens of a text.
 pub(crate) struct Lexer<'a> {
     text: &'a str,
     position: usize,
@@ -54,7 +54,7 @@ impl<'a> Lexer<'a> {
         self.bytes().get(position..).is_some_and(|rest| rest.starts_with(with))
     }
 
-    /// The first position from `from` on whose byte does not fulfil `holds`.
+    /// Returns the first position from `from` on whose byte does not satisfy `holds`.
     fn skip(&self, from: usize, holds: impl Fn(u8) -> bool) -> usize {
         let rest = self.bytes().get(from..).unwrap_or_default();
         rest.iter().position(|byte| !holds(*byte)).map_or(self.text.len(), |length| from + length)
@@ -64,7 +64,7 @@ impl<'a> Lexer<'a> {
         self.skip(from, |byte| byte != b'\n' && byte != b'\r')
     }
 
-    /// The end of a comment that begins with `/*`; these nest.
+    /// Returns the end of a comment that begins with `/*`; these nest.
     fn block_comment_end(&self, from: usize) -> usize {
         let mut depth = 0_usize;
         let mut position = from;
@@ -85,7 +85,7 @@ impl<'a> Lexer<'a> {
         self.text.len()
     }
 
-    /// The end of a string whose opening quote is at `from`.
+    /// Returns the end of a string whose opening quote is at `from`.
     fn string_end(&self, from: usize, escapes: bool) -> usize {
         let mut position = from + 1;
         loop {
@@ -94,7 +94,8 @@ impl<'a> Lexer<'a> {
                 None => return self.text.len(),
                 Some(b'\\') => position = self.after_character(position + 1),
                 Some(_) if self.at(position + 1) == Some(b'\'') => position += 2,
-                // Strings on consecutive lines are one constant, and the prefix holds for all of them.
+                // Strings on consecutive lines are one constant, and the prefix applies to all of
+                // them
                 Some(_) => match self.continuation(position + 1).filter(|_| escapes) {
                     Some(next) => position = next + 1,
                     None => return position + 1,
@@ -103,7 +104,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The position of the quote that continues a string after a line break.
+    /// Returns the position of the quote that continues a string after a line break.
     fn continuation(&self, from: usize) -> Option<usize> {
         let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b;
         let line = self.skip(from, |byte| is_space(byte) && byte != b'\n' && byte != b'\r');
@@ -120,12 +121,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The position after the whole character at `position`.
+    /// Returns the position after the whole character at `position`.
     fn after_character(&self, position: usize) -> usize {
         self.skip((position + 1).min(self.text.len()), |byte| (byte & 0xc0) == 0x80)
     }
 
-    /// The end of a dollar-quoted text that begins at `from`, if one begins there.
+    /// Returns the end of a dollar-quoted text that begins at `from`, if one begins there.
     fn dollar_end(&self, from: usize) -> Option<usize> {
         let tag_end = self.skip(from + 1, |byte| is_name(byte) && byte != b'$');
         if self.at(tag_end) != Some(b'$') || self.at(from + 1).is_some_and(|byte| byte.is_ascii_digit()) {
@@ -167,7 +168,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Characters of names, keywords and numbers; every byte beyond ASCII is part of a name.
+/// Returns true for characters of names, keywords and numbers; every byte beyond ASCII is part of a
+/// name.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }

@@ -1,21 +1,22 @@
 //! The statements of a SQL file.
 //!
-//! Contract: project, "Execution of one file". The history table stores the result and other tools
-//! read it back, so what counts as one statement is part of the contract.
+//! The history table stores the result and other tools read it back, so the boundaries of
+//! statements have to be the same as theirs.
 
 use super::lexer::{Kind, Lexer, Token};
 
 /// One statement of a file, without the semicolon that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement<'a> {
-    /// The text, comments inside kept, white space around it removed.
+    /// The text, with comments inside, without white space around it.
     pub text: &'a str,
-    /// Where the text begins in the file, in bytes.
+    /// The byte offset of the text in the file.
     pub offset: usize,
 }
 
 impl Statement<'_> {
-    /// The first words outside comments, in lower case; names in quotes lose them. At most `limit`.
+    /// Returns the first words outside comments, in lower case; quoted names lose their quotes. At
+    /// most `limit`.
     pub(crate) fn words(&self, limit: usize) -> Vec<String> {
         Lexer::new(self.text)
             .filter_map(|token| match token.kind {
@@ -27,7 +28,8 @@ impl Statement<'_> {
             .collect()
     }
 
-    /// Where the first thing that is no comment begins, in bytes from the start of the text.
+    /// Returns the byte offset of the first token that is not a comment, from the start of the
+    /// text.
     pub(crate) fn first_code(&self) -> usize {
         Lexer::new(self.text)
             .find(|token| !matches!(token.kind, Kind::Space | Kind::Comment))
@@ -38,8 +40,8 @@ impl Statement<'_> {
 /// Splits a file into its statements.
 ///
 /// A semicolon ends a statement except in strings, quoted names, comments, dollar-quoted bodies,
-/// parentheses and `begin atomic ... end` bodies. What is only white space is no statement; what is
-/// only comments is one.
+/// parentheses and `begin atomic ... end` bodies. White space alone is not a statement; comments
+/// alone are.
 pub fn split(text: &str) -> Vec<Statement<'_>> {
     let mut statements = Vec::new();
     let mut lexer = Lexer::new(text);
@@ -68,13 +70,13 @@ fn trimmed(text: &str, start: usize, end: usize) -> Option<Statement<'_>> {
     (!trimmed.is_empty()).then_some(Statement { text: trimmed, offset })
 }
 
-/// What a statement has opened and not yet closed.
+/// The parts of a statement that are open.
 #[derive(Default)]
 struct Nesting {
     parentheses: usize,
     /// `begin atomic` and the `case`s in it, each of which has its own `end`.
     blocks: usize,
-    /// The word before, without comments and space between.
+    /// The previous word, without comments and space.
     previous: Previous,
 }
 
@@ -130,7 +132,7 @@ impl Nesting {
     }
 }
 
-/// Whether a statement changes how a backslash in a plain string reads.
+/// Returns true if a statement changes the meaning of a backslash in a plain string.
 fn turns_escapes(statement: &Statement<'_>) -> Option<bool> {
     if statement.text.len() > 200 {
         return None;
@@ -214,7 +216,7 @@ mod tests {
             }
         }
 
-        /// Between statements there is nothing but semicolons and white space.
+        /// Only semicolons and white space are between statements.
         #[test]
         fn nothing_is_lost_between_statements(text in "[acdegimnost'\"$E;()\\n ]{0,60}") {
             let mut rest = String::new();
@@ -227,7 +229,7 @@ mod tests {
             prop_assert!(rest.chars().all(|left| left == ';' || left.is_whitespace()), "{:?}", rest);
         }
 
-        /// What the history stores, joined again, is an equivalent file.
+        /// The stored statements, joined again, are an equivalent file.
         #[test]
         fn joined_statements_split_into_themselves(
             pieces in prop::collection::vec(

@@ -101,7 +101,7 @@ fn where_a_request_ends_is_never_guessed() {
     assert_eq!(through(&[&two], &[]), DONE);
     assert_eq!(through(&[RAW, RAW], &[]), DONE);
     assert_eq!(through(&[&two, RAW, b"x"], &[None, Some(Known(0)), Some(Known(1))]), format!("{DONE}{DONE}{DONE}"));
-    // What is no body in chunks ends the connection
+    // A malformed chunked body ends the connection
     assert_eq!(through(&[RAW, b"3\n", RAW], &[None, Some(Chunked), None]), DONE);
 }
 
@@ -241,7 +241,7 @@ fn cut(bytes: &[u8], sizes: &[usize]) -> Vec<Vec<u8>> {
     pieces
 }
 
-/// The bytes, with each of the four encoded.
+/// Returns the bytes with each of the four characters encoded.
 fn encode(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().flat_map(|byte| if is_rejected(*byte) { encoded(*byte).to_vec() } else { vec![*byte] }).collect()
 }
