@@ -17,6 +17,7 @@ pub(crate) mod messages;
 pub mod model;
 pub mod oauth;
 pub(crate) mod one_time;
+pub(crate) mod operation;
 pub mod password;
 pub mod protection;
 pub mod session;

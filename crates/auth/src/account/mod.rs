@@ -1,9 +1,10 @@
-//! Accounts: sign-up, confirmation, change, recovery.
+//! Accounts: sign-up, and the confirmation, change and recovery of their contacts and passwords.
 
-pub(crate) mod phone;
+pub(crate) mod contact;
+pub(crate) mod password_change;
 pub(crate) mod reauthenticate;
 pub(crate) mod recover;
-pub(crate) mod redeem;
+pub(crate) mod registration;
 pub(crate) mod resend;
 pub(crate) mod sign_up;
 pub(crate) mod unconfirmed_email;

@@ -1,16 +1,16 @@
-//! `GET /reauthenticate` (auth-core 6.7): a nonce for the password change of someone who signed in long ago.
+//! `GET /reauthenticate`: a nonce for the password change of a person who signed in long ago.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use serde_json::json;
 
 use crate::Auth;
-use crate::account::phone;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{RequestInfo, SignedIn};
 use crate::messages::mailer;
+use crate::model::contact::ContactKind;
 use crate::model::ids::EmailAddress;
-use crate::one_time::mail;
+use crate::one_time::message;
+use crate::operation::Operation;
 use crate::sql::{Tx, users};
 
 /// `GET /reauthenticate`
@@ -26,25 +26,18 @@ pub async fn reauthenticate(
     }
     let tx = Tx::begin(auth.database()).await?;
     let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::SubjectGone)?;
-    if user.email.is_empty() && user.phone.is_empty() {
-        return Err(ContractError::ReauthenticationNeedsContact.into());
+    let kind = match (user.email.is_empty(), user.phone.is_empty()) {
+        (false, _) => ContactKind::Email,
+        (true, false) => ContactKind::Phone,
+        (true, true) => return Err(ContractError::ReauthenticationNeedsContact.into()),
+    };
+    if !kind.is_confirmed(&user) {
+        return Err(match kind {
+            ContactKind::Email => ContractError::ReauthenticationNeedsConfirmedEmail.into(),
+            ContactKind::Phone => ContractError::ReauthenticationNeedsConfirmedPhone.into(),
+        });
     }
-    let reserved = if !user.email.is_empty() {
-        if !user.is_email_confirmed() {
-            return Err(ContractError::ReauthenticationNeedsConfirmedEmail.into());
-        }
-        mail::send_reauthentication(&auth, &tx, &user, &request).await?;
-        None
-    } else {
-        if !user.is_phone_confirmed() {
-            return Err(ContractError::ReauthenticationNeedsConfirmedPhone.into());
-        }
-        Some(phone::send_reauthentication(&auth, &tx, &user, &request).await?)
-    };
+    let delivery = message::send_reauthentication(Operation::new(&auth, &request, &tx), &user, kind).await?;
     tx.commit().await?;
-    let answer = match reserved {
-        Some(reserved) => reserved.deliver(&auth).await?,
-        None => json!({}),
-    };
-    Ok(axum::Json(answer).into_response())
+    Ok(axum::Json(delivery.deliver(&auth).await?).into_response())
 }

@@ -1,4 +1,4 @@
-//! `POST /recover` (auth-core 6.3): a link to set a new password.
+//! `POST /recover`: a link to set a new password.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -11,8 +11,9 @@ use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
-use crate::one_time::mail::{self, Recovery};
-use crate::one_time::token::Kind;
+use crate::one_time::message::{self, RecoveryMail};
+use crate::one_time::token::TokenKind;
+use crate::operation::Operation;
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::protection::uniform_timing::with_uniform_timing;
@@ -28,7 +29,7 @@ pub struct Recover {
     gotrue_meta_security: Security,
 }
 
-/// `POST /recover`: the same answer for a known and an unknown address.
+/// `POST /recover`. The response is the same for a known and an unknown address.
 pub async fn recover(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -56,9 +57,10 @@ async fn send(
     challenge: Option<&Challenge>,
 ) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
     match users::lock_by_email(&tx, email, &request.aud).await? {
-        Some(user) => mail::send_recovery(auth, &tx, &user, Recovery::Password, challenge, request).await?,
-        None => mail::pretend(auth, &tx, Kind::Recovery, email, request).await?,
+        Some(user) => message::send_recovery(op, &user, RecoveryMail::Password, challenge).await?,
+        None => message::enqueue_decoy(op, TokenKind::Recovery, email).await?,
     }
     tx.commit().await
 }

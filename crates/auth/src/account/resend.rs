@@ -1,21 +1,20 @@
-//! `POST /resend` (auth-core 6.4): a message once more, with a new token.
+//! `POST /resend`: the confirmation of a contact or of its change once more, with a new token.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::Auth;
-use crate::account::phone;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
-use crate::messages::text::ReservedText;
-use crate::model::ids::{EmailAddress, PhoneNumber};
+use crate::model::contact::{Contact, ContactKind};
+use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
-use crate::one_time::mail;
-use crate::one_time::token::Kind;
-use crate::protection::audit::{self, Action, AuditEvent, provider_trait};
+use crate::one_time::message::{self, Delivery, MessageOptions};
+use crate::one_time::token::TokenKind;
+use crate::operation::Operation;
+use crate::protection::audit::{Action, provider_trait};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::protection::uniform_timing::with_uniform_timing;
@@ -33,15 +32,26 @@ pub struct Resend {
     gotrue_meta_security: Security,
 }
 
+/// The message to send again: the confirmation of a contact of this kind, or of its change.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Message {
-    SignUp,
-    EmailChange,
-    Sms,
-    PhoneChange,
+enum Resent {
+    Confirmation(ContactKind),
+    Change(ContactKind),
 }
 
-/// `POST /resend`: the same answer whether there was anything to send.
+impl Resent {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "signup" => Self::Confirmation(ContactKind::Email),
+            "email_change" => Self::Change(ContactKind::Email),
+            "sms" => Self::Confirmation(ContactKind::Phone),
+            "phone_change" => Self::Change(ContactKind::Phone),
+            _ => return None,
+        })
+    }
+}
+
+/// `POST /resend`. The response does not show whether there was a message to send.
 pub async fn resend(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -49,19 +59,11 @@ pub async fn resend(
 ) -> Result<Response, AuthError> {
     captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::Resend, &request)?;
-    let message = match body.r#type.as_str() {
-        "signup" => Message::SignUp,
-        "email_change" => Message::EmailChange,
-        "sms" => Message::Sms,
-        "phone_change" => Message::PhoneChange,
-        _ => {
-            return Err(ContractError::ResendTypeUnknown.into());
-        }
-    };
-    if message == Message::SignUp && body.email.is_empty() {
+    let resent = Resent::parse(&body.r#type).ok_or(ContractError::ResendTypeUnknown)?;
+    if resent == Resent::Confirmation(ContactKind::Email) && body.email.is_empty() {
         return Err(ContractError::ResendTypeNeedsEmail.into());
     }
-    if message == Message::Sms && body.phone.is_empty() {
+    if resent == Resent::Confirmation(ContactKind::Phone) && body.phone.is_empty() {
         return Err(ContractError::ResendTypeNeedsPhone.into());
     }
     if !body.email.is_empty() && !body.phone.is_empty() {
@@ -70,78 +72,62 @@ pub async fn resend(
     if body.email.is_empty() && body.phone.is_empty() {
         return Err(ContractError::ResendNeedsContact.into());
     }
-    // A change is confirmed at this address too, where both are asked. The new one's domain was checked when it was named; who
-    // has no account is told the same
-    let gets_mail = match message {
-        Message::SignUp => true,
-        Message::EmailChange => auth.settings().email.secure_change,
-        Message::Sms | Message::PhoneChange => false,
+    // The current address gets a mail of a change only where both addresses confirm it. The domain of the
+    // new one was checked when the change began. Addresses without an account are checked alike.
+    let gets_mail = match resent {
+        Resent::Confirmation(kind) => kind == ContactKind::Email,
+        Resent::Change(kind) => kind == ContactKind::Email && auth.settings().email.secure_change,
     };
     if gets_mail && let Ok(email) = EmailAddress::parse(&body.email) {
         mailer::check_domain(&auth, &email).await?;
     }
-    let reserved = with_uniform_timing(send(&auth, &request, message, &body)).await?;
-    let answer = match reserved {
-        Some(reserved) => reserved.deliver(&auth).await?,
-        None => json!({}),
-    };
-    Ok(axum::Json(answer).into_response())
+    let delivery = with_uniform_timing(send(&auth, &request, resent, &body)).await?;
+    Ok(axum::Json(delivery.deliver(&auth).await?).into_response())
 }
 
-/// Promises the mail, or reserves the text message.
-async fn send(
-    auth: &Auth,
-    request: &RequestInfo,
-    message: Message,
-    body: &Resend,
-) -> Result<Option<ReservedText>, AuthError> {
+/// Writes the mail, or reserves the text message.
+async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend) -> Result<Delivery, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let user = if body.phone.is_empty() {
+    let op = Operation::new(auth, request, &tx);
+    let contact = if body.phone.is_empty() {
         if !auth.settings().email.enabled {
             return Err(ContractError::EmailLoginsDisabled.into());
         }
-        let email = EmailAddress::parse(&body.email)?;
-        let user = users::lock_by_email(&tx, &email, &request.aud).await?;
-        // An account that waits for nothing is answered as slowly, and as often, as one that does
-        let waits = user.as_ref().is_some_and(|user| match message {
-            Message::EmailChange => !user.email_change.is_empty(),
-            _ => !user.is_email_confirmed(),
-        });
-        if !waits {
-            let kind = if message == Message::EmailChange { Kind::EmailChangeNew } else { Kind::Confirmation };
-            mail::pretend(auth, &tx, kind, &email, request).await?;
-        }
-        user
+        Contact::parse(ContactKind::Email, &body.email)?
     } else {
         if !auth.settings().sms.enabled {
             return Err(ContractError::PhoneLoginsDisabled.into());
         }
-        let phone = PhoneNumber::parse(&body.phone)?;
-        users::lock_by_phone(&tx, &phone, &request.aud).await?
+        Contact::parse(ContactKind::Phone, &body.phone)?
     };
+    let user = users::lock_by_contact(&tx, &contact, &request.aud).await?;
+    if let Contact::Email(email) = &contact {
+        // An account without a pending confirmation is answered as slowly, and as often, as one with one
+        let is_change = resent == Resent::Change(ContactKind::Email);
+        let is_pending = user.as_ref().is_some_and(|user| match is_change {
+            true => !user.email_change.is_empty(),
+            false => !user.is_email_confirmed(),
+        });
+        if !is_pending {
+            let kind = if is_change { TokenKind::EmailChangeNew } else { TokenKind::Confirmation };
+            message::enqueue_decoy(op, kind, email).await?;
+        }
+    }
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
-    let reserved = match (message, user) {
-        (Message::SignUp, Some(user)) if !user.is_email_confirmed() => {
-            let action = Action::UserConfirmationRequested;
-            audit::record(auth, &tx, AuditEvent::new(&user, action).with_traits(provider_trait("email")), request.now)
-                .await?;
-            mail::send_confirmation(auth, &tx, &user, challenge.as_ref(), request).await?;
-            None
+    let options = MessageOptions { challenge: challenge.as_ref(), channel: "sms" };
+    let delivery = match (resent, user) {
+        (Resent::Confirmation(kind), Some(user)) if !kind.is_confirmed(&user) => {
+            if kind == ContactKind::Email {
+                op.record(&user, Action::UserConfirmationRequested, provider_trait("email")).await?;
+            }
+            message::send_confirmation(op, &user, kind, options).await?
         }
-        (Message::EmailChange, Some(user)) if !user.email_change.is_empty() => {
-            let new = EmailAddress::parse(&user.email_change)?;
-            mail::send_email_change(auth, &tx, &user, &new, challenge.as_ref(), request).await?;
-            None
+        (Resent::Change(kind), Some(user)) if !kind.pending_change(&user).is_empty() => {
+            let new = Contact::parse(kind, kind.pending_change(&user))?;
+            message::send_change(op, &user, &new, options).await?
         }
-        (Message::Sms, Some(user)) if !user.is_phone_confirmed() => {
-            Some(phone::send_confirmation(auth, &tx, &user, "sms", request).await?)
-        }
-        (Message::PhoneChange, Some(user)) if !user.phone_change.is_empty() => {
-            let new = PhoneNumber::parse(&user.phone_change)?;
-            Some(phone::send_phone_change(auth, &tx, &user, &new, "sms", request).await?)
-        }
-        _ => None,
+        _ => Delivery::Complete,
     };
     tx.commit().await?;
-    Ok(reserved)
+    Ok(delivery)
 }

@@ -9,10 +9,10 @@ use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::error::AuthError;
-use crate::http::extract::RequestInfo;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, User};
-use crate::one_time::mail;
+use crate::one_time::message;
+use crate::operation::Operation;
 use crate::sql::{Tx, accounts, identities, sessions, users};
 
 /// Returns whether an account other than `except` has proved `email`. Nothing is written.
@@ -60,15 +60,8 @@ pub(crate) async fn withdraw(tx: &Tx, claimant: &User, now: OffsetDateTime) -> R
 ///
 /// # Errors
 /// 429 when it is too early, 400 when the address may not get mail.
-pub(crate) async fn await_proof(
-    auth: &Auth,
-    tx: &Tx,
-    user: &User,
-    email: &str,
-    request: &RequestInfo,
-) -> Result<(), AuthError> {
-    let email = EmailAddress::from_stored(email);
-    mail::send_claim_confirmation(auth, tx, user, &email, request).await
+pub(crate) async fn await_proof(op: Operation<'_>, user: &User, email: &str) -> Result<(), AuthError> {
+    message::send_claim_confirmation(op, user, &EmailAddress::from_stored(email)).await
 }
 
 /// Returns whether `user`, who has no address, claims the pending one by the identity of a provider.
@@ -85,12 +78,8 @@ pub(crate) async fn is_claimed_by_identity(tx: &Tx, user: &User) -> Result<bool,
 /// Removes sessions, number, second factors and, unless `keep_password`, the password of an account
 /// whose address was proved just now: the person who proved it need not be the one who put them
 /// there.
-pub(crate) async fn clear_access(
-    tx: &Tx,
-    user: &User,
-    keep_password: bool,
-    now: OffsetDateTime,
-) -> Result<(), AuthError> {
+pub(crate) async fn clear_access(op: Operation<'_>, user: &User, keep_password: bool) -> Result<(), AuthError> {
+    let (tx, now) = (op.tx, op.now());
     let (sessions, factors) = tokio::join!(biased;
         sessions::delete_all(tx, user.id),
         accounts::delete_factors(tx, user.id),

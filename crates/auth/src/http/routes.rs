@@ -55,7 +55,7 @@ fn accounts() -> Router<Auth> {
         .route("/magiclink", post(sign_in::magic_link))
         .route("/recover", post(recover::recover))
         .route("/resend", post(resend::resend))
-        .route("/verify", get(verify::get).post(verify::post))
+        .route("/verify", get(verify::follow).post(verify::verify))
         .route("/reauthenticate", get(reauthenticate::reauthenticate))
         .route("/user", get(update::get).put(update::put))
 }

@@ -1,5 +1,6 @@
 //! The rows of an account, and the JSON a client sees (auth-core 2.3 and 2.4).
 
+pub(crate) mod contact;
 pub mod ids;
 pub(crate) mod metadata;
 
@@ -165,6 +166,47 @@ impl User {
             is_anonymous: row.get(30),
             created_at: row.get(31),
             updated_at: row.get(32),
+            identities: Vec::new(),
+            factors: Vec::new(),
+        }
+    }
+
+    /// Returns a new user of an audience, of whom nothing else is known.
+    pub fn without_facts(aud: &str, now: OffsetDateTime) -> Self {
+        Self {
+            id: UserId::random(),
+            aud: aud.to_owned(),
+            role: String::new(),
+            email: String::new(),
+            encrypted_password: String::new(),
+            email_confirmed_at: None,
+            invited_at: None,
+            confirmation_token: String::new(),
+            confirmation_sent_at: None,
+            recovery_token: String::new(),
+            recovery_sent_at: None,
+            email_change_token_new: String::new(),
+            email_change_token_current: String::new(),
+            email_change: String::new(),
+            email_change_sent_at: None,
+            email_change_confirm_status: 0,
+            last_sign_in_at: None,
+            app_metadata: JsonObject::new(),
+            user_metadata: JsonObject::new(),
+            phone: String::new(),
+            phone_confirmed_at: None,
+            phone_change: String::new(),
+            phone_change_token: String::new(),
+            phone_change_sent_at: None,
+            confirmed_at: None,
+            reauthentication_token: String::new(),
+            reauthentication_sent_at: None,
+            banned_until: None,
+            is_sso_user: false,
+            deleted_at: None,
+            is_anonymous: false,
+            created_at: Some(now),
+            updated_at: Some(now),
             identities: Vec::new(),
             factors: Vec::new(),
         }

@@ -1,57 +1,54 @@
-//! The accounts that wait for the code of a number, and the one among them that a typed code belongs to.
+//! The accounts with a pending change to a number, and the one among them that a typed code belongs to.
 //!
-//! Several accounts may ask for one number, and each gets a code of its own. Our own codes are matched with what was sent
-//! for each account. The fixed code of a test number, and a code that the gateway makes, say only that the number was
-//! reached, not for which account: then the access token of the request says it, and without one the account must be the
-//! only one that waits. No account is ever chosen by the order in which they asked.
+//! Several accounts may request one number, and each gets a code of its own. Our own codes are matched
+//! with the token of each account. The fixed code of a test number, and a code that the gateway makes,
+//! prove only that the number was reached, not for which account: then the access token of the request
+//! names the account, and without one the account must be the only one with that pending change. The
+//! order of the requests never chooses an account.
 
 use portico_base::hash;
 use time::Duration;
 
-use crate::Auth;
 use crate::error::AuthError;
-use crate::http::extract::RequestInfo;
 use crate::model::User;
-use crate::model::ids::PhoneNumber;
-use crate::one_time::text_code;
-use crate::one_time::token::{self, Kind};
-use crate::sql::one_time_tokens::WaitingAccounts;
-use crate::sql::{Tx, one_time_tokens, users};
+use crate::one_time::text_code::{self, TypedCode};
+use crate::one_time::token::{self, TokenKind};
+use crate::operation::Operation;
+use crate::sql::one_time_tokens::PendingPhoneChanges;
+use crate::sql::{one_time_tokens, users};
 
-/// The longest life of a code that a gateway makes. An account that asked earlier does not wait any more.
+/// The longest life of a code that a gateway makes. Older requests are not pending any more.
 const LONGEST_LIFE: Duration = Duration::DAY;
 
-/// The account that a code for a change to `phone` belongs to; locked. `None`: there is none, or more than one could be
-/// meant. Whether the code is right is for the caller to find out, with [`code::is_right_code`].
-pub(crate) async fn lock_account(
-    auth: &Auth,
-    tx: &Tx,
-    phone: &PhoneNumber,
-    code: &str,
-    request: &RequestInfo,
-) -> Result<Option<User>, AuthError> {
-    let kind = Kind::PhoneChange;
-    let names_account = text_code::names_account(auth, phone, code, auth.now());
-    let life =
-        if names_account { auth.settings().sms.otp_expiry.try_into().unwrap_or(LONGEST_LIFE) } else { LONGEST_LIFE };
-    let filter = WaitingAccounts {
+/// Locks and returns the account that a code for a change of number belongs to. Returns `None` when there
+/// is no such account, or more than one could be meant. The caller checks the code, with
+/// [`text_code::is_right_code`].
+pub(crate) async fn lock_account(op: Operation<'_>, typed: TypedCode<'_>) -> Result<Option<User>, AuthError> {
+    let Operation { auth, request, tx } = op;
+    let (phone, kind) = (typed.phone, TokenKind::PhoneChange);
+    let identifies_account = text_code::identifies_account(auth, typed, auth.now());
+    let life = match identifies_account {
+        true => auth.settings().sms.otp_expiry.try_into().unwrap_or(LONGEST_LIFE),
+        false => LONGEST_LIFE,
+    };
+    let filter = PendingPhoneChanges {
         phone: phone.as_str(),
         aud: &request.aud,
         since: auth.now() - life,
         // A person who is signed in proves a number for their own account
         only: request.subject,
     };
-    let mut waiting = one_time_tokens::waiting_for(tx, &filter).await?;
-    if names_account {
-        waiting.retain(|hash| token::code_matches(hash, phone.as_str(), code));
+    let mut pending = one_time_tokens::pending_phone_changes(tx, &filter).await?;
+    if identifies_account {
+        pending.retain(|hash| token::code_matches(hash, phone.as_str(), typed.code));
     }
-    let [hash] = waiting.as_slice() else {
-        if !waiting.is_empty() {
+    let [hash] = pending.as_slice() else {
+        if !pending.is_empty() {
             let number = hash::sha256_hex(phone.as_str().as_bytes());
             tracing::info!(
                 number = &number[..8],
-                accounts = waiting.len(),
-                "A code does not say which of the accounts that wait for a number it belongs to"
+                accounts = pending.len(),
+                "code not accepted: several accounts have a pending change to the number"
             );
         }
         return Ok(None);

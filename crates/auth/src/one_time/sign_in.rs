@@ -1,21 +1,23 @@
-//! `POST /otp` and `POST /magiclink` (auth-core 6.1, 6.2): sign-in by a code or a link.
+//! `POST /otp` and `POST /magiclink`: sign-in by a code or a link.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Auth;
-use crate::account::phone;
-use crate::account::sign_up::{self, Applicant};
+use crate::account::registration::{self, Applicant};
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
-use crate::model::JsonObject;
-use crate::model::ids::{EmailAddress, PhoneNumber};
+use crate::model::contact::{Contact, ContactKind};
 use crate::model::metadata;
+use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
-use crate::one_time::mail::{self, Recovery};
+use crate::one_time::message::{self, Delivery, MessageOptions, RecoveryMail};
+use crate::one_time::text_message::check_channel;
+use crate::operation::Operation;
+use crate::protection::audit::{Action, Traits};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::protection::uniform_timing::with_uniform_timing;
@@ -47,34 +49,24 @@ pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Jso
     }
     Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     if body.create_user == Some(false) && !is_known(&auth, &request, &body).await? {
-        return Err(nobody_new());
+        return Err(ContractError::OtpSignUpsDisabled.into());
     }
-    if !body.phone.is_empty() {
-        metadata::check_size(&body.data)?;
-        let may_create = body.create_user.unwrap_or(true);
-        return phone::sign_in(&auth, &request, &body.phone, body.data, &body.channel, may_create).await;
-    }
-    send_link(&auth, &request, body).await
+    if body.phone.is_empty() { send_link(&auth, &request, body).await } else { send_code(&auth, &request, body).await }
 }
 
-/// Whether the address or number has an account. One that is none has no account.
+/// Returns whether the contact of a request has an account. A malformed one has none.
 async fn is_known(auth: &Auth, request: &RequestInfo, body: &Otp) -> Result<bool, AuthError> {
-    let client = auth.database().auth().await?;
-    let user = if body.phone.is_empty() {
-        let Ok(email) = EmailAddress::parse(&body.email) else { return Ok(false) };
-        users::by_email(&client, &email, &request.aud).await?
-    } else {
-        let Ok(phone) = PhoneNumber::parse(&body.phone) else { return Ok(false) };
-        users::by_phone(&client, &phone, &request.aud).await?
+    let contact = match body.phone.is_empty() {
+        true => Contact::parse(ContactKind::Email, &body.email),
+        false => Contact::parse(ContactKind::Phone, &body.phone),
     };
-    Ok(user.is_some())
+    let client = auth.database().auth().await?;
+    let Ok(contact) = contact else { return Ok(false) };
+    Ok(users::by_contact(&client, &contact, &request.aud).await?.is_some())
 }
 
-fn nobody_new() -> AuthError {
-    AuthError::from(ContractError::OtpSignUpsDisabled)
-}
-
-/// `POST /magiclink`: anybody may be new; the field that says otherwise belongs to `/otp` (auth-core 6.2).
+/// `POST /magiclink`: as `POST /otp` for an address, except that the account may always be new. The field
+/// `create_user` belongs to `/otp`.
 pub async fn magic_link(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -89,10 +81,10 @@ pub async fn magic_link(
     send_link(&auth, &request, body).await
 }
 
+/// Sends a sign-in link to an address.
 async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Response, AuthError> {
     let settings = auth.settings();
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
-    let may_create = body.create_user.unwrap_or(true);
     if body.email.is_empty() {
         return Err(ContractError::OtpNeedsContact.into());
     }
@@ -102,34 +94,96 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     if !settings.email.magic_link_enabled {
         return Err(ContractError::MagicLinksDisabled.into());
     }
-    let email = EmailAddress::parse(&body.email)?;
+    let contact = Contact::parse(ContactKind::Email, &body.email)?;
     metadata::check_size(&body.data)?;
-    mailer::check_domain(auth, &email).await?;
-
-    // No password: a new account belongs to whoever reads the mail, and to nobody who chose a password earlier
-    let applicant = Applicant { email, password: None, hash: String::new(), data: body.data, challenge };
-    with_uniform_timing(send_link_to(auth, request, &applicant, may_create)).await?;
-    Ok(axum::Json(json!({})).into_response())
+    if let Some(email) = contact.email() {
+        mailer::check_domain(auth, email).await?;
+    }
+    let applicant = Applicant::without_password(contact, body.data, challenge, "");
+    let answer = with_uniform_timing(send(auth, request, &applicant, body.create_user.unwrap_or(true))).await?;
+    Ok(axum::Json(answer).into_response())
 }
 
-async fn send_link_to(
+/// Sends a sign-in code to a phone number.
+async fn send_code(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Response, AuthError> {
+    let may_create = body.create_user.unwrap_or(true);
+    metadata::check_size(&body.data)?;
+    if !auth.settings().sms.enabled {
+        return Err(ContractError::PhoneOtpDisabled.into());
+    }
+    let contact = Contact::parse(ContactKind::Phone, &body.phone).map_err(|error| {
+        // A malformed number has no account
+        if may_create { error } else { ContractError::OtpSignUpsDisabled.into() }
+    })?;
+    check_channel(auth, &body.channel)?;
+    let applicant = Applicant::without_password(contact, body.data, None, &body.channel);
+    let answer = send(auth, request, &applicant, may_create).await?;
+    Ok(axum::Json(answer).into_response())
+}
+
+/// Sends a message to sign in with, after a registration where there is no confirmed account. Returns the
+/// body of the response.
+async fn send(
     auth: &Auth,
     request: &RequestInfo,
     applicant: &Applicant<'_>,
     may_create: bool,
-) -> Result<(), AuthError> {
-    let tx = Tx::begin(auth.database()).await?;
-    match users::lock_by_email(&tx, &applicant.email, &request.aud).await? {
-        Some(user) if user.is_email_confirmed() => {
-            let challenge = applicant.challenge.as_ref();
-            mail::send_recovery(auth, &tx, &user, Recovery::MagicLink, challenge, request).await?;
-            tx.commit().await
+) -> Result<Value, AuthError> {
+    for _ in 0..registration::ATTEMPTS {
+        if let Some(answer) = try_send(auth, request, applicant, may_create).await? {
+            return Ok(answer);
         }
-        None if !may_create => Err(nobody_new()),
+    }
+    // Usually the contact is taken in another audience, which the response must not reveal
+    Ok(json!({}))
+}
+
+/// Returns `None` when another request made the account at the same time.
+async fn try_send(
+    auth: &Auth,
+    request: &RequestInfo,
+    applicant: &Applicant<'_>,
+    may_create: bool,
+) -> Result<Option<Value>, AuthError> {
+    let kind = applicant.contact.kind();
+    let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
+    match users::lock_by_contact(&tx, &applicant.contact, &request.aud).await? {
+        Some(user) if kind.is_confirmed(&user) => {
+            let delivery = send_to_confirmed(op, &user, applicant).await?;
+            tx.commit().await?;
+            delivery.deliver(auth).await.map(Some)
+        }
+        None if !may_create => Err(ContractError::OtpSignUpsDisabled.into()),
         _ if auth.settings().disable_signup => Err(ContractError::SignUpsDisabled.into()),
-        _ => {
+        _ if kind == ContactKind::Email => {
             drop(tx);
-            sign_up::register_for_link(auth, request, applicant).await
+            registration::register_for_link(auth, request, applicant).await?;
+            Ok(Some(json!({})))
+        }
+        existing => {
+            let Some(delivery) = registration::register_for_code(op, applicant, existing).await? else {
+                return Ok(None);
+            };
+            tx.commit().await?;
+            delivery.deliver(auth).await?;
+            Ok(Some(json!({})))
+        }
+    }
+}
+
+async fn send_to_confirmed(op: Operation<'_>, user: &User, applicant: &Applicant<'_>) -> Result<Delivery, AuthError> {
+    match applicant.contact.kind() {
+        ContactKind::Email => {
+            let challenge = applicant.challenge.as_ref();
+            message::send_recovery(op, user, RecoveryMail::MagicLink, challenge).await?;
+            Ok(Delivery::Complete)
+        }
+        ContactKind::Phone => {
+            let traits = Traits::from_iter([("channel".to_owned(), "sms".into())]);
+            op.record(user, Action::UserRecoveryRequested, traits).await?;
+            let options = MessageOptions { challenge: None, channel: applicant.channel };
+            message::send_confirmation(op, user, ContactKind::Phone, options).await
         }
     }
 }

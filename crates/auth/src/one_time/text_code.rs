@@ -1,97 +1,96 @@
-//! Whether a code that somebody typed is the one that a text message brought.
-
-use std::time::Duration;
+//! Checks codes that were typed for a phone number.
 
 use subtle::ConstantTimeEq as _;
 use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::messages::text::within;
 use crate::model::User;
 use crate::model::ids::PhoneNumber;
-use crate::one_time::token::{self, Kind};
+use crate::one_time::token::{self, TokenKind};
 
-/// What a gateway that makes the codes itself says about one.
+/// A code that was typed for a phone number.
+#[derive(Clone, Copy)]
+pub(crate) struct TypedCode<'a> {
+    pub(crate) phone: &'a PhoneNumber,
+    pub(crate) code: &'a str,
+}
+
+/// The verdict of a gateway that makes the codes itself.
 #[derive(Debug)]
-pub(crate) struct Verdict {
-    /// The token that waited for its code when the gateway was asked.
-    waiting: String,
+pub(crate) struct GatewayVerdict {
+    /// The token that was pending when the gateway was asked.
+    pending: String,
     is_right: bool,
 }
 
-/// Whether the gateway makes the codes of this number, so that it must be asked.
-pub(crate) fn is_made_by_gateway(auth: &Auth, phone: &PhoneNumber, code: &str, now: OffsetDateTime) -> bool {
-    // The future is not run
-    let asks = auth.texts().is_some_and(|texts| texts.check(phone.as_str(), code).is_some());
-    asks && test_otp(auth, phone, now).is_none()
+/// Returns whether the gateway makes the codes of this number, so that it must be asked.
+pub(crate) fn is_made_by_gateway(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
+    // The future is not polled
+    let asks = auth.texts().is_some_and(|texts| texts.check(typed.phone.as_str(), typed.code).is_some());
+    asks && test_code(auth, typed.phone, now).is_none()
 }
 
-/// Asks the gateway, where it makes the codes and something waits for one. Not while a transaction is open: a gateway may
-/// be slow.
+/// Asks the gateway, where it makes the codes and a token is pending. Not while a transaction is open:
+/// a gateway may be slow.
 ///
 /// # Errors
 /// 422 `sms_send_failed` when the gateway gave no verdict.
 pub(crate) async fn ask_gateway(
     auth: &Auth,
-    waiting: &str,
-    phone: &PhoneNumber,
-    code: &str,
+    pending: &str,
+    typed: TypedCode<'_>,
     now: OffsetDateTime,
-) -> Result<Option<Verdict>, AuthError> {
-    if waiting.is_empty() || test_otp(auth, phone, now).is_some() {
+) -> Result<Option<GatewayVerdict>, AuthError> {
+    if pending.is_empty() || test_code(auth, typed.phone, now).is_some() {
         return Ok(None);
     }
-    let Some(verdict) = auth.texts().and_then(|texts| texts.check(phone.as_str(), code)) else {
+    let Some(verdict) = auth.texts().and_then(|texts| texts.check(typed.phone.as_str(), typed.code)) else {
         return Ok(None);
     };
-    let is_right = in_time(auth.settings().http_timeout, verdict)
+    let is_right = within(auth.settings().http_timeout, verdict)
         .await
-        .map_err(|detail| AuthError::from(ContractError::TextCodeNotChecked { detail }))?;
-    Ok(Some(Verdict { waiting: waiting.to_owned(), is_right }))
+        .map_err(|detail| ContractError::TextCodeNotChecked { detail })?;
+    Ok(Some(GatewayVerdict { pending: pending.to_owned(), is_right }))
 }
 
-/// A gateway's answer, unless it takes too long.
-pub(crate) async fn in_time<T>(limit: Duration, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let answer = tokio::time::timeout(limit, answer).await;
-    answer.unwrap_or_else(|_| Err("the provider did not answer in time".to_owned()))
-}
-
-/// Whether a code is the one that proves that `phone` is the user's: the fixed one of a test number, or the one that was
-/// sent and has not been used. The gateway decides where it makes the codes, and then also how long they live: `verdict`.
+/// Returns whether a code proves that the number is the user's: it is the fixed one of a test number, or
+/// the one that was sent and has not been used. Where the gateway makes the codes, its `verdict` decides,
+/// also about their life. The time is read now: the gateway may have taken long.
 pub(crate) fn is_right_code(
     auth: &Auth,
     user: &User,
-    kind: Kind,
-    phone: &PhoneNumber,
-    code: &str,
-    verdict: Option<&Verdict>,
-    now: OffsetDateTime,
+    kind: TokenKind,
+    typed: TypedCode<'_>,
+    verdict: Option<&GatewayVerdict>,
 ) -> bool {
+    let now = auth.now();
     let (stored, is_fresh) = (kind.stored(user), kind.is_fresh(user, auth.settings().sms.otp_expiry, now));
-    if let Some(expected) = test_otp(auth, phone, now) {
-        // A nonce must have been asked for; to sign in, the fixed code is enough
-        let is_right: bool = expected.as_bytes().ct_eq(code.as_bytes()).into();
-        return is_right && (kind != Kind::Reauthentication || is_fresh);
+    if let Some(expected) = test_code(auth, typed.phone, now) {
+        // A nonce must have been requested; to sign in, the fixed code is enough
+        let is_right: bool = expected.as_bytes().ct_eq(typed.code.as_bytes()).into();
+        return is_right && (kind != TokenKind::Reauthentication || is_fresh);
     }
     if stored.is_empty() {
         return false;
     }
     match verdict {
-        // Another message was sent, or the code was used, while the gateway was asked
-        Some(verdict) => verdict.is_right && verdict.waiting == stored,
-        None if is_made_by_gateway(auth, phone, code, now) => false,
-        None => is_fresh && token::code_matches(stored, phone.as_str(), code),
+        // The tokens differ when another message was sent, or the code was used, meanwhile
+        Some(verdict) => verdict.is_right && verdict.pending == stored,
+        None if is_made_by_gateway(auth, typed, now) => false,
+        None => is_fresh && token::code_matches(stored, typed.phone.as_str(), typed.code),
     }
 }
 
-/// Returns true if a code for this number tells for which account it was sent: neither the fixed one of a test number nor
-/// one that the gateway makes does.
-pub(crate) fn names_account(auth: &Auth, phone: &PhoneNumber, code: &str, now: OffsetDateTime) -> bool {
-    test_otp(auth, phone, now).is_none() && !is_made_by_gateway(auth, phone, code, now)
+/// Returns whether a code identifies the account for which it was sent. Neither the fixed code of a test
+/// number nor one that the gateway makes does.
+pub(crate) fn identifies_account(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
+    test_code(auth, typed.phone, now).is_none() && !is_made_by_gateway(auth, typed, now)
 }
 
-/// The fixed code of a number that an application tests with.
-pub(crate) fn test_otp<'a>(auth: &'a Auth, phone: &PhoneNumber, now: OffsetDateTime) -> Option<&'a str> {
+/// Returns the fixed code of a number that an application tests with.
+pub(crate) fn test_code<'a>(auth: &'a Auth, phone: &PhoneNumber, now: OffsetDateTime) -> Option<&'a str> {
     let sms = &auth.settings().sms;
     if sms.test_otps_valid_until.is_some_and(|until| now > until) {
         return None;

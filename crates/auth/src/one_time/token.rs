@@ -21,7 +21,7 @@ const STORED_DIGITS: usize = 56;
 
 /// What a token is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum TokenKind {
     /// Sign-up, invitation, and codes by phone.
     Confirmation,
     /// Recovery and sign-in links.
@@ -36,7 +36,7 @@ pub enum Kind {
     Reauthentication,
 }
 
-impl Kind {
+impl TokenKind {
     /// The label of `auth.one_time_token_type`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Kind {
         !self.stored(user).is_empty() && self.sent_at(user).is_some_and(|sent| now < sent + life && sent < now + life)
     }
 
-    /// The time to wait before it may be sent again; `None`: it may be sent now. As with [`Kind::is_fresh`], a clock that
+    /// The time to wait before it may be sent again; `None`: it may be sent now. As with [`TokenKind::is_fresh`], a clock that
     /// was set back does not make the wait longer.
     pub fn wait(self, user: &User, interval: Duration, now: OffsetDateTime) -> Option<Duration> {
         let sent = self.sent_at(user)?;

@@ -11,7 +11,6 @@ use tokio_postgres::Error;
 use uuid::Uuid;
 
 use crate::Auth;
-use crate::account::sign_up::blank;
 use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
@@ -150,7 +149,7 @@ pub(crate) struct FailedLogin<'a> {
 /// one. A failure to write is logged: the client sees the error of the sign-in all the same.
 pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, request: &RequestInfo) {
     let Some(omitted) = auth.limits().take_failed_login(request) else { return };
-    let unknown = User { id: UserId(Uuid::nil()), ..blank(request) };
+    let unknown = User { id: UserId(Uuid::nil()), ..User::without_facts(&request.aud, request.now) };
     let actor = login.user.unwrap_or(&unknown);
     let (action, code) = (Action::LoginFailed, login.error.code().as_str());
     tracing::info!(

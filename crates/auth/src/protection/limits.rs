@@ -14,7 +14,7 @@ use portico_base::token_bucket::{Quota, TokenBucket, TokenBuckets, whole_seconds
 
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
-use crate::one_time::token::Kind;
+use crate::one_time::token::TokenKind;
 use crate::settings::{RateLimitSettings, SendLimit};
 
 /// Most addresses that are stored. Beyond it the fullest half is discarded, so that an address that has used
@@ -83,7 +83,7 @@ pub struct Limits {
     clock: Clock,
     buckets: TokenBuckets<(Limiter, String)>,
     /// The monotonic time at which a mail was last decoys to an address.
-    decoys: Mutex<HashMap<(Kind, String), Duration>>,
+    decoys: Mutex<HashMap<(TokenKind, String), Duration>>,
     emails: Option<Mutex<SendBudget>>,
     texts: Option<Mutex<SendBudget>>,
     failures: FailedLoginBudget,
@@ -152,7 +152,7 @@ impl Limits {
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`, as for an address that has an account.
-    pub fn check_decoy_interval(&self, kind: Kind, address: &str, interval: Duration) -> Result<(), AuthError> {
+    pub fn check_decoy_interval(&self, kind: TokenKind, address: &str, interval: Duration) -> Result<(), AuthError> {
         let mut decoys = lock(&self.decoys);
         let now = self.clock.monotonic();
         let key = (kind, address.to_owned());
@@ -302,13 +302,13 @@ mod tests {
         let clock = clock();
         let limits = Limits::new(RateLimitSettings::default(), clock.clone());
         let pretend = |kind| limits.check_decoy_interval(kind, "ada@example.com", Duration::from_secs(60));
-        let wait = || match pretend(Kind::Recovery) {
+        let wait = || match pretend(TokenKind::Recovery) {
             Err(AuthError::TooMany { retry_after, .. }) => retry_after.as_secs(),
             _ => 0,
         };
-        assert!(pretend(Kind::Recovery).is_ok());
+        assert!(pretend(TokenKind::Recovery).is_ok());
         advance(&clock, 1);
-        assert!(pretend(Kind::Confirmation).is_ok());
+        assert!(pretend(TokenKind::Confirmation).is_ok());
         advance(&clock, 6);
         assert_eq!(wait(), 53);
         advance(&clock, -3600);

@@ -12,6 +12,7 @@ use crate::http::switched_off;
 use crate::model::User;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth;
+use crate::operation::Operation;
 use crate::protection::attempts;
 use crate::protection::audit::{self, Action, AuditEvent, FailedLogin, Traits};
 use crate::protection::captcha;
@@ -134,7 +135,7 @@ async fn sign_in(
         request.now,
     )
     .await?;
-    let response = session::issue(auth, &tx, &user, Method::Password, request).await?;
+    let response = session::issue(Operation::new(auth, request, &tx), &user, Method::Password).await?;
     tx.commit().await?;
     Ok(response.with_password_strength(weak.as_ref()))
 }
@@ -217,7 +218,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
     let method = Method::parse(&flow.authentication_method).unwrap_or(Method::Otp);
     let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);
     audit::record(auth, &tx, AuditEvent::new(&user, Action::Login).with_traits(traits), request.now).await?;
-    let response = session::issue(auth, &tx, &user, method, request).await?;
+    let response = session::issue(Operation::new(auth, request, &tx), &user, method).await?;
     flow_state::delete(&tx, flow.id).await?;
     tx.commit().await?;
     Ok(response.with_provider_tokens(flow.provider_access_token, flow.provider_refresh_token))

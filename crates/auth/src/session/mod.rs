@@ -19,6 +19,7 @@ use crate::error::{AuthError, ContractError, WeakPassword};
 use crate::http::extract::RequestInfo;
 use crate::model::ids::SessionId;
 use crate::model::{JsonObject, User};
+use crate::operation::Operation;
 use crate::protection::attempts;
 use crate::session::refresh_token::{RefreshToken, SessionKey};
 use crate::settings::SessionSettings;
@@ -181,13 +182,8 @@ impl IntoResponse for TokenResponse {
 ///
 /// # Errors
 /// Only what the database says.
-pub async fn issue(
-    auth: &Auth,
-    tx: &Tx,
-    user: &User,
-    method: Method,
-    request: &RequestInfo,
-) -> Result<TokenResponse, AuthError> {
+pub(crate) async fn issue(op: Operation<'_>, user: &User, method: Method) -> Result<TokenResponse, AuthError> {
+    let Operation { auth, request, tx } = op;
     let settings = auth.settings();
     let now = request.now;
     let id = SessionId::random();

@@ -12,7 +12,6 @@ pub mod one_time_tokens;
 pub mod outbox;
 pub mod refresh_tokens;
 pub mod sessions;
-pub mod texts;
 pub mod users;
 
 use std::pin::pin;
@@ -226,7 +225,6 @@ pub fn all() -> Vec<(&'static str, &'static str)> {
         identities::ALL,
         one_time_tokens::ALL,
         outbox::ALL,
-        texts::ALL,
         attempts::ALL,
         crate::protection::audit::ALL,
     ]

@@ -11,7 +11,7 @@ use crate::model::ids::UserId;
 pub const ALL: &[(&str, &str)] = &[
     ("one_time_tokens::PUT", PUT),
     ("one_time_tokens::SENT_TO", SENT_TO),
-    ("one_time_tokens::WAITING_FOR", WAITING_FOR),
+    ("one_time_tokens::PENDING_PHONE_CHANGES", PENDING_PHONE_CHANGES),
     ("one_time_tokens::DELETE_KIND", DELETE_KIND),
     ("one_time_tokens::DELETE_HASH", DELETE_HASH),
     ("one_time_tokens::DELETE_ALL", DELETE_ALL),
@@ -35,7 +35,7 @@ const SENT_TO: &str = "
      limit 10";
 /// Codes that are still good only. A stranger would have to make the service send this many messages to the number while
 /// one code lives to push out another account's code; each that would do makes guessing one likelier.
-const WAITING_FOR: &str = "
+const PENDING_PHONE_CHANGES: &str = "
     select tokens.token_hash
       from auth.one_time_tokens as tokens
       join auth.users on users.id = tokens.user_id and users.phone_change_token = tokens.token_hash
@@ -71,23 +71,23 @@ pub async fn sent_to(tx: &Tx, address: &str, kind: &str) -> Result<Vec<String>, 
     Ok(tx.rows(SENT_TO, &[&address, &kind]).await?.iter().map(|row| row.get(0)).collect())
 }
 
-/// The accounts that may wait for a number.
+/// The accounts with a pending change to a number.
 #[derive(Debug, Clone, Copy)]
-pub struct WaitingAccounts<'a> {
+pub struct PendingPhoneChanges<'a> {
     /// The number.
     pub phone: &'a str,
     /// The audience of the accounts.
     pub aud: &'a str,
-    /// Accounts that asked before do not wait any more.
+    /// Requests before this time are not pending any more.
     pub since: OffsetDateTime,
     /// Only this account.
     pub only: Option<UserId>,
 }
 
-/// The hashes of the tokens of accounts that wait for a number, the newest first.
-pub async fn waiting_for(tx: &Tx, accounts: &WaitingAccounts<'_>) -> Result<Vec<String>, Error> {
-    let WaitingAccounts { phone, aud, since, only } = accounts;
-    Ok(tx.rows(WAITING_FOR, &[phone, aud, since, only]).await?.iter().map(|row| row.get(0)).collect())
+/// Returns the hashes of the tokens of accounts with a pending change to a number, the newest first.
+pub async fn pending_phone_changes(tx: &Tx, accounts: &PendingPhoneChanges<'_>) -> Result<Vec<String>, Error> {
+    let PendingPhoneChanges { phone, aud, since, only } = accounts;
+    Ok(tx.rows(PENDING_PHONE_CHANGES, &[phone, aud, since, only]).await?.iter().map(|row| row.get(0)).collect())
 }
 
 /// Forgets the token of a kind.

@@ -5,9 +5,11 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use tokio_postgres::Error;
 
-use super::{Run, Tx};
+use super::{Params, Run, Tx, one_time_tokens};
+use crate::model::contact::Contact;
 use crate::model::ids::{EmailAddress, PhoneNumber, UserId};
 use crate::model::{Factor, Identity, JsonObject, User, factor_columns, identity_columns, user_columns};
+use crate::one_time::token::TokenKind;
 
 /// Every statement of this file.
 pub const ALL: &[(&str, &str)] = &[
@@ -41,6 +43,10 @@ pub const ALL: &[(&str, &str)] = &[
     ("users::SET_PASSWORD", SET_PASSWORD),
     ("users::REHASH_PASSWORD", REHASH_PASSWORD),
     ("users::REPLACE_CREDENTIALS", REPLACE_CREDENTIALS),
+    ("users::UNDO_CONFIRMATION", UNDO_CONFIRMATION),
+    ("users::UNDO_PHONE_CHANGE", UNDO_PHONE_CHANGE),
+    ("users::UNDO_REAUTHENTICATION", UNDO_REAUTHENTICATION),
+    ("users::DELETE_UNREACHED", DELETE_UNREACHED),
 ];
 
 const BY_ID: &str = concat!("select ", user_columns!(), " from auth.users where users.id = $1");
@@ -248,7 +254,27 @@ const REHASH_PASSWORD: &str = "
 const REPLACE_CREDENTIALS: &str = "
     update auth.users set encrypted_password = $2, raw_user_meta_data = $3, updated_at = $4 where id = $1";
 
-async fn one(run: &impl Run, sql: &str, params: super::Params<'_>) -> Result<Option<User>, Error> {
+/// The message with token `$2` was not sent: the code is deleted, and the next message need not wait.
+const UNDO_CONFIRMATION: &str = "
+    update auth.users
+       set confirmation_token = '', confirmation_sent_at = $3
+     where id = $1 and confirmation_token = $2";
+const UNDO_PHONE_CHANGE: &str = "
+    update auth.users
+       set phone_change = '', phone_change_token = '', phone_change_sent_at = $3
+     where id = $1 and phone_change_token = $2";
+const UNDO_REAUTHENTICATION: &str = "
+    update auth.users
+       set reauthentication_token = '', reauthentication_sent_at = $3
+     where id = $1 and reauthentication_token = $2";
+const DELETE_UNREACHED: &str = "
+    delete from auth.users
+     where id = $1
+       and confirmation_token = $2
+       and phone_confirmed_at is null
+       and email_confirmed_at is null";
+
+async fn one(run: &impl Run, sql: &str, params: Params<'_>) -> Result<Option<User>, Error> {
     Ok(run.rows(sql, params).await?.first().map(User::from_row))
 }
 
@@ -268,22 +294,13 @@ pub async fn lock_complete(tx: &Tx, id: UserId) -> Result<Option<User>, Error> {
 }
 
 async fn complete_by(run: &impl Run, sql: &str, id: UserId) -> Result<Option<User>, Error> {
-    let params: super::Params<'_> = &[&id];
+    let params: Params<'_> = &[&id];
     let (user, identities, factors) =
         tokio::join!(biased; one(run, sql, params), run.rows(IDENTITIES, params), run.rows(FACTORS, params));
     let Some(mut user) = user? else { return Ok(None) };
     user.identities = identities?.iter().map(Identity::from_row).collect();
     user.factors = factors?.iter().map(Factor::from_row).collect();
     Ok(Some(user))
-}
-
-/// Loads identities and factors of a user whose row is known.
-pub async fn load_relations(run: &impl Run, user: &mut User) -> Result<(), Error> {
-    let params: super::Params<'_> = &[&user.id];
-    let (identities, factors) = tokio::join!(biased; run.rows(IDENTITIES, params), run.rows(FACTORS, params));
-    user.identities = identities?.iter().map(Identity::from_row).collect();
-    user.factors = factors?.iter().map(Factor::from_row).collect();
-    Ok(())
 }
 
 /// The session of a bearer token, as far as requests need it.
@@ -303,8 +320,8 @@ pub async fn signed_in(
     id: UserId,
     session: Option<crate::model::ids::SessionId>,
 ) -> Result<Option<(User, Option<SessionSummary>)>, Error> {
-    let params: super::Params<'_> = &[&id];
-    let both: super::Params<'_> = &[&id, &session];
+    let params: Params<'_> = &[&id];
+    let both: Params<'_> = &[&id, &session];
     let (rows, identities, factors) =
         tokio::join!(biased; run.rows(SIGNED_IN, both), run.rows(IDENTITIES, params), run.rows(FACTORS, params));
     let rows = rows?;
@@ -338,6 +355,22 @@ pub async fn by_phone(run: &impl Run, phone: &PhoneNumber, aud: &str) -> Result<
 /// As [`by_phone`], and nobody else changes the user before the transaction ends.
 pub async fn lock_by_phone(tx: &Tx, phone: &PhoneNumber, aud: &str) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_PHONE, &[&phone.as_str(), &aud]).await
+}
+
+/// Returns the user with this contact, not of a single sign-on domain.
+pub async fn by_contact(run: &impl Run, contact: &Contact, aud: &str) -> Result<Option<User>, Error> {
+    match contact {
+        Contact::Email(email) => by_email(run, email, aud).await,
+        Contact::Phone(phone) => by_phone(run, phone, aud).await,
+    }
+}
+
+/// As [`by_contact`]; locks the row.
+pub async fn lock_by_contact(tx: &Tx, contact: &Contact, aud: &str) -> Result<Option<User>, Error> {
+    match contact {
+        Contact::Email(email) => lock_by_email(tx, email, aud).await,
+        Contact::Phone(phone) => lock_by_phone(tx, phone, aud).await,
+    }
 }
 
 /// The user to whom one of the kinds of token with this hash was sent; locked. The caller compares the column again.
@@ -455,8 +488,7 @@ pub async fn set_email_change(
     tx: &Tx,
     id: UserId,
     new: &EmailAddress,
-    hash_new: &str,
-    hash_current: &str,
+    [hash_new, hash_current]: [&str; 2],
     now: OffsetDateTime,
 ) -> Result<(), Error> {
     tx.execute(SET_EMAIL_CHANGE, &[&id, &new.as_str(), &hash_new, &hash_current, &now]).await.map(drop)
@@ -507,4 +539,30 @@ pub async fn replace_credentials(
     now: OffsetDateTime,
 ) -> Result<(), Error> {
     tx.execute(REPLACE_CREDENTIALS, &[&id, &hash, &Value::Object(data.clone()), &now]).await.map(drop)
+}
+
+/// Undoes a message that was not sent: deletes its token, and restores the time of the message before it.
+/// Writes only what the message itself wrote, which its token shows.
+pub async fn undo_message(
+    tx: &Tx,
+    id: UserId,
+    kind: TokenKind,
+    hash: &str,
+    sent_before: Option<OffsetDateTime>,
+) -> Result<(), Error> {
+    let sql = match kind {
+        TokenKind::PhoneChange => UNDO_PHONE_CHANGE,
+        TokenKind::Reauthentication => UNDO_REAUTHENTICATION,
+        _ => UNDO_CONFIRMATION,
+    };
+    let row: Params<'_> = &[&id, &hash, &sent_before];
+    let (undone, removed) = tokio::join!(biased; tx.execute(sql, row), one_time_tokens::delete_hash(tx, id, hash));
+    undone?;
+    removed
+}
+
+/// Deletes an account that was made for the message with this token and has confirmed nothing since. Returns
+/// whether there was one.
+pub async fn delete_unreached(tx: &Tx, id: UserId, hash: &str) -> Result<bool, Error> {
+    Ok(tx.execute(DELETE_UNREACHED, &[&id, &hash]).await? > 0)
 }

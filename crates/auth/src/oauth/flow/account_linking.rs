@@ -16,7 +16,8 @@ use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, JsonObject, User};
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
-use crate::one_time::token::Kind;
+use crate::one_time::token::TokenKind;
+use crate::operation::Operation;
 use crate::protection::audit::{self, Action, AuditEvent, Traits};
 use crate::sql::accounts::LinkingDomain;
 use crate::sql::users::NewUser;
@@ -378,11 +379,11 @@ async fn handle_unverified_email(
     let waits_for_another = !user.email_change.is_empty() && user.email_change != address;
     if !(settings.allow_unverified_sign_ins && waits_for_another) {
         let fresh = lock_user(tx, user.id).await?;
-        match unconfirmed_email::await_proof(auth, tx, &fresh, &address, request).await {
+        match unconfirmed_email::await_proof(Operation::new(auth, request, tx), &fresh, &address).await {
             Ok(()) => {}
             // A confirmation has been sent already
             Err(AuthError::TooMany { .. })
-                if fresh.email_change == address && Kind::EmailChangeNew.sent_at(&fresh).is_some() => {}
+                if fresh.email_change == address && TokenKind::EmailChangeNew.sent_at(&fresh).is_some() => {}
             Err(error) => return Err(error),
         }
     }
@@ -401,7 +402,7 @@ async fn accept_invitation(
 ) -> Result<SignInOutcome, AuthError> {
     let now = request.now;
     let not_found = || AuthError::from(ContractError::InvitationUnknown);
-    let invited = users::lock_by_token(tx, hash, &[Kind::Confirmation.as_str()])
+    let invited = users::lock_by_token(tx, hash, &[TokenKind::Confirmation.as_str()])
         .await?
         .filter(|user| crate::one_time::token::hash_matches(&user.confirmation_token, hash))
         .ok_or_else(not_found)?;

@@ -15,7 +15,7 @@ use crate::oauth::flow::browser_binding::{self, BrowserBinding, BrowserContext, 
 use crate::oauth::flow::{callback_redirect, oauth1, provider_unreachable};
 use crate::oauth::pkce::{self, Challenge};
 use crate::oauth::provider::resolved::{self, ProviderEndpoints, ResolvedProvider};
-use crate::one_time::token::Kind;
+use crate::one_time::token::TokenKind;
 use crate::protection::limits::Limiter;
 use crate::sql::flow_state::{self, NewFlow, method};
 use crate::sql::{Tx, users};
@@ -227,7 +227,7 @@ pub(crate) async fn start(
 /// Returns the hash of a pending invitation, if the request names one.
 async fn invitation(tx: &Tx, token: Option<&str>) -> Result<Option<String>, AuthError> {
     let Some(token) = token else { return Ok(None) };
-    match users::lock_by_token(tx, token, &[Kind::Confirmation.as_str()]).await? {
+    match users::lock_by_token(tx, token, &[TokenKind::Confirmation.as_str()]).await? {
         Some(_) => Ok(Some(token.to_owned())),
         None => Err(ContractError::LinkingSubjectUnknown.into()),
     }

@@ -20,6 +20,7 @@ use crate::oauth::provider::identification::make_storable;
 use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::readers;
 use crate::oauth::provider::resolved::{self, IdTokenIssuer, ResolvedProvider};
+use crate::operation::Operation;
 use crate::session::{self, Method, TokenResponse};
 use crate::settings::ProviderSettings;
 use crate::sql::{Tx, users};
@@ -115,7 +116,7 @@ async fn complete(
     };
     match outcome {
         SignInOutcome::SignedIn(user) => {
-            let response = session::issue(auth, &tx, &user, Method::OAuth, request).await?;
+            let response = session::issue(Operation::new(auth, request, &tx), &user, Method::OAuth).await?;
             tx.commit().await?;
             Ok(response)
         }

@@ -19,6 +19,7 @@ use crate::oauth::flow::authorize;
 use crate::oauth::flow::browser_binding::BrowserContext;
 use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
+use crate::operation::Operation;
 use crate::protection::audit::{self, Action, AuditEvent};
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, accounts, identities, users};
@@ -170,7 +171,7 @@ pub(crate) async fn link(
                     accounts::adopt_email(tx, user.id, &email.address, now).await?;
                     users::confirm_email(tx, user.id, now).await?;
                 } else {
-                    unconfirmed_email::await_proof(auth, tx, &user, &email.address, request).await?;
+                    unconfirmed_email::await_proof(Operation::new(auth, request, tx), &user, &email.address).await?;
                     rejection =
                         Some(ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into());
                 }

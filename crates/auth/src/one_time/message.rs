@@ -1,0 +1,330 @@
+//! The messages that carry a one-time code and, in a mail, a link.
+//!
+//! Each function checks how often such a message may be sent, stores the token, remembers the flow of
+//! an app with a proof key, and writes the mail or reserves the text message. All of it is part of the
+//! caller's transaction; the caller delivers the message after the commit.
+
+use portico_mail::{MailKind, Variables};
+use serde_json::{Value, json};
+
+use crate::Auth;
+use crate::error::{AuthError, ContractError};
+use crate::messages::mailer;
+use crate::model::User;
+use crate::model::contact::{Contact, ContactKind};
+use crate::model::ids::{EmailAddress, PhoneNumber};
+use crate::oauth::pkce::Challenge;
+use crate::one_time::text_message::{ReservedText, reserve};
+use crate::one_time::token::{OneTimeToken, TokenKind};
+use crate::operation::Operation;
+use crate::protection::audit::{Action, Traits};
+use crate::sql::flow_state::{self, NewFlow, method};
+use crate::sql::{one_time_tokens, users};
+
+/// The choices of a request about the message that it causes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MessageOptions<'a> {
+    /// The challenge of an app with a proof key; for mails only.
+    pub(crate) challenge: Option<&'a Challenge>,
+    /// The channel of a text message; empty is `sms`.
+    pub(crate) channel: &'a str,
+}
+
+/// A message whose token is stored. It must be delivered when the transaction is committed.
+#[must_use = "a text message is sent by `deliver` only"]
+pub(crate) enum Delivery {
+    /// Nothing is left to do: a mail is in the outbox.
+    Complete,
+    /// A text message that the gateway does not have yet.
+    Text(ReservedText),
+}
+
+impl Delivery {
+    /// Marks the account as made for this message: it is removed when the message cannot be sent.
+    pub(crate) fn of_new_account(self) -> Self {
+        match self {
+            Self::Complete => Self::Complete,
+            Self::Text(text) => Self::Text(text.of_new_account()),
+        }
+    }
+
+    /// Delivers the message, and returns the body of the response.
+    ///
+    /// # Errors
+    /// 422 `sms_send_failed`; the message is then undone.
+    pub(crate) async fn deliver(self, auth: &Auth) -> Result<Value, AuthError> {
+        match self {
+            Self::Complete => Ok(json!({})),
+            Self::Text(text) => text.deliver(auth).await,
+        }
+    }
+}
+
+/// Checks the limits of a mail with a token, and makes the token.
+fn prepare_mail(
+    op: Operation<'_>,
+    user: &User,
+    kind: TokenKind,
+    to: &EmailAddress,
+    is_pkce: bool,
+) -> Result<OneTimeToken, AuthError> {
+    let settings = &op.auth.settings().email;
+    if let Some(wait) = kind.wait(user, settings.max_frequency, op.auth.now()) {
+        return Err(AuthError::too_soon(wait, |seconds| ContractError::EmailTooSoon { seconds }));
+    }
+    mailer::check_recipient(op.auth, to)?;
+    mailer::count_mail(op.auth)?;
+    Ok(OneTimeToken::generate(to.as_str(), settings.otp_length, is_pkce))
+}
+
+async fn store_token(
+    op: Operation<'_>,
+    user: &User,
+    kind: TokenKind,
+    token: &OneTimeToken,
+    sent_to: &str,
+) -> Result<(), tokio_postgres::Error> {
+    one_time_tokens::put(op.tx, user.id, kind.as_str(), &token.hash, sent_to, op.now()).await
+}
+
+async fn begin_flow(
+    op: Operation<'_>,
+    user: &User,
+    challenge: Option<&Challenge>,
+    authentication_method: &str,
+) -> Result<(), AuthError> {
+    let Some(challenge) = challenge else { return Ok(()) };
+    let flow = NewFlow {
+        challenge: Some(challenge),
+        provider_type: if authentication_method == method::MAGIC_LINK { "magiclink" } else { "email" },
+        authentication_method,
+        user_id: Some(user.id),
+        ..NewFlow::default()
+    };
+    flow_state::insert(op.tx, &flow, op.now()).await?;
+    Ok(())
+}
+
+fn variables_with_link(op: Operation<'_>, user: &User, kind: MailKind, token: &OneTimeToken) -> Variables {
+    let hash = token.hash.clone();
+    Variables {
+        confirmation_url: Some(mailer::confirmation_url(op.auth, kind, &hash, op.request)),
+        token: Some(token.code.clone()),
+        token_hash: Some(hash),
+        redirect_to: Some(op.request.redirect_to.clone()),
+        ..mailer::variables(op.auth, user)
+    }
+}
+
+/// Sends the confirmation of the contact of an account. For a confirmed phone number its code signs in.
+///
+/// # Errors
+/// 429 when it is too soon, 400 when the contact may not get messages.
+pub(crate) async fn send_confirmation(
+    op: Operation<'_>,
+    user: &User,
+    contact: ContactKind,
+    options: MessageOptions<'_>,
+) -> Result<Delivery, AuthError> {
+    if contact == ContactKind::Phone {
+        let phone = PhoneNumber::parse(&user.phone)?;
+        return reserve(op, user, TokenKind::Confirmation, &phone, options.channel).await.map(Delivery::Text);
+    }
+    let (kind, challenge) = (TokenKind::Confirmation, options.challenge);
+    let email = EmailAddress::from_stored(&user.email);
+    let token = prepare_mail(op, user, kind, &email, challenge.is_some())?;
+    let variables = variables_with_link(op, user, MailKind::Confirmation, &token);
+    let (column, row, flow, mail) = tokio::join!(biased;
+        users::set_confirmation(op.tx, user.id, &token.hash, op.now()),
+        store_token(op, user, kind, &token, email.as_str()),
+        begin_flow(op, user, challenge, method::EMAIL_SIGNUP),
+        mailer::enqueue(op.auth, op.tx, MailKind::Confirmation, email.as_str(), &variables),
+    );
+    column?;
+    row?;
+    flow?;
+    mail?;
+    Ok(Delivery::Complete)
+}
+
+/// The two mails that share the recovery token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecoveryMail {
+    /// A link to set a new password.
+    Password,
+    /// A link to sign in.
+    MagicLink,
+}
+
+/// Sends a link to set a new password, or to sign in.
+///
+/// # Errors
+/// 429 when it is too soon, 400 when the address may not get mail.
+pub(crate) async fn send_recovery(
+    op: Operation<'_>,
+    user: &User,
+    which: RecoveryMail,
+    challenge: Option<&Challenge>,
+) -> Result<(), AuthError> {
+    let kind = TokenKind::Recovery;
+    let email = EmailAddress::from_stored(&user.email);
+    let token = prepare_mail(op, user, kind, &email, challenge.is_some())?;
+    let (mail_kind, method) = match which {
+        RecoveryMail::Password => (MailKind::Recovery, method::RECOVERY),
+        RecoveryMail::MagicLink => (MailKind::MagicLink, method::MAGIC_LINK),
+    };
+    let variables = variables_with_link(op, user, mail_kind, &token);
+    let (audit, column, row, flow, mail) = tokio::join!(biased;
+        op.record(user, Action::UserRecoveryRequested, Traits::new()),
+        users::set_recovery(op.tx, user.id, &token.hash, op.now()),
+        store_token(op, user, kind, &token, email.as_str()),
+        begin_flow(op, user, challenge, method),
+        mailer::enqueue(op.auth, op.tx, mail_kind, email.as_str(), &variables),
+    );
+    audit?;
+    column?;
+    row?;
+    flow?;
+    mail
+}
+
+/// Sends the nonce of a password change to a contact of an account.
+///
+/// # Errors
+/// 429 when it is too soon, 400 when the contact may not get messages.
+pub(crate) async fn send_reauthentication(
+    op: Operation<'_>,
+    user: &User,
+    contact: ContactKind,
+) -> Result<Delivery, AuthError> {
+    let kind = TokenKind::Reauthentication;
+    let action = Action::UserReauthenticateRequested;
+    if contact == ContactKind::Phone {
+        let phone = PhoneNumber::parse(&user.phone)?;
+        op.record(user, action, Traits::new()).await?;
+        return reserve(op, user, kind, &phone, "sms").await.map(Delivery::Text);
+    }
+    let email = EmailAddress::from_stored(&user.email);
+    let token = prepare_mail(op, user, kind, &email, false)?;
+    let variables = Variables { token: Some(token.code.clone()), ..mailer::variables(op.auth, user) };
+    let (audit, column, row, mail) = tokio::join!(biased;
+        op.record(user, action, Traits::new()),
+        users::set_reauthentication(op.tx, user.id, &token.hash, op.now()),
+        store_token(op, user, kind, &token, email.as_str()),
+        mailer::enqueue(op.auth, op.tx, MailKind::Reauthentication, email.as_str(), &variables),
+    );
+    audit?;
+    column?;
+    row?;
+    mail?;
+    Ok(Delivery::Complete)
+}
+
+/// Sends the confirmation of a change to a new contact. A new address is confirmed there, and at the
+/// current address too where the settings demand both.
+///
+/// # Errors
+/// 429 when it is too soon, 400 when the contact may not get messages.
+pub(crate) async fn send_change(
+    op: Operation<'_>,
+    user: &User,
+    new: &Contact,
+    options: MessageOptions<'_>,
+) -> Result<Delivery, AuthError> {
+    match new {
+        Contact::Email(email) => {
+            send_email_change(op, user, email, options.challenge).await.map(|()| Delivery::Complete)
+        }
+        Contact::Phone(phone) => {
+            reserve(op, user, TokenKind::PhoneChange, phone, options.channel).await.map(Delivery::Text)
+        }
+    }
+}
+
+async fn send_email_change(
+    op: Operation<'_>,
+    user: &User,
+    new: &EmailAddress,
+    challenge: Option<&Challenge>,
+) -> Result<(), AuthError> {
+    let kind = TokenKind::EmailChangeNew;
+    let token_new = prepare_mail(op, user, kind, new, challenge.is_some())?;
+    let settings = &op.auth.settings().email;
+    let token_current = user
+        .email_address()
+        .filter(|_| settings.secure_change)
+        .map(|current| (OneTimeToken::generate(current.as_str(), settings.otp_length, challenge.is_some()), current));
+    let hash_current = token_current.as_ref().map_or("", |(token, _)| token.hash.as_str());
+    let variables = |token: &OneTimeToken, to: &EmailAddress| Variables {
+        new_email: Some(new.to_string()),
+        sending_to: Some(to.to_string()),
+        ..variables_with_link(op, user, MailKind::EmailChange, token)
+    };
+    let to_new = variables(&token_new, new);
+    let (columns, row, flow, mail) = tokio::join!(biased;
+        users::set_email_change(op.tx, user.id, new, [&token_new.hash, hash_current], op.now()),
+        store_token(op, user, kind, &token_new, new.as_str()),
+        begin_flow(op, user, challenge, method::EMAIL_CHANGE),
+        mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, new.as_str(), &to_new),
+    );
+    columns?;
+    row?;
+    flow?;
+    mail?;
+    let kind = TokenKind::EmailChangeCurrent;
+    match &token_current {
+        Some((token, current)) => {
+            let to_current = variables(token, current);
+            let (row, mail) = tokio::join!(biased;
+                store_token(op, user, kind, token, current.as_str()),
+                mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, current.as_str(), &to_current),
+            );
+            row?;
+            mail
+        }
+        None => Ok(one_time_tokens::delete_kind(op.tx, user.id, kind.as_str()).await?),
+    }
+}
+
+/// Sends the confirmation of an address that a provider does not vouch for, which becomes the account's
+/// when the link is followed. The person sees the confirmation of a new account; the token belongs to
+/// the pending change, so that it can prove no other address.
+///
+/// # Errors
+/// 429 when it is too soon, 400 when the address may not get mail.
+pub(crate) async fn send_claim_confirmation(
+    op: Operation<'_>,
+    user: &User,
+    email: &EmailAddress,
+) -> Result<(), AuthError> {
+    let kind = TokenKind::EmailChangeNew;
+    let token = prepare_mail(op, user, kind, email, false)?;
+    let variables =
+        Variables { email: email.to_string(), ..variables_with_link(op, user, MailKind::Confirmation, &token) };
+    let (column, row, other, mail) = tokio::join!(biased;
+        users::set_email_change(op.tx, user.id, email, [&token.hash, ""], op.now()),
+        store_token(op, user, kind, &token, email.as_str()),
+        one_time_tokens::delete_kind(op.tx, user.id, TokenKind::EmailChangeCurrent.as_str()),
+        mailer::enqueue(op.auth, op.tx, MailKind::Confirmation, email.as_str(), &variables),
+    );
+    column?;
+    row?;
+    other?;
+    mail
+}
+
+/// Does the work of sending a mail of this kind, and sends nothing: an address that gets no mail is
+/// answered as slowly as one that does, and as often.
+///
+/// # Errors
+/// The same as for a mail that is sent.
+pub(crate) async fn enqueue_decoy(op: Operation<'_>, kind: TokenKind, email: &EmailAddress) -> Result<(), AuthError> {
+    let settings = &op.auth.settings().email;
+    op.auth.limits().check_decoy_interval(kind, email.as_str(), settings.max_frequency)?;
+    mailer::check_recipient(op.auth, email)?;
+    mailer::check_mail_budget(op.auth)?;
+    let unknown = User { email: email.to_string(), ..User::without_facts(&op.request.aud, op.now()) };
+    let token = OneTimeToken::generate(email.as_str(), settings.otp_length, false);
+    let variables = variables_with_link(op, &unknown, MailKind::Recovery, &token);
+    mailer::enqueue_decoy(op.auth, op.tx, MailKind::Recovery, &variables).await
+}
