@@ -13,7 +13,7 @@ use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, User};
 use crate::one_time::message;
 use crate::operation::Operation;
-use crate::sql::{Tx, accounts, identities, sessions, users};
+use crate::sql::{Tx, identities, mfa_factors, sessions, users};
 
 /// Returns whether an account other than `except` has proved `email`. Nothing is written.
 pub(crate) async fn is_proved_elsewhere(
@@ -24,7 +24,7 @@ pub(crate) async fn is_proved_elsewhere(
     except: Option<UserId>,
 ) -> Result<bool, AuthError> {
     let others = auth.providers_of_other_domains();
-    Ok(accounts::is_address_proved(tx, email, aud, except, &others).await?)
+    Ok(users::is_address_proved(tx, email, aud, except, &others).await?)
 }
 
 /// Takes `email` from an account of the default linking domain that merely claims it, so that the
@@ -48,10 +48,10 @@ pub(crate) async fn withdraw_from_others(
 pub(crate) async fn withdraw(tx: &Tx, claimant: &User, now: OffsetDateTime) -> Result<(), AuthError> {
     for identity in identities::of_user(tx, claimant.id).await? {
         if identity.provider == "email" {
-            accounts::delete_identity(tx, identity.id, claimant.id).await?;
+            identities::delete(tx, identity.id, claimant.id).await?;
         }
     }
-    accounts::promote_email(tx, claimant.id, "", false, now).await?;
+    users::promote_email(tx, claimant.id, "", false, now).await?;
     Ok(users::refresh_providers(tx, claimant.id, now).await?)
 }
 
@@ -82,13 +82,13 @@ pub(crate) async fn clear_access(op: Operation<'_>, user: &User, keep_password: 
     let (tx, now) = (op.tx, op.now());
     let (sessions, factors) = tokio::join!(biased;
         sessions::delete_all(tx, user.id),
-        accounts::delete_factors(tx, user.id),
+        mfa_factors::delete_all(tx, user.id),
     );
     sessions?;
     factors?;
     if !user.phone.is_empty() {
         identities::delete_phone(tx, user.id).await?;
-        accounts::clear_phone(tx, user.id, now).await?;
+        users::clear_phone(tx, user.id, now).await?;
     }
     if !keep_password {
         users::set_password(tx, user.id, "", now).await?;

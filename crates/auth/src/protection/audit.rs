@@ -15,14 +15,7 @@ use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
 use crate::model::{JsonObject, User};
-use crate::sql::{Run as _, Tx};
-
-/// Statements of this module, for the test that prepares them.
-pub const ALL: &[(&str, &str)] = &[("audit::INSERT", INSERT)];
-
-const INSERT: &str = "
-    insert into auth.audit_log_entries (instance_id, id, payload, created_at, ip_address)
-    values ('00000000-0000-0000-0000-000000000000', $1, $2, $3, $4)";
+use crate::sql::{Tx, audit_log_entries};
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $variant:ident $name:literal $log_type:literal),+ $(,)?) => {
@@ -131,8 +124,7 @@ pub async fn record(auth: &Auth, tx: &Tx, event: AuditEvent<'_>, now: OffsetDate
         return Ok(());
     }
     let ip = event.ip.map(|ip| ip.to_string()).unwrap_or_default();
-    let id: Uuid = portico_base::random::uuid();
-    tx.execute(INSERT, &[&id, &payload(event.actor, event.action, event.traits), &now, &ip]).await.map(drop)
+    audit_log_entries::insert(tx, &payload(event.actor, event.action, event.traits), &ip, now).await
 }
 
 /// A failed sign-in.
@@ -166,10 +158,10 @@ pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, re
         traits.insert("omitted".into(), omitted.into());
     }
     let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
-    let id: Uuid = portico_base::random::uuid();
     let written = async {
         let client = auth.database().auth().await?;
-        client.rows(INSERT, &[&id, &payload(actor, action, traits), &auth.now(), &ip]).await.map_err(AuthError::from)
+        let payload = payload(actor, action, traits);
+        audit_log_entries::insert(&client, &payload, &ip, auth.now()).await.map_err(AuthError::from)
     };
     if let Err(error) = written.await {
         tracing::warn!(

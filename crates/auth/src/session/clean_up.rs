@@ -9,7 +9,10 @@ use tokio_postgres::Error;
 
 use crate::Auth;
 use crate::error::AuthError;
-use crate::sql::{Tx, accounts, attempts, clean_up, flow_state, refresh_tokens, sessions};
+use crate::sql::{
+    Tx, attempts, flow_state, mfa_challenges, mfa_factors, refresh_tokens, saml_relay_states, sessions, users,
+    webauthn_challenges,
+};
 
 /// How long replaced refresh tokens and abandoned attempts stay, so that their reuse is told apart from an invented one.
 const KEPT: Duration = Duration::hours(24);
@@ -55,13 +58,13 @@ impl Batch {
             Self::RefreshTokens => refresh_tokens::delete_old(tx, now - KEPT).await,
             Self::EndedSessions => sessions::delete_ended(tx, now - KEPT_ENDED).await,
             Self::OutlivedSessions { created, used } => sessions::delete_outlived(tx, created, used).await,
-            Self::RelayStates => clean_up::delete_old_relay_states(tx, now - KEPT).await,
+            Self::RelayStates => saml_relay_states::delete_old(tx, now - KEPT).await,
             Self::Flows => flow_state::delete_old(tx, now - KEPT_FLOWS).await,
             Self::ClientStates => flow_state::delete_old_client_states(tx, now - KEPT).await,
-            Self::Challenges => clean_up::delete_old_challenges(tx, now - KEPT).await,
-            Self::Factors => clean_up::delete_abandoned_factors(tx, now - KEPT).await,
-            Self::KeyChallenges => clean_up::delete_expired_key_challenges(tx, now).await,
-            Self::Anonymous => accounts::delete_old_anonymous(tx, now - KEPT_ANONYMOUS).await,
+            Self::Challenges => mfa_challenges::delete_old(tx, now - KEPT).await,
+            Self::Factors => mfa_factors::delete_abandoned(tx, now - KEPT).await,
+            Self::KeyChallenges => webauthn_challenges::delete_expired(tx, now).await,
+            Self::Anonymous => users::delete_old_anonymous(tx, now - KEPT_ANONYMOUS).await,
             Self::Attempts => attempts::delete_old(tx, now).await,
             Self::KnownNetworks => attempts::delete_old_networks(tx, now - KEPT_NETWORKS).await,
         }
@@ -110,7 +113,7 @@ impl Auth {
 
     async fn remove(&self, batch: Batch, now: OffsetDateTime) -> Result<u64, AuthError> {
         let tx = Tx::begin(self.database()).await?;
-        clean_up::give_way(&tx).await?;
+        tx.give_way().await?;
         let removed = batch.remove(&tx, now).await?;
         tx.commit().await?;
         Ok(removed)

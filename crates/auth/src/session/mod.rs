@@ -202,9 +202,7 @@ pub(crate) async fn issue(op: Operation<'_>, user: &User, method: Method) -> Res
         hmac_key: key_column.as_deref(),
         method: method.as_str(),
     };
-    // Prepared beforehand, so that the rows arrive in this order: a token refers to its session
-    tx.prepare(sessions::INSERT_STATEMENTS).await?;
-    tx.prepare(&[refresh_tokens::INSERT_STATEMENT]).await?;
+    // The rows arrive in this order: a token refers to its session
     let (session, token, network) = tokio::join!(biased;
         sessions::insert(tx, &new, now),
         async {

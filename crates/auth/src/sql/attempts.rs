@@ -12,15 +12,6 @@ use tokio_postgres::Error;
 
 use super::{Run, Tx};
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[
-    ("attempts::CHARGE", CHARGE),
-    ("attempts::GIVE_BACK", GIVE_BACK),
-    ("attempts::DELETE_OLD", DELETE_OLD),
-    ("attempts::REMEMBER_NETWORK", REMEMBER_NETWORK),
-    ("attempts::DELETE_OLD_NETWORKS", DELETE_OLD_NETWORKS),
-];
-
 /// One limit of [`CHARGE`]: writes the row if the limits before it allowed the guess and this one does too. The upsert
 /// reads the newest version of the row and holds it until the statement ends, so that two servers cannot both take the
 /// last guess.
@@ -56,89 +47,91 @@ macro_rules! limit {
     };
 }
 
-/// The limits are charged one after the other, and none after the first that refuses: a guess beyond the limit of its
-/// network does not use up the account's. After the first come the second and third, or, from a network that the
-/// account knows, only the fourth. All statements write the limits in one order, so they never wait for each other in a
-/// circle.
-const CHARGE: &str = concat!(
-    "with known_network as (
-       select 1
-         from portico.known_networks
-        where known_networks.account = $6
-          and known_networks.network = $7
-     ),
-     first as (",
-    limit!("1", "true"),
-    "),
-     second as (",
-    limit!(
-        "2",
-        "($2::text[])[2] is not null and exists (select from first) and not exists (select from known_network)"
-    ),
-    "),
-     third as (",
-    limit!("3", "($2::text[])[3] is not null and exists (select from second)"),
-    "),
-     fourth as (",
-    limit!("4", "($2::text[])[4] is not null and exists (select from first) and exists (select from known_network)"),
-    ")
-    select exists (select from known_network),
-           array[(select count(*) from first), (select count(*) from second),
-                 (select count(*) from third), (select count(*) from fourth)],
-           (select array_agg(known.full_at order by given.place)
-              from unnest($2::text[], $3::bytea[]) with ordinality as given (kind, account, place)
-              left join portico.attempts as known on known.kind = given.kind and known.account = given.account)"
-);
-/// The rows are locked in the order of [`CHARGE`].
-const GIVE_BACK: &str = "
-    with charged as (
-      select known.kind, known.account, given.seconds
-        from unnest($1::text[], $2::bytea[], $3::double precision[]) with ordinality
-               as given (kind, account, seconds, place)
-        join portico.attempts as known on known.kind = given.kind and known.account = given.account
-       order by given.place
-         for update of known
-    )
-    update portico.attempts
-       set full_at = attempts.full_at - make_interval(secs => charged.seconds)
-      from charged
-     where attempts.kind = charged.kind
-       and attempts.account = charged.account";
-/// No bucket takes longer than a day to fill: a time that is farther away was written while the clock was wrong.
-const DELETE_OLD: &str = "
-    delete from portico.attempts
-     where (kind, account) in (select old.kind, old.account
-                                 from portico.attempts as old
-                                where old.full_at < $1
-                                   or old.full_at > $1 + interval '2 days'
-                                limit 5000
-                                  for update skip locked)";
-/// A network is written at most once a day, and an account keeps the ten newest.
-const REMEMBER_NETWORK: &str = "
-    with remembered as (
-      insert into portico.known_networks as known (account, network, seen_at)
-      select given.account, given.network, $3
-        from unnest($1::bytea[], $2::bytea[]) as given (account, network)
-      on conflict (account, network) do update
-         set seen_at = excluded.seen_at
-       where known.seen_at < excluded.seen_at - interval '1 day'
-    )
-    delete from portico.known_networks
-     where (account, network) in (select placed.account, placed.network
-                                    from (select known.account, known.network,
-                                                 row_number() over (partition by known.account
-                                                                    order by known.seen_at desc) as place
-                                            from portico.known_networks as known
-                                           where known.account = any ($1)
-                                             and known.network <> all ($2)) as placed
-                                   where placed.place > 9)";
-const DELETE_OLD_NETWORKS: &str = "
-    delete from portico.known_networks
-     where (account, network) in (select old.account, old.network
-                                    from portico.known_networks as old
-                                   where old.seen_at < $1
-                                   limit 500
-                                     for update skip locked)";
+statements! {
+    /// The limits are charged one after the other, and none after the first that refuses: a guess beyond the limit of its
+    /// network does not use up the account's. After the first come the second and third, or, from a network that the
+    /// account knows, only the fourth. All statements write the limits in one order, so they never wait for each other in a
+    /// circle.
+    const CHARGE = concat!(
+        "with known_network as (
+           select 1
+             from portico.known_networks
+            where known_networks.account = $6
+              and known_networks.network = $7
+         ),
+         first as (",
+        limit!("1", "true"),
+        "),
+         second as (",
+        limit!(
+            "2",
+            "($2::text[])[2] is not null and exists (select from first) and not exists (select from known_network)"
+        ),
+        "),
+         third as (",
+        limit!("3", "($2::text[])[3] is not null and exists (select from second)"),
+        "),
+         fourth as (",
+        limit!("4", "($2::text[])[4] is not null and exists (select from first) and exists (select from known_network)"),
+        ")
+        select exists (select from known_network),
+               array[(select count(*) from first), (select count(*) from second),
+                     (select count(*) from third), (select count(*) from fourth)],
+               (select array_agg(known.full_at order by given.place)
+                  from unnest($2::text[], $3::bytea[]) with ordinality as given (kind, account, place)
+                  left join portico.attempts as known on known.kind = given.kind and known.account = given.account)"
+    );
+    /// The rows are locked in the order of [`CHARGE`].
+    const GIVE_BACK = "
+        with charged as (
+          select known.kind, known.account, given.seconds
+            from unnest($1::text[], $2::bytea[], $3::double precision[]) with ordinality
+                   as given (kind, account, seconds, place)
+            join portico.attempts as known on known.kind = given.kind and known.account = given.account
+           order by given.place
+             for update of known
+        )
+        update portico.attempts
+           set full_at = attempts.full_at - make_interval(secs => charged.seconds)
+          from charged
+         where attempts.kind = charged.kind
+           and attempts.account = charged.account";
+    /// No bucket takes longer than a day to fill: a time that is farther away was written while the clock was wrong.
+    const DELETE_OLD = "
+        delete from portico.attempts
+         where (kind, account) in (select old.kind, old.account
+                                     from portico.attempts as old
+                                    where old.full_at < $1
+                                       or old.full_at > $1 + interval '2 days'
+                                    limit 5000
+                                      for update skip locked)";
+    /// A network is written at most once a day, and an account keeps the ten newest.
+    const REMEMBER_NETWORK = "
+        with remembered as (
+          insert into portico.known_networks as known (account, network, seen_at)
+          select given.account, given.network, $3
+            from unnest($1::bytea[], $2::bytea[]) as given (account, network)
+          on conflict (account, network) do update
+             set seen_at = excluded.seen_at
+           where known.seen_at < excluded.seen_at - interval '1 day'
+        )
+        delete from portico.known_networks
+         where (account, network) in (select placed.account, placed.network
+                                        from (select known.account, known.network,
+                                                     row_number() over (partition by known.account
+                                                                        order by known.seen_at desc) as place
+                                                from portico.known_networks as known
+                                               where known.account = any ($1)
+                                                 and known.network <> all ($2)) as placed
+                                       where placed.place > 9)";
+    const DELETE_OLD_NETWORKS = "
+        delete from portico.known_networks
+         where (account, network) in (select old.account, old.network
+                                        from portico.known_networks as old
+                                       where old.seen_at < $1
+                                       limit 500
+                                         for update skip locked)";
+}
 
 /// A limit that a guess is charged to.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,18 +6,17 @@ use uuid::Uuid;
 
 use super::Run;
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[("custom_providers::BY_NAME", BY_NAME)];
-
-const BY_NAME: &str = "
-    select providers.provider_type, providers.identifier, providers.client_id, providers.client_secret,
-           providers.acceptable_client_ids, providers.scopes, providers.pkce_enabled, providers.attribute_mapping,
-           providers.authorization_params, providers.enabled, providers.email_optional, providers.issuer,
-           providers.discovery_url, providers.skip_nonce_check, providers.authorization_url, providers.token_url,
-           providers.userinfo_url, providers.custom_claims_allowlist,
-           providers.id
-      from auth.custom_oauth_providers as providers
-     where providers.identifier = $1";
+statements! {
+    const BY_NAME = "
+        select providers.provider_type, providers.identifier, providers.client_id, providers.client_secret,
+               providers.acceptable_client_ids, providers.scopes, providers.pkce_enabled, providers.attribute_mapping,
+               providers.authorization_params, providers.enabled, providers.email_optional, providers.issuer,
+               providers.discovery_url, providers.skip_nonce_check, providers.authorization_url, providers.token_url,
+               providers.userinfo_url, providers.custom_claims_allowlist,
+               providers.id
+          from auth.custom_oauth_providers as providers
+         where providers.identifier = $1";
+}
 
 /// A row of the table.
 pub struct CustomProvider {

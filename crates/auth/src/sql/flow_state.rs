@@ -8,23 +8,6 @@ use super::{Run, Tx};
 use crate::model::ids::{FlowStateId, UserId};
 use crate::oauth::pkce::Challenge;
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[
-    ("flow_state::INSERT", INSERT),
-    ("flow_state::BY_ID", BY_ID),
-    ("flow_state::LOCK_BY_ID", LOCK_BY_ID),
-    ("flow_state::LOCK_BY_CODE", LOCK_BY_CODE),
-    ("flow_state::LOCK_NEWEST", LOCK_NEWEST),
-    ("flow_state::ISSUE_CODE", ISSUE_CODE),
-    ("flow_state::SIGNED_IN", SIGNED_IN),
-    ("flow_state::DELETE", DELETE),
-    ("flow_state::DELETE_OLD", DELETE_OLD),
-    ("flow_state::INSERT_CLIENT_STATE", INSERT_CLIENT_STATE),
-    ("flow_state::TAKE_CLIENT_STATE", TAKE_CLIENT_STATE),
-    ("flow_state::KEPT_FOR_LINK", KEPT_FOR_LINK),
-    ("flow_state::DELETE_OLD_CLIENT_STATES", DELETE_OLD_CLIENT_STATES),
-];
-
 macro_rules! flow_columns {
     () => {
         "flow_state.id, flow_state.user_id, flow_state.auth_code, flow_state.code_challenge_method::text, \
@@ -35,62 +18,64 @@ macro_rules! flow_columns {
     };
 }
 
-const INSERT: &str = "
-    insert into auth.flow_state
-        (id, user_id, auth_code, code_challenge_method, code_challenge, provider_type, created_at, updated_at,
-         authentication_method, invite_token, referrer, oauth_client_state_id, linking_target_id, email_optional)
-    values ($1, $2, $3, $4::text::auth.code_challenge_method, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)";
-const BY_ID: &str = concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.id = $1");
-const LOCK_BY_ID: &str =
-    concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.id = $1 for update");
-const LOCK_BY_CODE: &str =
-    concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.auth_code = $1 for update");
-const LOCK_NEWEST: &str = concat!(
-    "select ",
-    flow_columns!(),
-    " from auth.flow_state
-     where flow_state.user_id = $1
-       and flow_state.authentication_method = $2
-     order by flow_state.created_at desc
-     limit 1
-       for update"
-);
-const ISSUE_CODE: &str = "update auth.flow_state set auth_code_issued_at = $2, updated_at = $2 where id = $1";
-const SIGNED_IN: &str = "
-    update auth.flow_state
-       set user_id = $2,
-           provider_access_token = $3,
-           provider_refresh_token = $4,
-           auth_code_issued_at = $5,
-           oauth_client_state_id = coalesce($6, oauth_client_state_id),
-           updated_at = $5
-     where id = $1";
-const DELETE: &str = "delete from auth.flow_state where id = $1";
-const DELETE_OLD: &str = "
-    delete from auth.flow_state
-     where id in (select old.id
-                    from auth.flow_state as old
-                   where old.created_at < $1
-                   limit 500
-                     for update skip locked)";
-const INSERT_CLIENT_STATE: &str =
-    "insert into auth.oauth_client_states (id, provider_type, code_verifier, created_at) values ($1, $2, $3, $4)";
-const TAKE_CLIENT_STATE: &str =
-    "delete from auth.oauth_client_states where id = $1 returning provider_type, code_verifier, created_at";
-const KEPT_FOR_LINK: &str = "
-    select kept.code_verifier
-      from auth.flow_state as flow
-      join auth.oauth_client_states as kept on kept.id = flow.oauth_client_state_id
-     where flow.auth_code = $1
-       and flow.auth_code_issued_at is not null
-       and flow.linking_target_id = flow.user_id";
-const DELETE_OLD_CLIENT_STATES: &str = "
-    delete from auth.oauth_client_states
-     where id in (select old.id
-                    from auth.oauth_client_states as old
-                   where old.created_at < $1
-                   limit 500
-                     for update skip locked)";
+statements! {
+    const INSERT = "
+        insert into auth.flow_state
+            (id, user_id, auth_code, code_challenge_method, code_challenge, provider_type, created_at, updated_at,
+             authentication_method, invite_token, referrer, oauth_client_state_id, linking_target_id, email_optional)
+        values ($1, $2, $3, $4::text::auth.code_challenge_method, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)";
+    const BY_ID = concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.id = $1");
+    const LOCK_BY_ID =
+        concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.id = $1 for update");
+    const LOCK_BY_CODE =
+        concat!("select ", flow_columns!(), " from auth.flow_state where flow_state.auth_code = $1 for update");
+    const LOCK_NEWEST = concat!(
+        "select ",
+        flow_columns!(),
+        " from auth.flow_state
+         where flow_state.user_id = $1
+           and flow_state.authentication_method = $2
+         order by flow_state.created_at desc
+         limit 1
+           for update"
+    );
+    const ISSUE_CODE = "update auth.flow_state set auth_code_issued_at = $2, updated_at = $2 where id = $1";
+    const SIGNED_IN = "
+        update auth.flow_state
+           set user_id = $2,
+               provider_access_token = $3,
+               provider_refresh_token = $4,
+               auth_code_issued_at = $5,
+               oauth_client_state_id = coalesce($6, oauth_client_state_id),
+               updated_at = $5
+         where id = $1";
+    const DELETE = "delete from auth.flow_state where id = $1";
+    const DELETE_OLD = "
+        delete from auth.flow_state
+         where id in (select old.id
+                        from auth.flow_state as old
+                       where old.created_at < $1
+                       limit 500
+                         for update skip locked)";
+    const INSERT_CLIENT_STATE =
+        "insert into auth.oauth_client_states (id, provider_type, code_verifier, created_at) values ($1, $2, $3, $4)";
+    const TAKE_CLIENT_STATE =
+        "delete from auth.oauth_client_states where id = $1 returning provider_type, code_verifier, created_at";
+    const KEPT_FOR_LINK = "
+        select kept.code_verifier
+          from auth.flow_state as flow
+          join auth.oauth_client_states as kept on kept.id = flow.oauth_client_state_id
+         where flow.auth_code = $1
+           and flow.auth_code_issued_at is not null
+           and flow.linking_target_id = flow.user_id";
+    const DELETE_OLD_CLIENT_STATES = "
+        delete from auth.oauth_client_states
+         where id in (select old.id
+                        from auth.oauth_client_states as old
+                       where old.created_at < $1
+                       limit 500
+                         for update skip locked)";
+}
 
 /// How the person proves who they are in this flow: the text of `authentication_method`, later a method of the session.
 pub mod method {

@@ -8,51 +8,49 @@ use super::{Run, Tx};
 use crate::model::ids::{IdentityId, UserId};
 use crate::model::{Identity, JsonObject, identity_columns};
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[
-    ("identities::OF_USER", OF_USER),
-    ("identities::INSERT", INSERT),
-    ("identities::SET_DATA", SET_DATA),
-    ("identities::VERIFY_EMAIL", VERIFY_EMAIL),
-    ("identities::DELETE_UNVERIFIED", DELETE_UNVERIFIED),
-    ("identities::DELETE_PHONE", DELETE_PHONE),
-    ("identities::UPSERT_CONTACT", UPSERT_CONTACT),
-];
-
-const OF_USER: &str = concat!(
-    "select ",
-    identity_columns!(),
-    " from auth.identities where identities.user_id = $1 order by identities.created_at, identities.id"
-);
-const INSERT: &str = concat!(
-    "insert into auth.identities
-        (id, provider_id, user_id, identity_data, provider, last_sign_in_at, created_at, updated_at)
-     values ($1, $2, $3, $4, $5, $6, $6, $6)
-     returning ",
-    identity_columns!()
-);
-const SET_DATA: &str =
-    "update auth.identities set identity_data = $2, last_sign_in_at = $3, updated_at = $3 where id = $1";
-const VERIFY_EMAIL: &str = "
-    update auth.identities
-       set identity_data = identity_data || '{\"email_verified\": true}', updated_at = $3
-     where user_id = $1
-       and email = $2
-       and (identity_data -> 'email_verified') is distinct from 'true'";
-const DELETE_PHONE: &str = "delete from auth.identities where user_id = $1 and provider = 'phone'";
-/// Identities of other providers that do not prove the address.
-const DELETE_UNVERIFIED: &str = "
-    delete from auth.identities
-     where user_id = $1
-       and provider not in ('email', 'phone')
-       and ((identity_data ->> 'email_verified') is distinct from 'true' or email is distinct from $2)";
-/// The identity that stands for the account's own address or number: made if missing.
-const UPSERT_CONTACT: &str = "
-    insert into auth.identities
-        (id, provider_id, user_id, identity_data, provider, last_sign_in_at, created_at, updated_at)
-    values ($1, $2, $3, $4, $5, $6, $6, $6)
-    on conflict (provider_id, provider) do update
-       set identity_data = identities.identity_data || excluded.identity_data, updated_at = excluded.updated_at";
+statements! {
+    const OF_USER = concat!(
+        "select ",
+        identity_columns!(),
+        " from auth.identities where identities.user_id = $1 order by identities.created_at, identities.id"
+    );
+    const INSERT = concat!(
+        "insert into auth.identities
+            (id, provider_id, user_id, identity_data, provider, last_sign_in_at, created_at, updated_at)
+         values ($1, $2, $3, $4, $5, $6, $6, $6)
+         returning ",
+        identity_columns!()
+    );
+    const SET_DATA =
+        "update auth.identities set identity_data = $2, last_sign_in_at = $3, updated_at = $3 where id = $1";
+    const VERIFY_EMAIL = "
+        update auth.identities
+           set identity_data = identity_data || '{\"email_verified\": true}', updated_at = $3
+         where user_id = $1
+           and email = $2
+           and (identity_data -> 'email_verified') is distinct from 'true'";
+    /// Identities of other providers that do not prove the address.
+    const DELETE_UNVERIFIED = "
+        delete from auth.identities
+         where user_id = $1
+           and provider not in ('email', 'phone')
+           and ((identity_data ->> 'email_verified') is distinct from 'true' or email is distinct from $2)";
+    const DELETE_PHONE = "delete from auth.identities where user_id = $1 and provider = 'phone'";
+    /// The identity that stands for the account's own address or number: made if missing.
+    const UPSERT_CONTACT = "
+        insert into auth.identities
+            (id, provider_id, user_id, identity_data, provider, last_sign_in_at, created_at, updated_at)
+        values ($1, $2, $3, $4, $5, $6, $6, $6)
+        on conflict (provider_id, provider) do update
+           set identity_data = identities.identity_data || excluded.identity_data, updated_at = excluded.updated_at";
+    const BY_SUBJECT = concat!(
+        "select ",
+        identity_columns!(),
+        " from auth.identities where identities.provider = $1 and identities.provider_id = $2"
+    );
+    const KEEP_ONLY = "delete from auth.identities where user_id = $1 and id <> $2";
+    const DELETE = "delete from auth.identities where id = $1 and user_id = $2";
+}
 
 /// All identities of a user, oldest first.
 pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Identity>, Error> {
@@ -112,4 +110,19 @@ fn with_lower_email(data: &JsonObject) -> JsonObject {
         *email = email.to_lowercase();
     }
     data
+}
+
+/// The identity of a provider's subject.
+pub async fn by_subject(run: &impl Run, provider: &str, subject: &str) -> Result<Option<Identity>, Error> {
+    Ok(run.rows(BY_SUBJECT, &[&provider, &subject]).await?.first().map(Identity::from_row))
+}
+
+/// Removes every other identity of a user.
+pub async fn keep_only(tx: &Tx, user: UserId, keep: IdentityId) -> Result<(), Error> {
+    tx.execute(KEEP_ONLY, &[&user, &keep]).await.map(drop)
+}
+
+/// Removes an identity of a user.
+pub async fn delete(tx: &Tx, id: IdentityId, user: UserId) -> Result<bool, Error> {
+    Ok(tx.execute(DELETE, &[&id, &user]).await? > 0)
 }

@@ -7,51 +7,43 @@ use uuid::Uuid;
 use super::{Run as _, Tx};
 use crate::model::ids::UserId;
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[
-    ("one_time_tokens::PUT", PUT),
-    ("one_time_tokens::SENT_TO", SENT_TO),
-    ("one_time_tokens::PENDING_PHONE_CHANGES", PENDING_PHONE_CHANGES),
-    ("one_time_tokens::DELETE_KIND", DELETE_KIND),
-    ("one_time_tokens::DELETE_HASH", DELETE_HASH),
-    ("one_time_tokens::DELETE_ALL", DELETE_ALL),
-];
-
-const PUT: &str = "
-    insert into auth.one_time_tokens (id, user_id, token_type, token_hash, relates_to, created_at, updated_at)
-    values ($1, $2, $3::text::auth.one_time_token_type, $4, $5, $6::timestamptz at time zone 'utc',
-            $6::timestamptz at time zone 'utc')
-    on conflict (user_id, token_type) do update
-       set token_hash = excluded.token_hash,
-           relates_to = excluded.relates_to,
-           created_at = excluded.created_at,
-           updated_at = excluded.updated_at";
-/// The newest ones only: every code that would do makes guessing one likelier. The links of the others still work.
-const SENT_TO: &str = "
-    select token_hash
-      from auth.one_time_tokens
-     where relates_to = $1 and token_type = $2::text::auth.one_time_token_type
-     order by created_at desc
-     limit 10";
-/// Codes that are still good only. A stranger would have to make the service send this many messages to the number while
-/// one code lives to push out another account's code; each that would do makes guessing one likelier.
-const PENDING_PHONE_CHANGES: &str = "
-    select tokens.token_hash
-      from auth.one_time_tokens as tokens
-      join auth.users on users.id = tokens.user_id and users.phone_change_token = tokens.token_hash
-     where tokens.relates_to = $1
-       and tokens.token_type = 'phone_change_token'
-       and tokens.created_at > $3::timestamptz at time zone 'utc'
-       and users.phone_change = $1
-       and users.aud = $2
-       and not users.is_sso_user
-       and ($4::uuid is null or users.id = $4)
-     order by tokens.created_at desc
-     limit 50";
-const DELETE_KIND: &str =
-    "delete from auth.one_time_tokens where user_id = $1 and token_type = $2::text::auth.one_time_token_type";
-const DELETE_HASH: &str = "delete from auth.one_time_tokens where user_id = $1 and token_hash = $2";
-const DELETE_ALL: &str = "delete from auth.one_time_tokens where user_id = $1";
+statements! {
+    const PUT = "
+        insert into auth.one_time_tokens (id, user_id, token_type, token_hash, relates_to, created_at, updated_at)
+        values ($1, $2, $3::text::auth.one_time_token_type, $4, $5, $6::timestamptz at time zone 'utc',
+                $6::timestamptz at time zone 'utc')
+        on conflict (user_id, token_type) do update
+           set token_hash = excluded.token_hash,
+               relates_to = excluded.relates_to,
+               created_at = excluded.created_at,
+               updated_at = excluded.updated_at";
+    /// The newest ones only: every code that would do makes guessing one likelier. The links of the others still work.
+    const SENT_TO = "
+        select token_hash
+          from auth.one_time_tokens
+         where relates_to = $1 and token_type = $2::text::auth.one_time_token_type
+         order by created_at desc
+         limit 10";
+    /// Codes that are still good only. A stranger would have to make the service send this many messages to the number while
+    /// one code lives to push out another account's code; each that would do makes guessing one likelier.
+    const PENDING_PHONE_CHANGES = "
+        select tokens.token_hash
+          from auth.one_time_tokens as tokens
+          join auth.users on users.id = tokens.user_id and users.phone_change_token = tokens.token_hash
+         where tokens.relates_to = $1
+           and tokens.token_type = 'phone_change_token'
+           and tokens.created_at > $3::timestamptz at time zone 'utc'
+           and users.phone_change = $1
+           and users.aud = $2
+           and not users.is_sso_user
+           and ($4::uuid is null or users.id = $4)
+         order by tokens.created_at desc
+         limit 50";
+    const DELETE_KIND =
+        "delete from auth.one_time_tokens where user_id = $1 and token_type = $2::text::auth.one_time_token_type";
+    const DELETE_HASH = "delete from auth.one_time_tokens where user_id = $1 and token_hash = $2";
+    const DELETE_ALL = "delete from auth.one_time_tokens where user_id = $1";
+}
 
 /// Stores a token; an older one of the kind is dead from now on.
 pub async fn put(

@@ -9,41 +9,33 @@ use tokio_postgres::Error;
 
 use super::{Run, Tx};
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[
-    ("outbox::INSERT", INSERT),
-    ("outbox::INSERT_NOTHING", INSERT_NOTHING),
-    ("outbox::CLAIM", CLAIM),
-    ("outbox::DELETE", DELETE),
-    ("outbox::POSTPONE", POSTPONE),
-    ("outbox::NEXT", NEXT),
-];
-
-const INSERT: &str = "
-    insert into portico.mail_outbox (kind, recipient, subject, html, headers) values ($1, $2, $3, $4, $5)";
-/// A row that is never seen: it goes in the transaction in which it came.
-const INSERT_NOTHING: &str = "
-    insert into portico.mail_outbox (kind, recipient, subject, html) values ($1, '', $2, $3) returning id";
-/// Takes due mails for a while; if this server dies meanwhile, another one takes them again afterwards.
-const CLAIM: &str = "
-    update portico.mail_outbox
-       set attempts = attempts + 1, next_attempt_at = now() + interval '2 minutes'
-     where id in (select due.id
-                    from portico.mail_outbox as due
-                   where due.next_attempt_at <= now()
-                   order by due.next_attempt_at
-                   limit 16
-                     for update skip locked)
-    returning id, kind, recipient, subject, html, headers, attempts, created_at < now() - interval '1 day',
-              extract(epoch from created_at)::bigint";
-const DELETE: &str = "delete from portico.mail_outbox where id = $1";
-const POSTPONE: &str = "
-    update portico.mail_outbox
-       set next_attempt_at = now() + make_interval(secs => $2), last_error = left($3, 500)
-     where id = $1";
-const NEXT: &str = "
-    select greatest(extract(epoch from min(next_attempt_at) - now()), 0)::double precision
-      from portico.mail_outbox";
+statements! {
+    const INSERT = "
+        insert into portico.mail_outbox (kind, recipient, subject, html, headers) values ($1, $2, $3, $4, $5)";
+    /// A row that is never seen: it goes in the transaction in which it came.
+    const INSERT_NOTHING = "
+        insert into portico.mail_outbox (kind, recipient, subject, html) values ($1, '', $2, $3) returning id";
+    /// Takes due mails for a while; if this server dies meanwhile, another one takes them again afterwards.
+    const CLAIM = "
+        update portico.mail_outbox
+           set attempts = attempts + 1, next_attempt_at = now() + interval '2 minutes'
+         where id in (select due.id
+                        from portico.mail_outbox as due
+                       where due.next_attempt_at <= now()
+                       order by due.next_attempt_at
+                       limit 16
+                         for update skip locked)
+        returning id, kind, recipient, subject, html, headers, attempts, created_at < now() - interval '1 day',
+                  extract(epoch from created_at)::bigint";
+    const DELETE = "delete from portico.mail_outbox where id = $1";
+    const POSTPONE = "
+        update portico.mail_outbox
+           set next_attempt_at = now() + make_interval(secs => $2), last_error = left($3, 500)
+         where id = $1";
+    const NEXT = "
+        select greatest(extract(epoch from min(next_attempt_at) - now()), 0)::double precision
+          from portico.mail_outbox";
+}
 
 /// A mail as it waits.
 #[derive(Debug, Clone)]

@@ -8,66 +8,111 @@ use super::{Params, Tx};
 use crate::model::ids::{SessionId, UserId};
 use crate::model::{Factor, Identity, User, factor_columns, identity_columns, user_columns};
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[
-    ("refresh_tokens::INSERT", INSERT),
-    ("refresh_tokens::REVOKE", REVOKE),
-    ("refresh_tokens::REVOKE_FAMILY", REVOKE_FAMILY),
-    ("refresh_tokens::DELETE", DELETE),
-    ("refresh_tokens::DELETE_OLD", DELETE_OLD),
-    ("refresh_tokens::TOKEN", TOKEN),
-    ("refresh_tokens::BY_TOKEN.lock", BY_TOKEN.lock),
-    ("refresh_tokens::BY_TOKEN.session", BY_TOKEN.session),
-    ("refresh_tokens::BY_TOKEN.user", BY_TOKEN.user),
-    ("refresh_tokens::BY_TOKEN.identities", BY_TOKEN.identities),
-    ("refresh_tokens::BY_TOKEN.factors", BY_TOKEN.factors),
-    ("refresh_tokens::BY_SESSION.lock", BY_SESSION.lock),
-    ("refresh_tokens::BY_SESSION.session", BY_SESSION.session),
-    ("refresh_tokens::BY_SESSION.user", BY_SESSION.user),
-    ("refresh_tokens::BY_SESSION.identities", BY_SESSION.identities),
-    ("refresh_tokens::BY_SESSION.factors", BY_SESSION.factors),
-];
+/// The session of a stored token, in a statement with the parameter `$1`.
+macro_rules! session_of_token {
+    () => {
+        "(select refresh_tokens.session_id from auth.refresh_tokens where refresh_tokens.token = $1)"
+    };
+}
+macro_rules! lock_session {
+    ($($session:tt)+) => {
+        concat!("select sessions.id from auth.sessions where sessions.id = ", $($session)+, " for update skip locked")
+    };
+}
+macro_rules! read_session {
+    ($($session:tt)+) => {
+        concat!("select ", session_columns!(), " from auth.sessions where sessions.id = ", $($session)+)
+    };
+}
+macro_rules! read_user {
+    ($($session:tt)+) => {
+        concat!(
+            "select ",
+            user_columns!(),
+            " from auth.users
+             where users.id = (select sessions.user_id from auth.sessions where sessions.id = ",
+            $($session)+,
+            ")"
+        )
+    };
+}
+macro_rules! read_identities {
+    ($($session:tt)+) => {
+        concat!(
+            "select ",
+            identity_columns!(),
+            " from auth.identities
+             where identities.user_id = (select sessions.user_id from auth.sessions where sessions.id = ",
+            $($session)+,
+            ") order by identities.created_at, identities.id"
+        )
+    };
+}
+macro_rules! read_factors {
+    ($($session:tt)+) => {
+        concat!(
+            "select ",
+            factor_columns!(),
+            " from auth.mfa_factors as factors
+             where factors.user_id = (select sessions.user_id from auth.sessions where sessions.id = ",
+            $($session)+,
+            ") order by factors.created_at, factors.id"
+        )
+    };
+}
 
-const INSERT: &str = "
-    insert into auth.refresh_tokens
-        (instance_id, token, user_id, revoked, created_at, updated_at, parent, session_id)
-    values ('00000000-0000-0000-0000-000000000000', $1, $2, false, $3, $3, $4, $5)";
-const REVOKE: &str = "update auth.refresh_tokens set revoked = true, updated_at = $2 where id = $1";
-const REVOKE_FAMILY: &str = "
-    update auth.refresh_tokens set revoked = true, updated_at = $2 where session_id = $1 and not revoked";
-const DELETE: &str = "delete from auth.refresh_tokens where id = $1";
-/// The parent of a current token stays: whoever lost the answer may still come with it.
-const DELETE_OLD: &str = "
-    delete from auth.refresh_tokens
-     where id in (select old.id
-                    from auth.refresh_tokens as old
-                   where old.revoked
-                     and old.updated_at < $1
-                     and not exists (select 1
-                                       from auth.refresh_tokens as child
-                                      where child.parent = old.token
-                                        and child.session_id = old.session_id
-                                        and not child.revoked)
-                   order by old.updated_at
-                   limit 500
-                     for update skip locked)";
+statements! {
+    const INSERT = "
+        insert into auth.refresh_tokens
+            (instance_id, token, user_id, revoked, created_at, updated_at, parent, session_id)
+        values ('00000000-0000-0000-0000-000000000000', $1, $2, false, $3, $3, $4, $5)";
+    const REVOKE = "update auth.refresh_tokens set revoked = true, updated_at = $2 where id = $1";
+    const REVOKE_FAMILY = "
+        update auth.refresh_tokens set revoked = true, updated_at = $2 where session_id = $1 and not revoked";
+    const DELETE = "delete from auth.refresh_tokens where id = $1";
+    /// The parent of a current token stays: whoever lost the answer may still come with it.
+    const DELETE_OLD = "
+        delete from auth.refresh_tokens
+         where id in (select old.id
+                        from auth.refresh_tokens as old
+                       where old.revoked
+                         and old.updated_at < $1
+                         and not exists (select 1
+                                           from auth.refresh_tokens as child
+                                          where child.parent = old.token
+                                            and child.session_id = old.session_id
+                                            and not child.revoked)
+                       order by old.updated_at
+                       limit 500
+                         for update skip locked)";
+    /// A stored token, and the newest token of its session that is not revoked.
+    const TOKEN = "
+        select presented.id, presented.revoked, presented.updated_at, presented.session_id, active.token, active.parent,
+               presented.user_id
+          from auth.refresh_tokens as presented
+          left join lateral (select newest.token, newest.parent
+                               from auth.refresh_tokens as newest
+                              where newest.session_id = presented.session_id
+                                and not newest.revoked
+                              order by newest.id desc
+                              limit 1) as active on true
+         where presented.token = $1";
+    const LOCK_BY_TOKEN = lock_session!(session_of_token!());
+    const SESSION_BY_TOKEN = read_session!(session_of_token!());
+    const USER_BY_TOKEN = read_user!(session_of_token!());
+    const IDENTITIES_BY_TOKEN = read_identities!(session_of_token!());
+    const FACTORS_BY_TOKEN = read_factors!(session_of_token!());
+    const LOCK_BY_SESSION = lock_session!("$1");
+    const SESSION_BY_SESSION = read_session!("$1");
+    const USER_BY_SESSION = read_user!("$1");
+    const IDENTITIES_BY_SESSION = read_identities!("$1");
+    const FACTORS_BY_SESSION = read_factors!("$1");
+}
 
-/// A stored token, and the newest token of its session that is not revoked.
-const TOKEN: &str = "
-    select presented.id, presented.revoked, presented.updated_at, presented.session_id, active.token, active.parent,
-           presented.user_id
-      from auth.refresh_tokens as presented
-      left join lateral (select newest.token, newest.parent
-                           from auth.refresh_tokens as newest
-                          where newest.session_id = presented.session_id
-                            and not newest.revoked
-                          order by newest.id desc
-                          limit 1) as active on true
-     where presented.token = $1";
-
-/// The statements of a refresh. Each runs with its own snapshot, so what follows the lock sees what its last owner did.
-/// The lock is not waited for: a connection that waits is one that nobody else can use.
-struct Statements {
+/// The statements that lock and read a session and its user. Each runs with a snapshot of its own, so those
+/// behind the lock see what its last owner wrote. They do not wait for the lock: a waiting connection
+/// could serve no other request.
+struct FamilyStatements {
     lock: &'static str,
     session: &'static str,
     user: &'static str,
@@ -75,46 +120,20 @@ struct Statements {
     factors: &'static str,
 }
 
-macro_rules! statements {
-    ($session:literal) => {
-        Statements {
-            lock: concat!(
-                "select sessions.id from auth.sessions where sessions.id = ",
-                $session,
-                " for update skip locked"
-            ),
-            session: concat!("select ", session_columns!(), " from auth.sessions where sessions.id = ", $session),
-            user: concat!(
-                "select ",
-                user_columns!(),
-                " from auth.users
-                 where users.id = (select sessions.user_id from auth.sessions where sessions.id = ",
-                $session,
-                ")"
-            ),
-            identities: concat!(
-                "select ",
-                identity_columns!(),
-                " from auth.identities
-                 where identities.user_id = (select sessions.user_id from auth.sessions where sessions.id = ",
-                $session,
-                ") order by identities.created_at, identities.id"
-            ),
-            factors: concat!(
-                "select ",
-                factor_columns!(),
-                " from auth.mfa_factors as factors
-                 where factors.user_id = (select sessions.user_id from auth.sessions where sessions.id = ",
-                $session,
-                ") order by factors.created_at, factors.id"
-            ),
-        }
-    };
-}
-
-const BY_TOKEN: Statements =
-    statements!("(select refresh_tokens.session_id from auth.refresh_tokens where refresh_tokens.token = $1)");
-const BY_SESSION: Statements = statements!("$1");
+const BY_TOKEN: FamilyStatements = FamilyStatements {
+    lock: LOCK_BY_TOKEN,
+    session: SESSION_BY_TOKEN,
+    user: USER_BY_TOKEN,
+    identities: IDENTITIES_BY_TOKEN,
+    factors: FACTORS_BY_TOKEN,
+};
+const BY_SESSION: FamilyStatements = FamilyStatements {
+    lock: LOCK_BY_SESSION,
+    session: SESSION_BY_SESSION,
+    user: USER_BY_SESSION,
+    identities: IDENTITIES_BY_SESSION,
+    factors: FACTORS_BY_SESSION,
+};
 
 /// A stored token as it was presented.
 #[derive(Debug)]
@@ -189,7 +208,6 @@ pub enum Locked<T> {
 pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Locked<(StoredToken, Option<Family>)>, Error> {
     let params: Params<'_> = &[&token];
     let all = BY_TOKEN;
-    tx.prepare(&[all.lock, TOKEN, all.session, all.user, all.identities, all.factors]).await?;
     let (locked, stored, family) =
         tokio::join!(biased; tx.query_opt(all.lock, params), tx.query_opt(TOKEN, params), read(tx, &all, params));
     let is_locked = locked?.is_some();
@@ -211,7 +229,6 @@ pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Locked<(StoredToken, 
 pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<Locked<Family>, Error> {
     let params: Params<'_> = &[&session];
     let all = BY_SESSION;
-    tx.prepare(&[all.lock, all.session, all.user, all.identities, all.factors]).await?;
     let (locked, family) = tokio::join!(biased; tx.query_opt(all.lock, params), read(tx, &all, params));
     let is_locked = locked?.is_some();
     Ok(match family? {
@@ -221,7 +238,7 @@ pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<Locked<Famil
     })
 }
 
-async fn read(tx: &Tx, all: &Statements, params: Params<'_>) -> Result<Option<Family>, Error> {
+async fn read(tx: &Tx, all: &FamilyStatements, params: Params<'_>) -> Result<Option<Family>, Error> {
     let (session, user, identities, factors) = tokio::join!(biased;
         tx.query_opt(all.session, params),
         tx.query_opt(all.user, params),
@@ -246,9 +263,6 @@ pub async fn insert(
 ) -> Result<(), Error> {
     tx.execute(INSERT, &[&token, &user.to_string(), &now, &parent, &session]).await.map(drop)
 }
-
-/// The statement of [`insert`].
-pub const INSERT_STATEMENT: &str = INSERT;
 
 /// Marks a token as replaced.
 pub async fn revoke(tx: &Tx, id: i64, now: OffsetDateTime) -> Result<(), Error> {

@@ -9,24 +9,6 @@ use uuid::Uuid;
 use super::{Params, Run, Tx};
 use crate::model::ids::{SessionId, UserId};
 
-/// Every statement of this file.
-pub const ALL: &[(&str, &str)] = &[
-    ("sessions::INSERT", INSERT),
-    ("sessions::INSERT_AMR", INSERT_AMR),
-    ("sessions::SIGNED_IN_NOW", SIGNED_IN_NOW),
-    ("sessions::OF_USER", OF_USER),
-    ("sessions::TOUCH", TOUCH),
-    ("sessions::SET_COUNTER", SET_COUNTER),
-    ("sessions::SET_KEY", SET_KEY),
-    ("sessions::STORE_KEY_ANEW", STORE_KEY_ANEW),
-    ("sessions::DELETE", DELETE),
-    ("sessions::DELETE_OF_USER", DELETE_OF_USER),
-    ("sessions::DELETE_OTHERS", DELETE_OTHERS),
-    ("sessions::DELETE_ALL", DELETE_ALL),
-    ("sessions::DELETE_ENDED", DELETE_ENDED),
-    ("sessions::DELETE_OUTLIVED", DELETE_OUTLIVED),
-];
-
 /// Columns of [`Session::from_row`], of a table or alias named `sessions`: the last two are its methods, newest first.
 macro_rules! session_columns {
     () => {
@@ -41,58 +23,60 @@ macro_rules! session_columns {
 }
 pub(crate) use session_columns;
 
-const INSERT: &str = "
-    insert into auth.sessions
-        (id, user_id, created_at, updated_at, aal, user_agent, ip, tag, refresh_token_hmac_key, refresh_token_counter)
-    values ($1, $2, $3, $3, 'aal1', $4, $5, $6, $7, $8)";
-const INSERT_AMR: &str = "
-    insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
-    values ($1, $2, $3, $3, $4)";
-const SIGNED_IN_NOW: &str = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
-/// A session that came from elsewhere may know its last use only by its stored refresh tokens.
-const OF_USER: &str = concat!(
-    "select ",
-    session_columns!(),
-    ", stored.touched
-       from auth.sessions
-       left join lateral (select max(tokens.updated_at) as touched
-                            from auth.refresh_tokens as tokens
-                           where tokens.session_id = sessions.id) as stored on true
-      where sessions.user_id = $1
-      order by coalesce(sessions.refreshed_at at time zone 'utc', stored.touched, sessions.created_at) desc nulls last,
-               sessions.id"
-);
-const TOUCH: &str = "
-    update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
-const SET_COUNTER: &str = "update auth.sessions set refresh_token_counter = $2 where id = $1";
-const SET_KEY: &str = "update auth.sessions set refresh_token_hmac_key = $2, refresh_token_counter = 0 where id = $1";
-const STORE_KEY_ANEW: &str = "update auth.sessions set refresh_token_hmac_key = $2 where id = $1";
-const DELETE: &str = "delete from auth.sessions where id = $1";
-const DELETE_OF_USER: &str = "delete from auth.sessions where id = $1 and user_id = $2";
-const DELETE_OTHERS: &str = "delete from auth.sessions where user_id = $1 and id <> $2";
-const DELETE_ALL: &str = "delete from auth.sessions where user_id = $1";
-/// By their fixed end, which has an index.
-const DELETE_ENDED: &str = "
-    delete from auth.sessions
-     where id in (select ended.id
-                    from auth.sessions as ended
-                   where ended.not_after < $1
-                   limit 500
-                     for update skip locked)";
-/// By their age (`$1`) or their last use (`$2`); null: not a reason. Only where such a policy is in force, since it reads
-/// all sessions. A session that came from elsewhere may know its last use only by its refresh token.
-const DELETE_OUTLIVED: &str = "
-    delete from auth.sessions
-     where id in (select ended.id
-                    from auth.sessions as ended
-                   where ended.created_at < $1
-                      or coalesce(ended.refreshed_at at time zone 'utc',
-                                  (select max(tokens.updated_at)
-                                     from auth.refresh_tokens as tokens
-                                    where tokens.session_id = ended.id),
-                                  ended.created_at) < $2
-                   limit 500
-                     for update skip locked)";
+statements! {
+    const INSERT = "
+        insert into auth.sessions
+            (id, user_id, created_at, updated_at, aal, user_agent, ip, tag, refresh_token_hmac_key, refresh_token_counter)
+        values ($1, $2, $3, $3, 'aal1', $4, $5, $6, $7, $8)";
+    const INSERT_AMR = "
+        insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
+        values ($1, $2, $3, $3, $4)";
+    const SIGNED_IN_NOW = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
+    /// A session that came from elsewhere may know its last use only by its stored refresh tokens.
+    const OF_USER = concat!(
+        "select ",
+        session_columns!(),
+        ", stored.touched
+           from auth.sessions
+           left join lateral (select max(tokens.updated_at) as touched
+                                from auth.refresh_tokens as tokens
+                               where tokens.session_id = sessions.id) as stored on true
+          where sessions.user_id = $1
+          order by coalesce(sessions.refreshed_at at time zone 'utc', stored.touched, sessions.created_at) desc nulls last,
+                   sessions.id"
+    );
+    const TOUCH = "
+        update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
+    const SET_COUNTER = "update auth.sessions set refresh_token_counter = $2 where id = $1";
+    const SET_KEY = "update auth.sessions set refresh_token_hmac_key = $2, refresh_token_counter = 0 where id = $1";
+    const STORE_KEY_ANEW = "update auth.sessions set refresh_token_hmac_key = $2 where id = $1";
+    const DELETE = "delete from auth.sessions where id = $1";
+    const DELETE_OF_USER = "delete from auth.sessions where id = $1 and user_id = $2";
+    const DELETE_OTHERS = "delete from auth.sessions where user_id = $1 and id <> $2";
+    const DELETE_ALL = "delete from auth.sessions where user_id = $1";
+    /// By their fixed end, which has an index.
+    const DELETE_ENDED = "
+        delete from auth.sessions
+         where id in (select ended.id
+                        from auth.sessions as ended
+                       where ended.not_after < $1
+                       limit 500
+                         for update skip locked)";
+    /// By their age (`$1`) or their last use (`$2`); null: not a reason. Only where such a policy is in force, since it reads
+    /// all sessions. A session that came from elsewhere may know its last use only by its refresh token.
+    const DELETE_OUTLIVED = "
+        delete from auth.sessions
+         where id in (select ended.id
+                        from auth.sessions as ended
+                       where ended.created_at < $1
+                          or coalesce(ended.refreshed_at at time zone 'utc',
+                                      (select max(tokens.updated_at)
+                                         from auth.refresh_tokens as tokens
+                                        where tokens.session_id = ended.id),
+                                      ended.created_at) < $2
+                       limit 500
+                         for update skip locked)";
+}
 
 /// One way in which a person proved who they are, for the `amr` claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,9 +206,6 @@ pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> R
     amr?;
     user.map(drop)
 }
-
-/// Prepares what [`insert`] sends, so that the order of its statements is the order of this list.
-pub const INSERT_STATEMENTS: &[&str] = &[INSERT, INSERT_AMR, SIGNED_IN_NOW];
 
 /// All sessions of a user, last used first.
 pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Session>, Error> {

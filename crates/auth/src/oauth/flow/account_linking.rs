@@ -19,9 +19,9 @@ use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::one_time::token::TokenKind;
 use crate::operation::Operation;
 use crate::protection::audit::{self, Action, AuditEvent, Traits};
-use crate::sql::accounts::LinkingDomain;
+use crate::sql::users::LinkingDomain;
 use crate::sql::users::NewUser;
-use crate::sql::{Tx, accounts, identities, sessions, users};
+use crate::sql::{Tx, identities, sessions, users};
 
 /// The linking domain of providers that are not configured otherwise.
 const DEFAULT_DOMAIN: &str = "default";
@@ -111,7 +111,7 @@ pub(crate) async fn sign_in(
 /// Finds the identity and locks its user.
 async fn find_identity(tx: &Tx, external: &ExternalIdentity<'_>) -> Result<Option<(User, Identity)>, AuthError> {
     for _ in 0..MAX_RACE_ATTEMPTS {
-        let Some(found) = accounts::identity(tx, external.provider, &external.profile.subject).await? else {
+        let Some(found) = identities::by_subject(tx, external.provider, &external.profile.subject).await? else {
             return Ok(None);
         };
         // It may have been unlinked, or the account deleted, while this waited for the lock
@@ -209,9 +209,9 @@ async fn find_owner(
         return Ok(None);
     }
     let domain = domain(auth, external.provider);
-    let mut owners = accounts::owners_by_identity(tx, &verified, &request.aud, &domain).await?;
+    let mut owners = users::owners_by_identity(tx, &verified, &request.aud, &domain).await?;
     if owners.is_empty() && matches!(domain, LinkingDomain::Default { .. }) {
-        owners = accounts::owners_by_address(tx, &verified, &request.aud).await?;
+        owners = users::owners_by_address(tx, &verified, &request.aud).await?;
     }
     match owners.as_slice() {
         [] => Ok(None),
@@ -281,7 +281,7 @@ async fn usable_address(
     if email.verified {
         unconfirmed_email::withdraw_from_others(tx, &email.address, &request.aud, Some(user), request.now).await?;
     }
-    let is_taken = accounts::is_address_taken(tx, &email.address, &request.aud, Some(user)).await?;
+    let is_taken = users::is_address_taken(tx, &email.address, &request.aud, Some(user)).await?;
     Ok(Some(email.address).filter(|_| !is_taken))
 }
 
@@ -315,8 +315,8 @@ async fn confirm_and_admit(
         if !user.email.is_empty() {
             if !user.is_phone_confirmed() {
                 // The person who signed up has not proved the address
-                accounts::keep_only_identity(tx, user.id, identity.id).await?;
-                accounts::start_over(tx, user.id, &external.profile.identity_data(), now).await?;
+                identities::keep_only(tx, user.id, identity.id).await?;
+                users::start_over(tx, user.id, &external.profile.identity_data(), now).await?;
                 sessions::delete_all(tx, user.id).await?;
             }
             if !proves {
@@ -327,7 +327,7 @@ async fn confirm_and_admit(
         if user.email.is_empty()
             && let Some(address) = usable_address(auth, tx, request, external, user.id, user.is_sso_user).await?
         {
-            accounts::adopt_email(tx, user.id, &address, now).await?;
+            users::adopt_email(tx, user.id, &address, now).await?;
             user.email = address;
             proves = true;
         }
@@ -414,15 +414,15 @@ async fn accept_invitation(
         return Err(ContractError::Banned.into());
     }
     let data = external.profile.identity_data();
-    let identity = match accounts::identity(tx, external.provider, &external.profile.subject).await? {
+    let identity = match identities::by_subject(tx, external.provider, &external.profile.subject).await? {
         Some(identity) if identity.user_id == invited.id => identity,
         Some(_) => {
             return Err(ContractError::IdentityLinkedElsewhere.into());
         }
         None => identities::insert(tx, invited.id, external.provider, &external.profile.subject, &data, now).await?,
     };
-    accounts::keep_only_identity(tx, invited.id, identity.id).await?;
-    accounts::start_over(tx, invited.id, &data, now).await?;
+    identities::keep_only(tx, invited.id, identity.id).await?;
+    users::start_over(tx, invited.id, &data, now).await?;
     users::confirm_email(tx, invited.id, now).await?;
     users::refresh_providers(tx, invited.id, now).await?;
     let provider = audit::provider_trait(external.provider);

@@ -22,7 +22,7 @@ use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::operation::Operation;
 use crate::protection::audit::{self, Action, AuditEvent};
 use crate::sql::flow_state::{self, FlowState};
-use crate::sql::{Tx, accounts, identities, users};
+use crate::sql::{Tx, identities, users};
 
 fn check_enabled(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().manual_linking {
@@ -66,7 +66,7 @@ pub(crate) async fn check_link(
     if user.is_banned(request.now) {
         return Err(ContractError::Banned.into());
     }
-    if let Some(existing) = accounts::identity(tx, provider, &profile.subject).await? {
+    if let Some(existing) = identities::by_subject(tx, provider, &profile.subject).await? {
         return Err(match existing.user_id == user.id {
             true => ContractError::IdentityLinked.into(),
             false => ContractError::IdentityLinkedElsewhere.into(),
@@ -85,7 +85,7 @@ pub(crate) async fn check_link(
 /// another account counts only where this one need not be verified either.
 async fn is_taken(auth: &Auth, tx: &Tx, user: &User, email: &ProviderEmail) -> Result<bool, AuthError> {
     if !email.verified && auth.settings().email.autoconfirm {
-        return Ok(accounts::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?);
+        return Ok(users::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?);
     }
     unconfirmed_email::is_proved_elsewhere(auth, tx, &email.address, &user.aud, Some(user.id)).await
 }
@@ -168,7 +168,7 @@ pub(crate) async fn link(
             Some(email) => {
                 if email.verified || auth.settings().email.autoconfirm {
                     unconfirmed_email::withdraw_from_others(tx, &email.address, &user.aud, Some(user.id), now).await?;
-                    accounts::adopt_email(tx, user.id, &email.address, now).await?;
+                    users::adopt_email(tx, user.id, &email.address, now).await?;
                     users::confirm_email(tx, user.id, now).await?;
                 } else {
                     unconfirmed_email::await_proof(Operation::new(auth, request, tx), &user, &email.address).await?;
@@ -176,7 +176,7 @@ pub(crate) async fn link(
                         Some(ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into());
                 }
             }
-            None => accounts::lose_anonymity(tx, user.id, now).await?,
+            None => users::lose_anonymity(tx, user.id, now).await?,
         }
     }
     users::refresh_providers(tx, user.id, now).await?;
@@ -210,9 +210,9 @@ pub(crate) async fn unlink(
     let Some(removed) = removed.first() else {
         return Err(ContractError::IdentityUnknown.into());
     };
-    accounts::delete_identity(&tx, id, user.id).await?;
+    identities::delete(&tx, id, user.id).await?;
     if removed.provider == "phone" {
-        accounts::clear_phone(&tx, user.id, now).await?;
+        users::clear_phone(&tx, user.id, now).await?;
     } else if !remaining.iter().any(|identity| !identity.email.is_empty() && identity.email == user.email) {
         replace_email(&auth, &tx, &request, &user, &remaining).await?;
     }
@@ -257,12 +257,12 @@ async fn replace_email(
         }
         if proves(identity) {
             unconfirmed_email::withdraw_from_others(tx, email, &user.aud, Some(user.id), now).await?;
-            return Ok(accounts::promote_email(tx, user.id, email, true, now).await?);
+            return Ok(users::promote_email(tx, user.id, email, true, now).await?);
         }
         may_have_no_email = true;
     }
     if may_have_no_email {
-        return Ok(accounts::promote_email(tx, user.id, "", false, now).await?);
+        return Ok(users::promote_email(tx, user.id, "", false, now).await?);
     }
     Err(ContractError::IdentityEmailConflict.into())
 }

@@ -1,0 +1,203 @@
+//! The transaction that statements run in.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+
+use futures_util::poll;
+use portico_database::{Client, Database};
+use postgres_types::ToSql;
+use tokio::sync::Notify;
+use tokio_postgres::{Error, Row, Statement};
+
+use crate::error::AuthError;
+
+statements! {
+    const GIVE_WAY = "set local lock_timeout = '100ms'";
+}
+
+/// Parameters of a statement.
+pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// A transaction that begins with its first statement.
+///
+/// `begin` is sent together with the first statement, so it costs no round trip. All methods take `&self`: futures of
+/// several statements that are polled together (`tokio::join!`, in this order) travel in one round trip, and run in the
+/// order in which they were written. A transaction that is dropped without [`Tx::commit`] is rolled back, also when the
+/// request is cancelled.
+pub struct Tx {
+    client: Option<Client>,
+    begun: AtomicBool,
+    turn: tokio::sync::Mutex<()>,
+    after_commit: OnceLock<Arc<Notify>>,
+}
+
+impl Tx {
+    /// Takes a connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`AuthError::Unavailable`] when the database is down or every connection stays busy.
+    pub async fn begin(database: &Database) -> Result<Self, AuthError> {
+        Ok(Self {
+            client: Some(database.auth().await?),
+            begun: AtomicBool::new(false),
+            turn: Default::default(),
+            after_commit: OnceLock::new(),
+        })
+    }
+
+    fn client(&self) -> &Client {
+        self.client.as_ref().expect("the connection is there until commit or drop")
+    }
+
+    /// Makes the transaction fail soon where it would have to wait for a lock.
+    ///
+    /// Rows that follow a deleted one (the sessions of a user) cannot be skipped when they are locked.
+    ///
+    /// # Errors
+    /// The error of PostgreSQL.
+    pub async fn give_way(&self) -> Result<(), Error> {
+        self.execute(GIVE_WAY, &[]).await.map(drop)
+    }
+
+    /// Runs a statement and returns its rows.
+    ///
+    /// # Errors
+    /// What PostgreSQL said; the transaction is then only good for being dropped.
+    pub async fn query(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
+        self.in_turn(sql, async |statement| self.client().query(&statement, params).await).await
+    }
+
+    /// Runs a statement that returns at most one row.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn query_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Error> {
+        Ok(self.query(sql, params).await?.into_iter().next())
+    }
+
+    /// Runs a statement and returns how many rows it changed.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn execute(&self, sql: &str, params: Params<'_>) -> Result<u64, Error> {
+        self.in_turn(sql, async |statement| self.client().execute(&statement, params).await).await
+    }
+
+    /// Sends a statement after all that were asked for before, and waits for its answer without holding up the next.
+    async fn in_turn<T>(&self, sql: &str, send: impl AsyncFnOnce(Statement) -> Result<T, Error>) -> Result<T, Error> {
+        let client = self.client();
+        // First come, first served: a statement that must be prepared is not overtaken by one that need not
+        let turn = self.turn.lock().await;
+        let statement = client.prepare_cached(sql).await?;
+        let begins = !self.begun.swap(true, Ordering::Relaxed);
+        let mut begin = pin!(async { if begins { client.batch_execute("begin").await } else { Ok(()) } });
+        let mut answer = pin!(send(statement));
+        // The first poll puts the message on the wire
+        let begun = poll!(&mut begin);
+        let answered = poll!(&mut answer);
+        drop(turn);
+        match begun {
+            Poll::Ready(begun) => begun?,
+            Poll::Pending => begin.await?,
+        }
+        match answered {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
+        }
+    }
+
+    /// Makes everything permanent.
+    ///
+    /// # Errors
+    /// What PostgreSQL said; then nothing is permanent.
+    pub async fn commit(mut self) -> Result<(), AuthError> {
+        if !self.begun.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.client().batch_execute("commit").await?;
+        self.begun.store(false, Ordering::Relaxed);
+        self.client = None;
+        if let Some(waiting) = self.after_commit.get() {
+            waiting.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Wakes someone when the transaction was committed; not when it was given up.
+    pub fn notify_after_commit(&self, waiting: &Arc<Notify>) {
+        let _ = self.after_commit.set(waiting.clone());
+    }
+
+    /// Sends the commit behind statements that are polled together with this, and before it: one round trip less. If one
+    /// of them fails, PostgreSQL rolls back instead; so ask for their results first. Nothing may follow.
+    ///
+    /// # Errors
+    /// What PostgreSQL said; then nothing is permanent.
+    pub async fn commit_behind(&self) -> Result<(), AuthError> {
+        let turn = self.turn.lock().await;
+        let mut commit = pin!(self.client().batch_execute("commit"));
+        let sent = poll!(&mut commit);
+        drop(turn);
+        match sent {
+            Poll::Ready(committed) => committed?,
+            Poll::Pending => commit.await?,
+        }
+        self.begun.store(false, Ordering::Relaxed);
+        if let Some(waiting) = self.after_commit.get() {
+            waiting.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Gives everything up, and waits for it.
+    pub async fn rollback(mut self) {
+        if let Some(client) = self.client.take()
+            && self.begun.swap(false, Ordering::Relaxed)
+        {
+            roll_back(client).await;
+        }
+    }
+}
+
+/// What statements run on: a transaction, or a connection when one statement is enough.
+pub trait Run: Sync {
+    /// Runs a statement and returns its rows.
+    fn rows(&self, sql: &str, params: Params<'_>) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+}
+
+impl Run for Tx {
+    async fn rows(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
+        self.query(sql, params).await
+    }
+}
+
+impl Run for Client {
+    async fn rows(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
+        let statement = self.prepare_cached(sql).await?;
+        self.query(&statement, params).await
+    }
+}
+
+async fn roll_back(client: Client) {
+    if client.batch_execute("rollback").await.is_err() {
+        // Broken: it must not go back to the pool
+        drop(Client::take(client));
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        let Some(client) = self.client.take() else { return };
+        if !self.begun.load(Ordering::Relaxed) {
+            return;
+        }
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(roll_back(client));
+            }
+            Err(_) => drop(Client::take(client)),
+        }
+    }
+}

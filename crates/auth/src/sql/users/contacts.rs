@@ -1,0 +1,232 @@
+//! The statements that confirm and change the contacts of an account, and store its one-time tokens.
+
+use time::OffsetDateTime;
+use tokio_postgres::Error;
+
+use crate::model::ids::{EmailAddress, PhoneNumber, UserId};
+use crate::one_time::token::TokenKind;
+use crate::sql::{Params, Tx, one_time_tokens};
+
+statements! {
+    const CONFIRM_EMAIL = "
+        update auth.users
+           set confirmation_token = '',
+               email_confirmed_at = $2,
+               is_anonymous = false,
+               raw_user_meta_data = coalesce(raw_user_meta_data, '{}') || '{\"email_verified\": true}',
+               updated_at = $2
+         where id = $1";
+    const CONFIRM_PHONE = "
+        update auth.users
+           set confirmation_token = '', phone_confirmed_at = $2, is_anonymous = false, updated_at = $2
+         where id = $1";
+    const SET_CONFIRMATION =
+        "update auth.users set confirmation_token = $2, confirmation_sent_at = $3, updated_at = $3 where id = $1";
+    const SET_RECOVERY =
+        "update auth.users set recovery_token = $2, recovery_sent_at = $3, updated_at = $3 where id = $1";
+    const CLEAR_RECOVERY = "update auth.users set recovery_token = '', updated_at = $2 where id = $1";
+    const SET_REAUTHENTICATION =
+        "update auth.users set reauthentication_token = $2, reauthentication_sent_at = $3, updated_at = $3 where id = $1";
+    const SET_EMAIL_CHANGE = "
+        update auth.users
+           set email_change = $2,
+               email_change_token_new = $3,
+               email_change_token_current = $4,
+               email_change_sent_at = $5,
+               email_change_confirm_status = 0,
+               updated_at = $5
+         where id = $1";
+    /// The first of two confirmations: the token that was used is gone, the other one stays.
+    const CONFIRM_EMAIL_CHANGE_HALF = "
+        update auth.users
+           set email_change_confirm_status = 1,
+               email_change_token_new = case when email_change_token_new = $2 then '' else email_change_token_new end,
+               email_change_token_current =
+                   case when email_change_token_current = $2 then '' else email_change_token_current end,
+               updated_at = $3
+         where id = $1";
+    const APPLY_EMAIL_CHANGE = "
+        update auth.users
+           set email = $2::text,
+               email_change = '',
+               email_change_token_new = '',
+               email_change_token_current = '',
+               email_change_confirm_status = 0,
+               email_confirmed_at = coalesce(email_confirmed_at, $3),
+               is_anonymous = false,
+               raw_user_meta_data = coalesce(raw_user_meta_data, '{}')
+                                    || jsonb_build_object('email', $2::text, 'email_verified', true),
+               updated_at = $3
+         where id = $1";
+    const SET_PHONE_CHANGE = "
+        update auth.users
+           set phone_change = $2, phone_change_token = $3, phone_change_sent_at = $4, updated_at = $4
+         where id = $1";
+    const APPLY_PHONE_CHANGE = "
+        update auth.users
+           set phone = $2,
+               phone_change = '',
+               phone_change_token = '',
+               phone_confirmed_at = $3,
+               is_anonymous = false,
+               updated_at = $3
+         where id = $1";
+    /// The message with token `$2` was not sent: the code is deleted, and the next message need not wait.
+    const UNDO_CONFIRMATION = "
+        update auth.users
+           set confirmation_token = '', confirmation_sent_at = $3
+         where id = $1 and confirmation_token = $2";
+    const UNDO_PHONE_CHANGE = "
+        update auth.users
+           set phone_change = '', phone_change_token = '', phone_change_sent_at = $3
+         where id = $1 and phone_change_token = $2";
+    const UNDO_REAUTHENTICATION = "
+        update auth.users
+           set reauthentication_token = '', reauthentication_sent_at = $3
+         where id = $1 and reauthentication_token = $2";
+    const DELETE_UNREACHED = "
+        delete from auth.users
+         where id = $1
+           and confirmation_token = $2
+           and phone_confirmed_at is null
+           and email_confirmed_at is null";
+    const ADOPT_EMAIL = "update auth.users set email = $2, updated_at = $3 where id = $1";
+    /// The address of another identity becomes the account's; messages on their way to the old one are worth nothing.
+    const PROMOTE_EMAIL = "
+        update auth.users
+           set email = nullif($2, ''),
+               email_confirmed_at = case when $3 then coalesce(email_confirmed_at, $4) end,
+               raw_user_meta_data = case when $3 then raw_user_meta_data
+                                         else coalesce(raw_user_meta_data, '{}') || '{\"email_verified\": false}' end,
+               confirmation_token = '',
+               recovery_token = '',
+               email_change = '',
+               email_change_token_new = '',
+               email_change_token_current = '',
+               email_change_confirm_status = 0,
+               phone_change = '',
+               phone_change_token = '',
+               reauthentication_token = '',
+               updated_at = $4
+         where id = $1";
+    const CLEAR_PHONE =
+        "update auth.users set phone = null, phone_confirmed_at = null, updated_at = $2 where id = $1";
+}
+
+/// The address belongs to the person.
+pub async fn confirm_email(tx: &Tx, id: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(CONFIRM_EMAIL, &[&id, &now]).await.map(drop)
+}
+
+/// The number belongs to the person.
+pub async fn confirm_phone(tx: &Tx, id: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(CONFIRM_PHONE, &[&id, &now]).await.map(drop)
+}
+
+/// A confirmation is on its way.
+pub async fn set_confirmation(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(SET_CONFIRMATION, &[&id, &hash, &now]).await.map(drop)
+}
+
+/// A recovery or sign-in link is on its way.
+pub async fn set_recovery(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(SET_RECOVERY, &[&id, &hash, &now]).await.map(drop)
+}
+
+/// The recovery token was used.
+pub async fn clear_recovery(tx: &Tx, id: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(CLEAR_RECOVERY, &[&id, &now]).await.map(drop)
+}
+
+/// A nonce is on its way, or (with an empty hash) was used.
+pub async fn set_reauthentication(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(SET_REAUTHENTICATION, &[&id, &hash, &now]).await.map(drop)
+}
+
+/// A change of address is on its way.
+pub async fn set_email_change(
+    tx: &Tx,
+    id: UserId,
+    new: &EmailAddress,
+    [hash_new, hash_current]: [&str; 2],
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(SET_EMAIL_CHANGE, &[&id, &new.as_str(), &hash_new, &hash_current, &now]).await.map(drop)
+}
+
+/// The first of two confirmations of a change of address came, with the token of this hash.
+pub async fn confirm_email_change_half(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(CONFIRM_EMAIL_CHANGE_HALF, &[&id, &hash, &now]).await.map(drop)
+}
+
+/// The address is changed and confirmed.
+pub async fn apply_email_change(tx: &Tx, id: UserId, new: &EmailAddress, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(APPLY_EMAIL_CHANGE, &[&id, &new.as_str(), &now]).await.map(drop)
+}
+
+/// A change of number is on its way.
+pub async fn set_phone_change(
+    tx: &Tx,
+    id: UserId,
+    new: &PhoneNumber,
+    hash: &str,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(SET_PHONE_CHANGE, &[&id, &new.as_str(), &hash, &now]).await.map(drop)
+}
+
+/// The number is changed and confirmed.
+pub async fn apply_phone_change(tx: &Tx, id: UserId, new: &PhoneNumber, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(APPLY_PHONE_CHANGE, &[&id, &new.as_str(), &now]).await.map(drop)
+}
+
+/// Undoes a message that was not sent: deletes its token, and restores the time of the message before it.
+/// Writes only what the message itself wrote, which its token shows.
+pub async fn undo_message(
+    tx: &Tx,
+    id: UserId,
+    kind: TokenKind,
+    hash: &str,
+    sent_before: Option<OffsetDateTime>,
+) -> Result<(), Error> {
+    let sql = match kind {
+        TokenKind::PhoneChange => UNDO_PHONE_CHANGE,
+        TokenKind::Reauthentication => UNDO_REAUTHENTICATION,
+        _ => UNDO_CONFIRMATION,
+    };
+    let row: Params<'_> = &[&id, &hash, &sent_before];
+    let (undone, removed) = tokio::join!(biased; tx.execute(sql, row), one_time_tokens::delete_hash(tx, id, hash));
+    undone?;
+    removed
+}
+
+/// Deletes an account that was made for the message with this token and has confirmed nothing since. Returns
+/// whether there was one.
+pub async fn delete_unreached(tx: &Tx, id: UserId, hash: &str) -> Result<bool, Error> {
+    Ok(tx.execute(DELETE_UNREACHED, &[&id, &hash]).await? > 0)
+}
+
+/// Gives an account without address one.
+pub async fn adopt_email(tx: &Tx, user: UserId, address: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(ADOPT_EMAIL, &[&user, &address, &now]).await.map(drop)
+}
+
+/// Makes `address` (empty: none) the account's own, `confirmed` or not.
+pub async fn promote_email(
+    tx: &Tx,
+    user: UserId,
+    address: &str,
+    confirmed: bool,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let row: Params<'_> = &[&user, &address, &confirmed, &now];
+    let (user_changed, tokens) =
+        tokio::join!(biased; tx.execute(PROMOTE_EMAIL, row), one_time_tokens::delete_all(tx, user));
+    user_changed?;
+    tokens
+}
+
+/// The account has no number any more.
+pub async fn clear_phone(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(CLEAR_PHONE, &[&user, &now]).await.map(drop)
+}

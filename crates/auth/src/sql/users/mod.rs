@@ -1,0 +1,18 @@
+//! `auth.users`.
+//!
+//! Every update names only the columns that change and `updated_at`, so that triggers of applications
+//! (`after update of email`) see what they expect.
+
+tables! {
+    mod account;
+    mod anonymous;
+    mod contacts;
+    mod lookup;
+    mod ownership;
+}
+
+pub use account::*;
+pub use anonymous::*;
+pub use contacts::*;
+pub use lookup::*;
+pub use ownership::*;
