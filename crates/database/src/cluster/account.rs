@@ -1,4 +1,4 @@
-//! As whom PostgreSQL runs. It refuses to run as root, rightly: root's server gives up its rights for it.
+//! The system user that PostgreSQL runs as. It refuses to run as root, so a server of root starts it as another user.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The overflow user of Linux, `nobody` on most systems, when the system's list of users does not tell.
+/// The overflow user of Linux, named `nobody` on most systems, if the system's list of users has no entry.
 const NOBODY: u32 = 65534;
 
 /// The user that PostgreSQL runs as.
@@ -14,7 +14,7 @@ const NOBODY: u32 = 65534;
 pub(super) enum Account {
     /// The same as ours.
     Ours,
-    /// We are root, and this user is not.
+    /// This process is root, and this user is not.
     Lesser { uid: u32, gid: u32 },
 }
 
@@ -37,7 +37,7 @@ impl Account {
         Self::Lesser { uid, gid }
     }
 
-    /// Lets a command run as this user, without any further group.
+    /// Makes a command run as this user, without further groups.
     pub fn apply(self, command: &mut Command) {
         use std::os::unix::process::CommandExt;
         if let Self::Lesser { uid, gid } = self {
@@ -45,7 +45,7 @@ impl Account {
         }
     }
 
-    /// Gives a file or folder to this user.
+    /// Changes the owner of a file or folder to this user.
     pub fn own(self, path: &Path) -> io::Result<()> {
         match self {
             Self::Ours => Ok(()),
@@ -56,7 +56,7 @@ impl Account {
         }
     }
 
-    /// The first folder on the way to `path` that this user can not pass, if any. The path must be absolute.
+    /// Returns the first folder on the way to `path` that this user cannot pass, if any. The path must be absolute.
     pub fn blocked_at(self, path: &Path) -> Option<PathBuf> {
         let Self::Lesser { uid, gid } = self else { return None };
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -67,7 +67,7 @@ impl Account {
         folders.into_iter().find(closed).map(Path::to_owned)
     }
 
-    /// The user's number, for messages.
+    /// Returns the user's number, for messages.
     pub fn uid(self) -> u32 {
         match self {
             Self::Ours => rustix::process::geteuid().as_raw(),
@@ -106,7 +106,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('/') && !name.contains(|c: char| c == '"' || c.is_control())
 }
 
-/// Whether a user may pass through a folder.
+/// Returns whether a user may pass through a folder.
 fn passable(folder: &Metadata, uid: u32, gid: u32) -> bool {
     let bit = match () {
         () if folder.uid() == uid => 0o100,
@@ -116,7 +116,7 @@ fn passable(folder: &Metadata, uid: u32, gid: u32) -> bool {
     folder.mode() & bit != 0
 }
 
-/// Looks a user up in the text of `/etc/passwd`: never root.
+/// Looks up a user in the text of `/etc/passwd`. Never returns root.
 fn listed(users: &str, name: &str) -> Option<(u32, u32)> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');

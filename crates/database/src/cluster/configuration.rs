@@ -87,7 +87,7 @@ pub(super) fn loopback_addresses() -> Vec<IpAddr> {
     [IpAddr::V4(Ipv4Addr::LOCALHOST)].into_iter().chain(has_newer.then_some(newer)).collect()
 }
 
-/// What is given on the command line, where neither a file nor `alter system` can override it: the ways in.
+/// Returns the settings on the command line, where neither a file nor `alter system` can override them: those of access.
 pub(super) fn arguments(home: &Home, settings: &ClusterSettings) -> Vec<String> {
     let (addresses, port) = match settings.tcp_port {
         Some(port) => (loopback_addresses().iter().map(IpAddr::to_string).collect(), port),

@@ -1,4 +1,4 @@
-//! Why the embedded cluster can not run, and what to do about it.
+//! Why the embedded cluster cannot run, and what to do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,12 @@ pub enum ClusterError {
         /// The setting that names it.
         setting: &'static str,
     },
-    /// A program of PostgreSQL can not be run.
-    #[error("{} can not be run: {problem}", .program.display())]
+    /// A program of PostgreSQL cannot be run.
+    #[error("{} cannot be run: {problem}", .program.display())]
     BinariesBroken {
         /// The program.
         program: PathBuf,
-        /// What it said.
+        /// Its output.
         problem: String,
     },
     /// Another server of ours uses the data folder.
@@ -55,7 +55,7 @@ pub enum ClusterError {
     },
     /// The TCP port is taken.
     #[error(
-        "port {port} is taken, so PostgreSQL can not listen there: stop the program that has it, or choose another port \
+        "port {port} is taken, so PostgreSQL cannot listen there: stop the program that has it, or choose another port \
          ([db] port in supabase/config.toml)"
     )]
     PortTaken {
@@ -64,7 +64,7 @@ pub enum ClusterError {
     },
     /// The data was written by another major version.
     #[error(
-        "the data in {} was written by PostgreSQL {found}, and this is PostgreSQL {ours}, which can not read it. Set \
+        "the data in {} was written by PostgreSQL {found}, and this is PostgreSQL {ours}, which cannot read it. Set \
          PORTICO_POSTGRES_BIN to the programs of PostgreSQL {found}; or carry the data over with pg_dump and psql; or move the \
          folder away to start with an empty database",
         .data.display()
@@ -82,23 +82,23 @@ pub enum ClusterError {
     NoSpace {
         /// The folder on that disk.
         folder: PathBuf,
-        /// What is left, in bytes, if it was measured.
+        /// The free space in bytes, if it was measured.
         available: Option<u64>,
     },
-    /// A folder can not be made or written.
-    #[error("{} can not be used for the database: {problem}. {remedy}", .folder.display())]
+    /// A folder cannot be made or written.
+    #[error("{} cannot be used for the database: {problem}. {remedy}", .folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         problem: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// `initdb` failed.
     #[error("PostgreSQL's initdb failed:\n{output}")]
     InitialiseFailed {
-        /// What it printed.
+        /// Its output.
         output: String,
     },
     /// PostgreSQL ended instead of starting.
@@ -121,20 +121,20 @@ pub enum ClusterError {
         /// The data folder.
         data: PathBuf,
     },
-    /// A setting can not be written into PostgreSQL's configuration.
+    /// A setting cannot be written into PostgreSQL's configuration.
     #[error("the PostgreSQL setting `{name}` is not usable: {problem}")]
     Setting {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         problem: &'static str,
     },
     /// The operating system refused something else.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },

@@ -1,10 +1,10 @@
-//! The data folder: what lies in it, and whose it is.
+//! The data folder: its contents and its owner.
 //!
 //! ```text
 //! <data>/server.lock    held while a server runs; contains its process id
 //! <data>/pgdata/        PostgreSQL's own data folder
 //! <data>/vault.key      the key of the secrets in the vault
-//! <data>/extensions/    look-alikes of extensions that plain PostgreSQL lacks
+//! <data>/extensions/    substitutes for extensions that plain PostgreSQL lacks
 //! <data>/run/           the socket, when the path is short enough for one
 //! ```
 
@@ -24,7 +24,7 @@ use super::error::ClusterError;
 pub(super) const SOCKET_PORT: u16 = 5432;
 /// `sockaddr_un` has 108 bytes, a zero byte at the end included; `/.s.PGSQL.65535.lock` is the longest name in the folder.
 const SOCKET_FOLDER_LIMIT: usize = 107 - "/.s.PGSQL.65535.lock".len();
-/// Where root keeps what an unprivileged user has to reach when the chosen place is closed to it.
+/// The folder in which root creates data folders whose chosen location an unprivileged user cannot reach.
 const ROOTS_PLACE: &str = "/var/lib/portico";
 
 /// The data folder of one cluster, locked for us.
@@ -38,7 +38,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Makes the folder when it is missing, and locks it.
+    /// Creates the folder if it is missing, and locks it.
     pub fn open(data: &Path) -> Result<Self, ClusterError> {
         let data = std::path::absolute(data).map_err(|error| ClusterError::folder(data, &error))?;
         // The path goes into PostgreSQL's configuration, which is lines of UTF-8.
@@ -58,7 +58,7 @@ impl Home {
         Ok(Self { folder, socket_folder, account, lock })
     }
 
-    /// PostgreSQL's own data folder.
+    /// Returns PostgreSQL's own data folder.
     pub fn pgdata(&self) -> PathBuf {
         self.folder.join("pgdata")
     }
@@ -81,17 +81,17 @@ impl Home {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Where look-alikes of extensions lie, in a folder `extension` as PostgreSQL expects.
+    /// Returns the folder of the substitutes for extensions, which are in a folder `extension` as PostgreSQL expects.
     pub fn extensions(&self) -> PathBuf {
         self.folder.join("extensions")
     }
 
-    /// The folder that holds the socket.
+    /// Returns the folder of the socket.
     pub fn socket_folder(&self) -> &Path {
         &self.socket_folder
     }
 
-    /// Removes what a server that was killed left beside its socket, and would keep the next one out. Only when none runs.
+    /// Removes the files that a killed server left beside its socket, which would block the next one. Only while none runs.
     pub fn clear_socket_folder(&self) {
         for entry in fs::read_dir(&self.socket_folder).into_iter().flatten().flatten() {
             if entry.file_name().as_bytes().starts_with(b".s.PGSQL.") {
@@ -100,12 +100,12 @@ impl Home {
         }
     }
 
-    /// The folder itself, with every link on the way resolved.
+    /// Returns the folder itself, with all links resolved.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A place for our own copies of programs, which the account can reach.
+    /// Returns the folder for copies of the programs, which the account can reach.
     pub fn private_programs(&self) -> PathBuf {
         match self.account {
             Account::Lesser { .. } => PathBuf::from(ROOTS_PLACE),
@@ -123,8 +123,8 @@ impl Drop for Home {
     }
 }
 
-/// The folder itself; or, when the account can not reach it, a folder of root's place that a link in the folder's place
-/// leads to.
+/// Returns the folder itself or, if the account cannot reach it, a folder elsewhere that a link in its place
+/// points to.
 fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterError> {
     let failed = |error: io::Error| ClusterError::folder(data, &error);
     if let Some(parent) = data.parent() {
@@ -134,12 +134,12 @@ fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterErr
     match fs::symlink_metadata(data) {
         Ok(found) if !found.is_symlink() => {
             let Some(blocker) = blocked() else { return fs::canonicalize(data).map_err(failed) };
-            // An empty folder can still give way to a link.
+            // An empty folder can be replaced by a link
             if fs::remove_dir(data).is_err() {
                 return Err(ClusterError::Folder {
                     folder: data.to_owned(),
                     problem: format!(
-                        "PostgreSQL runs as user {} since it must not run as root, and that user can not pass {}",
+                        "PostgreSQL runs as user {} since it must not run as root, and that user cannot pass {}",
                         account.uid(),
                         blocker.display()
                     ),
@@ -165,11 +165,11 @@ fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterErr
         .create(ROOTS_PLACE)
         .and_then(|()| private_folder(&place, account));
     made.map_err(|error| ClusterError::folder(&place, &error))?;
-    // For the person who finds the folder and wonders whose it is
+    // Explains the folder to a person who finds it
     fs::write(place.join("origin"), data.as_os_str().as_bytes()).map_err(failed)?;
     symlink(&place, data).map_err(failed)?;
     tracing::info!(
-        "PostgreSQL runs as user {}, which can not reach {}: its data lies in {}",
+        "PostgreSQL runs as user {}, which cannot reach {}: its data lies in {}",
         account.uid(),
         data.display(),
         place.display()
@@ -177,7 +177,7 @@ fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterErr
     Ok(place)
 }
 
-/// Makes the folders above the data folder. In the place of an ordinary user they are that user's, not root's.
+/// Creates the folders above the data folder. Below a folder of an ordinary user they belong to that user, not to root.
 fn make_parents(folder: &Path, account: Account) -> io::Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
     fs::create_dir_all(folder)?;
@@ -190,7 +190,7 @@ fn make_parents(folder: &Path, account: Account) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder that only the account may enter, or sees to it that an existing one is so.
+/// Creates a folder that only the account may enter, or restricts an existing one.
 pub(super) fn private_folder(folder: &Path, account: Account) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -225,15 +225,15 @@ fn lock(folder: &Path, account: Account) -> Result<File, ClusterError> {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
-        // Made by root in an ordinary user's place, it must not lock that user out for good.
+        // Created by root below a folder of an ordinary user, it must not lock that user out
         account.own(&path)
     };
     write(&mut file).map_err(failed)?;
     Ok(file)
 }
 
-/// A folder for the socket: in the data folder when its path is short enough, else one with a random name, since nobody
-/// else can prepare or guess that.
+/// Returns a folder for the socket: in the data folder if the path is short enough, otherwise one with a random name, which
+/// no other user can prepare or guess.
 fn socket_folder(home: &Path, account: Account) -> Result<PathBuf, ClusterError> {
     let inside = home.join("run");
     if inside.as_os_str().as_bytes().len() <= SOCKET_FOLDER_LIMIT {

@@ -18,9 +18,9 @@ pub(super) const SUPERUSER: &str = "supabase_admin";
 /// A new cluster and its first log of changes take some 60 MiB; less than this would end soon.
 const LEAST_SPACE: u64 = 160 << 20;
 
-/// Makes the cluster unless it is there; an existing one must be of the programs' version.
+/// Initialises the cluster unless it exists. An existing one must have the programs' major version.
 ///
-/// It is made under another name and renamed when it is whole, so that an attempt which was interrupted counts as none.
+/// It is created under another name and renamed once complete, so that an interrupted attempt leaves no cluster.
 pub(super) fn initialise(home: &Home, binaries: &Binaries, durability: Durability) -> Result<(), ClusterError> {
     let (pgdata, new) = (home.pgdata(), home.folder().join("pgdata.new"));
     match fs::read_to_string(pgdata.join("PG_VERSION")) {
@@ -97,14 +97,14 @@ fn initdb(home: &Home, binaries: &Binaries, pgdata: &Path, icu: bool) -> Result<
         true => command.args(["--locale", "C.UTF-8", "--locale-provider", "icu", "--icu-locale", "und"]),
         false => command.args(["--locale", "C"]),
     };
-    // A given time zone saves searching for the machine's; nothing of our environment is PostgreSQL's business.
+    // A given time zone saves the search for the machine's. PostgreSQL gets nothing of our environment
     command.env_clear().env("TZ", "UTC").env("LC_ALL", "C.UTF-8").current_dir(home.folder()).stdin(Stdio::null());
     home.account.apply(&mut command);
     end_with_us(&mut command, Signal::KILL);
     command.output().map_err(|error| ClusterError::not_run(program, home.account, &error))
 }
 
-/// Everything to the disk at once, where the system can; else file by file.
+/// Flushes everything to the disk, at once where the system supports that, otherwise file by file.
 fn sync(folder: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {

@@ -1,4 +1,4 @@
-//! What an earlier server may have left behind when it was killed: a PostgreSQL that still ends, or one that lost its head.
+//! The clean-up after a server that was killed: its PostgreSQL may still be shutting down, or have lost its main process.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -9,9 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::error::ClusterError;
 
-/// How long a left-behind PostgreSQL may take to write its buffers and end.
+/// The time limit for a left-over PostgreSQL to write its buffers and end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long until it is told to end at once, and until it is ended by force, which also reaches one that was halted. Both
+/// The times until it gets the signal to end at once, and until it is killed, which also works for a stopped process. Both
 /// lose nothing: it recovers at the next start.
 const POLITENESS: Duration = Duration::from_secs(20);
 const FIRMNESS: Duration = Duration::from_secs(25);
@@ -51,8 +51,8 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
 }
 
 /// Removes the file by which PostgreSQL keeps a second one out of the folder. It only looks whether the number in it is a
-/// process, which may be another program by now, or a dead process that nobody collects (in a container without an init);
-/// we know better. Without `/proc` we do not, and leave it.
+/// process, which may be another program by now, or a zombie that is never collected (in a container without an init);
+/// `/proc` tells them apart. Without `/proc` the file stays.
 fn forget(pid_file: &Path) {
     if Path::new("/proc/self/cwd").exists() {
         let _ = fs::remove_file(pid_file);

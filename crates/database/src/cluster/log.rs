@@ -1,4 +1,4 @@
-//! PostgreSQL's log, line by line, into ours.
+//! Forwards PostgreSQL's log to ours, line by line.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -22,7 +22,7 @@ impl LastLines {
         lines.push_back(line.to_owned());
     }
 
-    /// The lines as one text.
+    /// Returns the lines as one text.
     pub fn text(&self) -> String {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
@@ -66,10 +66,10 @@ enum Level {
 }
 
 impl Level {
-    /// The level a line names. Lines without one (`DETAIL`, `HINT`, further lines of a message) belong to the line before.
+    /// Returns the level that a line names. Lines without one (`DETAIL`, `HINT`, further lines of a message) belong to the line before.
     ///
-    /// An `ERROR` is the failure of somebody's statement and a `FATAL` the end of somebody's session: that somebody hears of
-    /// it. A `LOG` is the course of things, unless it tells of a crash.
+    /// An `ERROR` is the failure of a statement and a `FATAL` the end of a session: the client of either gets
+    /// it as its answer. A `LOG` is routine, unless it reports a crash.
     fn of(line: &str) -> Option<Self> {
         let (word, text) = line.split_once(":  ")?;
         Some(match word {
@@ -83,7 +83,7 @@ impl Level {
     }
 }
 
-/// What a `LOG` line contains when something broke.
+/// The texts in a `LOG` line that indicate a crash.
 const CRASH: &[&str] = &[
     "was terminated by",
     "all server processes terminated",

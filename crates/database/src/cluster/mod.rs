@@ -1,8 +1,8 @@
 //! The embedded cluster: the real PostgreSQL server as a child process of ours.
 //!
-//! It is found ([`Binaries`]), made on the first start, run as an unprivileged user when we are root, started again when it
-//! dies, and ended when we end: by [`Cluster::stop`], by dropping the handle, and by the system when we are killed. A lock on
-//! the data folder keeps a second server out; what a killed one left behind is cleared away at the next start.
+//! Portico finds it ([`Binaries`]), initialises it on the first start, runs it as an unprivileged user if it runs as root itself, restarts it when it
+//! crashes, and stops it at the end: by [`Cluster::stop`], by dropping the handle, or by the system if Portico is killed. A lock on
+//! the data folder keeps a second server out. The next start cleans up after a server that was killed.
 
 mod account;
 mod binaries;
@@ -34,11 +34,11 @@ use home::SOCKET_PORT;
 use initialise::SUPERUSER;
 use supervisor::Shared;
 
-/// How long a fast shutdown may take, then an immediate one.
+/// The time limits of a fast shutdown, and of an immediate one after it.
 const FAST: Duration = Duration::from_secs(30);
 const IMMEDIATE: Duration = Duration::from_secs(5);
 
-/// A running cluster. Dropping the handle ends it too, and waits for that.
+/// A running cluster. Dropping the handle stops it and waits for the end.
 #[derive(Debug)]
 pub struct Cluster {
     endpoint: Endpoint,
@@ -49,10 +49,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster, making it first when the data folder is empty, and waits until it accepts sessions.
+    /// Starts the cluster and waits until it accepts sessions. An empty data folder is initialised first.
     ///
     /// # Errors
-    /// [`ClusterError`] says what is in the way and what to do.
+    /// [`ClusterError`] names the obstacle and the remedy.
     pub async fn start(settings: ClusterSettings) -> Result<Self, ClusterError> {
         let tcp_port = settings.tcp_port;
         let shared = Arc::new(Shared::default());
@@ -63,40 +63,40 @@ impl Cluster {
         Ok(Self { endpoint, tcp_port, major: started.major, programs: started.programs, shared })
     }
 
-    /// The way in for us: the socket, as superuser, to the database `postgres`.
+    /// Returns the endpoint of the superuser: the socket, and the database `postgres`.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint.clone()
     }
 
-    /// The loopback port for other programs, if there is one.
+    /// Returns the loopback port for other programs, if there is one.
     pub fn tcp_port(&self) -> Option<u16> {
         self.tcp_port
     }
 
-    /// PostgreSQL's major version.
+    /// Returns PostgreSQL's major version.
     pub fn major_version(&self) -> u32 {
         self.major
     }
 
-    /// The folder of the programs, as it was found.
+    /// Returns the folder of the programs, as it was found.
     pub fn programs(&self) -> &Path {
         &self.programs
     }
 
-    /// The process id of the running server; `None` while it is being started again.
+    /// Returns the process id of the running server. `None` during a restart.
     pub fn process(&self) -> Option<u32> {
         self.shared.process()
     }
 
-    /// How often the server was started again because it had died.
+    /// Returns the number of restarts after crashes.
     pub fn restarts(&self) -> u32 {
         self.shared.restarts()
     }
 
-    /// Ends the cluster: sessions are ended, everything is written, the folder is free afterwards.
+    /// Stops the cluster: sessions are closed, everything is written, and the folder is unlocked.
     pub async fn stop(self) {
         let shared = Arc::clone(&self.shared);
-        // Waiting blocks, so it has a thread of its own kind; without the runtime's, `drop` waits.
+        // Waiting blocks, so it runs on a blocking thread. Without a runtime, `drop` waits.
         let _ = tokio::task::spawn_blocking(move || end(&shared)).await;
     }
 }
@@ -107,7 +107,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Asks for the end, ever more firmly, and waits for it.
+/// Requests the shutdown, with increasing urgency, and waits for it.
 fn end(shared: &Shared) {
     shared.stop();
     if shared.wait_until_ended(FAST) {

@@ -1,4 +1,4 @@
-//! The PostgreSQL process: started so that it ends with us, and asked whether it is ready.
+//! The PostgreSQL process: its start, its end together with this process, and its readiness.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ pub(super) fn spawn(home: &Home, binaries: &Binaries, settings: &ClusterSettings
     command.arg("-D").arg(home.pgdata()).args(configuration::arguments(home, settings));
     command.env_clear().env("TZ", "UTC").env("LC_ALL", "C.UTF-8").current_dir(home.folder());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // A Ctrl-C in the terminal is for us; we end PostgreSQL when nothing needs it any more.
+    // Ctrl-C in the terminal reaches this process only, which stops PostgreSQL when nothing uses it any more
     command.process_group(0);
     home.account.apply(&mut command);
     end_with_us(&mut command, Signal::INT);
@@ -59,8 +59,8 @@ pub(super) fn socket(home: &Home, settings: &ClusterSettings) -> PathBuf {
     home.socket_folder().join(format!(".s.PGSQL.{}", settings.tcp_port.unwrap_or(SOCKET_PORT)))
 }
 
-/// Whether the server accepts sessions: it opens the socket before it has recovered, so only its answer to one tells. Any
-/// answer will do but "the database system is starting up" (or shutting down): a missing database is no fault of the server.
+/// Returns whether the server accepts sessions. It opens the socket before it has recovered, so a session is tried. Any
+/// answer counts except "the database system is starting up" (or shutting down): a missing database is not a fault of the server.
 pub(super) fn accepts_sessions(socket: &Path) -> bool {
     const CANNOT_CONNECT_NOW: &[u8] = b"C57P03\0";
     let ask = || {
@@ -70,7 +70,7 @@ pub(super) fn accepts_sessions(socket: &Path) -> bool {
         let mut head = [0; 5];
         stream.read_exact(&mut head)?;
         if head[0] != b'E' {
-            // Let in; we take our leave.
+            // The session was accepted: terminate it
             stream.write_all(&[b'X', 0, 0, 0, 4])?;
             return Ok(true);
         }
@@ -82,7 +82,7 @@ pub(super) fn accepts_sessions(socket: &Path) -> bool {
     ask().unwrap_or(false)
 }
 
-/// As much of an error message as is read.
+/// The number of bytes of an error message that are read.
 const LONGEST_ERROR: u32 = 4096;
 
 /// The protocol's first message, for a session of the superuser.

@@ -1,31 +1,31 @@
-//! What can be chosen about the embedded cluster.
+//! The settings of the embedded cluster.
 
 use std::path::PathBuf;
 
 use super::error::ClusterError;
 
-/// Where the embedded cluster lives and how it runs.
+/// The settings of the embedded cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterSettings {
-    /// The folder for everything of the cluster. It is made when missing; nothing else may lie in it.
+    /// The folder of the cluster. It is created if missing, and must contain nothing else.
     pub data: PathBuf,
     /// The folder with PostgreSQL's programs; `None`: they are searched, see [`Binaries::find`](super::Binaries::find).
     pub binaries: Option<PathBuf>,
-    /// A port on the loopback addresses for other programs; `None`: only the socket, which nobody else can open.
+    /// A port on the loopback addresses for other programs. `None`: only the socket, which only this user can open.
     pub tcp_port: Option<u16>,
-    /// What a crash of the machine may lose.
+    /// The data that a crash of the machine may lose.
     pub durability: Durability,
     /// Further settings of PostgreSQL by name, which win over ours (`[db.settings]` of the project).
     pub parameters: Vec<(String, String)>,
 }
 
 impl ClusterSettings {
-    /// A cluster in `data` with nothing special about it.
+    /// Returns the default settings of a cluster in `data`.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self { data: data.into(), binaries: None, tcp_port: None, durability: Durability::Full, parameters: Vec::new() }
     }
 
-    /// Names are plain words, and values have no line breaks: they become lines of a configuration file.
+    /// Checks that names are plain words and values have no line breaks, since they become lines of a configuration file.
     pub(super) fn check(&self) -> Result<(), ClusterError> {
         for (name, value) in &self.parameters {
             let refused = |problem| Err(ClusterError::Setting { name: name.clone(), problem });
@@ -41,7 +41,7 @@ impl ClusterSettings {
     }
 }
 
-/// What a crash of the machine (not of a program) may lose.
+/// The data that a crash of the machine (not of a program) may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Nothing that was committed.

@@ -1,4 +1,4 @@
-//! The thread that keeps PostgreSQL: prepares the folder, starts the server, starts it again when it dies, and ends it.
+//! The thread that supervises PostgreSQL: it prepares the folder, starts the server, restarts it after a crash, and stops it.
 //!
 //! A thread and not a task, because the child process is tied to the life of the thread that makes it.
 
@@ -22,15 +22,15 @@ use super::process::{self, accepts_sessions};
 use super::settings::ClusterSettings;
 use super::{configuration, leftovers};
 
-/// How often a starting server is asked whether it is ready.
+/// The interval between readiness checks of a starting server.
 const POLL: Duration = Duration::from_millis(5);
 /// The first pause before a restart; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A server that ran this long was well: the next restart is a first one again.
+/// After a run of this length the pauses start from the beginning.
 const WELL: Duration = Duration::from_secs(60);
 
-/// What the thread and the handle tell each other.
+/// The state that the thread and the handle share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -39,14 +39,14 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The running server. Only set while its number can not have become another process's.
+    /// The running server. Set only while its process id cannot have been reused.
     child: Option<Pid>,
     stopping: bool,
     ended: bool,
     restarts: u32,
 }
 
-/// What the handle needs to know of a started cluster.
+/// The properties of a started cluster that the handle returns.
 #[derive(Debug)]
 pub(super) struct Started {
     pub socket_folder: std::path::PathBuf,
@@ -59,7 +59,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the end: a fast shutdown, which ends sessions and writes everything.
+    /// Requests a fast shutdown, which closes sessions and writes everything.
     pub fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
@@ -67,7 +67,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Asks more firmly.
+    /// Requests an immediate shutdown.
     pub fn insist(&self, signal: Signal) {
         self.signal(&self.lock(), signal);
     }
@@ -78,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the thread has ended. `false`: not within that time.
+    /// Waits until the thread has ended. Returns `false` if it has not within that time.
     pub fn wait_until_ended(&self, patience: Duration) -> bool {
         let (state, _) = self
             .changed
@@ -87,12 +87,12 @@ impl Shared {
         state.ended
     }
 
-    /// The running server's process id.
+    /// Returns the process id of the running server.
     pub fn process(&self) -> Option<u32> {
         self.lock().child.and_then(|child| u32::try_from(child.as_raw_nonzero().get()).ok())
     }
 
-    /// How often the server was started again because it had died.
+    /// Returns the number of restarts after crashes.
     pub fn restarts(&self) -> u32 {
         self.lock().restarts
     }
@@ -101,14 +101,14 @@ impl Shared {
         self.lock().stopping
     }
 
-    /// Sleeps, unless the end is asked for meanwhile.
+    /// Sleeps until the time is over or a shutdown is requested.
     fn pause(&self, length: Duration) {
         let waited = self.changed.wait_timeout_while(self.lock(), length, |state| !state.stopping);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Starts the thread. The answer comes when PostgreSQL accepts sessions, or can not be started.
+/// Starts the thread. The answer comes when PostgreSQL accepts sessions or cannot be started.
 pub(super) fn start(
     settings: ClusterSettings,
     shared: Arc<Shared>,
@@ -124,11 +124,11 @@ pub(super) fn start(
     thread::Builder::new()
         .name("postgres".into())
         .spawn(body)
-        .map_err(ClusterError::system("a thread for PostgreSQL can not be made"))?;
+        .map_err(ClusterError::system("a thread for PostgreSQL cannot be made"))?;
     Ok(receiver)
 }
 
-/// Tells that the thread has ended, even by a panic, when the folder's lock is free again.
+/// Reports that the thread has ended, also by a panic, and that the folder is unlocked.
 struct Ended<'a>(&'a Shared);
 
 impl Drop for Ended<'_> {
@@ -138,7 +138,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Everything before the server can start.
+/// Prepares everything that the server needs to start.
 fn prepare(settings: &ClusterSettings) -> Result<(Home, Binaries), ClusterError> {
     settings.check()?;
     let binaries = Binaries::find(settings.binaries.as_deref())?;
@@ -156,19 +156,19 @@ fn prepare(settings: &ClusterSettings) -> Result<(Home, Binaries), ClusterError>
     Ok((home, binaries))
 }
 
-/// PostgreSQL goes on with the other loopback address when one is taken, and would be reachable by half.
+/// Checks the port on every loopback address: PostgreSQL would start with one of them and be reachable on that one only.
 fn port_is_free(port: u16) -> Result<(), ClusterError> {
     for address in configuration::loopback_addresses() {
         match TcpListener::bind((address, port)) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(ClusterError::PortTaken { port }),
-            Err(error) => return Err(ClusterError::system(format!("PostgreSQL can not listen on port {port}"))(error)),
+            Err(error) => return Err(ClusterError::system(format!("PostgreSQL cannot listen on port {port}"))(error)),
         }
     }
     Ok(())
 }
 
-/// Starts the server and stays until it is stopped for good.
+/// Runs the server, with restarts, until it is stopped.
 fn keep(
     home: &Home,
     binaries: &Binaries,
@@ -185,7 +185,7 @@ fn keep(
             break;
         }
         match (outcome, answer.take()) {
-            // The first start failed: that is an answer, and trying again would only repeat it.
+            // A failure of the first start is reported. A retry would fail in the same way.
             (Err(error), Some(answer)) => {
                 let _ = answer.send(Err(error));
                 break;
@@ -202,7 +202,7 @@ fn keep(
     }
 }
 
-/// One life of the server, from its start to its end.
+/// Runs the server once, from its start to its end.
 fn run_once(
     home: &Home,
     binaries: &Binaries,
@@ -221,7 +221,7 @@ fn run_once(
     {
         let mut state = shared.lock();
         state.child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        // The end was asked for while there was nobody to tell.
+        // The shutdown was requested before there was a process to signal.
         if state.stopping || answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             state.stopping = true;
             shared.signal(&state, Signal::INT);
@@ -240,7 +240,7 @@ fn run_once(
             }
         } else if has_ended(&child) {
             let status = reap(&mut child, shared)?;
-            // The log is complete when its reader has ended.
+            // The log is complete once its reader has ended.
             if let Some(Ok(reader)) = reader {
                 let _ = reader.join();
             }
@@ -255,14 +255,14 @@ fn run_once(
     reap(&mut child, shared)
 }
 
-/// Whether the child has ended, without taking its number away yet.
+/// Returns whether the child has ended, without freeing its process id.
 fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     Pid::from_raw(child.id().cast_signed()).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
 }
 
-/// Waits for the end. The number is forgotten before the system may give it to another process, so that no signal of ours
-/// can reach a stranger.
+/// Waits for the end. The process id is cleared before the system can reuse it, so that no signal
+/// can reach another process.
 fn reap(child: &mut Child, shared: &Shared) -> Result<ExitStatus, ClusterError> {
     if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
         while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
@@ -270,10 +270,10 @@ fn reap(child: &mut Child, shared: &Shared) -> Result<ExitStatus, ClusterError> 
         }
     }
     shared.lock().child = None;
-    child.wait().map_err(ClusterError::system("the end of PostgreSQL can not be waited for"))
+    child.wait().map_err(ClusterError::system("the end of PostgreSQL cannot be waited for"))
 }
 
-/// Why the server did not start, as far as its log tells.
+/// Returns the reason why the server did not start, as far as its log contains it.
 fn failure(home: &Home, settings: &ClusterSettings, log: &str, status: ExitStatus) -> ClusterError {
     match settings.tcp_port {
         Some(port) if log.contains("Address already in use") => ClusterError::PortTaken { port },
