@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
 use portico_base::Clock;
-use portico_database::wire::{Pool, WirePoolSettings};
+use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_database::{Database, DatabaseError};
 use portico_tokens::KeyRing;
 
@@ -21,7 +21,7 @@ use crate::{admin, handler};
 
 /// Connections for quick reads per processor. With fewer, PostgreSQL would wait for this server; with more, its
 /// processes would compete with each other (`bench/README.md`).
-const QUICK_CONNECTIONS: usize = 4;
+const QUICK_READS_PER_PROCESSOR: NonZero<usize> = NonZero::new(4).expect("it is not zero");
 
 /// The operator's settings of the service itself. Settings that the database may override are in [`Config`].
 #[derive(Debug, Clone)]
@@ -69,15 +69,20 @@ impl Rest {
             max_connections: settings.connections,
             checkout_timeout: settings.wait,
             prepared: settings.config.prepared_statements,
-            max_quick_reads: QUICK_CONNECTIONS * std::thread::available_parallelism().map_or(1, NonZero::get),
             ..WirePoolSettings::default()
         };
         let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
+        let processors = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let coalescing = CoalescingSettings {
+            max_quick_reads: Some(QUICK_READS_PER_PROCESSOR.saturating_mul(processors)),
+            ..CoalescingSettings::default()
+        };
+        let reads = ReadCoalescer::new(pool.clone(), &coalescing);
         let login = database.endpoint().user().to_owned();
         let (snapshots, reload_task) = SnapshotStore::start(database, pool.clone(), settings.config.clone());
         let RestSettings { public_url, connections, .. } = settings;
         let service =
-            Service { keys, clock, pool, snapshots, public_url, login, connections, _reload_task: reload_task };
+            Service { keys, clock, pool, reads, snapshots, public_url, login, connections, _reload_task: reload_task };
         Ok(Self { service: Arc::new(service) })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portico_base::Clock;
-use portico_database::wire::Pool;
+use portico_database::wire::{Pool, ReadCoalescer};
 use portico_tokens::KeyRing;
 
 use crate::snapshot::{ReloadTask, SnapshotStore};
@@ -13,6 +13,8 @@ pub(crate) struct Service {
     pub keys: Arc<KeyRing>,
     pub clock: Clock,
     pub pool: Pool,
+    /// Runs reads on the connections of the pool.
+    pub reads: ReadCoalescer,
     pub snapshots: SnapshotStore,
     /// The address that the OpenAPI document shows when no other is configured.
     pub public_url: String,

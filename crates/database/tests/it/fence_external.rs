@@ -65,13 +65,13 @@ async fn attacked(database: &Database, admin: &Client, major: u32) {
     // The data API's own client
     let pool = Pool::open(database.endpoint(), "authenticator", WirePoolSettings::default()).unwrap();
     for way in WAYS_OUT {
-        let mut lease = pool.checkout().await.unwrap();
+        let mut connection = pool.checkout().await.unwrap();
         let escape = format!("do $$ begin execute $way${way}$way$; perform public.strike(); end $$");
         for sql in [&*escape, "select public.payload()"] {
             let batch = Batch::new().statement(Statement::unnamed(sql, &[]));
-            let _ = lease.run(&batch.ending(Access::ReadWrite)).await;
+            let _ = connection.run(&batch.ending(Access::ReadWrite)).await;
         }
-        drop(lease);
+        drop(connection);
         holds(admin, &format!("{way} in a request on {major}")).await;
     }
     pool.close();

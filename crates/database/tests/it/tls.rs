@@ -44,18 +44,18 @@ async fn visit(port: u16, host: &str, parameters: &str) -> Result<bool, Database
 
 async fn visit_lean(endpoint: &Endpoint) -> Result<bool, String> {
     let pool = Pool::open(endpoint, "visitor", WirePoolSettings::default()).map_err(|error| error.to_string())?;
-    let mut lease = pool.checkout().await.map_err(|error| error.to_string())?;
+    let mut connection = pool.checkout().await.map_err(|error| error.to_string())?;
     // More than one record of TLS, both ways.
     let long = "x".repeat(200_000);
     let params = [Some(long.as_bytes())];
     let batch = Batch::new()
         .statement(Statement::named("select ssl from pg_stat_ssl where pid = pg_backend_pid()", &[]))
         .statement(Statement::named("select $1::text", &params));
-    let answers = lease.run(&batch).await.map_err(|error| error.to_string())?;
-    assert_eq!(answers.row(1).unwrap().text(0), Some(&*long));
-    drop(lease);
-    let answers = pool.checkout().await.unwrap().run(&batch).await.unwrap();
-    Ok(answers.row(0).unwrap().text(0) == Some("t"))
+    let results = connection.run(&batch).await.map_err(|error| error.to_string())?;
+    assert_eq!(results.row(1).unwrap().text(0), Some(&*long));
+    drop(connection);
+    let results = pool.checkout().await.unwrap().run(&batch).await.unwrap();
+    Ok(results.row(0).unwrap().text(0) == Some("t"))
 }
 
 #[tokio::test]

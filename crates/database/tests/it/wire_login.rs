@@ -1,4 +1,4 @@
-//! How the lean client logs in: every kind of password, and the role it takes on afterwards.
+//! The login of the wire client: every kind of password, and the role that is assumed afterwards.
 
 use portico_database::wire::{Access, Batch, Pool, Statement, WireError, WirePoolSettings};
 use portico_database::{Endpoint, connect};
@@ -22,8 +22,8 @@ const ROLES: &str = "
     create role veteran login password 'secret';
     create role plain login password 'secret';";
 
-/// What the session begins with.
-const BEGUN: &str = "select concat_ws(' ', session_user, current_user, current_setting('lock_timeout'), \
+/// Selects what the session starts with.
+const INITIAL: &str = "select concat_ws(' ', session_user, current_user, current_setting('lock_timeout'), \
                      current_setting('search_path'), current_setting('app.flavour'))";
 
 fn url(user: &str, port: u16) -> Endpoint {
@@ -31,13 +31,13 @@ fn url(user: &str, port: u16) -> Endpoint {
 }
 
 #[tokio::test]
-async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
+async fn the_role_has_its_own_settings_however_it_is_assumed() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = reachable(folder.path(), |settings| settings.binaries = system_binaries().pop()).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute(&format!("{ROLES}; {NO_TRAITS}")).await.unwrap();
     admin.batch_execute("alter role acting in database postgres set app.flavour = 'this database'").await.unwrap();
-    // Before PostgreSQL 16 the map of users names every role, and none of a test's
+    // Before PostgreSQL 16 the user name map lists every role, and none of a test
     std::fs::write(
         folder.path().join("pgdata/pg_hba.conf"),
         "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n",
@@ -53,7 +53,7 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
     ] {
         let settings = WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() };
         let pool = Pool::open(&endpoint, "acting", settings).unwrap();
-        let mut lease = pool.checkout().await.unwrap();
+        let mut connection = pool.checkout().await.unwrap();
         for (expression, expected) in [
             ("session_user", session),
             ("current_user", "acting"),
@@ -63,34 +63,38 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
             ("current_setting('application_name')", "portico"),
             ("current_setting('client_encoding')", "UTF8"),
         ] {
-            assert_eq!(value(&mut lease, &format!("select {expression}")).await, expected, "{session}: {expression}");
+            assert_eq!(
+                value(&mut connection, &format!("select {expression}")).await,
+                expected,
+                "{session}: {expression}"
+            );
         }
-        // The roles of requests are taken on within a transaction, and end with it.
+        // The roles of requests are assumed within a transaction, and end with it
         let batch = Batch::new()
             .statement(Statement::named("select set_config('role', $1, true)", &[Some(b"inner_role")]))
             .statement(Statement::named("select current_user", &[]));
-        assert_eq!(lease.run(&batch).await.unwrap().row(1).unwrap().text(0), Some("inner_role"));
-        assert_eq!(value(&mut lease, "select current_user").await, "acting");
-        // What a statement sets for the session ends with the transaction, or with the lease at the latest.
-        let begun = value(&mut lease, BEGUN).await;
+        assert_eq!(connection.run(&batch).await.unwrap().row(1).unwrap().text(0), Some("inner_role"));
+        assert_eq!(value(&mut connection, "select current_user").await, "acting");
+        // What a statement sets for the session ends with the transaction, or with the checkout at the latest
+        let initial = value(&mut connection, INITIAL).await;
         for ends in [Some(Access::ReadWrite), None] {
-            let process = lease.process();
+            let process = connection.process();
             let batch = Batch::new()
                 .statement(Statement::named("begin", &[]))
                 .statement(Statement::named("select set_config('role', 'inner_role', false)", &[]))
                 .statement(Statement::named("select set_config('lock_timeout', '9s', false)", &[]))
                 .statement(Statement::named("select set_config('app.flavour', 'mine', false)", &[]))
                 .statement(Statement::named("commit", &[]));
-            let answers = match ends {
-                Some(access) => lease.run(&batch.ending(access)).await.unwrap(),
-                None => lease.run(&batch).await.unwrap(),
+            let results = match ends {
+                Some(access) => connection.run(&batch.ending(access)).await.unwrap(),
+                None => connection.run(&batch).await.unwrap(),
             };
-            assert_eq!(answers.row(3).unwrap().text(0), Some("mine"));
-            drop(lease);
-            lease = pool.checkout().await.unwrap();
-            assert_eq!(value(&mut lease, BEGUN).await, begun, "{session} {ends:?}");
-            // The session is the same one
-            assert_eq!(lease.process(), process);
+            assert_eq!(results.row(3).unwrap().text(0), Some("mine"));
+            drop(connection);
+            connection = pool.checkout().await.unwrap();
+            assert_eq!(value(&mut connection, INITIAL).await, initial, "{session} {ends:?}");
+            // It is the same session
+            assert_eq!(connection.process(), process);
         }
     }
 
@@ -102,7 +106,7 @@ async fn the_role_acts_with_its_own_settings_however_it_is_taken_on() {
 }
 
 #[tokio::test]
-async fn every_kind_of_password_is_understood_and_a_wrong_one_is_refused() {
+async fn every_kind_of_password_works_and_a_wrong_one_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = reachable(folder.path(), |_| {}).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
@@ -115,30 +119,30 @@ async fn every_kind_of_password_is_understood_and_a_wrong_one_is_refused() {
     std::fs::write(folder.path().join("pgdata/pg_hba.conf"), access).unwrap();
     admin.batch_execute("select pg_reload_conf()").await.unwrap();
     let port = cluster.tcp_port().unwrap();
-    let visit = async |login: &str| {
+    let log_in = async |login: &str| {
         let endpoint = url(login, port);
         let role = endpoint.user().to_owned();
         let pool = Pool::open(&endpoint, &role, WirePoolSettings::default()).unwrap();
         one(&mut pool.checkout().await?, "select session_user").await
     };
 
-    // The new rules are in force at some moment from now on.
-    within(std::time::Duration::from_secs(60), async || visit("acting").await.ok()).await;
+    // The new rules take effect after a moment
+    within(std::time::Duration::from_secs(60), async || log_in("acting").await.ok()).await;
     for login in ["operator:secret", "veteran:secret", "plain:secret", "acting"] {
-        let answers = visit(login).await.unwrap();
-        assert_eq!(answers.row(0).unwrap().text(0), login.split(':').next(), "{login}");
+        let results = log_in(login).await.unwrap();
+        assert_eq!(results.row(0).unwrap().text(0), login.split(':').next(), "{login}");
     }
     for login in ["operator:wrong", "veteran:wrong", "plain:wrong", "nobody:secret"] {
-        let error = visit(login).await.unwrap_err();
+        let error = log_in(login).await.unwrap_err();
         assert_eq!(error.sqlstate(), Some("28P01"), "{login}: {error}");
         assert!(!error.is_unavailable());
     }
-    let error = visit("operator").await.unwrap_err();
+    let error = log_in("operator").await.unwrap_err();
     assert!(matches!(&error, WireError::Refused(text) if text.contains("password of `operator`")), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable() {
+async fn a_missing_server_is_unavailable() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let endpoint = Endpoint::parse(&format!("postgresql://me:hidden@127.0.0.1:{port}/app?connect_timeout=2")).unwrap();
     let pool = Pool::open(&endpoint, "me", WirePoolSettings::default()).unwrap();

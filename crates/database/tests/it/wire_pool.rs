@@ -1,4 +1,4 @@
-//! The lean client's pool: its bounds, and what it does when connections die.
+//! The pool of the wire client: its limits, and its behaviour when connections break.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ async fn a_hundred_callers_share_eight_connections() {
         tokio::spawn(async move {
             for round in 0..20 {
                 let sent = format!("{caller}-{round}");
-                let mut lease = pool.checkout().await.unwrap();
+                let mut connection = pool.checkout().await.unwrap();
                 let params = [Some(sent.as_bytes())];
                 let batch = Batch::new()
                     .statement(Statement::named("select set_config('app.sent', $1, true)", &params))
                     .statement(Statement::named("select current_setting('app.sent'), pg_sleep(0)", &[]));
-                let answers = lease.run(&batch).await.unwrap();
-                assert_eq!(answers.row(1).unwrap().text(0), Some(&*sent));
+                let results = connection.run(&batch).await.unwrap();
+                assert_eq!(results.row(1).unwrap().text(0), Some(&*sent));
                 assert!(pool.status().open <= 8);
             }
         })
@@ -40,7 +40,7 @@ async fn a_hundred_callers_share_eight_connections() {
     for caller in join_all(callers).await {
         caller.unwrap();
     }
-    // Sessions are restored behind their callers
+    // Sessions are restored after their callers have returned them
     within(PATIENCE, async || (pool.status().open == pool.status().idle).then_some(())).await;
     let PoolStatus { idle, waiting, .. } = pool.status();
     assert!(idle <= 8 && waiting == 0, "{idle} {waiting}");
@@ -50,7 +50,7 @@ async fn a_hundred_callers_share_eight_connections() {
 }
 
 #[tokio::test]
-async fn callers_wait_in_their_order_and_not_for_ever() {
+async fn callers_are_served_in_their_order_or_time_out() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings {
         max_connections: 1,
@@ -65,9 +65,9 @@ async fn callers_wait_in_their_order_and_not_for_ever() {
         waiters.push(tokio::spawn({
             let pool = pool.clone();
             async move {
-                let lease = pool.checkout().await.unwrap();
+                let connection = pool.checkout().await.unwrap();
                 served.lock().unwrap().push(number);
-                drop(lease);
+                drop(connection);
             }
         }));
         within(PATIENCE, async || (pool.status().waiting == number + 1).then_some(())).await;
@@ -98,14 +98,14 @@ async fn callers_wait_in_their_order_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn the_last_used_comes_first_and_the_others_close_when_nobody_needs_them() {
+async fn the_most_recently_used_connection_is_used_first_and_idle_ones_are_closed() {
     let scratch = Scratch::new().await;
     let settings =
         WirePoolSettings { max_connections: 3, max_idle: Duration::from_millis(100), ..WirePoolSettings::default() };
     let pool = scratch.pool(settings);
-    let leases = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
-    let last = leases[2].process();
-    drop(leases);
+    let connections = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
+    let last = connections[2].process();
+    drop(connections);
     assert_eq!(pool.checkout().await.unwrap().process(), last);
     within(PATIENCE, async || (pool.status().open == 0).then_some(())).await;
     let admin = connect(&scratch.endpoint).await.unwrap();
@@ -115,7 +115,7 @@ async fn the_last_used_comes_first_and_the_others_close_when_nobody_needs_them()
         (admin.query_one(others, &[]).await.unwrap().get::<_, i64>(0) == 0).then_some(())
     })
     .await;
-    // And again, after the pool was empty.
+    // And again, after the pool was empty
     drop(pool.checkout().await.unwrap());
     within(PATIENCE, async || (pool.status().open == 0).then_some(())).await;
     drop(admin);
@@ -123,7 +123,7 @@ async fn the_last_used_comes_first_and_the_others_close_when_nobody_needs_them()
 }
 
 #[tokio::test]
-async fn renewed_pools_and_aged_connections_are_made_anew() {
+async fn renewals_and_expiry_replace_connections() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings { max_connections: 2, ..WirePoolSettings::default() });
     let (mut held, idle) = (pool.checkout().await.unwrap(), pool.checkout().await.unwrap());
@@ -131,10 +131,10 @@ async fn renewed_pools_and_aged_connections_are_made_anew() {
     drop(idle);
     pool.renew();
     assert_eq!(pool.status(), PoolStatus { open: 1, idle: 0, waiting: 0 });
-    assert_eq!(value(&mut held, "select 1").await, "1", "who holds one may finish");
+    assert_eq!(value(&mut held, "select 1").await, "1", "a connection in use stays usable");
     drop(held);
     let new = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
-    assert!(new.iter().all(|lease| !old.contains(&lease.process())));
+    assert!(new.iter().all(|connection| !old.contains(&connection.process())));
     drop(new);
 
     let ageing = scratch.pool(WirePoolSettings { max_lifetime: Duration::ZERO, ..WirePoolSettings::default() });
@@ -145,7 +145,7 @@ async fn renewed_pools_and_aged_connections_are_made_anew() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_ended_is_not_handed_out() {
+async fn a_connection_that_the_server_closed_is_not_used() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings { max_connections: 2, ..WirePoolSettings::default() });
     let admin = connect(&scratch.endpoint).await.unwrap();
@@ -163,18 +163,18 @@ async fn a_connection_that_was_ended_is_not_handed_out() {
     }
     let error = one(&mut held, "select 1").await.unwrap_err();
     assert!(error.is_unavailable() && held.is_broken(), "{error}");
-    assert_eq!(pool.status().idle, 0, "its neighbour went with it");
+    assert_eq!(pool.status().idle, 0, "the other one was dropped with it");
     drop(held);
-    let mut leases = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
-    for lease in &mut leases {
-        assert_eq!(value(lease, "select 1").await, "1");
+    let mut connections = [pool.checkout().await.unwrap(), pool.checkout().await.unwrap()];
+    for connection in &mut connections {
+        assert_eq!(value(connection, "select 1").await, "1");
     }
-    drop(leases);
+    drop(connections);
 
-    // In the middle of a statement the server says why.
-    let mut lease = pool.checkout().await.unwrap();
-    let process = lease.process();
-    let (error, ()) = tokio::join!(one(&mut lease, "select pg_sleep(600)"), async {
+    // During a statement the server sends the reason
+    let mut connection = pool.checkout().await.unwrap();
+    let process = connection.process();
+    let (error, ()) = tokio::join!(one(&mut connection, "select pg_sleep(600)"), async {
         within(PATIENCE, async || {
             let running = "select exists (select from pg_stat_activity where pid = $1 and query like '%pg_sleep%' and state = 'active')";
             admin.query_one(running, &[&process]).await.unwrap().get::<_, bool>(0).then_some(())
@@ -185,35 +185,35 @@ async fn a_connection_that_was_ended_is_not_handed_out() {
     let error = error.unwrap_err();
     assert_eq!(error.sqlstate(), Some("57P01"));
     assert!(error.is_unavailable());
-    drop((lease, admin));
+    drop((connection, admin));
     scratch.drop().await;
 }
 
 #[tokio::test]
-async fn what_the_server_says_unasked_does_no_harm() {
+async fn asynchronous_messages_do_no_harm() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() });
     let admin = connect(&scratch.endpoint).await.unwrap();
-    let mut lease = pool.checkout().await.unwrap();
-    let process = lease.process();
-    one(&mut lease, "listen news").await.unwrap();
+    let mut connection = pool.checkout().await.unwrap();
+    let process = connection.process();
+    one(&mut connection, "listen news").await.unwrap();
     for _ in 0..3 {
-        // Some arrive while the connection is idle, some in the middle of an answer.
-        drop(lease);
+        // Some arrive while the connection is idle, some during a response
+        drop(connection);
         for number in 0..500 {
             admin.execute("select pg_notify('news', $1 || repeat('x', 7000))", &[&number.to_string()]).await.unwrap();
         }
-        lease = pool.checkout().await.unwrap();
+        connection = pool.checkout().await.unwrap();
         admin.execute("notify news", &[]).await.unwrap();
-        assert_eq!(value(&mut lease, "select set_config('timezone', 'Asia/Tokyo', false)").await, "Asia/Tokyo");
-        assert_eq!(lease.process(), process);
+        assert_eq!(value(&mut connection, "select set_config('timezone', 'Asia/Tokyo', false)").await, "Asia/Tokyo");
+        assert_eq!(connection.process(), process);
     }
-    drop((lease, admin));
+    drop((connection, admin));
     scratch.drop().await;
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_takes_its_statement_along() {
+async fn the_statement_of_a_cancelled_caller_is_cancelled() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings {
         max_connections: 1,
@@ -232,21 +232,21 @@ async fn a_caller_that_goes_away_takes_its_statement_along() {
     within(PATIENCE, async || (sleeping().await == 1).then_some(())).await;
     task.abort();
     within(PATIENCE, async || (sleeping().await == 0).then_some(())).await;
-    let mut lease = pool.checkout().await.unwrap();
-    assert_eq!(value(&mut lease, "select 1").await, "1");
-    drop((lease, admin));
+    let mut connection = pool.checkout().await.unwrap();
+    assert_eq!(value(&mut connection, "select 1").await, "1");
+    drop((connection, admin));
     scratch.drop().await;
 }
 
 #[tokio::test]
-async fn the_pool_heals_when_the_server_died_and_came_back() {
+async fn the_pool_recovers_from_a_restart_of_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let settings =
         ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join("database")) };
     let cluster = Cluster::start(settings).await.unwrap();
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute(NO_TRAITS).await.unwrap();
-    // So that the list outlives the crash below
+    // So that the list survives the crash below
     admin.batch_execute("checkpoint").await.unwrap();
     drop(admin);
     let pool = Pool::open(
@@ -271,12 +271,12 @@ async fn the_pool_heals_when_the_server_died_and_came_back() {
         attempt.await.inspect_err(|error| assert!(error.is_unavailable(), "{error}")).ok()
     })
     .await;
-    for lease in join_all((0..4).map(|_| pool.checkout())).await {
-        assert_eq!(value(&mut lease.unwrap(), "select 1").await, "1");
+    for connection in join_all((0..4).map(|_| pool.checkout())).await {
+        assert_eq!(value(&mut connection.unwrap(), "select 1").await, "1");
     }
     cluster.stop().await;
     let error = within(PATIENCE, async || match pool.checkout().await {
-        Ok(mut lease) => one(&mut lease, "select 1").await.err(),
+        Ok(mut connection) => one(&mut connection, "select 1").await.err(),
         Err(error) => Some(error),
     })
     .await;
@@ -284,32 +284,35 @@ async fn the_pool_heals_when_the_server_died_and_came_back() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_taken_back_ends() {
+async fn a_session_that_cannot_be_reset_ends() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings {
         max_connections: 1,
         checkout_timeout: PATIENCE,
         ..WirePoolSettings::default()
     });
-    let mut lease = pool.checkout().await.unwrap();
-    let process = lease.process();
-    // The statements that take the session back are parsed from here on
+    let mut connection = pool.checkout().await.unwrap();
+    let process = connection.process();
+    // The statements of the reset are prepared from here on
     let plain = Batch::new().statement(Statement::named("begin", &[])).statement(Statement::named("commit", &[]));
-    lease.run(&plain.ending(Access::ReadWrite)).await.unwrap();
+    connection.run(&plain.ending(Access::ReadWrite)).await.unwrap();
     let batch = Batch::new()
         .statement(Statement::named("begin", &[]))
         .statement(Statement::named("select set_config('app.left', 'behind', false)", &[]))
         .statement(Statement::named("deallocate all", &[]))
         .statement(Statement::unnamed("commit", &[]))
         .ending(Access::ReadWrite);
-    // It was committed, so it is no failure
-    let answers = lease.run(&batch).await.unwrap();
-    assert_eq!((answers.row(1).unwrap().text(0), answers.tag(3)), (Some("behind"), "COMMIT"));
-    assert!(lease.is_broken());
-    drop(lease);
-    let mut lease = pool.checkout().await.unwrap();
-    assert_ne!(lease.process(), process);
-    assert_eq!(value(&mut lease, "select coalesce(current_setting('app.left', true), 'nothing')").await, "nothing");
-    drop((lease, pool));
+    // It was committed, so the batch succeeds
+    let results = connection.run(&batch).await.unwrap();
+    assert_eq!((results.row(1).unwrap().text(0), results.tag(3)), (Some("behind"), "COMMIT"));
+    assert!(connection.is_broken());
+    drop(connection);
+    let mut connection = pool.checkout().await.unwrap();
+    assert_ne!(connection.process(), process);
+    assert_eq!(
+        value(&mut connection, "select coalesce(current_setting('app.left', true), 'nothing')").await,
+        "nothing"
+    );
+    drop((connection, pool));
     scratch.drop().await;
 }

@@ -8,11 +8,11 @@ pub(crate) mod session_settings;
 pub(crate) mod statement_result;
 pub(crate) mod transaction;
 
-use portico_database::wire::{PooledConnection, RowSeparators, WireError};
+use portico_database::wire::{PooledConnection, ReadError, RowSeparators, WireError};
 
 use self::session_settings::TransactionContext;
 use self::statement_result::StatementResult;
-use self::transaction::{ReadFailure, RequestStatements, TransactionEnding};
+use self::transaction::{RequestStatements, TransactionEnding};
 use crate::error::RestError;
 use crate::plan::{Operation, StatementPlan};
 use crate::request::ApiRequest;
@@ -139,10 +139,10 @@ async fn read(
     transaction: &TransactionContext<'_>,
     separators: RowSeparators,
 ) -> Result<StatementResult, RestError> {
-    let results = transaction::read(&context.service.pool, transaction, &statement.main, separators).await;
+    let results = transaction::read(&context.service.reads, transaction, &statement.main, separators).await;
     let mut results = results.map_err(|failure| match failure {
-        ReadFailure::Connection(error) => context.checkout_error(error),
-        ReadFailure::Statement(error) => context.error(&error),
+        ReadError::Checkout(error) => context.checkout_error(error),
+        ReadError::Run(error) => context.error(&error),
     })?;
     let result = StatementResult::read(&mut results, statement.output)?;
     check(plan, &result)?;

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use portico_database::wire::{
-    Access, Batch, JoinedRows, Param, Pool, PooledConnection, ResultSets, Row, RowSeparators, Statement, Taken,
-    WireError,
+    Access, Batch, JoinedRows, Param, PooledConnection, ReadCoalescer, ReadError, ResultSets, Row, RowSeparators,
+    Statement, WireError,
 };
 
 use super::session_settings::{SessionSettings, TransactionContext, set_local};
@@ -178,28 +178,16 @@ pub(crate) async fn run(
 /// # Errors
 /// No connection, or the failure of the statement.
 pub(crate) async fn read(
-    pool: &Pool,
+    reads: &ReadCoalescer,
     context: &TransactionContext<'_>,
     main: &Sql,
     separators: RowSeparators,
-) -> Result<BatchResults, ReadFailure> {
+) -> Result<BatchResults, ReadError> {
     let settings = SessionSettings::of(context);
     let statements = RequestStatements { main, output: StatementOutput::Rows(separators), then: None };
     let transaction = TransactionBatch::of(context, &settings, &statements);
     let (batch, positions) = transaction.batch(TransactionEnding::Commit);
-    let answers = match pool.take_for_read(&batch).await.map_err(ReadFailure::Connection)? {
-        Taken::ResultSets(answers) => answers,
-        Taken::PooledConnection(connection) => connection.read(&batch).await.map_err(ReadFailure::Statement)?,
-    };
-    Ok(BatchResults { answers, positions })
-}
-
-/// The failure of a read.
-pub(crate) enum ReadFailure {
-    /// No connection could be checked out.
-    Connection(WireError),
-    /// PostgreSQL rejected the statement, or the connection was lost.
-    Statement(WireError),
+    Ok(BatchResults { answers: reads.run(&batch).await?, positions })
 }
 
 /// Ends a transaction that was left open.

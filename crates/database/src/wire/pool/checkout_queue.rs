@@ -1,8 +1,9 @@
-//! What the users of a pool share: connections that nobody uses, and callers that wait for one.
+//! The idle connections of a pool, and the queue of callers that wait for one.
 //!
-//! A connection wakes the runtime that it is registered with, its home. Where there are several, one for each processor, a connection in
-//! the hands of a caller at home costs no thread but its own. So callers get connections of their home first: of those that are idle, and
-//! of those that come back while somebody waits, unless somebody else waits for long already.
+//! A connection is registered with one runtime, which it wakes. With one runtime for each processor, a
+//! connection that is used by a caller of its own runtime wakes no other thread. So callers get
+//! connections of their own runtime first: of the idle ones, and of those that are returned while
+//! callers wait. A caller of another runtime that has waited for long is served before them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,240 +12,260 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::PoolStatus;
-use crate::wire::coalescing::together::{Pending, PendingRead};
 use crate::wire::protocol::result_sets::ResultSets;
+use crate::wire::session::batch_copy::BatchCopy;
 use crate::wire::session::connection::WireConnection;
 
-/// A caller that waits for longer than this comes first, wherever it is at home.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// A caller that has waited for longer than this is served next, whatever its runtime.
+const LONGEST_DETOUR: Duration = Duration::from_millis(10);
+/// How many callers are considered in a search for batches that another caller can run.
+const MAX_SEARCHED: usize = 64;
 
-/// A connection that nobody uses.
+/// The numbers of connections and waiting callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Open connections, in use or not, including those that are being opened.
+    pub open: usize,
+    /// Open connections that are not in use.
+    pub idle: usize,
+    /// Callers that wait for a connection.
+    pub waiting: usize,
+}
+
+/// An open connection that is not in use.
 #[derive(Debug)]
 pub(crate) struct IdleConnection {
     pub connection: Box<WireConnection>,
-    /// Since when.
+    /// When it was returned.
     pub since: Instant,
-    /// See `SharedPool::generation` of the pool.
+    /// The generation of the pool in which it was opened.
     pub generation: u64,
 }
 
-/// What a caller who waits gets.
+/// What a waiting caller receives.
 #[derive(Debug)]
-pub(crate) enum Granted {
-    /// A place for a connection, and the one that stands there already.
-    Place(Option<IdleConnection>),
-    /// Somebody has taken his read along.
-    CompletedStatement(ResultSets),
+pub(crate) enum CheckoutGrant {
+    /// Permission to use a connection: this one, or a new one.
+    Connection(Option<IdleConnection>),
+    /// The results of its batch, which another caller ran.
+    Results(ResultSets),
 }
 
-/// The places for connections.
+/// A request for a connection.
+#[derive(Debug)]
+pub(crate) struct CheckoutRequest {
+    /// The runtime of the caller.
+    pub runtime: runtime::Id,
+    /// Grants a connection only while fewer than this many limited checkouts are in use.
+    pub limit: Option<usize>,
+    /// The batch of the caller, if another caller may run it.
+    pub batch: Option<BatchCopy>,
+}
+
+/// The response to a [`CheckoutRequest`].
+pub(crate) enum CheckoutResponse {
+    /// The caller may use a connection at once.
+    Granted(Option<IdleConnection>),
+    /// The caller has to wait, and receives the grant here.
+    Queued(WaiterId, oneshot::Receiver<CheckoutGrant>),
+}
+
+/// The number of a caller in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WaiterId(u64);
+
+/// A batch of a waiting caller for another caller to run, and the receiver of its results.
+pub(crate) type DelegatedBatch = (BatchCopy, oneshot::Sender<CheckoutGrant>);
+
+/// What happens to a connection that was returned.
+pub(crate) enum ReturnedConnection {
+    /// It is idle.
+    Idle,
+    /// There is none, and no caller waits.
+    Absent,
+    /// It is granted to the next caller.
+    Granted { waiter: oneshot::Sender<CheckoutGrant>, is_limited: bool, idle: Option<IdleConnection> },
+}
+
+/// The idle connections, the waiting callers and the connection limit of a pool.
 ///
-/// Of quick reads, which are known to take no longer than moments, only so many get a place at once: more would not be done sooner, since the
-/// processors have enough to do, and PostgreSQL does those faster that travel together. The others wait to be taken along, while connections
-/// are left for what takes longer.
-///
-/// Counted together, so that no connection is seen twice or not at all on its way from one to the other.
+/// They share one lock, so that a connection is neither counted twice nor missed while it moves from
+/// one to the other.
 #[derive(Debug)]
 pub(crate) struct CheckoutQueue {
-    /// The last used at the back.
+    /// The most recently used is last.
     idle: VecDeque<IdleConnection>,
-    /// The caller that came first at the front. Somebody waits only while all places are taken.
+    /// The caller that came first is first. A caller only waits while the limit is reached.
     waiters: VecDeque<Waiter>,
     in_use: usize,
-    /// Places.
-    most: usize,
-    /// Places in use by quick reads.
-    quick: usize,
-    /// As many quick reads at once as make sense; more wait, and are taken along.
-    most_quick: usize,
+    max_connections: usize,
+    /// How many of the checkouts in use are limited.
+    limited_in_use: usize,
     is_closed: bool,
-    tickets: u64,
+    last_waiter: u64,
 }
-
-/// A caller in the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticket(u64);
 
 #[derive(Debug)]
 struct Waiter {
-    ticket: Ticket,
-    home: runtime::Id,
+    id: WaiterId,
+    request: CheckoutRequest,
     since: Instant,
-    is_quick: bool,
-    /// What he wants, if somebody else may do it for him.
-    read: Option<PendingRead>,
-    answer: oneshot::Sender<Granted>,
-}
-
-/// What a caller gets.
-pub(crate) enum Asked {
-    /// A place, and the connection that stands there.
-    Granted(Option<IdleConnection>),
-    /// A place in the queue, and where the other one will come.
-    Queued(Ticket, oneshot::Receiver<Granted>),
-}
-
-/// Where a place goes that came back.
-pub(crate) enum Given {
-    /// It is free, and its connection idle.
-    Kept,
-    /// It is free.
-    Free,
-    /// To the next caller.
-    To {
-        waiter: oneshot::Sender<Granted>,
-        /// He has a quick read.
-        is_quick: bool,
-        idle: Option<IdleConnection>,
-    },
+    sender: oneshot::Sender<CheckoutGrant>,
 }
 
 impl CheckoutQueue {
-    /// Room for so many connections, and for so many of them to be used by quick reads; for one at least.
-    pub fn new(most: usize, most_quick: usize) -> Self {
+    /// Returns a queue with a connection limit (minimum 1).
+    pub fn new(max_connections: usize) -> Self {
         Self {
             idle: VecDeque::new(),
             waiters: VecDeque::new(),
             in_use: 0,
-            most: most.max(1),
-            quick: 0,
-            most_quick: most_quick.max(1),
+            max_connections: max_connections.max(1),
+            limited_in_use: 0,
             is_closed: false,
-            tickets: 0,
+            last_waiter: 0,
         }
     }
 
-    /// Whether nobody has to wait just now. `is_quick`: of those with a quick read.
-    pub fn has_room(&self, is_quick: bool) -> bool {
-        self.in_use < self.most && (!is_quick || self.quick < self.most_quick)
+    /// Returns whether a request with this limit would be granted at once.
+    pub fn has_room(&self, limit: Option<usize>) -> bool {
+        self.in_use < self.max_connections && limit.is_none_or(|limit| self.limited_in_use < limit)
     }
 
-    fn enter(&mut self, is_quick: bool) {
+    fn count(&mut self, is_limited: bool) {
         self.in_use += 1;
-        self.quick += usize::from(is_quick);
+        self.limited_in_use += usize::from(is_limited);
     }
 
-    /// A place for a caller at `home`. If he has to wait, somebody else may do his `read` for him. `None`: the shelf is closed.
-    pub fn ask(&mut self, home: runtime::Id, is_quick: bool, read: Option<PendingRead>) -> Option<Asked> {
+    /// Grants a request or queues it. Returns `None` when the pool is closed.
+    pub fn request(&mut self, request: CheckoutRequest) -> Option<CheckoutResponse> {
         if self.is_closed {
             return None;
         }
-        if self.has_room(is_quick) {
-            self.enter(is_quick);
-            return Some(Asked::Granted(self.reuse(home)));
+        if self.has_room(request.limit) {
+            self.count(request.limit.is_some());
+            return Some(CheckoutResponse::Granted(self.take_idle(request.runtime)));
         }
-        let (answer, coming) = oneshot::channel();
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.waiters.push_back(Waiter { ticket, home, since: Instant::now(), is_quick, read, answer });
-        Some(Asked::Queued(ticket, coming))
+        let (sender, receiver) = oneshot::channel();
+        self.last_waiter += 1;
+        let id = WaiterId(self.last_waiter);
+        self.waiters.push_back(Waiter { id, request, since: Instant::now(), sender });
+        Some(CheckoutResponse::Queued(id, receiver))
     }
 
-    /// An idle connection for a place that is taken: the last used of those at home, else the last used.
-    pub fn reuse(&mut self, home: runtime::Id) -> Option<IdleConnection> {
-        let at_home = self.idle.iter().rposition(|idle| idle.connection.home() == home);
-        match at_home {
-            Some(at) => self.idle.remove(at),
+    /// Takes an idle connection for a granted checkout: the most recently used one of the runtime, or the
+    /// most recently used one.
+    pub fn take_idle(&mut self, runtime: runtime::Id) -> Option<IdleConnection> {
+        let of_runtime = self.idle.iter().rposition(|idle| idle.connection.runtime() == runtime);
+        match of_runtime {
+            Some(position) => self.idle.remove(position),
             None => self.idle.pop_back(),
         }
     }
 
-    /// A caller no longer waits. `false`: he is not in the queue any more, and something comes for him.
-    pub fn leave(&mut self, ticket: Ticket) -> bool {
-        let at = self.waiters.iter().position(|waiter| waiter.ticket == ticket);
-        at.and_then(|at| self.waiters.remove(at)).is_some()
+    /// Removes a caller from the queue. `false`: it is no longer there, and a grant is on its way.
+    pub fn leave(&mut self, id: WaiterId) -> bool {
+        let position = self.waiters.iter().position(|waiter| waiter.id == id);
+        position.and_then(|position| self.waiters.remove(position)).is_some()
     }
 
-    /// Takes callers at `home` out of the queue whose reads somebody does for them: so many at most, and those that `admits` says so of.
-    pub fn take_pending(
+    /// Removes up to `max` callers of `runtime` from the queue whose batches `accepts` accepts, and returns
+    /// these batches.
+    pub fn take_delegated(
         &mut self,
-        home: runtime::Id,
-        most: usize,
-        admits: &mut dyn FnMut(&PendingRead) -> bool,
-    ) -> Vec<Pending> {
-        /// How far back is looked for them.
-        const SEEN: usize = 64;
-        let mut reads = Vec::new();
-        let mut at = 0;
-        for _ in 0..self.waiters.len().min(SEEN) {
-            if reads.len() == most {
+        runtime: runtime::Id,
+        max: usize,
+        accepts: &mut dyn FnMut(&BatchCopy) -> bool,
+    ) -> Vec<DelegatedBatch> {
+        let mut batches = Vec::new();
+        let mut position = 0;
+        for _ in 0..self.waiters.len().min(MAX_SEARCHED) {
+            if batches.len() == max {
                 break;
             }
-            let waiter = self.waiters.get(at).filter(|waiter| waiter.home == home);
-            let fits = waiter.and_then(|waiter| waiter.read.as_ref()).is_some_and(&mut *admits);
-            match fits.then(|| self.waiters.remove(at)).flatten() {
-                Some(Waiter { read: Some(read), answer, .. }) => reads.push((read, answer)),
-                _ => at += 1,
+            let request = self.waiters.get(position).map(|waiter| &waiter.request);
+            let batch = request.filter(|request| request.runtime == runtime).and_then(|request| request.batch.as_ref());
+            let is_accepted = batch.is_some_and(&mut *accepts);
+            match is_accepted.then(|| self.waiters.remove(position)).flatten() {
+                Some(Waiter { request: CheckoutRequest { batch: Some(batch), .. }, sender, .. }) => {
+                    batches.push((batch, sender));
+                }
+                _ => position += 1,
             }
         }
-        reads
+        batches
     }
 
-    /// A place comes back, with a connection or without. `is_quick`: it was for a quick read.
-    pub fn give(&mut self, idle: Option<IdleConnection>, is_quick: bool) -> Given {
+    /// Ends a checkout, with a connection or without.
+    pub fn give_back(&mut self, idle: Option<IdleConnection>, is_limited: bool) -> ReturnedConnection {
         self.in_use -= 1;
-        self.quick -= usize::from(is_quick);
-        if let Some(waiter) = self.next(idle.as_ref()) {
-            self.enter(waiter.is_quick);
-            return Given::To { waiter: waiter.answer, is_quick: waiter.is_quick, idle };
+        self.limited_in_use -= usize::from(is_limited);
+        if let Some(Waiter { request, sender, .. }) = self.next_waiter(idle.as_ref()) {
+            let is_limited = request.limit.is_some();
+            self.count(is_limited);
+            return ReturnedConnection::Granted { waiter: sender, is_limited, idle };
         }
         match idle {
             Some(idle) => {
                 self.idle.push_back(idle);
-                Given::Kept
+                ReturnedConnection::Idle
             }
-            None => Given::Free,
+            None => ReturnedConnection::Absent,
         }
     }
 
-    /// Who comes next of those there is room for: the first, or the first at the connection's home while the first has not waited for long.
-    fn next(&mut self, idle: Option<&IdleConnection>) -> Option<Waiter> {
-        let fits = |waiter: &Waiter| self.has_room(waiter.is_quick);
+    /// Removes the next caller that there is room for: the first one, or the first one of the connection's
+    /// runtime while the first one has not waited for long.
+    fn next_waiter(&mut self, idle: Option<&IdleConnection>) -> Option<Waiter> {
+        let fits = |waiter: &Waiter| self.has_room(waiter.request.limit);
         let first = self.waiters.iter().position(fits)?;
         let waiter = self.waiters.get(first)?;
-        let at = match idle {
-            Some(idle) if waiter.home != idle.connection.home() && idle.since - waiter.since < PATIENCE => {
-                let home = idle.connection.home();
-                self.waiters.iter().position(|waiter| waiter.home == home && fits(waiter)).unwrap_or(first)
+        let position = match idle {
+            Some(idle)
+                if waiter.request.runtime != idle.connection.runtime()
+                    && idle.since - waiter.since < LONGEST_DETOUR =>
+            {
+                let runtime = idle.connection.runtime();
+                let of_runtime = |waiter: &Waiter| waiter.request.runtime == runtime && fits(waiter);
+                self.waiters.iter().position(of_runtime).unwrap_or(first)
             }
             _ => first,
         };
-        self.waiters.remove(at)
+        self.waiters.remove(position)
     }
 
-    /// Takes all idle connections away.
-    pub fn clear(&mut self) -> VecDeque<IdleConnection> {
+    /// Takes all idle connections.
+    pub fn take_all_idle(&mut self) -> VecDeque<IdleConnection> {
         std::mem::take(&mut self.idle)
     }
 
-    /// Keeps the idle connections that `is_good` says so of.
-    pub fn retain(&mut self, is_good: impl FnMut(&mut IdleConnection) -> bool) {
-        self.idle.retain_mut(is_good);
+    /// Removes the idle connections that `is_usable` returns `false` for.
+    pub fn retain_idle(&mut self, is_usable: impl FnMut(&mut IdleConnection) -> bool) {
+        self.idle.retain_mut(is_usable);
     }
 
-    /// Takes away a connection that has been idle for so long.
-    pub fn pop_idle_for(&mut self, long: Duration) -> Option<IdleConnection> {
-        self.idle.pop_front_if(|oldest| oldest.since.elapsed() >= long)
+    /// Takes a connection that has been idle for at least `duration`.
+    pub fn take_idle_for(&mut self, duration: Duration) -> Option<IdleConnection> {
+        self.idle.pop_front_if(|oldest| oldest.since.elapsed() >= duration)
     }
 
-    /// Since when the connection is idle that is so for the longest time.
-    pub fn oldest(&self) -> Option<Instant> {
+    /// Returns the time from which the least recently used connection has been idle.
+    pub fn oldest_idle(&self) -> Option<Instant> {
         self.idle.front().map(|oldest| oldest.since)
     }
 
-    /// From now on nobody gets a place, neither those who wait.
+    /// Rejects all requests from now on, the waiting ones included.
     pub fn close(&mut self) {
         self.is_closed = true;
         self.waiters.clear();
     }
 
-    /// Whether it was closed.
+    /// Returns whether the queue was closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// How many connections there are.
+    /// Returns the numbers of connections and waiting callers.
     pub fn status(&self) -> PoolStatus {
         let idle = self.idle.len();
         PoolStatus { open: idle + self.in_use, idle, waiting: self.waiters.len() }

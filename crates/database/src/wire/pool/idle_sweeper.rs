@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::SharedPool;
+use super::shared::SharedPool;
 
-/// The task that closes connections which were idle for too long. When it ends early, with its runtime, another may begin.
-pub(crate) struct IdleSweeper {
+/// The task that closes connections which were idle for too long. If it ends early, together with its
+/// runtime, another one can be started.
+pub(super) struct IdleSweeper {
     pool: Weak<SharedPool>,
     is_done: bool,
 }
@@ -18,9 +19,9 @@ impl IdleSweeper {
         Self { pool: Arc::downgrade(pool), is_done: false }
     }
 
-    /// Sweeps after `first`, and then whenever a connection has been idle for long enough, until none is idle.
-    pub async fn run(mut self, first: Duration) {
-        let mut pause = first;
+    /// Sweeps after `first_pause`, and then whenever a connection has been idle for long enough, until none is idle.
+    pub async fn run(mut self, first_pause: Duration) {
+        let mut pause = first_pause;
         while !self.is_done {
             tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
             match self.pool.upgrade().and_then(|pool| pool.sweep()) {
@@ -36,7 +37,7 @@ impl Drop for IdleSweeper {
         if !self.is_done
             && let Some(pool) = self.pool.upgrade()
         {
-            pool.swept.store(false, Ordering::Release);
+            pool.has_sweeper.store(false, Ordering::Release);
         }
     }
 }

@@ -1,5 +1,8 @@
+//! PostgreSQL's protocol: messages, authentication and streams. Knows neither sessions nor pools.
+
 pub(crate) mod authentication;
 pub(crate) mod batch;
+pub(crate) mod connect;
 pub(crate) mod encode;
 pub(crate) mod error;
 pub(crate) mod joined_rows;

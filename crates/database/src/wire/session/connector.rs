@@ -1,32 +1,29 @@
-//! A new connection, up to where it acts as the role.
+//! Opens connections whose sessions act as a role.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postgres_protocol::message::frontend;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 
 use super::connection::{SessionMode, WireConnection};
+use super::function_traits::FunctionTraits;
+use super::origin::SessionOrigin;
 use super::prepared_statements::{PreparedStatements, StatementTexts};
-use super::reset::{FunctionTraits, SessionOrigin};
-use crate::endpoint::{Endpoint, Host, TlsMode};
+use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
-use crate::wire::pool::WirePoolSettings;
 use crate::wire::protocol::authentication::{BackendKey, authenticate};
 use crate::wire::protocol::batch::{Batch, Statement};
+use crate::wire::protocol::connect;
 use crate::wire::protocol::error::{PostgresError, WireError};
 use crate::wire::protocol::message_channel::MessageChannel;
-use crate::wire::protocol::server_stream::ServerStream;
 
-/// A server that restarts refuses connections for a moment: wait this long between two attempts.
-const PAUSE: Duration = Duration::from_millis(25);
+/// The pause between two attempts, while a restarting server refuses connections.
+const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
-/// The settings that come with a login as the role, those for every database before those for this one.
+/// Selects the settings that a login as the role would apply, those for every database before those for this
+/// one.
 const ROLE_SETTINGS: &str = "
     select pg_catalog.split_part(entry, '=', 1), pg_catalog.substr(entry, pg_catalog.strpos(entry, '=') + 1)
       from pg_catalog.pg_db_role_setting as setting
@@ -39,20 +36,20 @@ const ROLE_SETTINGS: &str = "
 /// Opens connections that act as one role.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    /// With the login role: the role itself where the server trusts us.
+    /// The endpoint with the login role, which is the role itself where the server trusts us.
     endpoint: Endpoint,
     tls: Tls,
     role: String,
-    /// The settings that a login as the role would have brought, as far as they apply, since a connection found
-    /// them.
+    /// The applicable settings that a login as the role would apply, as the last connection has found them.
     role_settings: Mutex<Arc<[(String, String)]>>,
-    /// How many statements a connection keeps, and their texts.
-    statements: usize,
+    /// The maximum number of prepared statements of a connection.
+    max_statements: usize,
     texts: Arc<StatementTexts>,
 }
 
 impl Connector {
-    pub fn new(endpoint: &Endpoint, role: &str, settings: &WirePoolSettings) -> Result<Self, DatabaseError> {
+    /// Returns a connector for a role. A connection keeps up to `max_statements` prepared statements.
+    pub fn new(endpoint: &Endpoint, role: &str, max_statements: usize) -> Result<Self, DatabaseError> {
         let (endpoint, role) = (endpoint.for_part(role), endpoint.role_for(role));
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| DatabaseError::Refused(format!("no randomness: {error}")))?;
@@ -61,42 +58,42 @@ impl Connector {
             endpoint,
             role,
             role_settings: Mutex::new(Arc::from([])),
-            statements: settings.statements_per_connection,
+            max_statements,
             texts: Arc::new(StatementTexts::new(u64::from_ne_bytes(seed))),
         })
     }
 
-    /// The texts of statements that connections know.
+    /// Returns the shared texts of prepared statements.
     pub fn texts(&self) -> &StatementTexts {
         &self.texts
     }
 
-    /// Opens a connection. A server that is starting or restarting, and a database that is being made anew, are waited for, up
-    /// to the endpoint's connect timeout.
+    /// Opens a connection. Retries up to the endpoint's connect timeout while the server is starting or
+    /// restarting, or while the database is being recreated.
     ///
-    /// `keeps`: the session stays ours between two batches, and begins with the role's settings.
-    pub async fn dial(&self, keeps: bool) -> Result<WireConnection, WireError> {
-        let patience = self.endpoint.connect_timeout();
-        let deadline = Instant::now() + patience;
+    /// `prepared`: the session stays ours between two batches, and starts with the settings of the role.
+    pub async fn connect(&self, prepared: bool) -> Result<WireConnection, WireError> {
+        let timeout = self.endpoint.connect_timeout();
+        let deadline = Instant::now() + timeout;
         let attempts = async {
             loop {
-                match self.attempt(keeps).await {
-                    Err(error) if is_passing(&error) && Instant::now() + PAUSE < deadline => {
-                        tokio::time::sleep(PAUSE).await;
+                match self.attempt(prepared).await {
+                    Err(error) if is_temporary(&error) && Instant::now() + RETRY_PAUSE < deadline => {
+                        tokio::time::sleep(RETRY_PAUSE).await;
                     }
                     outcome => return outcome,
                 }
             }
         };
-        // One attempt may hang by itself, in a server that accepts and says nothing.
-        match tokio::time::timeout(patience + Duration::from_secs(1), attempts).await {
+        // A single attempt may hang, with a server that accepts and does not respond
+        match tokio::time::timeout(timeout + Duration::from_secs(1), attempts).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(WireError::Lost(error))) => Err(self.unreachable(error.into())),
             Ok(Err(WireError::Postgres(error))) if WireError::Postgres(error.clone()).is_unavailable() => {
                 Err(self.unreachable(error))
             }
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(self.unreachable(format!("no answer within {} seconds", patience.as_secs()).into())),
+            Err(_) => Err(self.unreachable(format!("no answer within {} seconds", timeout.as_secs()).into())),
         }
     }
 
@@ -104,21 +101,21 @@ impl Connector {
         WireError::Unreachable { place: self.endpoint.place(), source }
     }
 
-    async fn attempt(&self, keeps: bool) -> Result<WireConnection, WireError> {
+    async fn attempt(&self, prepared: bool) -> Result<WireConnection, WireError> {
         let mut settings = self.role_settings();
         loop {
-            let connection = self.open(if keeps { &settings } else { &[] }).await?;
+            let connection = self.open(if prepared { &settings } else { &[] }).await?;
             if self.endpoint.user() == self.role {
                 return Ok(self.begin_session(connection, SessionOrigin::of_login_role(&self.role)));
             }
             let mut connection = connection;
             let (origin, found) = self.inspect_role(&mut connection, &settings).await?;
-            if !keeps || *found == *settings {
-                let taken = connection.execute(&origin.take_role).await;
-                taken.map_err(|error| self.explain_refused_role(error))?;
+            if !prepared || *found == *settings {
+                let assumed = connection.execute(&origin.assume_role).await;
+                assumed.map_err(|error| self.explain_refused_role(error))?;
                 return Ok(self.begin_session(connection, origin));
             }
-            // A session goes back to the settings that it is opened with, so it has to be opened with these
+            // A session reset returns to the settings at the start of the session, so these have to be among them
             connection.terminate();
             settings = found;
             *self.role_settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
@@ -134,92 +131,53 @@ impl Connector {
         connection
     }
 
-    /// Opens a session with settings.
+    /// Opens a session that starts with settings.
     async fn open(&self, settings: &[(String, String)]) -> Result<WireConnection, WireError> {
-        let mut channel = MessageChannel::new(self.open_stream().await?);
+        let mut channel = MessageChannel::new(connect::open_stream(&self.endpoint, &self.tls).await?);
         let key = authenticate(&mut channel, &self.endpoint, settings).await?;
         let mut first_name = [0; 8];
         getrandom::fill(&mut first_name)
             .map_err(|error| WireError::Refused(format!("no randomness for a connection to the database: {error}")))?;
-        let statements = PreparedStatements::new(self.statements, self.texts.clone(), u64::from_ne_bytes(first_name));
+        let statements =
+            PreparedStatements::new(self.max_statements, self.texts.clone(), u64::from_ne_bytes(first_name));
         Ok(WireConnection::new(channel, key, statements))
     }
 
-    /// Connects, with TLS as the endpoint wants it.
-    async fn open_stream(&self) -> Result<ServerStream, WireError> {
-        let stream = ServerStream::connect(&self.endpoint).await.map_err(WireError::Lost)?;
-        let (mut stream, host) = match (stream, self.endpoint.host()) {
-            (ServerStream::Tcp(stream), Host::Tcp(host)) => (stream, host),
-            (stream, _) => return Ok(stream),
-        };
-        let mode = self.endpoint.tls().mode;
-        if mode == TlsMode::Disable {
-            return Ok(ServerStream::Tcp(stream));
-        }
-        let mut request = bytes::BytesMut::new();
-        frontend::ssl_request(&mut request);
-        stream.write_all(&request).await.map_err(WireError::Lost)?;
-        // Exactly one byte: whatever someone put behind it, unencrypted, must not count as said under encryption.
-        match stream.read_u8().await.map_err(WireError::Lost)? {
-            b'S' => {}
-            b'N' if mode == TlsMode::Prefer => return Ok(ServerStream::Tcp(stream)),
-            b'N' => {
-                let text =
-                    format!("the database at {} does not speak TLS, and sslmode demands it", self.endpoint.place());
-                return Err(WireError::Refused(text));
-            }
-            _ => return Err(WireError::Protocol("an answer to the request for TLS that is none")),
-        }
-        let refused = |error: &dyn std::fmt::Display| {
-            WireError::Refused(format!("TLS with the database at {} failed: {error}", self.endpoint.place()))
-        };
-        let mut tls = self.tls.clone();
-        let connector =
-            MakeTlsConnect::<TcpStream>::make_tls_connect(&mut tls, host).map_err(|error| refused(&error))?;
-        match connector.connect(stream).await {
-            Ok(stream) => Ok(ServerStream::Tls(stream)),
-            Err(error) if error.kind() == ErrorKind::InvalidData || error.kind() == ErrorKind::Other => {
-                Err(refused(&error))
-            }
-            Err(error) => Err(WireError::Lost(error)),
-        }
-    }
-
-    /// Finds out how to act as the role, and which settings a login as the role would have brought, beyond those
-    /// that the session was `opened` with.
+    /// Determines how to assume the role, and which settings a login as the role would apply. `initial` are the
+    /// settings at the start of this session.
     async fn inspect_role(
         &self,
         connection: &mut WireConnection,
-        opened: &Arc<[(String, String)]>,
+        initial: &Arc<[(String, String)]>,
     ) -> Result<(SessionOrigin, Arc<[(String, String)]>), WireError> {
-        let way = SessionMode { prepared: false, traits: FunctionTraits::UNKNOWN };
+        let mode = SessionMode { prepared: false, traits: FunctionTraits::UNKNOWN };
         let role = Some(self.role.as_bytes());
         let is_superuser = "select rolsuper, session_user from pg_catalog.pg_roles where rolname = current_user";
         let params = [role];
         let batch = Batch::new()
             .statement(Statement::unnamed(is_superuser, &[]))
             .statement(Statement::unnamed(ROLE_SETTINGS, &params));
-        let (answers, _) = connection.run(&batch, way).await?;
-        let is_superuser = answers.row(0).and_then(|row| row.text(0)) == Some("t");
-        let login = answers.row(0).and_then(|row| row.text(1)).unwrap_or_default().to_owned();
+        let (results, _) = connection.run(&batch, mode).await?;
+        let is_superuser = results.row(0).and_then(|row| row.text(0)) == Some("t");
+        let login = results.row(0).and_then(|row| row.text(1)).unwrap_or_default().to_owned();
         let mut settings = Vec::new();
-        for setting in answers.rows(1) {
+        for setting in results.rows(1) {
             if matches!(setting.bytes(0), Some(b"role" | b"session_authorization")) {
                 continue;
             }
             let text = |column| setting.text(column).unwrap_or_default().to_owned();
             let found = (text(0), text(1));
-            if opened.contains(&found) {
+            if initial.contains(&found) {
                 settings.push(found);
                 continue;
             }
-            // Refused here, it would keep the session from being opened
+            // A setting that is rejected here would prevent the session from being opened
             let params = [setting.bytes(0), setting.bytes(1)];
             let set = "select pg_catalog.set_config($1, $2, true)";
-            match connection.run(&Batch::new().statement(Statement::unnamed(set, &params)), way).await {
-                // At a login PostgreSQL passes over what does not apply, and so do we.
+            match connection.run(&Batch::new().statement(Statement::unnamed(set, &params)), mode).await {
+                // PostgreSQL ignores inapplicable settings at a login, and so does this
                 Err(WireError::Postgres(error)) if !error.is_fatal() => {
-                    tracing::debug!(%error, role = self.role, setting = setting.text(0), "a role's setting does not apply");
+                    tracing::debug!(error = %error, role = self.role, setting = setting.text(0), "a setting of the role does not apply");
                 }
                 outcome => {
                     outcome?;
@@ -232,16 +190,18 @@ impl Connector {
             true => SessionOrigin {
                 role: "none".into(),
                 session_user: self.role.clone(),
-                take_role: format!("set session authorization {quoted}"),
+                assume_role: format!("set session authorization {quoted}"),
             },
-            false => {
-                SessionOrigin { role: self.role.clone(), session_user: login, take_role: format!("set role {quoted}") }
-            }
+            false => SessionOrigin {
+                role: self.role.clone(),
+                session_user: login,
+                assume_role: format!("set role {quoted}"),
+            },
         };
         Ok((origin, settings.into()))
     }
 
-    /// A login that may not act as the role is a mistake of the set-up, and has a remedy.
+    /// Adds the remedy to the error of a login that may not act as the role.
     fn explain_refused_role(&self, error: WireError) -> WireError {
         match error.sqlstate() {
             Some("42501" | "22023") => WireError::Refused(format!(
@@ -253,35 +213,28 @@ impl Connector {
         }
     }
 
-    /// Has the server end what the session is doing, over a connection of its own.
+    /// Sends a cancel request for a session, over a connection of its own.
     pub async fn cancel(&self, key: BackendKey) -> Result<(), WireError> {
-        let mut stream = self.open_stream().await?;
-        let mut request = bytes::BytesMut::new();
-        frontend::cancel_request(key.process, key.secret, &mut request);
-        stream.write_all(&request).await.map_err(WireError::Lost)?;
-        stream.flush().await.map_err(WireError::Lost)?;
-        // The server hangs up when it has passed the request on.
-        let _ = stream.read_u8().await;
-        Ok(())
+        connect::cancel(&self.endpoint, &self.tls, key).await
     }
 }
 
-/// Refused, reset or told to come back: over in a moment when the server is restarting. A name that does not resolve or a
-/// certificate that does not fit does not mend by waiting.
-fn is_passing(error: &WireError) -> bool {
+/// Returns whether an error is temporary while the server restarts: refused, reset or asked to retry. A name
+/// that does not resolve or a certificate that does not match is not temporary.
+fn is_temporary(error: &WireError) -> bool {
     match error {
-        WireError::Postgres(error) => is_passing_answer(error),
-        WireError::Lost(error) => is_passing_failure(error),
+        WireError::Postgres(error) => is_temporary_error(error),
+        WireError::Lost(error) => is_temporary_failure(error),
         _ => false,
     }
 }
 
-/// Starting, shutting down, or (the last) a database that is just being made anew.
-fn is_passing_answer(error: &PostgresError) -> bool {
+/// Returns whether the server is starting or shutting down, or (the last code) the database is being recreated.
+fn is_temporary_error(error: &PostgresError) -> bool {
     ["57P03", "57P01", "57P02", "3D000"].contains(&&*error.code)
 }
 
-fn is_passing_failure(error: &io::Error) -> bool {
+fn is_temporary_failure(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::BrokenPipe

@@ -1,47 +1,49 @@
-//! Which statements the server keeps for a connection.
+//! The prepared statements of a connection, and the texts that the connections of a pool share.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The statements that a connection has parsed, the least recently used of which make way.
+/// The statements that a connection has parsed. The least recently used ones are evicted.
 #[derive(Debug)]
 pub(crate) struct PreparedStatements {
-    known: HashMap<u64, Known, BuildHasherDefault<DigestHasher>>,
-    most: usize,
+    prepared: HashMap<u64, PreparedStatement, BuildHasherDefault<DigestHasher>>,
+    max: usize,
     texts: Arc<StatementTexts>,
-    /// Counts batches.
+    /// The number of the current batch.
     batch: u64,
-    /// Names begin at a random number and are never used again, so that no statement that SQL prepares has one.
+    /// Names start at a random number and are never reused, so that no statement that SQL prepares has one of
+    /// them.
     next_name: u64,
-    /// Statements that the server still keeps and that we forgot: closed with the next batch.
+    /// Forgotten statements that the server still keeps. They are closed with the next batch.
     obsolete_names: Vec<u64>,
-    /// The text of the unnamed statement, where it is to be kept.
+    /// The text of the unnamed statement, if it is kept.
     unnamed: Option<&'static str>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct PreparedStatement {
     text: Arc<str>,
     scope: Arc<str>,
     name: u64,
-    used: u64,
+    /// The last batch that used it.
+    last_used: u64,
 }
 
-/// How a statement of a batch is to be sent.
+/// The way in which a statement of a batch is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StatementPlan {
-    /// Parsed on this connection before: by the batch of this number.
-    Known { key: u64, name: u64 },
-    /// To be parsed under this name.
+pub(crate) enum ParseStep {
+    /// It is prepared under this name.
+    Prepared { key: u64, name: u64 },
+    /// It is parsed under this name.
     Parse { key: u64, name: u64 },
-    /// To be parsed without a name.
+    /// It is parsed as the unnamed statement.
     Unnamed,
-    /// Parsed without a name, and not replaced since.
-    KnownUnnamed,
+    /// It is prepared as the unnamed statement.
+    PreparedUnnamed,
 }
 
-impl StatementPlan {
+impl ParseStep {
     /// Returns whether the statement has to be parsed.
     pub fn parses(self) -> bool {
         matches!(self, Self::Parse { .. } | Self::Unnamed)
@@ -49,11 +51,11 @@ impl StatementPlan {
 }
 
 impl PreparedStatements {
-    /// Keeps `most` statements.
-    pub fn new(most: usize, texts: Arc<StatementTexts>, first_name: u64) -> Self {
+    /// Returns an empty set for up to `max` statements.
+    pub fn new(max: usize, texts: Arc<StatementTexts>, first_name: u64) -> Self {
         Self {
-            known: HashMap::default(),
-            most,
+            prepared: HashMap::default(),
+            max,
             texts,
             batch: 0,
             next_name: first_name,
@@ -62,40 +64,40 @@ impl PreparedStatements {
         }
     }
 
-    /// A new batch begins: what is planned from here on is not made way for until the next one.
-    pub fn begin(&mut self) {
+    /// Begins a batch. Statements that it uses are not evicted before the next one.
+    pub fn begin_batch(&mut self) {
         self.batch += 1;
     }
 
-    /// How to send a statement. One that is new counts as known from here on.
-    pub fn plan(&mut self, text: &str, scope: &str) -> StatementPlan {
+    /// Returns how to send a statement. A new one counts as prepared from now on.
+    pub fn plan(&mut self, text: &str, scope: &str) -> ParseStep {
         let key = self.key(text, scope);
-        if let Some(known) = self.known.get_mut(&key) {
+        if let Some(known) = self.prepared.get_mut(&key) {
             if *known.text == *text && *known.scope == *scope {
-                known.used = self.batch;
-                return StatementPlan::Known { key, name: known.name };
+                known.last_used = self.batch;
+                return ParseStep::Prepared { key, name: known.name };
             }
-            // Two texts with one digest: it happens to nobody, but it must not run the wrong statement.
-            return StatementPlan::Unnamed;
+            // Two texts with the same digest are practically impossible, but must not run the wrong statement
+            return ParseStep::Unnamed;
         }
-        if self.known.len() >= self.most && !self.evict() {
-            return StatementPlan::Unnamed;
+        if self.prepared.len() >= self.max && !self.evict() {
+            return ParseStep::Unnamed;
         }
         self.next_name = self.next_name.wrapping_add(1);
         let name = self.next_name;
         let (text, scope) = (self.texts.share(text), self.texts.share(scope));
-        self.known.insert(key, Known { text, scope, name, used: self.batch });
-        StatementPlan::Parse { key, name }
+        self.prepared.insert(key, PreparedStatement { text, scope, name, last_used: self.batch });
+        ParseStep::Parse { key, name }
     }
 
-    /// Returns how to send a statement without a name. `keeps`: its text, where it is to be kept until another one takes
-    /// its place. It counts as known from here on.
-    pub fn plan_unnamed(&mut self, keeps: Option<&'static str>) -> StatementPlan {
-        if keeps.is_some() && self.unnamed == keeps {
-            return StatementPlan::KnownUnnamed;
+    /// Returns how to send a statement as the unnamed statement. `kept`: its text, if it is kept until another one
+    /// replaces it. It counts as prepared from now on.
+    pub fn plan_unnamed(&mut self, kept: Option<&'static str>) -> ParseStep {
+        if kept.is_some() && self.unnamed == kept {
+            return ParseStep::PreparedUnnamed;
         }
-        self.unnamed = keeps;
-        StatementPlan::Unnamed
+        self.unnamed = kept;
+        ParseStep::Unnamed
     }
 
     /// Returns whether this text is the unnamed statement.
@@ -108,22 +110,25 @@ impl PreparedStatements {
         self.unnamed = None;
     }
 
-    /// What a text in a scope is found by.
+    /// Returns the key of a text in a scope.
     pub fn key(&self, text: &str, scope: &str) -> u64 {
         self.texts.key(text, scope)
     }
 
-    /// The name of a statement that needs no parsing.
+    /// Returns the name of a prepared statement.
     pub fn name(&mut self, key: u64, text: &str, scope: &str) -> Option<u64> {
-        let known = self.known.get_mut(&key).filter(|known| *known.text == *text && *known.scope == *scope)?;
-        known.used = self.batch;
+        let known = self.prepared.get_mut(&key).filter(|known| *known.text == *text && *known.scope == *scope)?;
+        known.last_used = self.batch;
         Some(known.name)
     }
 
-    /// Forgets the least recently used statement, but none of this batch.
+    /// Forgets the least recently used statement that the current batch does not use. `false`: there is none.
     fn evict(&mut self) -> bool {
-        let oldest =
-            self.known.iter().filter(|(_, known)| known.used != self.batch).min_by_key(|(_, known)| known.used);
+        let oldest = self
+            .prepared
+            .iter()
+            .filter(|(_, known)| known.last_used != self.batch)
+            .min_by_key(|(_, known)| known.last_used);
         match oldest.map(|(key, _)| *key) {
             Some(key) => {
                 self.forget(key);
@@ -133,67 +138,67 @@ impl PreparedStatements {
         }
     }
 
-    /// Forgets a statement, and has the server forget it with the next batch.
+    /// Forgets a statement. The server closes it with the next batch.
     pub fn forget(&mut self, key: u64) {
-        if let Some(known) = self.known.remove(&key) {
+        if let Some(known) = self.prepared.remove(&key) {
             self.obsolete_names.push(known.name);
         }
     }
 
-    /// Forgets a statement that the server did not get to parse.
+    /// Forgets a statement that the server has not parsed.
     pub fn forget_unparsed(&mut self, key: u64) {
-        self.known.remove(&key);
+        self.prepared.remove(&key);
     }
 
-    /// Forgets every statement: the server has discarded them.
+    /// Forgets every statement. Called after the server has discarded them.
     pub fn forget_all(&mut self) {
-        self.known.clear();
+        self.prepared.clear();
         self.obsolete_names.clear();
         self.unnamed = None;
     }
 
-    /// The statements to close in front of the batch.
+    /// Takes the names of the statements to close.
     pub fn obsolete_names(&mut self) -> std::vec::Drain<'_, u64> {
         self.obsolete_names.drain(..)
     }
 }
 
-/// The texts of a pool's statements: its connections mostly know the same ones, and share them.
+/// The texts of prepared statements. The connections of a pool mostly prepare the same ones, and share them.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
-    /// Makes the digests differ between processes, so that nobody can prepare texts that collide.
+    /// Random, so that an attacker cannot compute texts with the same digest.
     seed: u64,
-    shared: Mutex<Shared>,
+    shared: Mutex<SharedTexts>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedTexts {
     texts: HashSet<Arc<str>>,
-    /// How many there may be before those that nobody knows any more are looked for.
-    tolerated: usize,
+    /// The number of texts from which unused ones are removed.
+    sweep_at: usize,
 }
 
 impl StatementTexts {
-    /// No texts yet.
+    /// Returns an empty set.
     pub fn new(seed: u64) -> Self {
         Self { seed, shared: Mutex::default() }
     }
 
-    /// What a text in a scope is found by, on every connection.
+    /// Returns the key of a text in a scope, which is the same on every connection.
     pub fn key(&self, text: &str, scope: &str) -> u64 {
         digest(self.seed, text, scope)
     }
 
-    /// The one copy of a text. Asked for only when a statement is to be parsed.
+    /// Returns the shared copy of a text. Called only for a statement that has to be parsed.
     fn share(&self, text: &str) -> Arc<str> {
-        // Changed by single inserts and removals: whole even after a panic.
+        // Consistent after a panic: it changes by single inserts and removals
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = shared.texts.get(text) {
             return found.clone();
         }
-        if shared.texts.len() >= shared.tolerated {
+        if shared.texts.len() >= shared.sweep_at {
             shared.texts.retain(|text| Arc::strong_count(text) > 1);
-            shared.tolerated = 64 + 2 * shared.texts.len();
+            shared.sweep_at = 64 + 2 * shared.texts.len();
         }
         let text = Arc::<str>::from(text);
         shared.texts.insert(text.clone());
@@ -201,7 +206,7 @@ impl StatementTexts {
     }
 }
 
-/// The keys are digests already.
+/// A hasher for keys that are digests already.
 #[derive(Debug, Default)]
 struct DigestHasher(u64);
 
@@ -221,7 +226,8 @@ impl Hasher for DigestHasher {
     }
 }
 
-/// A statement's text has a thousand bytes and more, on every request: eight of them at a time.
+/// Returns the digest of a text in a scope. Each request digests texts of a thousand bytes and more, so it
+/// processes eight bytes at a time.
 fn digest(seed: u64, text: &str, scope: &str) -> u64 {
     let mut state = fold(seed ^ text.len() as u64, 0x9e37_79b9_7f4a_7c15);
     for part in [text.as_bytes(), scope.as_bytes()] {
@@ -236,7 +242,7 @@ fn digest(seed: u64, text: &str, scope: &str) -> u64 {
     state
 }
 
-/// Multiplies, and mixes the halves of the product.
+/// Multiplies, and combines the halves of the product.
 fn fold(left: u64, right: u64) -> u64 {
     let product = u128::from(left) * u128::from(right);
     (product as u64) ^ ((product >> 64) as u64)
@@ -247,65 +253,65 @@ fn fold(left: u64, right: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn name(plan: StatementPlan) -> u64 {
+    fn name(plan: ParseStep) -> u64 {
         match plan {
-            StatementPlan::Known { name, .. } | StatementPlan::Parse { name, .. } => name,
-            StatementPlan::Unnamed | StatementPlan::KnownUnnamed => 0,
+            ParseStep::Prepared { name, .. } | ParseStep::Parse { name, .. } => name,
+            ParseStep::Unnamed | ParseStep::PreparedUnnamed => 0,
         }
     }
 
     #[test]
-    fn a_statement_is_parsed_once_for_each_scope() {
+    fn a_statement_is_parsed_once_per_scope() {
         let mut statements = PreparedStatements::new(8, Arc::new(StatementTexts::new(1)), 0);
-        statements.begin();
+        statements.begin_batch();
         let first = statements.plan("select 1", "anon");
-        assert!(matches!(first, StatementPlan::Parse { .. }));
+        assert!(matches!(first, ParseStep::Parse { .. }));
         let again = statements.plan("select 1", "anon");
-        assert!(matches!(again, StatementPlan::Known { .. }));
+        assert!(matches!(again, ParseStep::Prepared { .. }));
         assert_eq!(name(first), name(again));
-        assert!(matches!(statements.plan("select 1", "other"), StatementPlan::Parse { .. }));
+        assert!(matches!(statements.plan("select 1", "other"), ParseStep::Parse { .. }));
         assert!(
-            matches!(statements.plan("select 1a", "non"), StatementPlan::Parse { .. }),
+            matches!(statements.plan("select 1a", "non"), ParseStep::Parse { .. }),
             "text and scope do not run together"
         );
     }
 
     #[test]
-    fn the_least_recently_used_makes_way_but_none_of_the_batch_under_way() {
+    fn the_least_recently_used_statement_is_evicted_but_none_of_the_current_batch() {
         let mut statements = PreparedStatements::new(2, Arc::new(StatementTexts::new(1)), 0);
-        statements.begin();
+        statements.begin_batch();
         let (a, b) = (statements.plan("a", ""), statements.plan("b", ""));
-        assert_eq!(statements.plan("c", ""), StatementPlan::Unnamed, "both are in this very batch");
-        statements.begin();
+        assert_eq!(statements.plan("c", ""), ParseStep::Unnamed, "both are in this very batch");
+        statements.begin_batch();
         statements.plan("a", "");
-        assert!(matches!(statements.plan("c", ""), StatementPlan::Parse { .. }));
+        assert!(matches!(statements.plan("c", ""), ParseStep::Parse { .. }));
         assert_eq!(statements.obsolete_names().collect::<Vec<_>>(), [name(b)]);
-        statements.begin();
-        assert_eq!(statements.plan("a", ""), StatementPlan::Known { key: digest(1, "a", ""), name: name(a) });
+        statements.begin_batch();
+        assert_eq!(statements.plan("a", ""), ParseStep::Prepared { key: digest(1, "a", ""), name: name(a) });
         statements.forget_all();
         assert_eq!(statements.obsolete_names().count(), 0);
-        assert!(matches!(statements.plan("a", ""), StatementPlan::Parse { .. }));
+        assert!(matches!(statements.plan("a", ""), ParseStep::Parse { .. }));
     }
 
     #[test]
-    fn connections_share_their_texts_and_what_nobody_knows_is_dropped() {
+    fn connections_share_their_texts_and_unused_texts_are_removed() {
         let texts = Arc::new(StatementTexts::new(1));
         let mut connections =
             [PreparedStatements::new(4, texts.clone(), 0), PreparedStatements::new(4, texts.clone(), 0)];
         for number in 0..1000 {
             for statements in &mut connections {
-                statements.begin();
+                statements.begin_batch();
                 statements.plan(&format!("select {number}"), "anon");
             }
         }
         assert!(texts.shared.lock().unwrap().texts.len() <= 100);
-        let [first, second] = connections.map(|statements| statements.known.into_values().map(|known| known.text));
+        let [first, second] = connections.map(|statements| statements.prepared.into_values().map(|known| known.text));
         let second: Vec<_> = second.collect();
         assert!(first.into_iter().all(|text| second.iter().any(|other| Arc::ptr_eq(&text, other))));
     }
 
     #[test]
-    fn digests_tell_texts_apart() {
+    fn digests_of_different_texts_differ() {
         let texts: Vec<String> = (0..10_000).map(|number| format!("select * from items where id = {number}")).collect();
         let digests: HashSet<u64> = texts.iter().map(|text| digest(7, text, "anon")).collect();
         assert_eq!(digests.len(), texts.len());

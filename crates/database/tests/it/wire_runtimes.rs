@@ -1,4 +1,4 @@
-//! The lean client's pool, shared by callers on several runtimes.
+//! The pool of the wire client, shared by callers on several runtimes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,9 @@ use crate::wire::{Scratch, value};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `work` on a thread with a runtime of its own.
-fn elsewhere<F: Future<Output: Send> + 'static>(work: impl FnOnce() -> F + Send + 'static) -> JoinHandle<F::Output> {
+fn on_another_runtime<F: Future<Output: Send> + 'static>(
+    work: impl FnOnce() -> F + Send + 'static,
+) -> JoinHandle<F::Output> {
     std::thread::spawn(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work()))
 }
 
@@ -24,8 +26,8 @@ async fn ended<T: Send + 'static>(thread: JoinHandle<T>) -> T {
 }
 
 async fn process(pool: &Pool) -> (i32, String) {
-    let mut lease = pool.checkout().await.unwrap();
-    (lease.process(), value(&mut lease, "select pg_backend_pid()").await)
+    let mut connection = pool.checkout().await.unwrap();
+    (connection.process(), value(&mut connection, "select pg_backend_pid()").await)
 }
 
 #[tokio::test]
@@ -38,14 +40,14 @@ async fn callers_of_four_runtimes_share_three_connections() {
     });
     let threads = (0..4_u32).map(|runtime| {
         let pool = pool.clone();
-        elsewhere(move || async move {
+        on_another_runtime(move || async move {
             let callers = (0..5_u32).map(|caller| {
                 let pool = pool.clone();
                 tokio::spawn(async move {
                     for round in 0..40 {
                         let sent = format!("{runtime}-{caller}-{round}");
-                        let mut lease = pool.checkout().await.unwrap();
-                        assert_eq!(value(&mut lease, &format!("select '{sent}'")).await, sent);
+                        let mut connection = pool.checkout().await.unwrap();
+                        assert_eq!(value(&mut connection, &format!("select '{sent}'")).await, sent);
                         assert!(pool.status().open <= 3);
                     }
                 })
@@ -61,15 +63,15 @@ async fn callers_of_four_runtimes_share_three_connections() {
     let PoolStatus { open, idle, waiting } = pool.status();
     assert!(open == idle && idle <= 3 && waiting == 0, "{open} {idle} {waiting}");
     assert_eq!(pool.timeouts(), 0);
-    // Nor were they lost with the runtimes that they were made on
-    let (pid, told) = process(&pool).await;
-    assert_eq!(told, pid.to_string());
+    // They did not end with the runtimes that they were opened on
+    let (pid, reported) = process(&pool).await;
+    assert_eq!(reported, pid.to_string());
     drop(pool);
     scratch.drop().await;
 }
 
 #[tokio::test]
-async fn a_connection_moves_to_whoever_uses_it() {
+async fn a_connection_moves_to_the_runtime_of_its_caller() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings {
         max_connections: 1,
@@ -77,18 +79,18 @@ async fn a_connection_moves_to_whoever_uses_it() {
         ..WirePoolSettings::default()
     });
     let there = pool.clone();
-    let (pid, _) = ended(elsewhere(move || async move { process(&there).await })).await;
-    // Its runtime is gone, and with it whoever would have woken us
+    let (pid, _) = ended(on_another_runtime(move || async move { process(&there).await })).await;
+    // Its runtime has ended, and would never wake us
     assert_eq!(process(&pool).await, (pid, pid.to_string()));
     let there = pool.clone();
-    let same = ended(elsewhere(move || async move { process(&there).await })).await;
+    let same = ended(on_another_runtime(move || async move { process(&there).await })).await;
     assert_eq!(same.0, pid);
     drop(pool);
     scratch.drop().await;
 }
 
 #[tokio::test]
-async fn a_connection_that_was_ended_does_not_move() {
+async fn a_connection_that_the_server_closed_does_not_move() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings {
         max_connections: 1,
@@ -97,22 +99,22 @@ async fn a_connection_that_was_ended_does_not_move() {
     });
     let admin = connect(&scratch.endpoint).await.unwrap();
     let there = pool.clone();
-    let (pid, _) = ended(elsewhere(move || async move { process(&there).await })).await;
+    let (pid, _) = ended(on_another_runtime(move || async move { process(&there).await })).await;
     admin.execute("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
     within(PATIENCE, async || {
         let gone = "select not exists (select from pg_stat_activity where pid = $1)";
         admin.query_one(gone, &[&pid]).await.unwrap().get::<_, bool>(0).then_some(())
     })
     .await;
-    let (other, told) = process(&pool).await;
+    let (other, reported) = process(&pool).await;
     assert_ne!(other, pid);
-    assert_eq!(told, other.to_string());
+    assert_eq!(reported, other.to_string());
     drop((pool, admin));
     scratch.drop().await;
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever_because_he_is_at_home_elsewhere() {
+async fn a_caller_on_another_runtime_does_not_wait_forever() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings {
         max_connections: 1,
@@ -121,14 +123,14 @@ async fn nobody_waits_for_ever_because_he_is_at_home_elsewhere() {
     });
     let (busy, over) = (pool.clone(), Arc::new(AtomicBool::new(false)));
     let is_over = over.clone();
-    let thread = elsewhere(move || async move {
-        // Whenever one gives the connection back, the other waits for it
+    let thread = on_another_runtime(move || async move {
+        // Whenever one caller returns the connection, the other waits for it
         let caller = || {
             let (pool, over) = (busy.clone(), is_over.clone());
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
-                    let mut lease = pool.checkout().await.unwrap();
-                    value(&mut lease, "select 1").await;
+                    let mut connection = pool.checkout().await.unwrap();
+                    value(&mut connection, "select 1").await;
                 }
             })
         };
@@ -148,7 +150,7 @@ async fn nobody_waits_for_ever_because_he_is_at_home_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_comes_for_a_caller_that_is_gone_comes_back() {
+async fn a_grant_for_a_cancelled_caller_returns_to_the_pool() {
     let scratch = Scratch::new().await;
     let pool = scratch.pool(WirePoolSettings {
         max_connections: 1,
@@ -163,7 +165,7 @@ async fn what_comes_for_a_caller_that_is_gone_comes_back() {
     assert_eq!(pool.status().waiting, 2);
     drop(second);
     assert_eq!(pool.status().waiting, 1);
-    // It is the first one's from here on, who does not look any more
+    // It is granted to the first caller, which does not poll any more
     drop(held);
     assert_eq!(pool.status(), PoolStatus { open: 1, idle: 0, waiting: 0 });
     drop(first);

@@ -1,0 +1,203 @@
+//! The state that the clones of a pool and its connections share.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::checkout_queue::{CheckoutGrant, CheckoutQueue, IdleConnection, ReturnedConnection};
+use super::idle_sweeper::IdleSweeper;
+use super::settings::WirePoolSettings;
+use crate::endpoint::Endpoint;
+use crate::error::DatabaseError;
+use crate::wire::protocol::batch::Statement;
+use crate::wire::protocol::error::WireError;
+use crate::wire::session::connection::{SessionMode, WireConnection};
+use crate::wire::session::connector::Connector;
+use crate::wire::session::function_traits::FunctionTraits;
+
+/// The state of a pool.
+#[derive(Debug)]
+pub(crate) struct SharedPool {
+    pub connector: Connector,
+    pub settings: WirePoolSettings,
+    prepared: AtomicBool,
+    /// The [`FunctionTraits`] of the database, as bits.
+    traits: AtomicU8,
+    queue: Mutex<CheckoutQueue>,
+    /// Increased by every renewal. Connections of an older generation are not used again.
+    generation: AtomicU64,
+    timeouts: AtomicU64,
+    /// An [`IdleSweeper`] is running.
+    pub has_sweeper: AtomicBool,
+}
+
+impl SharedPool {
+    /// Returns the state of a pool without connections.
+    pub fn new(endpoint: &Endpoint, role: &str, settings: WirePoolSettings) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            connector: Connector::new(endpoint, role, settings.statements_per_connection)?,
+            prepared: AtomicBool::new(settings.prepared),
+            traits: AtomicU8::new(FunctionTraits::UNKNOWN.bits()),
+            queue: Mutex::new(CheckoutQueue::new(settings.max_connections)),
+            generation: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            has_sweeper: AtomicBool::new(false),
+            settings,
+        })
+    }
+
+    /// Locks the checkout queue.
+    pub fn queue(&self) -> MutexGuard<'_, CheckoutQueue> {
+        // The queue stays consistent when a panic poisons the lock: it changes by single pushes and pops
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a checkout that has timed out, and returns its error.
+    pub fn checkout_timed_out(&self) -> WireError {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+        WireError::Busy(self.settings.checkout_timeout)
+    }
+
+    /// Opens a connection. Also returns its generation.
+    pub async fn open_connection(&self) -> Result<(Box<WireConnection>, u64), WireError> {
+        // Read before the connection is opened: after a renewal meanwhile, the settings of its role may be outdated
+        let generation = self.generation();
+        let prepared = self.prepared.load(Ordering::Acquire);
+        Ok((Box::new(self.connector.connect(prepared).await?), generation))
+    }
+
+    /// Returns the current generation.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Starts a new generation and closes the idle connections of the older ones.
+    pub fn renew(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.close_idle_connections();
+    }
+
+    /// Turns prepared statements on or off. Returns whether that is a change.
+    pub fn set_prepared(&self, prepared: bool) -> bool {
+        self.prepared.swap(prepared, Ordering::AcqRel) != prepared
+    }
+
+    /// Returns how batches run at the moment.
+    pub fn mode(&self) -> SessionMode {
+        SessionMode {
+            prepared: self.prepared.load(Ordering::Relaxed),
+            traits: FunctionTraits::from_bits(self.traits.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Returns the key of a statement, which is the same on all connections of the pool.
+    pub fn statement_key(&self, statement: &Statement<'_>) -> u64 {
+        self.connector.texts().key(statement.text, statement.scope)
+    }
+
+    /// Sets the known properties of the functions in the database.
+    pub fn set_function_traits(&self, traits: FunctionTraits) {
+        self.traits.store(traits.bits(), Ordering::Relaxed);
+    }
+
+    /// Treats the functions of the database as unknown until their properties are set again.
+    pub fn forget_function_traits(&self) {
+        self.traits.fetch_or(FunctionTraits::UNKNOWN.bits(), Ordering::Relaxed);
+    }
+
+    /// Returns the number of checkouts that have timed out.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a connection is older than the maximum lifetime.
+    pub fn is_expired(&self, connection: &WireConnection) -> bool {
+        connection.opened_at().elapsed() > self.settings.max_lifetime
+    }
+
+    /// Closes the idle connections.
+    pub fn close_idle_connections(&self) {
+        let idle = self.queue().take_all_idle();
+        for mut idle in idle {
+            idle.connection.terminate();
+        }
+    }
+
+    /// Drops the idle connections that have ended. Called after a connection broke: when the server restarts,
+    /// all of them break.
+    pub fn drop_dead_connections(&self) {
+        self.queue().retain_idle(|idle| idle.connection.is_alive());
+    }
+
+    /// Ends a checkout. Its connection is passed to the next caller or becomes idle, if it is reusable.
+    pub fn give_back(self: &Arc<Self>, connection: Option<Box<WireConnection>>, generation: u64, mut is_limited: bool) {
+        let mut kept = match connection {
+            // A connection reaches another caller only through here
+            Some(mut connection) if !connection.is_reusable() || self.is_expired(&connection) => {
+                connection.terminate();
+                None
+            }
+            connection => connection.map(|connection| IdleConnection { connection, since: Instant::now(), generation }),
+        };
+        loop {
+            let (returned, outdated) = {
+                let mut queue = self.queue();
+                // Checked under the lock: closing or renewing the pool first announces it, then empties the queue
+                let is_outdated = queue.is_closed() || generation != self.generation();
+                let outdated = kept.take_if(|_| is_outdated);
+                (queue.give_back(kept, is_limited), outdated)
+            };
+            if let Some(mut outdated) = outdated {
+                outdated.connection.terminate();
+            }
+            match returned {
+                ReturnedConnection::Idle => return self.start_sweeper(),
+                ReturnedConnection::Absent => return,
+                ReturnedConnection::Granted { waiter, is_limited: limited, idle } => {
+                    match waiter.send(CheckoutGrant::Connection(idle)) {
+                        // The caller has just been cancelled
+                        Err(CheckoutGrant::Connection(idle)) => (kept, is_limited) = (idle, limited),
+                        Ok(()) | Err(CheckoutGrant::Results(_)) => return,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts the task that closes idle connections, unless it runs. It runs while there are idle connections.
+    fn start_sweeper(self: &Arc<Self>) {
+        if self.has_sweeper.load(Ordering::Acquire) || self.has_sweeper.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let sweeper = IdleSweeper::new(self);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(sweeper.run(self.settings.max_idle));
+        }
+    }
+
+    /// Closes the connections that have been idle for too long. Returns the time until the next one will have
+    /// been, if there is one.
+    pub fn sweep(&self) -> Option<Duration> {
+        let mut queue = self.queue();
+        while let Some(mut oldest) = queue.take_idle_for(self.settings.max_idle) {
+            oldest.connection.terminate();
+        }
+        match queue.oldest_idle() {
+            Some(since) => Some(self.settings.max_idle.saturating_sub(since.elapsed())),
+            None => {
+                // Under the lock, so that the next connection that becomes idle starts a new task
+                self.has_sweeper.store(false, Ordering::Release);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SharedPool {
+    fn drop(&mut self) {
+        self.close_idle_connections();
+    }
+}

@@ -1,0 +1,243 @@
+//! Runs batches on a connection, with the session reset after them.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::BufMut;
+use postgres_protocol::message::frontend;
+
+use super::connection::{ConnectionState, SessionMode, WireConnection};
+use super::prepared_statements::ParseStep;
+use super::receive::Responses;
+use super::reset::{ResetCheck, discard_everything};
+use crate::wire::protocol::batch::{Batch, Preparation};
+use crate::wire::protocol::encode::{EXECUTE, SYNC, bind, check, message, parse, put_name};
+use crate::wire::protocol::error::{PostgresError, WireError};
+use crate::wire::protocol::message_channel::LargeValue;
+use crate::wire::protocol::result_sets::ResultSets;
+
+impl WireConnection {
+    /// Runs SQL of ours without values whose rows are not needed. Several statements are possible.
+    pub async fn execute(&mut self, sql: &str) -> Result<(), WireError> {
+        if sql.contains('\0') {
+            return Err(WireError::ZeroByte);
+        }
+        self.channel.out.clear();
+        // A simple query replaces the unnamed statement
+        self.statements.forget_unnamed();
+        frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
+        let responses = self.exchange(&[], 1, None).await?;
+        match responses.error {
+            None => Ok(()),
+            Some(error) => Err(WireError::Postgres(error)),
+        }
+    }
+
+    /// Runs a batch, followed by the session reset if the batch [ends](Batch::ending) its transaction; see
+    /// [`PooledConnection::run`](crate::wire::PooledConnection::run). Also returns the result of the reset check.
+    pub async fn run(
+        &mut self,
+        batch: &Batch<'_>,
+        mode: SessionMode,
+    ) -> Result<(ResultSets, Option<ResetCheck>), WireError> {
+        let Some(access) = batch.ends else {
+            self.session.mark_dirty();
+            return Ok((self.run_with_reset(batch, batch.len(), mode.prepared).await?, None));
+        };
+        let own = batch.len();
+        let reset = self.session.reset(access, mode.traits);
+        let origin = Arc::clone(&self.session.origin);
+        let mut with_reset = batch.clone();
+        if mode.prepared {
+            with_reset.statements.extend(reset.statements());
+        } else {
+            with_reset.statements.extend(discard_everything(&origin.assume_role));
+        }
+        self.session.mark_dirty();
+        let mut results = self.run_with_reset(&with_reset, own, mode.prepared).await?;
+        if results.len() == own {
+            // The reset failed, and the connection has ended
+            return Ok((results, None));
+        }
+        let mut check = None;
+        if self.in_transaction {
+            // The transaction did not end with the batch
+        } else if !mode.prepared {
+            // The session returns to the pooler, which may lend another one next time
+            self.session.record_discard(mode.traits);
+        } else {
+            let Some(found) = reset.check(&results, own) else { return Err(self.response_mismatch()) };
+            check = Some(self.session.apply_reset_check(found));
+        }
+        results.truncate(own);
+        Ok((results, check))
+    }
+
+    /// Runs a batch whose first `own` statements are the caller's; the statements after them reset the session.
+    /// A result with only `own` statements means that the reset failed and that the connection has ended.
+    async fn run_with_reset(&mut self, batch: &Batch<'_>, own: usize, prepared: bool) -> Result<ResultSets, WireError> {
+        check(batch)?;
+        let is_whole_transaction = !self.in_transaction;
+        let mut was_retried = false;
+        loop {
+            // An implicit transaction ends after the last statement, and may fail there
+            let has_ended = |results: &ResultSets| {
+                let is_end = matches!(results.tag(own.wrapping_sub(1)), "COMMIT" | "ROLLBACK");
+                is_end && results.len() >= own && own < batch.len()
+            };
+            let attempt = self.attempt(batch, prepared).await;
+            let mut responses = match (attempt, self.interrupted.take()) {
+                (Ok(responses), _) => responses,
+                // The connection was lost after the end of the transaction, whose result has arrived
+                (Err(error), Some(mut results)) if has_ended(&results) => {
+                    tracing::debug!(error = %error, "a session ended after its transaction");
+                    self.terminate();
+                    results.truncate(own);
+                    return Ok(results);
+                }
+                (Err(error), _) => return Err(error),
+            };
+            let Some(error) = responses.error else { return self.complete(batch, responses.results) };
+            if has_ended(&responses.results) && !self.in_transaction {
+                // The statements of the caller took effect
+                tracing::warn!(error = %error, "a session could not be reset and is closed");
+                self.terminate();
+                responses.results.truncate(own);
+                return Ok(responses.results);
+            }
+            let may_retry = is_whole_transaction && !contains_commit(&responses.results);
+            if is_out_of_sync(&error) {
+                // The prepared statements of the server are not the ones that we believe it has
+                self.terminate();
+                self.is_out_of_sync = may_retry;
+                return Err(WireError::Postgres(error));
+            }
+            let is_stale = !was_retried && may_retry && self.forget_stale(&responses.results, responses.bound, &error);
+            if !is_stale {
+                return Err(WireError::Postgres(error));
+            }
+            if self.in_transaction {
+                // The batch began it, and the failed statement is its only effect
+                self.execute("rollback").await?;
+            }
+            was_retried = true;
+        }
+    }
+
+    /// Returns the results of a batch that did not fail. It is an error when they do not match its statements.
+    fn complete(&mut self, batch: &Batch<'_>, mut results: ResultSets) -> Result<ResultSets, WireError> {
+        if results.len() != batch.len() {
+            return Err(self.response_mismatch());
+        }
+        results.in_transaction = self.in_transaction;
+        Ok(results)
+    }
+
+    async fn attempt(&mut self, batch: &Batch<'_>, prepared: bool) -> Result<Responses, WireError> {
+        if self.state != ConnectionState::Ready {
+            return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
+        }
+        let large_values = self.encode(batch, prepared);
+        let joined = batch.statements.iter().rposition(|statement| statement.joined.is_some());
+        let joined = joined.and_then(|position| Some((position, batch.statements.get(position)?.joined?)));
+        let responses = self.exchange(&large_values, batch.len(), joined).await?;
+        if responses.error.is_some() {
+            // The server has not parsed the statements after the failed message
+            let sent = self.plans.iter().filter(|plan| plan.parses());
+            for plan in sent.skip(responses.parsed) {
+                if let ParseStep::Parse { key, .. } = plan {
+                    self.statements.forget_unparsed(*key);
+                }
+            }
+            self.statements.forget_unnamed();
+        }
+        Ok(responses)
+    }
+
+    /// Encodes the batch into the write buffer, except for its large values.
+    fn encode<'a>(&mut self, batch: &Batch<'a>, prepared: bool) -> Vec<LargeValue<'a>> {
+        let out = &mut self.channel.out;
+        out.clear();
+        self.plans.clear();
+        let statements = &mut self.statements;
+        statements.begin_batch();
+        self.plans.extend(batch.statements.iter().map(|statement| match statement.preparation {
+            Preparation::Named if prepared => match statements.plan(statement.text, statement.scope) {
+                ParseStep::Unnamed => statements.plan_unnamed(None),
+                plan => plan,
+            },
+            Preparation::Named | Preparation::Unnamed => statements.plan_unnamed(None),
+            Preparation::KeptUnnamed(text) => statements.plan_unnamed(Some(text)),
+        }));
+        // Before everything else, so that the server does not skip them after an error
+        for name in statements.obsolete_names() {
+            message(out, b'C', 0, |out| {
+                out.put_u8(b'S');
+                put_name(out, Some(name));
+            });
+        }
+        let mut large_values = Vec::new();
+        for (statement, plan) in batch.statements.iter().zip(&self.plans) {
+            let name = match plan {
+                ParseStep::Prepared { name, .. } | ParseStep::Parse { name, .. } => Some(*name),
+                ParseStep::Unnamed | ParseStep::PreparedUnnamed => None,
+            };
+            if plan.parses() {
+                parse(out, name, statement.text);
+            }
+            bind(out, name, statement, &mut large_values);
+            out.put_slice(EXECUTE);
+        }
+        out.put_slice(SYNC);
+        large_values
+    }
+
+    /// Forgets a statement that was parsed earlier and has failed, if that may be the cause.
+    pub fn forget_if_stale(&mut self, key: u64, error: &PostgresError) {
+        if means_stale(error, true) {
+            self.statements.forget(key);
+        }
+    }
+
+    /// Returns whether the failed statement may have failed because an earlier batch parsed it, before something it
+    /// depends on changed. Then all statements of the batch that earlier batches parsed are forgotten.
+    fn forget_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
+        let failed = results.len();
+        let Some(ParseStep::Prepared { key, name }) = self.plans.get(failed).copied() else { return false };
+        let is_new = self.plans.contains(&ParseStep::Parse { key, name });
+        if is_new || !means_stale(error, bound <= failed) {
+            return false;
+        }
+        for plan in &self.plans {
+            if let ParseStep::Prepared { key, .. } = plan {
+                self.statements.forget(*key);
+            }
+        }
+        true
+    }
+}
+
+/// Returns whether the error can come from a statement that was parsed under an earlier schema.
+fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
+    match &*error.code {
+        // "cached plan must not change result type"
+        "0A000" => true,
+        // Permissions are checked at each execution, and row-level security rejects many requests
+        "42501" => false,
+        "XX000" => error.message.starts_with("cache lookup failed"),
+        // A value that does not fit the type that its column had
+        "22P02" | "22003" | "22007" | "22008" => while_binding,
+        code => code.starts_with("42"),
+    }
+}
+
+/// Returns whether the server does not have the prepared statements that we believe it has, or no longer follows
+/// the protocol. A function may raise the same codes itself: then the batch costs a connection.
+pub(crate) fn is_out_of_sync(error: &PostgresError) -> bool {
+    matches!(&*error.code, "26000" | "42P05" | "08P01")
+}
+
+/// Returns whether a part of the batch took effect in spite of its error.
+fn contains_commit(results: &ResultSets) -> bool {
+    (0..results.len()).any(|statement| matches!(results.tag(statement), "COMMIT" | "PREPARE TRANSACTION"))
+}
