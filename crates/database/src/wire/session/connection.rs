@@ -21,8 +21,8 @@ const TERMINATE: &[u8] = b"X\0\0\0\x04";
 pub(crate) struct WireConnection {
     pub(super) channel: MessageChannel,
     pub(super) statements: PreparedStatements,
-    /// The plans of the statements of the current batch. Kept between batches to reuse the memory.
-    pub(super) plans: Vec<ParseStep>,
+    /// The steps of the statements of the current batch. Kept between batches to reuse the memory.
+    pub(super) steps: Vec<ParseStep>,
     pub(super) state: ConnectionState,
     pub(super) in_transaction: bool,
     pub(super) session: SessionState,
@@ -61,7 +61,7 @@ impl WireConnection {
         Self {
             channel,
             statements,
-            plans: Vec::new(),
+            steps: Vec::new(),
             state: ConnectionState::Ready,
             in_transaction: false,
             session: SessionState::default(),

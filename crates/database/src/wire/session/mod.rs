@@ -11,3 +11,4 @@ pub(crate) mod reset;
 mod restore;
 pub(crate) mod run;
 mod state;
+pub(crate) mod statement_texts;

@@ -143,9 +143,9 @@ impl WireConnection {
         let responses = self.exchange(&large_values, batch.len(), joined).await?;
         if responses.error.is_some() {
             // The server has not parsed the statements after the failed message
-            let sent = self.plans.iter().filter(|plan| plan.parses());
-            for plan in sent.skip(responses.parsed) {
-                if let ParseStep::Parse { key, .. } = plan {
+            let sent = self.steps.iter().filter(|step| step.parses());
+            for step in sent.skip(responses.parsed) {
+                if let ParseStep::Parse { key, .. } = step {
                     self.statements.forget_unparsed(*key);
                 }
             }
@@ -158,16 +158,16 @@ impl WireConnection {
     fn encode<'a>(&mut self, batch: &Batch<'a>, prepared: bool) -> Vec<LargeValue<'a>> {
         let out = &mut self.channel.out;
         out.clear();
-        self.plans.clear();
+        self.steps.clear();
         let statements = &mut self.statements;
         statements.begin_batch();
-        self.plans.extend(batch.statements.iter().map(|statement| match statement.preparation {
-            Preparation::Named if prepared => match statements.plan(statement.text, statement.scope) {
-                ParseStep::Unnamed => statements.plan_unnamed(None),
-                plan => plan,
+        self.steps.extend(batch.statements.iter().map(|statement| match statement.preparation {
+            Preparation::Named if prepared => match statements.step(statement.text, statement.scope) {
+                ParseStep::Unnamed => statements.unnamed_step(None),
+                step => step,
             },
-            Preparation::Named | Preparation::Unnamed => statements.plan_unnamed(None),
-            Preparation::KeptUnnamed(text) => statements.plan_unnamed(Some(text)),
+            Preparation::Named | Preparation::Unnamed => statements.unnamed_step(None),
+            Preparation::KeptUnnamed(text) => statements.unnamed_step(Some(text)),
         }));
         // Before everything else, so that the server does not skip them after an error
         for name in statements.obsolete_names() {
@@ -177,12 +177,12 @@ impl WireConnection {
             });
         }
         let mut large_values = Vec::new();
-        for (statement, plan) in batch.statements.iter().zip(&self.plans) {
-            let name = match plan {
+        for (statement, step) in batch.statements.iter().zip(&self.steps) {
+            let name = match step {
                 ParseStep::Prepared { name, .. } | ParseStep::Parse { name, .. } => Some(*name),
                 ParseStep::Unnamed | ParseStep::PreparedUnnamed => None,
             };
-            if plan.parses() {
+            if step.parses() {
                 parse(out, name, statement.text);
             }
             bind(out, name, statement, &mut large_values);
@@ -203,13 +203,13 @@ impl WireConnection {
     /// depends on changed. Then all statements of the batch that earlier batches parsed are forgotten.
     fn forget_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
         let failed = results.len();
-        let Some(ParseStep::Prepared { key, name }) = self.plans.get(failed).copied() else { return false };
-        let is_new = self.plans.contains(&ParseStep::Parse { key, name });
+        let Some(ParseStep::Prepared { key, name }) = self.steps.get(failed).copied() else { return false };
+        let is_new = self.steps.contains(&ParseStep::Parse { key, name });
         if is_new || !means_stale(error, bound <= failed) {
             return false;
         }
-        for plan in &self.plans {
-            if let ParseStep::Prepared { key, .. } = plan {
+        for step in &self.steps {
+            if let ParseStep::Prepared { key, .. } = step {
                 self.statements.forget(*key);
             }
         }
