@@ -1,4 +1,5 @@
-//! The calls of the account service, each against the same statements by `pgbench` or the same hash without a server.
+//! Measures the requests of the account service, each against the same statements by `pgbench` or
+//! the same hash without a server.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -17,13 +18,13 @@ use crate::rounds::compare;
 use crate::server::{Server, Subject, folder};
 
 const PORT: u16 = 55_331;
-/// As many as the widest measurement has connections.
+/// The number of accounts: as many as the widest measurement has connections.
 const PEOPLE: usize = 64;
 const ROUND: Duration = Duration::from_secs(3);
 /// The cost of new passwords.
 const BCRYPT_COST: u32 = 10;
 
-/// Every call.
+/// Measures every request.
 pub async fn measure(report: &mut Report) -> Result<()> {
     let folder = folder(PORT, "")?;
     let server = Server::start(folder.path(), PORT).await?;
@@ -58,13 +59,14 @@ impl Bench {
         Ok(Self {
             subject: Subject::of(server, folder, PORT)?,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
-            // With it, numbers have twelve digits from the first
+            // With this offset, numbers have twelve digits from the first
             run: Cell::new(10),
         })
     }
 
-    /// Tables as a server has them that ran for a while: without it, plans that PostgreSQL made for tables of a few rows
-    /// stay in use until its own upkeep comes by, and that moment decides the result.
+    /// Analyses the tables, as on a server that has run for a while. Without it, plans that
+    /// PostgreSQL made for tables of a few rows stay in use until autovacuum runs, and that moment
+    /// decides the result.
     async fn settle(&self) -> Result<()> {
         let postgres = self.subject.postgres.connect().await?;
         let tables = "auth.users, auth.identities, auth.sessions, auth.refresh_tokens, auth.one_time_tokens";
@@ -72,7 +74,7 @@ impl Bench {
         Ok(tokio::time::timeout(PATIENCE, postgres.batch_execute(&vacuum)).await??)
     }
 
-    /// A number that no other run has.
+    /// Returns a number that no other run has.
     fn next_run(&self) -> u64 {
         self.run.replace(self.run.get() + 1)
     }
@@ -188,7 +190,7 @@ impl Bench {
     }
 }
 
-/// Each connection asks for its own person.
+/// A load in which each connection requests its own account.
 struct User(Vec<Vec<u8>>);
 
 impl Calls for User {
@@ -197,7 +199,7 @@ impl Calls for User {
     }
 }
 
-/// Each connection goes on with its own session, token after token.
+/// A load in which each connection refreshes its own session, token after token.
 struct Refresh {
     key: String,
     tokens: Vec<Mutex<String>>,
@@ -218,7 +220,7 @@ impl Calls for Refresh {
     }
 }
 
-/// Everybody comes once, with the code that they were sent.
+/// A load in which every account verifies its code once.
 struct Verify {
     key: String,
     run: u64,
@@ -232,7 +234,7 @@ impl Calls for Verify {
     }
 }
 
-/// Each connection signs in as its own person.
+/// A load in which each connection signs in to its own account.
 struct Password {
     key: String,
 }
@@ -244,7 +246,7 @@ impl Calls for Password {
     }
 }
 
-/// Everybody is new.
+/// A load in which every request is a sign-up.
 struct SignUp {
     key: String,
     run: u64,

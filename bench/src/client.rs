@@ -1,5 +1,5 @@
-//! A load generator as thin as can be: requests prepared as bytes, keep-alive connections, answers read by their
-//! length.
+//! A minimal load generator: requests prepared as bytes, keep-alive connections, responses read by
+//! their length.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// No measurement waits longer than this for what it started.
+/// The longest wait of a measurement.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One keep-alive connection.
+/// A keep-alive connection.
 pub struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -29,7 +29,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The text of a JSON field, found without reading the JSON: the generator shares its processors with the server.
+    /// Returns the text of a JSON field, found without parsing the JSON: the generator shares its
+    /// processors with the server.
     pub fn text(&self, name: &str) -> Option<&str> {
         let body = std::str::from_utf8(&self.body).ok()?;
         let start = body.find(&format!("\"{name}\":\""))? + name.len() + 4;
@@ -45,7 +46,7 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(8192) })
     }
 
-    /// Sends a whole request and reads the whole answer.
+    /// Sends a whole request and reads the whole response.
     pub async fn call(&mut self, request: &[u8]) -> Result<Answer> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
@@ -72,7 +73,7 @@ impl Connection {
         Ok(Answer { status, body: self.buffer[head_end..head_end + length].to_vec() })
     }
 
-    /// As [`Self::call`], for an answer that has to be good.
+    /// As [`Self::call`], for a response that must be successful.
     pub async fn succeed(&mut self, request: &[u8]) -> Result<Answer> {
         let answer = self.call(request).await?;
         if answer.status >= 300 {
@@ -87,7 +88,7 @@ fn content_length(line: &str) -> Option<&str> {
     name.eq_ignore_ascii_case("content-length").then_some(value)
 }
 
-/// A request with a JSON body (or none), as bytes.
+/// Returns a request with a JSON body (or none), as bytes.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\n");
     for (name, value) in headers {
@@ -100,39 +101,39 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -
     text.into_bytes()
 }
 
-/// What the connections of a load ask for.
+/// The requests of a load.
 pub trait Calls: Send + Sync {
-    /// The bytes of the `call`th request of a connection.
+    /// Returns the bytes of the `call`th request of a connection.
     fn request(&self, connection: usize, call: u64) -> Cow<'_, [u8]>;
 
-    /// Takes what a connection needs for its next request.
+    /// Stores what a connection needs for its next request.
     fn answered(&self, _connection: usize, _answer: &Answer) -> Result<()> {
         Ok(())
     }
 }
 
-/// When a load ends.
+/// The end of a load.
 #[derive(Clone, Copy)]
 pub enum End {
     /// After a time.
     After(Duration),
-    /// After so many calls on each connection.
+    /// After this number of requests on each connection.
     Calls(u64),
 }
 
-/// How much was done.
+/// The result of a load.
 #[derive(Clone, Copy)]
 pub struct Done {
-    /// Calls or transactions.
+    /// Requests or transactions.
     pub calls: u64,
-    /// Of them per second.
+    /// The same per second.
     pub per_second: f64,
 }
 
-/// Calls over `connections` connections, each with one request at a time.
+/// Sends requests over `connections` connections, each with one request at a time.
 ///
-/// All on one thread of its own, as `pgbench` and other generators have few: on more, they would take the processors from what is measured
-/// by waking each other.
+/// All on one thread, as `pgbench` and other generators have few: on more threads they would take
+/// processor time from the subject by waking each other.
 pub async fn load(address: &str, connections: usize, end: End, calls: Arc<impl Calls + 'static>) -> Result<Done> {
     let address = address.to_owned();
     let thread = tokio::task::spawn_blocking(move || {

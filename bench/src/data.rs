@@ -1,4 +1,5 @@
-//! The data API, each call against `pgbench` with the same transaction: the settings, the same statement, on the same PostgreSQL.
+//! Measures the data API, each request against `pgbench` with the same transaction: the settings,
+//! the same statement, on the same PostgreSQL.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -27,12 +28,12 @@ const PORT: u16 = 55_341;
 const ROUND: Duration = Duration::from_secs(3);
 const CONNECTIONS: usize = 64;
 const IDLE: usize = 10_000;
-/// After so long connections are idle, and not between two requests.
+/// The time after which connections are idle, and not between two requests.
 const SETTLING: Duration = Duration::from_secs(10);
-/// Large answers under way together.
+/// The number of large responses at a time.
 const AT_ONCE: usize = 16;
 
-/// A shop: rows that belong to people, under row-level security, with two levels of children.
+/// A shop: rows that belong to users, under row-level security, with two levels of children.
 const SCHEMA: &str = "
     create table public.owners (id integer primary key, name text not null);
     create table public.products (
@@ -54,21 +55,21 @@ const SCHEMA: &str = "
     insert into public.products (id, owner_id, name, price) select n, 1 + n % 200, 'Product ' || n, n from generate_series(1, 20000) as n;
     insert into public.offers select n, 1 + n % 20000, 'Offer ' || n from generate_series(1, 60000) as n;
     insert into public.numbers select n, 'number ' || n, n / 7.0 from generate_series(1, 10000) as n;
-    create function public.told(page text default null, seconds integer default null) returns json language sql stable as
+    create function public.request_settings(page text default null, seconds integer default null) returns json language sql stable as
       $$ select json_build_object('headers', current_setting('request.headers'), 'claims', current_setting('request.jwt.claims')) $$;
     grant select, insert on all tables in schema public to anon, authenticated, service_role;
     grant usage on all sequences in schema public to anon;
     analyze";
 
-/// Says what the server told PostgreSQL of the request.
-const TOLD: &str = "/rpc/told";
+/// Returns the settings that the server made for the request.
+const REQUEST_SETTINGS: &str = "/rpc/request_settings";
 
-/// Whose transaction `pgbench` does.
+/// The transaction that `pgbench` runs.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// The one of the contract (rest 14): whoever follows it to the letter sets all this each time.
+    /// All settings that the data API promises to SQL, set in each transaction.
     Contract,
-    /// The least that somebody would write by hand: role and claims.
+    /// The minimum of a hand-written transaction: role and claims.
     ByHand,
 }
 
@@ -94,7 +95,8 @@ impl Limit {
     }
 }
 
-/// One row, a list, an insert; a large answer; many idle connections: those that are wanted.
+/// Measures the selected parts: one row, a list, an insert; a large response; many idle
+/// connections.
 pub async fn measure(report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let folder = folder(PORT, "")?;
     let migrations = folder.path().join("supabase/migrations");
@@ -134,16 +136,16 @@ struct Bench {
     cache: SchemaCache,
 }
 
-/// What is asked of both sides.
+/// The request of both sides.
 struct Asked<'a> {
     method: &'static str,
-    /// Below the prefix of the service.
+    /// The path below the prefix of the service.
     path: &'static str,
     query: &'a str,
-    /// Besides those of every request.
+    /// The headers besides those of every request.
     headers: &'a [(&'static str, &'static str)],
     body: &'static str,
-    /// What the server makes of it.
+    /// The statement that the server makes of it.
     sql: Sql,
 }
 
@@ -191,12 +193,12 @@ impl Bench {
         let mut connection = Connection::open(&self.subject.address).await?;
         let request = self.request(&asked, &format!("{}?{}", asked.path, asked.query));
         connection.succeed(&request).await?;
-        let told = connection.succeed(&self.request(&asked, TOLD)).await?;
-        let told = serde_json::from_slice(&told.body)?;
+        let settings = connection.succeed(&self.request(&asked, REQUEST_SETTINGS)).await?;
+        let settings = serde_json::from_slice(&settings.body)?;
         let end = End::After(ROUND);
         let calls = Arc::new(Same(request));
         for limit in Limit::ALL {
-            let (script, defines) = script(&asked, &told, limit)?;
+            let (script, defines) = script(&asked, &settings, limit)?;
             let found = compare(
                 self.subject.watch,
                 async || self.subject.load(CONNECTIONS, end, &calls).await,
@@ -212,9 +214,10 @@ impl Bench {
         Ok(())
     }
 
-    /// Responses of 10,000 rows, several at a time: how much memory the server takes for each besides the body.
+    /// Measures responses of 10,000 rows, several at a time: the server's memory for each besides
+    /// the body.
     async fn large(&self, server: &Server, report: &mut Report) -> Result<()> {
-        // The largest page is 1000 rows unless the owner of the database says otherwise
+        // The largest page is 1000 rows unless the owner of the database sets it otherwise
         let database = self.subject.postgres.connect_as("supabase_admin").await?;
         database
             .batch_execute("alter role authenticator set pgrst.db_max_rows = '20000'; notify pgrst, 'reload config'")
@@ -241,7 +244,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Many connections that wait.
+    /// Measures many waiting connections.
     async fn idle(&self, server: &Server, report: &mut Report) -> Result<()> {
         let request = self.get("/owners?select=id&limit=1");
         let mut open = Vec::with_capacity(IDLE);
@@ -261,7 +264,7 @@ impl Bench {
         request("GET", &format!("/rest/v1{target}"), &[("apikey", &self.subject.key)], "")
     }
 
-    /// What is asked, with another path and query.
+    /// Returns the request with another path and query.
     fn request(&self, asked: &Asked<'_>, target: &str) -> Vec<u8> {
         let headers = [&[("apikey", self.subject.key.as_str())], asked.headers].concat();
         request(asked.method, &format!("/rest/v1{target}"), &headers, asked.body)
@@ -277,17 +280,18 @@ impl Bench {
     }
 }
 
-/// The transaction as a script of `pgbench`, and its variables: those of the settings have the values that the server gives them, as it
-/// says in `told`, the answer to the same request at [`TOLD`].
-fn script(asked: &Asked<'_>, told: &Value, limit: Limit) -> Result<(String, Vec<(String, String)>)> {
-    let told = |name: &str| told[name].as_str().context("what the server tells PostgreSQL");
-    // The one header that says where the request goes
-    let headers = told("headers")?.replace(TOLD, asked.path);
+/// Returns the transaction as a script of `pgbench`, and its variables: those of the settings have
+/// the values that the server sets, as `settings` reports them, the response to the same request at
+/// [`REQUEST_SETTINGS`].
+fn script(asked: &Asked<'_>, settings: &Value, limit: Limit) -> Result<(String, Vec<(String, String)>)> {
+    let settings = |name: &str| settings[name].as_str().context("the settings of the request");
+    // The one header that contains the path of the request
+    let headers = settings("headers")?.replace(REQUEST_SETTINGS, asked.path);
     let mut defines: Vec<(String, String)> = [
         ("n1", "statement_timeout"),
         ("v1", "3s"),
         ("role", "anon"),
-        ("claims", told("claims")?),
+        ("claims", settings("claims")?),
         ("method", asked.method),
         ("path", asked.path),
         ("headers", &headers),
@@ -315,7 +319,7 @@ fn script(asked: &Asked<'_>, told: &Value, limit: Limit) -> Result<(String, Vec<
 const MIB: f64 = 1024.0 * 1024.0;
 const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
-/// Every connection asks for the same.
+/// A load in which every connection sends the same request.
 struct Same(Vec<u8>);
 
 impl Calls for Same {

@@ -1,5 +1,5 @@
-//! Whether the time of an answer tells who has an account: the same call for addresses with and without one, one at a
-//! time.
+//! Checks that response times do not reveal accounts: the same request for addresses with and
+//! without one, one at a time.
 
 use std::time::Instant;
 
@@ -11,14 +11,14 @@ use crate::report::{Report, percentile};
 use crate::server::{Server, folder};
 
 const PORT: u16 = 55_341;
-/// Someone with a password.
+/// An account with a password.
 const KNOWN: &str = "known@example.com";
-/// Samples of each kind for calls that hash a password, and for others.
+/// Samples of each kind, for requests that hash a password and for others.
 const SLOW: u64 = 100;
 const FAST: u64 = 400;
 const HEADER: &[&str] = &["Answer", "Address", "Status", "p50", "p90", "p99"];
 
-/// Every call that takes an address from anybody.
+/// Every request that takes an address from a visitor.
 pub async fn measure(report: &mut Report) -> Result<()> {
     let folder = folder(PORT, "[auth.email]\nenable_confirmations = true\n")?;
     let server = Server::start(folder.path(), PORT).await?;
@@ -36,7 +36,7 @@ async fn measure_on(postgres: &tokio_postgres::Client, key: &str, report: &mut R
     let mut connection = Connection::open(&format!("127.0.0.1:{PORT}")).await?;
     connection.succeed(&people::sign_up_request(key, KNOWN)).await?;
     postgres.execute("update auth.users set email_confirmed_at = now() where email = $1", &[&KNOWN]).await?;
-    // Calls that send mail, or seem to, do so once in a while for each address: everybody is asked for once
+    // Requests that send mail, or seem to, are limited for each address: each address is used once
     const RECOVER: u64 = 10;
     const OTP: u64 = 11;
     const SIGN_UP: u64 = 12;
@@ -69,8 +69,8 @@ async fn measure_on(postgres: &tokio_postgres::Client, key: &str, report: &mut R
     Ok(())
 }
 
-/// Asks for known and unknown addresses so that each follows each equally often: what an answer leaves to be done
-/// afterwards must not count for the other kind.
+/// Sends requests for known and unknown addresses so that each kind follows each equally often: the
+/// work that a response leaves behind must not count for the other kind.
 async fn compare(
     connection: &mut Connection,
     report: &mut Report,

@@ -1,4 +1,4 @@
-//! What the machine can do at best.
+//! The limits of the machine.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,22 +9,24 @@ use tokio::process::Command;
 use crate::client::{Done, End, PATIENCE};
 use crate::server::Postgres;
 
-/// What scripts of the account service share. They include it as psql's scripts do; `pgbench` itself knows no `\ir`.
+/// The shared part of the scripts of the account service. They include it as psql's scripts do;
+/// `pgbench` itself has no `\ir`.
 const PARTS: [(&str, &str); 3] = [
     ("\\ir start.sql\n", include_str!("scripts/start.sql")),
     ("\\ir person.sql\n", include_str!("scripts/person.sql")),
     ("\\ir issue.sql\n", include_str!("scripts/issue.sql")),
 ];
 
-/// Transactions that `pgbench` does with `script` as the account service's role. `run` is a number that no other run has: scripts
-/// number what they insert with it.
+/// Returns the transactions of `pgbench` with `script` as the role of the account service. `run` is
+/// a number that no other run has: scripts number their rows with it.
 pub async fn pgbench(postgres: &Postgres, script: &str, clients: usize, end: End, run: u64) -> Result<Done> {
     let defines = [("started".to_owned(), "0".to_owned()), ("run".to_owned(), run.to_string())];
     let script = PARTS.iter().fold(script.to_owned(), |script, (line, part)| script.replace(line, part));
     pgbench_as(postgres, "supabase_auth_admin", &script, &defines, clients, end).await
 }
 
-/// Transactions that `pgbench` does with `script`, prepared, over the server's own way to PostgreSQL, with variables.
+/// Returns the transactions of `pgbench` with `script`, prepared, over the server's own socket to
+/// PostgreSQL, with variables.
 pub async fn pgbench_as(
     postgres: &Postgres,
     role: &str,
@@ -78,7 +80,7 @@ fn pgbench_program() -> Result<PathBuf> {
         .context("pgbench is missing: scripts/setup bench installs it")
 }
 
-/// Password checks per second with bcrypt on `threads` threads and nothing else.
+/// Returns the password checks per second with bcrypt on `threads` threads and nothing else.
 pub fn bcrypt(cost: u32, threads: usize, time: Duration) -> Result<f64> {
     let hash = bcrypt::hash_with_result("correct horse battery", cost)?.format_for_version(bcrypt::Version::TwoA);
     let started = Instant::now();

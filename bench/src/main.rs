@@ -1,12 +1,15 @@
-//! `make bench`: what Portico does, as a ratio to what this machine can do at best, measured in the same run.
+//! `make bench`: measures Portico as a ratio to the limit of this machine, in the same run.
 //!
-//! A limit is the same work without Portico: the same statements by `pgbench` on the same PostgreSQL, the same password hash on the
-//! same cores. Each measurement runs limit and subject in turns, several rounds, and reports the median of the ratios, so that a
-//! machine that slows down for a while spoils one round and not the result.
+//! A limit is the same work without Portico: the same statements by `pgbench` on the same
+//! PostgreSQL, the same password hash on the same cores. Each measurement runs limit and subject in
+//! turns, several rounds, and reports the median of the ratios, so a machine that slows down for a
+//! while spoils one round and not the result.
 //!
-//! With `--practice` there is no limit and nothing to compare: the subject works once, for whoever looks at it meanwhile (`scripts/release`).
+//! With `--practice` nothing is compared: the subject runs once, for a profiler that observes it
+//! (`scripts/release`).
 //!
-//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `data`, or a part of the last: see [`DATA`].
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `data`, or a part
+//! of the last: see [`DATA`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
@@ -25,7 +28,7 @@ mod starts;
 
 use anyhow::Result;
 
-/// What `data` consists of.
+/// The parts of `data`.
 const DATA: [&str; 5] = ["data-row", "data-lists", "data-insert", "data-large", "data-idle"];
 
 fn main() -> Result<()> {

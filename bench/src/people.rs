@@ -1,4 +1,4 @@
-//! Accounts to measure with.
+//! The accounts of measurements.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use anyhow::{Context, Result};
 
 use crate::client::{Connection, request};
 
-/// The password of everybody.
+/// The password of all accounts.
 pub const PASSWORD: &str = "correct horse battery";
-/// The code that everybody was sent.
+/// The code that was sent to every account.
 pub const CODE: &str = "135246";
 
-/// Someone who is signed in.
+/// An account that is signed in.
 pub struct Person {
-    /// For `GET /user`.
+    /// The access token.
     pub access_token: String,
-    /// The current one.
+    /// The current refresh token.
     pub refresh_token: String,
 }
 
-/// Signs up `count` people, whose addresses begin with `name`.
+/// Signs up `count` accounts, whose addresses begin with `name`.
 pub async fn sign_up(address: &str, key: &str, name: &str, count: usize) -> Result<Vec<Person>> {
     let mut connection = Connection::open(address).await?;
     let mut people = Vec::new();
@@ -31,19 +31,20 @@ pub async fn sign_up(address: &str, key: &str, name: &str, count: usize) -> Resu
     Ok(people)
 }
 
-/// The request of someone who signs up.
+/// Returns the request of a sign-up.
 pub fn sign_up_request(key: &str, email: &str) -> Vec<u8> {
     let body = format!(r#"{{"email":"{email}","password":"{PASSWORD}"}}"#);
     request("POST", "/auth/v1/signup", &[("apikey", key)], &body)
 }
 
-/// The number of a person among those of a run: twelve digits, so that it fits into the end of an id. The scripts for
-/// `pgbench` count alike.
+/// Returns the number of an account among those of a run: twelve digits, so that it fits into the
+/// end of an id. The scripts of `pgbench` count alike.
 pub fn number(run: u64, connection: usize, call: u64) -> u64 {
     run * 10_000_000_000 + connection as u64 * 100_000_000 + call
 }
 
-/// Inserts confirmed accounts without a password, numbered as in [`number`], each with a code on its way.
+/// Inserts confirmed accounts without a password, numbered as in [`number`], each with a pending
+/// code.
 pub async fn insert(postgres: &tokio_postgres::Client, run: u64, connections: usize, calls: u64) -> Result<()> {
     let statements = format!(
         "

@@ -1,18 +1,18 @@
-//! Whose processor time a measurement takes, as `/proc` tells.
+//! The processor time of a measurement, from `/proc`.
 
 use std::ops::{AddAssign, Sub};
 
 use anyhow::{Context, Result};
 
-/// `/proc` counts in hundredths of a second on every Linux.
+/// The unit of `/proc`: hundredths of a second on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Whom to watch.
+/// The processes to observe.
 #[derive(Clone, Copy)]
 pub struct Watch {
     /// The server's process.
     pub server: u32,
-    /// PostgreSQL's first process; its children count, also those that ended.
+    /// PostgreSQL's first process; its children count, including those that ended.
     pub postgres: u32,
 }
 
@@ -23,17 +23,17 @@ pub struct Usage {
     pub server: f64,
     /// PostgreSQL with all its processes.
     pub postgres: f64,
-    /// This program, which makes the load.
+    /// This program, which generates the load.
     pub generator: f64,
 }
 
 impl Watch {
-    /// What was used until now.
+    /// Returns the time that was used so far.
     pub fn read(self) -> Result<Usage> {
         let mut postgres = times(self.postgres)?.of_family();
         for entry in std::fs::read_dir("/proc")?.flatten() {
             if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
-                // Other processes come and go
+                // Other processes start and end
                 && let Ok(times) = times(pid)
                 && times.parent == self.postgres
             {
@@ -58,7 +58,7 @@ impl Times {
 
 fn times(pid: u32) -> Result<Times> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name of the program comes in parentheses and may contain anything
+    // The name of the program is in parentheses and may contain anything
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |at: usize| fields.get(at).context("a field of /proc/<pid>/stat");
     let seconds = |at: usize| anyhow::Ok(field(at)?.parse::<f64>()? / TICKS_PER_SECOND);

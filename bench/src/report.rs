@@ -1,6 +1,6 @@
-//! What a run prints: tables as Markdown, so that they can be pasted into `bench/README.md`.
+//! The report of a run: tables as Markdown, which can be pasted into `bench/README.md`.
 
-/// Lines of results.
+/// The lines of the report.
 #[derive(Default)]
 pub struct Report {
     rows: Vec<Vec<String>>,
@@ -13,14 +13,14 @@ struct Table {
 }
 
 impl Report {
-    /// Adds a line to the main table: what was measured, its value, the limit it is compared with, and the ratio or the
-    /// bar.
+    /// Adds a line to the main table: the measurement, its value, the limit that it is compared
+    /// with, and the ratio or the bar.
     pub fn row(&mut self, what: &str, value: String, limit: String, ratio: String) {
         println!("{what}: {value} | {limit} | {ratio}");
         self.rows.push(vec![what.to_owned(), value, limit, ratio]);
     }
 
-    /// Adds a line to the table with this header, which is made if there is none.
+    /// Adds a line to the table with this header, which is created if there is none.
     pub fn detail(&mut self, header: &'static [&'static str], row: Vec<String>) {
         println!("{}", row.join(" | "));
         match self.tables.iter_mut().find(|table| table.header == header) {
@@ -29,7 +29,7 @@ impl Report {
         }
     }
 
-    /// All tables.
+    /// Returns all tables.
     pub fn render(&self) -> String {
         let mut text = table(&["Measured", "Portico", "Limit in the same run", "Ratio"], &self.rows);
         for more in &self.tables {
@@ -47,12 +47,12 @@ fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The middle of some numbers.
+/// Returns the median of some numbers.
 pub fn median(values: Vec<f64>) -> f64 {
     percentile(values, 50)
 }
 
-/// The number below which `percent` of the numbers lie.
+/// Returns the number below which `percent` of the numbers are.
 pub fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);

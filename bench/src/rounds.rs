@@ -1,4 +1,4 @@
-//! Subject and limit in turns.
+//! Runs subject and limit in turns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use crate::client::Done;
 use crate::processor::{Usage, Watch};
 use crate::report::{Report, median};
 
-/// Rounds of each comparison.
+/// The rounds of each comparison.
 const ROUNDS: usize = 5;
 const PROCESSOR: &[&str] = &[
     "Processor time per call",
@@ -19,7 +19,7 @@ const PROCESSOR: &[&str] = &[
     "Share of server / PostgreSQL / generator",
 ];
 
-/// What a comparison found: medians of the rounds.
+/// The result of a comparison: medians of the rounds.
 pub struct Compared {
     subject: f64,
     limit: f64,
@@ -32,12 +32,12 @@ pub struct Compared {
 
 static PRACTICE: AtomicBool = AtomicBool::new(false);
 
-/// From now on comparisons run the subject once, and nothing else.
+/// Makes all further comparisons run the subject once, and nothing else.
 pub fn only_practise() {
     PRACTICE.store(true, Ordering::Relaxed);
 }
 
-/// Whether nothing is compared.
+/// Returns true if nothing is compared.
 pub fn practises() -> bool {
     PRACTICE.load(Ordering::Relaxed)
 }
@@ -91,7 +91,7 @@ pub async fn compare(
 }
 
 impl Compared {
-    /// Puts the rates into the report.
+    /// Adds the rates to the report.
     pub fn rates(&self, report: &mut Report, what: &str, limit: &str, bar: &str) {
         let bar = if bar.is_empty() { String::new() } else { format!(" (bar: {bar})") };
         report.row(
@@ -102,7 +102,7 @@ impl Compared {
         );
     }
 
-    /// Puts the processor times into the report.
+    /// Adds the processor times to the report.
     pub fn processor(&self, report: &mut Report, what: &str) {
         let each = |seconds: f64, calls: u64| format!("{:.0} µs", seconds * 1e6 / calls.max(1) as f64);
         let Usage { server, postgres, generator } = self.usage;

@@ -1,4 +1,4 @@
-//! How long the schema cache takes to load from a large database, and how long a lookup in it.
+//! Measures the load of the schema cache of a large database, and a look-up in it.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,8 +13,8 @@ const TABLES: usize = 2_000;
 const ROUNDS: usize = 7;
 const LOOKUPS: usize = 2_000_000;
 
-/// Tables of twelve columns, each but the first with two or three foreign keys to earlier ones: 5,000 in all. For each tenth a view
-/// over it, a view over that view, and a function.
+/// Tables of twelve columns, each but the first with two or three foreign keys to earlier ones:
+/// 5,000 in all. For each tenth table a view over it, a view over that view, and a function.
 const GENERATE: &str = "
     do $$
     declare
@@ -49,7 +49,7 @@ const GENERATE: &str = "
       end loop;
     end $$";
 
-/// Load and lookup.
+/// Measures load and look-up.
 pub async fn measure(report: &mut Report) -> Result<()> {
     let admin = scratch::shared_cluster().await?.endpoint();
     let name = scratch::fresh_name();
@@ -68,9 +68,10 @@ async fn measure_in(endpoint: &Endpoint, report: &mut Report) -> Result<()> {
     let (mut first, mut again) = (Vec::new(), Vec::new());
     let mut cache = SchemaCache::default();
     for round in 0..2 * ROUNDS {
-        // A connection of its own: those of a server are used for one load, and PostgreSQL keeps what it has read.
+        // A connection of its own: those of a server are used for one load, and PostgreSQL caches
+        // what it has read
         let client = connect(endpoint).await?;
-        // The time zones are known after the first load.
+        // The time zones are known after the first load
         settings.time_zones = (round >= ROUNDS).then(|| cache.time_zones.clone());
         let started = Instant::now();
         cache = load(&client, &settings).await?;
@@ -101,7 +102,7 @@ async fn measure_in(endpoint: &Endpoint, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Seconds for one.
+/// Returns the seconds for one.
 fn lookup(cache: &SchemaCache) -> f64 {
     let names: Vec<String> = (0..TABLES).map(|number| format!("table_{number}")).collect();
     let started = Instant::now();

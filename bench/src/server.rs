@@ -1,4 +1,4 @@
-//! The release program in a project folder of its own.
+//! The release program in its own project folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,17 +19,17 @@ pub struct Postgres {
     pub pid: u32,
     /// Its port, which also names the socket.
     pub port: u16,
-    /// The folder of its socket, through which the server talks to it too.
+    /// The folder of its socket, which the server uses too.
     pub socket_folder: PathBuf,
 }
 
 impl Postgres {
-    /// A connection as the role that the account service has.
+    /// Connects with the role of the account service.
     pub async fn connect(&self) -> Result<tokio_postgres::Client> {
         self.connect_as("supabase_auth_admin").await
     }
 
-    /// A connection as `role`.
+    /// Connects as `role`.
     pub async fn connect_as(&self, role: &str) -> Result<tokio_postgres::Client> {
         let mut config = tokio_postgres::Config::new();
         config.host_path(&self.socket_folder).port(self.port).user(role).dbname("postgres");
@@ -39,9 +39,9 @@ impl Postgres {
     }
 }
 
-/// What is compared with a limit: a running server, as loads call it and limits find its PostgreSQL.
+/// The subject of a comparison: a running server and its PostgreSQL.
 pub struct Subject {
-    /// Where it listens (`host:port`).
+    /// The address of the server (`host:port`).
     pub address: String,
     /// Its publishable key.
     pub key: String,
@@ -52,7 +52,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The server that was started in `folder`, on `port`.
+    /// Returns the server that was started in `folder`, on `port`.
     pub fn of(server: &Server, folder: &Path, port: u16) -> Result<Self> {
         let postgres = Server::postgres(folder)?;
         Ok(Self {
@@ -63,7 +63,7 @@ impl Subject {
         })
     }
 
-    /// Calls over so many connections.
+    /// Sends requests over this number of connections.
     pub async fn load(&self, connections: usize, end: End, calls: &Arc<impl Calls + 'static>) -> Result<Done> {
         load(&self.address, connections, end, calls.clone()).await
     }
@@ -73,11 +73,11 @@ impl Subject {
 pub struct Server {
     child: Child,
     status: Value,
-    /// From the start of the process to its first answered request.
+    /// The time from the start of the process to its first response.
     pub first_answer: Duration,
 }
 
-/// The program to measure.
+/// Returns the program to measure.
 pub fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name("portico");
@@ -88,7 +88,7 @@ pub fn program() -> Result<PathBuf> {
 }
 
 impl Server {
-    /// Starts it in `folder`, on the ports that the folder's configuration names.
+    /// Starts it in `folder`, on the ports of the folder's configuration.
     pub async fn start(folder: &Path, port: u16) -> Result<Self> {
         let started = Instant::now();
         let mut child = Command::new(program()?)
@@ -113,7 +113,7 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         };
-        // The panel is printed when everything is ready; whoever asks earlier may find no control socket yet.
+        // The panel is printed when everything is ready; before, there may be no control socket
         let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
         while let Some(line) = lines.next_line().await? {
             if line.contains("Press Ctrl-C") {
@@ -124,22 +124,22 @@ impl Server {
         Ok(Self { child, status: serde_json::from_slice(&output.stdout)?, first_answer })
     }
 
-    /// A value of `portico status`.
+    /// Returns a value of `portico status`.
     pub fn value(&self, name: &str) -> &str {
         self.status[name].as_str().unwrap_or_default()
     }
 
-    /// Resident memory of the process, PostgreSQL aside, in bytes.
+    /// Returns the resident memory of the process, without PostgreSQL, in bytes.
     pub fn resident(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 
-    /// The most resident memory since [`forget_peak`](Self::forget_peak), in bytes.
+    /// Returns the peak of the resident memory since [`forget_peak`](Self::forget_peak), in bytes.
     pub fn peak(&self) -> Result<u64> {
         self.memory("VmHWM:")
     }
 
-    /// From here on the peak counts anew.
+    /// Resets the peak.
     pub fn forget_peak(&self) -> Result<()> {
         let pid = self.child.id().context("it runs")?;
         Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
@@ -153,7 +153,7 @@ impl Server {
         Ok(kib * 1024)
     }
 
-    /// Its PostgreSQL, which runs in the project folder.
+    /// Returns its PostgreSQL, which runs in the project folder.
     pub fn postgres(folder: &Path) -> Result<Postgres> {
         let file = folder.join(".portico/postgres/pgdata/postmaster.pid");
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -161,12 +161,12 @@ impl Server {
         Ok(Postgres { pid: line(0)?.parse()?, port: line(3)?.parse()?, socket_folder: line(4)?.into() })
     }
 
-    /// Whom to watch while it works.
+    /// Returns the processes to observe.
     pub fn watch(&self, postgres: &Postgres) -> Result<Watch> {
         Ok(Watch { server: self.child.id().context("it runs")?, postgres: postgres.pid })
     }
 
-    /// Ends it cleanly.
+    /// Stops it cleanly.
     pub async fn stop(mut self, folder: &Path) -> Result<()> {
         Command::new(program()?).args(["stop", "--workdir"]).arg(folder).output().await?;
         self.child.wait().await?;
@@ -174,11 +174,11 @@ impl Server {
     }
 }
 
-/// A project folder with ports of its own; `[auth]` settings may follow.
+/// Creates a project folder with its own ports; `[auth]` settings may follow.
 pub fn folder(port: u16, auth: &str) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     std::fs::create_dir(folder.path().join("supabase"))?;
-    // Room for the limit's connections beside the server's own
+    // Room for the limit's connections besides the server's own
     let config = format!(
         "[api]\nport = {port}\n[db]\nport = {}\n[db.settings]\nmax_connections = 200\n[inbucket]\nport = {}\n{auth}",
         port + 1,

@@ -1,4 +1,4 @@
-//! How long a start takes, and how much memory an idle server holds.
+//! Measures starts, and the memory of an idle server.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::server::{Server, folder};
 const PORT: u16 = 55_321;
 const ROUNDS: usize = 7;
 
-/// First start ever, warm starts, idle memory.
+/// The first start, warm starts, idle memory.
 pub async fn measure(report: &mut Report) -> Result<()> {
     let mut first = Vec::new();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What is kept, and what is not.
+//! The events that are stored, and those that are not.
 
 use portico_analytics::AnalyticsLimits;
 use portico_base::token_bucket::Quota;
@@ -13,7 +13,7 @@ const SIGN_IN: &str =
     r#"{"events":[{"name":"sign_in","properties":{"method":"google"},"occurred_at":"2026-05-01T11:59:50Z"}]}"#;
 
 #[tokio::test]
-async fn beacons_of_every_form_are_kept_as_they_were_sent() {
+async fn beacons_of_every_form_are_stored_as_they_were_sent() {
     let collector = Collector::start().await;
     for kind in ["application/json", "text/plain;charset=UTF-8", "Application/JSON"] {
         let answer = collector.post(SIGN_IN).header("content-type", kind).send().await.unwrap();
@@ -38,7 +38,7 @@ async fn beacons_of_every_form_are_kept_as_they_were_sent() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_a_browser_that_asks_not_to_be_tracked() {
+async fn nothing_is_stored_of_a_browser_that_asks_not_to_be_tracked() {
     let collector = Collector::start().await;
     for name in ["dnt", "sec-gpc"] {
         let answer = collector.post(SIGN_IN).header(name, "1").send().await.unwrap();
@@ -50,7 +50,7 @@ async fn nothing_is_kept_of_a_browser_that_asks_not_to_be_tracked() {
 }
 
 #[tokio::test]
-async fn of_a_person_the_id_is_kept_and_nothing_else() {
+async fn only_the_id_of_a_user_is_stored() {
     let collector = Collector::start().await;
     let user = "0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10";
     for subject in [user, "no-uuid"] {
@@ -62,7 +62,7 @@ async fn of_a_person_the_id_is_kept_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_not_exactly_an_event_of_ours_is_refused_as_a_whole() {
+async fn a_request_with_an_invalid_event_is_rejected_as_a_whole() {
     let collector = Collector::start().await;
     for bad in [
         "",
@@ -76,7 +76,7 @@ async fn what_is_not_exactly_an_event_of_ours_is_refused_as_a_whole() {
         assert_eq!(answer.headers()["content-type"], "application/json");
         let body: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
         assert!(body["message"].is_string());
-        // What was sent may be personal, so it is not repeated
+        // The input may be personal data, so it is not repeated
         assert!(!body.to_string().contains("ada@"));
     }
     let form = collector.post("a=b").header("content-type", "application/x-www-form-urlencoded");
@@ -112,7 +112,7 @@ async fn an_address_that_sends_too_many_events_gets_429_and_a_time_to_retry() {
 }
 
 #[tokio::test]
-async fn all_addresses_together_have_a_budget() {
+async fn all_addresses_share_a_budget() {
     let limits = AnalyticsLimits { in_all: Quota::new(60.0, 1.0), ..AnalyticsLimits::default() };
     let collector = Collector::start_with(limits).await;
     assert_eq!(collector.send(&many(50)).await, 204);
@@ -134,14 +134,14 @@ async fn the_table_keeps_the_newest_events_only() {
     let kept = collector.kept().await;
     assert!((20..=22).contains(&kept.len()), "a tenth more at most: {}", kept.len());
     assert!(kept.last().unwrap().starts_with("sign_in"));
-    // The rest goes with what is old
+    // The rest is deleted with the old events
     collector.analytics.clean_up(Duration::days(1)).await.unwrap();
     assert_eq!(collector.kept().await.len(), 20);
     collector.end().await;
 }
 
 #[tokio::test]
-async fn an_event_has_arrived_when_all_of_it_has() {
+async fn an_event_arrives_with_the_end_of_its_body() {
     let collector = Collector::start().await;
     let address = collector.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/events")).unwrap();
     let mut socket = TcpStream::connect(address).await.unwrap();
@@ -150,7 +150,7 @@ async fn an_event_has_arrived_when_all_of_it_has() {
         SIGN_IN.len()
     );
     socket.write_all(head.as_bytes()).await.unwrap();
-    // The server asks for the body once it has looked at the head
+    // The server requests the body after it has checked the head
     let mut word = [0; 25];
     socket.read_exact(&mut word).await.unwrap();
     assert_eq!(&word, b"HTTP/1.1 100 Continue\r\n\r\n");

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 const NOW: OffsetDateTime = datetime!(2026-05-01 12:00 UTC);
 
-/// What the front door would say about callers with this header.
+/// The caller that the gateway would determine for this header.
 const USER: &str = "x-test-user";
 
 struct Collector {
@@ -68,7 +68,7 @@ impl Collector {
         self.post(body.to_owned()).send().await.unwrap().status().as_u16()
     }
 
-    /// What is in the table, one event a line, after all that waits was written.
+    /// Returns the table, one event a line, after the waiting events are written.
     async fn kept(&self) -> Vec<String> {
         assert!(self.analytics.flush().await, "the database takes the events");
         let client = self.database.service().await.unwrap();
@@ -92,7 +92,7 @@ impl Collector {
     }
 }
 
-/// Stands in for the gateway: puts the caller into the request.
+/// Adds the caller to a request, in place of the gateway.
 async fn introduce(mut request: Request, next: Next) -> axum::response::Response {
     if let Some(user) = request.headers().get(USER) {
         let ring = KeyRing::hs256(&Secret::new("a secret for tests only, with 32+ bytes"));

@@ -1,13 +1,13 @@
-//! A database that is away for a while.
+//! A database that is unavailable for a while.
 
 use crate::Collector;
 
 const SIGN_OUT: &str = r#"{"events":[{"name":"sign_out"}]}"#;
 
 #[tokio::test]
-async fn events_wait_while_no_connection_is_free_and_the_sender_does_not_notice() {
+async fn events_wait_while_no_connection_is_free_without_delaying_the_sender() {
     let collector = Collector::start().await;
-    // The only one there is
+    // The only connection
     let taken = collector.database.service().await.unwrap();
     assert_eq!(collector.send(SIGN_OUT).await, 204);
     assert!(!collector.analytics.flush().await);
@@ -19,7 +19,7 @@ async fn events_wait_while_no_connection_is_free_and_the_sender_does_not_notice(
 }
 
 #[tokio::test]
-async fn a_schema_that_was_made_anew_costs_no_event() {
+async fn no_event_is_lost_when_the_schema_is_recreated() {
     let collector = Collector::start().await;
     let run = async |sql: &str| collector.database.service().await.unwrap().batch_execute(sql).await.unwrap();
     assert_eq!(collector.send(SIGN_OUT).await, 204);

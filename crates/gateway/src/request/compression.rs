@@ -77,8 +77,8 @@ impl CompressionRequest {
 
     /// Returns the length of the body if it is known; for HEAD, the length that it would have.
     fn length(&self, answer: &Response) -> Option<u64> {
-        let told = || answer.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-        if self.is_head { told() } else { answer.body().size_hint().upper().or_else(told) }
+        let declared = || answer.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+        if self.is_head { declared() } else { answer.body().size_hint().upper().or_else(declared) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Answers in the form that the client takes.
+//! Responses in the encoding that the client accepts.
 
 use std::convert::Infallible;
 use std::io::{Read as _, Write as _};
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::Server;
 
-/// An answer of this length, with the headers (and `status`) that the query names.
+/// Returns a response of this length, with the headers (and `status`) that the query names.
 async fn made(Query(wanted): Query<Vec<(String, String)>>) -> Response {
     let mut answer = Response::builder();
     let mut length = 5000;
@@ -50,7 +50,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Of a header that comes once at most.
+    /// Returns a header that occurs at most once.
     fn header(&self, name: &str) -> &str {
         assert!(self.headers.get_all(name).iter().count() <= 1, "{name} comes twice");
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
@@ -81,7 +81,7 @@ async fn ask(server: &Server, method: Method, path: &str, accepted: &[&str]) -> 
 const JSON: &str = "/rest/v1/made?content-type=application/json;%20charset=utf-8";
 
 #[tokio::test]
-async fn an_answer_comes_in_the_form_that_the_client_likes_best() {
+async fn a_response_has_the_encoding_that_the_client_prefers() {
     let server = server().await;
     for (accepted, encoding) in [
         (&["gzip, deflate, br, zstd"][..], "br"),
@@ -101,7 +101,7 @@ async fn an_answer_comes_in_the_form_that_the_client_likes_best() {
         assert_eq!((answer.status, answer.header("content-encoding")), (200, encoding), "{accepted:?}");
         assert_eq!(answer.read(), text(5000), "{accepted:?}");
         assert_eq!(answer.header("content-type"), "application/json; charset=utf-8");
-        // Caches have to know even of the plain form that there are others
+        // Caches have to know of the other encodings even for the plain form
         assert_eq!(answer.header("vary"), "Accept-Encoding");
         let length = if encoding.is_empty() { "5000" } else { "" };
         assert_eq!(answer.header("content-length"), length);
@@ -110,22 +110,22 @@ async fn an_answer_comes_in_the_form_that_the_client_likes_best() {
 }
 
 #[tokio::test]
-async fn what_an_answer_depends_on_besides_stays() {
+async fn the_vary_header_of_a_service_is_kept() {
     let server = server().await;
-    for (own, told) in [
+    for (own, expected) in [
         ("Accept,%20Prefer,%20Range", "Accept, Prefer, Range, Accept-Encoding"),
         ("accept-encoding,%20Range", "accept-encoding, Range"),
         ("*", "*"),
     ] {
         for accepted in [&["br"][..], &[]] {
             let answer = ask(&server, Method::GET, &format!("{JSON}&vary={own}"), accepted).await;
-            assert_eq!(answer.header("vary"), told);
+            assert_eq!(answer.header("vary"), expected);
         }
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_better_as_it_is_goes_out_as_it_is() {
+async fn a_response_that_gains_nothing_is_not_compressed() {
     let server = server().await;
     for path in [
         "/rest/v1/made?content-type=application/json&length=1023",
@@ -136,7 +136,7 @@ async fn an_answer_that_is_better_as_it_is_goes_out_as_it_is() {
         "/rest/v1/made?content-type=image/png",
         "/rest/v1/made?content-type=application/octet-stream",
         "/rest/v1/made",
-        // A service that may hold secrets
+        // A service whose responses may contain secrets
         "/auth/v1/made?content-type=application/json",
     ] {
         let whole = format!("{path}{}etag=%22a%22&accept-ranges=bytes", if path.contains('?') { '&' } else { '?' });
@@ -155,15 +155,15 @@ async fn an_answer_that_is_better_as_it_is_goes_out_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_error_is_compressed_like_any_answer() {
+async fn an_error_is_compressed_like_any_response() {
     let answer = ask(&server().await, Method::GET, &format!("{JSON}&status=404"), &["br"]).await;
     assert_eq!((answer.status, answer.header("content-encoding"), answer.read()), (404, "br", text(5000)));
 }
 
 #[tokio::test]
-async fn a_tag_and_ranges_of_the_plain_form_are_not_told_of_another() {
+async fn the_tag_and_ranges_of_the_plain_form_do_not_apply_to_another() {
     let server = server().await;
-    for (own, told) in [
+    for (own, expected) in [
         ("etag=%22a%22", ("W/\"a\"", "")),
         ("etag=W/%22a%22", ("W/\"a\"", "")),
         ("accept-ranges=bytes", ("", "")),
@@ -172,12 +172,12 @@ async fn a_tag_and_ranges_of_the_plain_form_are_not_told_of_another() {
     ] {
         let answer = ask(&server, Method::GET, &format!("{JSON}&{own}"), &["gzip"]).await;
         assert_eq!(answer.header("content-encoding"), "gzip");
-        assert_eq!((answer.header("etag"), answer.header("accept-ranges")), told);
+        assert_eq!((answer.header("etag"), answer.header("accept-ranges")), expected);
     }
 }
 
 #[tokio::test]
-async fn head_says_what_get_would() {
+async fn head_has_the_headers_of_get() {
     let server = server().await;
     for path in
         [format!("{JSON}&etag=%22a%22"), format!("{JSON}&length=100"), format!("{JSON}&cache-control=no-transform")]
@@ -194,7 +194,7 @@ async fn head_says_what_get_would() {
 }
 
 #[tokio::test]
-async fn a_long_answer_comes_whole_in_either_form_and_over_http_2() {
+async fn a_long_response_arrives_whole_in_either_encoding_and_over_http_2() {
     let server = server().await;
     let length = 3_000_001;
     let http2 = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
@@ -211,7 +211,7 @@ async fn a_long_answer_comes_whole_in_either_form_and_over_http_2() {
 }
 
 #[tokio::test]
-async fn a_stream_is_read_as_it_comes() {
+async fn a_stream_can_be_read_while_it_is_sent() {
     for accepted in ["br", "gzip"] {
         let read = Arc::new(Notify::new());
         let pieces = {
@@ -221,7 +221,7 @@ async fn a_stream_is_read_as_it_comes() {
                 let pieces = futures_util::stream::iter(["first", "second", "third"]).then(move |piece| {
                     let read = Arc::clone(&read);
                     async move {
-                        // Each goes out only when the one before has been read
+                        // Each is sent only when the one before has been read
                         if piece != "first" {
                             read.notified().await;
                         }
@@ -249,7 +249,7 @@ async fn a_stream_is_read_as_it_comes() {
     }
 }
 
-/// What can be read of the beginning of an answer.
+/// Decodes what is readable of the beginning of a response.
 fn read_so_far(come: &[u8], encoding: &str) -> String {
     let read = if encoding == "br" {
         let mut reader = brotli::DecompressorWriter::new(Vec::new(), 4096);

@@ -1,4 +1,4 @@
-//! Which connections end when there is no room for another one.
+//! The connections that close when the connection limit is reached.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{PATIENCE, Server, echo, slow};
 const REQUEST: &[u8] = b"GET /auth/v1/user HTTP/1.1\r\nhost: x\r\n\r\n";
 const PART: &[u8] = b"GET /auth/v1/user HTTP/1.1\r\nhost:";
 
-/// Limits by which nothing ends because of time.
+/// Limits by which no connection closes because of time.
 fn limits(max_connections: usize) -> ServeLimits {
     ServeLimits {
         max_connections,
@@ -25,14 +25,14 @@ fn limits(max_connections: usize) -> ServeLimits {
 }
 
 async fn server(limits: ServeLimits) -> Server {
-    // One thread, so that what was sent first is read first
+    // One thread, so that bytes that were sent first are read first
     Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
         gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", echo(), Access::open())
     })
     .await
 }
 
-/// Sends a request and reads its answer; an error when the connection has ended.
+/// Sends a request and reads the response; an error if the connection has closed.
 async fn ask(socket: &mut TcpStream) -> std::io::Result<()> {
     socket.write_all(REQUEST).await?;
     let mut answer = Vec::new();
@@ -45,7 +45,7 @@ async fn ask(socket: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits until the server closes.
+/// Waits until the server closes the connection.
 async fn ends(socket: &mut TcpStream) {
     let mut rest = Vec::new();
     let _ = timeout(PATIENCE, socket.read_to_end(&mut rest)).await.expect("the connection ends");
@@ -65,7 +65,7 @@ async fn connect_from(address: &str, server: &Server) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_newcomer_gets_in_while_unfinished_heads_hold_every_slot() {
+async fn a_new_connection_is_served_while_unfinished_heads_fill_the_limit() {
     let server = server(limits(300)).await;
     let mut idle = connect(&server, b"").await;
     ask(&mut idle).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_newcomer_gets_in_while_unfinished_heads_hold_every_slot() {
     for number in 0..299 {
         unfinished.push(connect(&server, &PART[..number % PART.len()]).await);
     }
-    // Each takes the slot of the oldest
+    // Each replaces the oldest
     let mut newcomers = Vec::new();
     for oldest in unfinished.iter_mut().take(20) {
         let mut newcomer = connect(&server, b"").await;
@@ -85,14 +85,14 @@ async fn a_newcomer_gets_in_while_unfinished_heads_hold_every_slot() {
 }
 
 #[tokio::test]
-async fn a_further_head_that_is_unfinished_counts_as_one() {
+async fn a_further_unfinished_head_makes_a_connection_unfinished() {
     let server = server(limits(2)).await;
     let mut partial = connect(&server, b"").await;
     ask(&mut partial).await.unwrap();
     let mut idle = connect(&server, b"").await;
     ask(&mut idle).await.unwrap();
     partial.write_all(PART).await.unwrap();
-    // Read behind the part
+    // Read behind the partial head
     ask(&mut idle).await.unwrap();
     let mut next = connect(&server, b"").await;
     ask(&mut next).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_further_head_that_is_unfinished_counts_as_one() {
 }
 
 #[tokio::test]
-async fn new_connections_do_not_end_each_other_while_there_are_idle_ones() {
+async fn new_connections_do_not_close_each_other_while_there_are_idle_ones() {
     let server = server(ServeLimits { new_for: PATIENCE, ..limits(3) }).await;
     let mut idle = Vec::new();
     for _ in 0..2 {
@@ -140,7 +140,7 @@ async fn an_http_2_connection_without_a_request_is_unfinished() {
 }
 
 #[tokio::test]
-async fn a_head_has_a_limit_of_its_own() {
+async fn a_head_has_its_own_time_limit() {
     let server = server(ServeLimits { head_timeout: Duration::from_millis(50), ..limits(100) }).await;
     let mut idle = connect(&server, b"").await;
     ask(&mut idle).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_head_has_a_limit_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_address_takes_slots_from_itself_only() {
+async fn an_address_at_its_limit_loses_its_own_connections_only() {
     let (router, asked, go) = slow();
     let limits = ServeLimits { max_connections_per_address: 2, unlimited_peers: Vec::new(), ..limits(100) };
     let server = Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
@@ -175,7 +175,7 @@ async fn an_address_takes_slots_from_itself_only() {
     ask(&mut first).await.unwrap();
     let mut second = connect_from("127.0.0.2", &server).await;
     second.write_all(PART).await.unwrap();
-    // The unfinished one ends for the third, and the idle one for the fourth
+    // The unfinished one closes for the third, and the idle one for the fourth
     let mut third = connect_from("127.0.0.2", &server).await;
     ends(&mut second).await;
     third.write_all(b"GET /slow/v1/wait HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -184,7 +184,7 @@ async fn an_address_takes_slots_from_itself_only() {
     ends(&mut first).await;
     fourth.write_all(b"GET /slow/v1/wait HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     asked.notified().await;
-    // Nothing ends for a fifth
+    // No connection closes for a fifth
     ends(&mut connect_from("127.0.0.2", &server).await).await;
     go.notify_one();
     go.notify_one();
@@ -198,7 +198,7 @@ async fn an_address_takes_slots_from_itself_only() {
 }
 
 #[tokio::test]
-async fn a_proxy_may_have_any_number() {
+async fn a_proxy_may_have_any_number_of_connections() {
     let limits = ServeLimits { max_connections_per_address: 1, ..limits(100) };
     assert!(limits.unlimited_peers.iter().any(|network| network.contains(&IpAddr::from([127, 0, 0, 1]))));
     let server = server(limits).await;

@@ -1,4 +1,4 @@
-//! How connections live and end.
+//! The life of a connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{PATIENCE, Server, slow};
 
 const REQUEST: &[u8] = b"GET /auth/v1/user HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// Reads until the server closes.
+/// Reads until the server closes the connection.
 async fn rest(socket: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let _ = timeout(PATIENCE, socket.read_to_end(&mut all)).await.expect("the connection ends");
@@ -25,14 +25,14 @@ async fn rest(socket: &mut TcpStream) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_request_in_flight_ends_before_the_server_does() {
+async fn a_request_in_flight_completes_before_the_server_stops() {
     let (router, asked, go) = slow();
     let mut server = Server::start(|gateway| gateway.mount("/slow/v1", router, Access::open())).await;
     let request = tokio::spawn(server.get("/slow/v1/wait").send());
     asked.notified().await;
 
     server.stop.take().unwrap().send(()).unwrap();
-    // Nobody new gets in
+    // No new connection is accepted
     timeout(PATIENCE, async { while TcpStream::connect(server.address).await.is_ok() {} }).await.unwrap();
     assert!(!server.ended.is_finished());
 
@@ -55,7 +55,7 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_drain_time() {
 }
 
 #[tokio::test]
-async fn idle_and_silent_connections_do_not_hold_the_shutdown_up() {
+async fn idle_and_silent_connections_do_not_delay_the_shutdown() {
     let mut server = Server::with_echo(KeyPolicy::Development).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut idle = TcpStream::connect(server.address).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_connection_is_kept_for_more_than_one_request() {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_too_slowly_ends_the_connection() {
+async fn a_slow_head_closes_the_connection() {
     let limits = ServeLimits { head_timeout: Duration::from_millis(100), ..ServeLimits::default() };
     let server = Server::start_with(limits, |gateway| gateway).await;
     for start in [b"".as_slice(), b"G", b"GET / HTTP/1.1\r\nhost:", b"PRI * HT"] {
@@ -105,7 +105,7 @@ async fn http_2_is_spoken_without_tls() {
     let text = answer.text().await.unwrap();
     assert!(text.contains(r#""path":"/user","query":"a=1""#), "{text}");
 
-    // Also when its preface comes in pieces
+    // Also if its preface arrives in pieces
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     socket.set_nodelay(true).unwrap();
     for piece in [b"PRI * HT".as_slice(), b"TP/2.0\r\n\r\nSM\r\n\r\n", &[0, 0, 0, 4, 0, 0, 0, 0, 0]] {
@@ -118,7 +118,7 @@ async fn http_2_is_spoken_without_tls() {
 }
 
 #[tokio::test]
-async fn more_connections_than_allowed_take_the_places_of_idle_ones() {
+async fn connections_beyond_the_limit_replace_idle_ones() {
     let limits = ServeLimits { max_connections: 1, head_timeout: PATIENCE, ..ServeLimits::default() };
     let server = Server::start_with(limits, |gateway| gateway).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
@@ -126,7 +126,7 @@ async fn more_connections_than_allowed_take_the_places_of_idle_ones() {
     let mut byte = [0];
     timeout(PATIENCE, first.read_exact(&mut byte)).await.unwrap().unwrap();
 
-    // An idle one goes for it, and so does one that says nothing
+    // An idle one closes for it, and so does one without a request
     for _ in 0..3 {
         let silent = TcpStream::connect(server.address).await.unwrap();
         let mut next = TcpStream::connect(server.address).await.unwrap();
@@ -138,7 +138,7 @@ async fn more_connections_than_allowed_take_the_places_of_idle_ones() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_ended_for_nobody() {
+async fn a_request_in_progress_is_never_interrupted_for_a_new_connection() {
     let (router, asked, go) = slow();
     let limits = ServeLimits { max_connections: 1, head_timeout: PATIENCE, ..ServeLimits::default() };
     let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
@@ -150,13 +150,13 @@ async fn a_request_under_way_is_ended_for_nobody() {
     assert!(timeout(Duration::from_millis(300), second.read_u8()).await.is_err());
 
     go.notify_one();
-    // It is answered, and then has to go, without having asked for it
+    // It gets its response, and then closes without having asked for it
     let answer = String::from_utf8(rest(&mut first).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     assert!(rest(&mut second).await.starts_with(b"HTTP/1.1 404"));
 }
 
-/// Tells when a connection's memory is let go.
+/// Counts released connections.
 struct Rests(Arc<Notify>);
 
 impl Subscriber for Rests {
@@ -186,9 +186,9 @@ async fn answer(socket: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_that_rested_goes_on_where_it_was() {
+async fn a_rested_connection_continues() {
     let rested = Arc::new(Notify::new());
-    // The server runs on this test's thread
+    // The server runs on the thread of this test
     let _listening = tracing::subscriber::set_default(Rests(Arc::clone(&rested)));
     let limits = ServeLimits { rest: Duration::from_millis(1), head_timeout: PATIENCE, ..ServeLimits::default() };
     let mut server = Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
@@ -205,7 +205,7 @@ async fn a_connection_that_rested_goes_on_where_it_was() {
         assert!(answer(&mut socket).await.starts_with("HTTP/1.1 200"));
         timeout(PATIENCE, rested.notified()).await.unwrap();
     }
-    // A request of which a part is there does not rest, and is answered when the other part comes
+    // A connection with a partial request does not rest, and responds when the rest arrives
     let (start, end) = REQUEST.split_at(20);
     socket.write_all(start).await.unwrap();
     let mut other = TcpStream::connect(server.address).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_connection_that_rested_goes_on_where_it_was() {
     socket.write_all(end).await.unwrap();
     assert!(answer(&mut socket).await.starts_with("HTTP/1.1 200"));
 
-    // An answer that its client does not take yet is not let go either
+    // A response that its client does not read yet is not released either
     other.write_all(b"GET /large/v1/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     for _ in 0..3 {
         timeout(PATIENCE, rested.notified()).await.unwrap();
@@ -226,11 +226,11 @@ async fn a_connection_that_rested_goes_on_where_it_was() {
     let large = rest(&mut other).await;
     assert!(large.len() > LARGE && large.ends_with(b"xxx"), "{}", large.len());
 
-    // One that rests does not hold the shutdown up
+    // A resting connection does not delay the shutdown
     server.stop.take().unwrap().send(()).unwrap();
     timeout(PATIENCE, server.ended).await.unwrap().unwrap().unwrap();
     assert!(rest(&mut socket).await.is_empty());
 }
 
-/// More than the system keeps for a client that does not read.
+/// More bytes than the system buffers for a client that does not read.
 const LARGE: usize = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! What browsers are told.
+//! The CORS headers of responses.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use reqwest::Method;
 use crate::Server;
 
 #[tokio::test]
-async fn a_preflight_is_answered_without_a_key_and_echoes_the_headers_that_are_asked_for() {
+async fn a_preflight_needs_no_key_and_echoes_the_requested_headers() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let names = "authorization,apikey,prefer,accept-profile,x-upsert,traceparent,x-of-the-app";
     for path in ["/auth/v1/user", "/auth/v1/nowhere"] {
@@ -34,7 +34,7 @@ async fn a_preflight_is_answered_without_a_key_and_echoes_the_headers_that_are_a
 }
 
 #[tokio::test]
-async fn every_answer_of_a_service_is_open_to_every_page() {
+async fn every_response_of_a_service_is_open_to_every_page() {
     let server = Server::start(|gateway| {
         let router = axum::Router::new().route("/plain", axum::routing::get(async || "x")).route(
             "/own",
@@ -65,7 +65,7 @@ async fn every_answer_of_a_service_is_open_to_every_page() {
 }
 
 #[tokio::test]
-async fn options_that_is_no_preflight_goes_to_the_service() {
+async fn options_without_a_preflight_goes_to_the_service() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let answer = server
         .client
@@ -79,7 +79,7 @@ async fn options_that_is_no_preflight_goes_to_the_service() {
 }
 
 #[tokio::test]
-async fn a_mount_says_its_own_rules_and_lists_its_origins() {
+async fn a_mount_can_have_its_own_rules_and_list_of_origins() {
     let server = Server::start(|gateway| {
         let router = axum::Router::new().route("/x", axum::routing::get(async || "x"));
         let listed = |origin: &str| Some(origin == "https://app.example");
@@ -115,7 +115,7 @@ async fn a_mount_says_its_own_rules_and_lists_its_origins() {
         (&"true".parse().unwrap(), &"Origin".parse().unwrap())
     );
     assert!(app.headers()["access-control-expose-headers"].to_str().unwrap().ends_with(", X-Own"));
-    // Served all the same
+    // The request is served all the same
     let other = read("/listed/v1/x", "https://other.example").await;
     assert!(!other.headers().contains_key("access-control-allow-origin"));
     assert_eq!(other.text().await.unwrap(), "x");

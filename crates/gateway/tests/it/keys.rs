@@ -1,4 +1,4 @@
-//! Who needs a key, and whom a request is taken for.
+//! The API key of a request, and the caller that it gives.
 
 use portico_base::{AllowedOrigins, Secret};
 use portico_gateway::{Access, KeyPolicy};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::{Server, echo, json_of};
 
-struct Given<'a> {
+struct KeyHeaders<'a> {
     key: Option<&'a str>,
     authorization: Option<&'a str>,
 }
 
-async fn ask(server: &Server, given: Given<'_>) -> (u16, Value) {
+async fn ask(server: &Server, given: KeyHeaders<'_>) -> (u16, Value) {
     let mut request = server.get("/auth/v1/user");
     if let Some(key) = given.key {
         request = request.header("apikey", key);
@@ -33,7 +33,7 @@ fn wrong_key() -> Value {
 }
 
 #[tokio::test]
-async fn every_form_of_key_says_its_role_under_both_policies() {
+async fn every_form_of_key_has_its_role_under_both_policies() {
     for policy in [KeyPolicy::Development, KeyPolicy::Hosted] {
         let server = Server::with_echo(policy).await;
         for (key, role) in [
@@ -44,27 +44,28 @@ async fn every_form_of_key_says_its_role_under_both_policies() {
         ] {
             // As the client library sends it: the key twice
             for authorization in [None, Some(format!("Bearer {key}")), Some(format!("bearer {key}"))] {
-                let given = Given { key: Some(key), authorization: authorization.as_deref() };
-                let (status, told) = ask(&server, given).await;
+                let given = KeyHeaders { key: Some(key), authorization: authorization.as_deref() };
+                let (status, echo) = ask(&server, given).await;
                 assert_eq!(status, 200, "{policy:?} {key}");
-                assert_eq!(told["role"], role, "{policy:?} {key}");
-                assert_eq!(told["api_key"], role);
-                // A legacy key is a token only where it is sent as one; an opaque key always stands for one
+                assert_eq!(echo["role"], role, "{policy:?} {key}");
+                assert_eq!(echo["api_key"], role);
+                // A legacy key is a token only where it is sent as one; an opaque key always stands
+                // for one
                 let has_token = authorization.is_some() || key.starts_with("sb_");
-                assert_eq!(told["token"].is_string(), has_token, "{policy:?} {key}");
+                assert_eq!(echo["token"].is_string(), has_token, "{policy:?} {key}");
             }
         }
     }
 }
 
-/// The decision table of contract 7.2 (`project`).
+/// The replacements of `Authorization` by Supabase's gateway.
 #[tokio::test]
-async fn an_authorization_that_is_missing_or_opaque_is_told_as_the_reference_s_gateway_replaces_it() {
+async fn a_missing_or_opaque_authorization_is_replaced_as_at_supabase() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let token = server.token(json!({ "sub": "u", "role": "authenticated" }));
     let [opaque, another] = [PUBLISHABLE_KEY, SECRET_KEY].map(|key| format!("Bearer {key}"));
     let [anon, service] = [ANON_KEY, SERVICE_ROLE_KEY].map(|jwt| format!("Bearer {jwt}"));
-    for (key, authorization, told) in [
+    for (key, authorization, echo) in [
         (Some(PUBLISHABLE_KEY), Some(token.as_str()), None),
         (Some(SECRET_KEY), Some("Basic eDp5"), None),
         (None, None, None),
@@ -77,31 +78,31 @@ async fn an_authorization_that_is_missing_or_opaque_is_told_as_the_reference_s_g
         (Some("something"), None, Some("something")),
         (None, Some(&opaque), Some("")),
     ] {
-        let (status, answer) = ask(&server, Given { key, authorization }).await;
-        assert_eq!((status, answer["authorization"].as_str()), (200, told), "{key:?} {authorization:?}");
+        let (status, answer) = ask(&server, KeyHeaders { key, authorization }).await;
+        assert_eq!((status, answer["authorization"].as_str()), (200, echo), "{key:?} {authorization:?}");
     }
 }
 
 #[tokio::test]
-async fn a_user_s_token_beats_the_key() {
+async fn a_user_s_token_precedes_the_key() {
     for policy in [KeyPolicy::Development, KeyPolicy::Hosted] {
         let server = Server::with_echo(policy).await;
         let token = server.token(json!({ "sub": "u", "role": "authenticated" }));
         for key in [ANON_KEY, PUBLISHABLE_KEY, SERVICE_ROLE_KEY, SECRET_KEY] {
-            let (status, told) = ask(&server, Given { key: Some(key), authorization: Some(&token) }).await;
-            assert_eq!((status, told["role"].as_str()), (200, Some("authenticated")));
-            assert_eq!(told["token"], r#"{"sub":"u","role":"authenticated"}"#);
+            let (status, echo) = ask(&server, KeyHeaders { key: Some(key), authorization: Some(&token) }).await;
+            assert_eq!((status, echo["role"].as_str()), (200, Some("authenticated")));
+            assert_eq!(echo["token"], r#"{"sub":"u","role":"authenticated"}"#);
         }
     }
 }
 
 #[tokio::test]
-async fn the_hosted_policy_refuses_requests_without_a_key_of_ours() {
+async fn the_hosted_policy_rejects_requests_without_a_known_key() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let token = server.token(json!({ "sub": "u", "role": "authenticated" }));
 
     for authorization in [None, Some(token.as_str())] {
-        let (status, body) = ask(&server, Given { key: None, authorization }).await;
+        let (status, body) = ask(&server, KeyHeaders { key: None, authorization }).await;
         assert_eq!(status, 401);
         assert_eq!(
             body,
@@ -113,7 +114,7 @@ async fn the_hosted_policy_refuses_requests_without_a_key_of_ours() {
     }
     let user_token = token.trim_start_matches("Bearer ");
     for key in ["wrong", "sb_secret_wrong", "sb_publishable_ACJWlzQHlZjBrEguHvfOxg_3BJgxAaI", user_token] {
-        let (status, body) = ask(&server, Given { key: Some(key), authorization: Some(&token) }).await;
+        let (status, body) = ask(&server, KeyHeaders { key: Some(key), authorization: Some(&token) }).await;
         assert_eq!((status, body), (401, wrong_key()), "{key}");
     }
     let answer = server.get("/auth/v1/user").send().await.unwrap();
@@ -124,22 +125,23 @@ async fn the_hosted_policy_refuses_requests_without_a_key_of_ours() {
 }
 
 #[tokio::test]
-async fn the_development_policy_needs_no_key_but_refuses_a_wrong_opaque_one() {
+async fn the_development_policy_needs_no_key_but_rejects_a_wrong_opaque_one() {
     let server = Server::with_echo(KeyPolicy::Development).await;
 
-    let (status, told) = ask(&server, Given { key: None, authorization: None }).await;
-    assert_eq!((status, told["role"].as_str(), &told["api_key"]), (200, Some("anon"), &Value::Null));
+    let (status, echo) = ask(&server, KeyHeaders { key: None, authorization: None }).await;
+    assert_eq!((status, echo["role"].as_str(), &echo["api_key"]), (200, Some("anon"), &Value::Null));
 
-    let (status, body) = ask(&server, Given { key: Some("sb_secret_wrong"), authorization: None }).await;
+    let (status, body) = ask(&server, KeyHeaders { key: Some("sb_secret_wrong"), authorization: None }).await;
     assert_eq!((status, body), (401, wrong_key()));
 
-    // A wrong key of the old kind passes as nobody's, as it does in the reference
-    let (status, told) = ask(&server, Given { key: Some("wrong"), authorization: None }).await;
-    assert_eq!((status, told["role"].as_str(), &told["token"]), (200, Some("anon"), &Value::Null));
+    // A wrong key of the legacy kind counts as anonymous, as at Supabase
+    let (status, echo) = ask(&server, KeyHeaders { key: Some("wrong"), authorization: None }).await;
+    assert_eq!((status, echo["role"].as_str(), &echo["token"]), (200, Some("anon"), &Value::Null));
 
     // An opaque key as a token, and no key: the token is dropped
-    let (status, told) = ask(&server, Given { key: None, authorization: Some(&format!("Bearer {SECRET_KEY}")) }).await;
-    assert_eq!((status, told["role"].as_str(), &told["token"]), (200, Some("anon"), &Value::Null));
+    let (status, echo) =
+        ask(&server, KeyHeaders { key: None, authorization: Some(&format!("Bearer {SECRET_KEY}")) }).await;
+    assert_eq!((status, echo["role"].as_str(), &echo["token"]), (200, Some("anon"), &Value::Null));
 }
 
 #[tokio::test]
@@ -152,7 +154,7 @@ async fn open_paths_work_from_a_plain_browser_navigation() {
 }
 
 #[tokio::test]
-async fn a_secret_key_is_refused_from_a_browser_when_hosted() {
+async fn a_secret_key_from_a_browser_is_rejected_under_the_hosted_policy() {
     let ask = async |policy, key: &str| {
         let server = Server::with_echo(policy).await;
         let answer = server
@@ -172,7 +174,7 @@ async fn a_secret_key_is_refused_from_a_browser_when_hosted() {
 }
 
 #[tokio::test]
-async fn a_token_that_does_not_verify_is_told_to_the_service_which_answers_in_its_own_words() {
+async fn a_service_sees_that_a_token_does_not_verify_and_rejects_it_itself() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let expired = server.token(json!({ "sub": "u", "role": "authenticated", "exp": 1 }));
     for (authorization, reason) in [
@@ -180,34 +182,34 @@ async fn a_token_that_does_not_verify_is_told_to_the_service_which_answers_in_it
         ("Bearer x", "token is malformed: token contains an invalid number of segments"),
         ("Bearer a b", "token is malformed: token contains an invalid number of segments"),
     ] {
-        let (status, told) =
-            ask(&server, Given { key: Some(SERVICE_ROLE_KEY), authorization: Some(authorization) }).await;
-        assert_eq!((status, told["refused"].as_str(), &told["token"]), (200, Some(reason), &Value::Null));
+        let (status, echo) =
+            ask(&server, KeyHeaders { key: Some(SERVICE_ROLE_KEY), authorization: Some(authorization) }).await;
+        assert_eq!((status, echo["refused"].as_str(), &echo["token"]), (200, Some(reason), &Value::Null));
     }
-    // Another scheme is no token
-    let (_, told) = ask(&server, Given { key: Some(ANON_KEY), authorization: Some("Basic eDp5") }).await;
-    assert_eq!((&told["token"], &told["refused"]), (&Value::Null, &Value::Null));
+    // Another scheme is not a token
+    let (_, echo) = ask(&server, KeyHeaders { key: Some(ANON_KEY), authorization: Some("Basic eDp5") }).await;
+    assert_eq!((&echo["token"], &echo["refused"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]
-async fn the_key_may_come_in_the_query_and_the_service_does_not_see_it_there() {
+async fn a_key_in_the_query_is_accepted_and_hidden_from_the_service() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let answer = server.get(&format!("/auth/v1/user?a=1&apikey={PUBLISHABLE_KEY}&b=%20x")).send().await.unwrap();
     assert_eq!(answer.status(), 200);
-    let told = json_of(answer).await;
-    assert_eq!(told["path"], "/user");
-    assert_eq!(told["query"], "a=1&b=%20x");
-    assert_eq!(told["role"], "anon");
+    let echo = json_of(answer).await;
+    assert_eq!(echo["path"], "/user");
+    assert_eq!(echo["query"], "a=1&b=%20x");
+    assert_eq!(echo["role"], "anon");
     assert_eq!(server.get("/auth/v1/user?apikey=").send().await.unwrap().status(), 401);
 }
 
 #[tokio::test]
-async fn keys_that_were_signed_earlier_with_the_same_secret_go_on_working() {
+async fn a_key_that_was_signed_earlier_with_the_same_secret_stays_valid() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let older = server.token(json!({ "role": "anon", "iss": "supabase", "iat": 1_641_769_200_i64 }));
-    let (status, told) =
-        ask(&server, Given { key: Some(older.trim_start_matches("Bearer ")), authorization: None }).await;
-    assert_eq!((status, told["role"].as_str()), (200, Some("anon")));
+    let (status, echo) =
+        ask(&server, KeyHeaders { key: Some(older.trim_start_matches("Bearer ")), authorization: None }).await;
+    assert_eq!((status, echo["role"].as_str()), (200, Some("anon")));
 }
 
 async fn status(server: &Server, path: &str, headers: &[(&str, &str)]) -> u16 {
@@ -219,7 +221,7 @@ async fn status(server: &Server, path: &str, headers: &[(&str, &str)]) -> u16 {
 }
 
 #[tokio::test]
-async fn published_secret_keys_are_taken_from_programs_and_own_pages_only() {
+async fn a_published_secret_key_is_accepted_from_programs_and_own_pages_only() {
     let pages = AllowedOrigins::new(["https://app.example.com/start", "myapp://open"]);
     let server = Server::start(|gateway| {
         gateway.key_policy(KeyPolicy::Development).secret_keys_from(pages).mount("/auth/v1", echo(), Access::open())
@@ -234,7 +236,7 @@ async fn published_secret_keys_are_taken_from_programs_and_own_pages_only() {
         ("authorization", format!("Bearer {}", SERVICE_ROLE_KEY)),
         ("authorization", bearer(json!({ "role": "service_role", "sub": "x" }))),
         ("authorization", bearer(json!({ "role": "supabase_admin" }))),
-        // Within what a service may allow the clocks to differ
+        // Within the difference that a service may allow clocks
         ("authorization", bearer(json!({ "role": "service_role", "exp": 1 }))),
     ];
     for (name, value) in &privileged {
@@ -265,7 +267,7 @@ async fn published_secret_keys_are_taken_from_programs_and_own_pages_only() {
     let evil = ("origin", "https://evil.example");
     let query = format!("/auth/v1/user?apikey={}", SECRET_KEY);
     assert_eq!(status(&server, &query, &[evil]).await, 403);
-    // What every page may hold
+    // Rights that every page may have
     for (name, value) in [
         ("apikey", ANON_KEY.to_owned()),
         ("apikey", PUBLISHABLE_KEY.to_owned()),

@@ -1,4 +1,4 @@
-//! What is too large, too slow or broken.
+//! Requests that are too large, too slow or malformed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::request_line::ask;
 use crate::{Server, json_of, slow};
 
 #[tokio::test]
-async fn a_body_beyond_the_limit_is_answered_with_413_whether_or_not_it_says_its_length() {
+async fn a_body_beyond_the_limit_is_rejected_with_413_with_and_without_a_length() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let post = async |path: &str, body: Body| server.client.post(server.url(path)).body(body).send().await.unwrap();
     let chunked = |bytes: usize| {
@@ -34,19 +34,19 @@ async fn a_body_beyond_the_limit_is_answered_with_413_whether_or_not_it_says_its
         assert_eq!(answer.status(), 413);
         assert_eq!(json_of(answer).await["message"], "Request body too large (max 1000 bytes)");
     }
-    // A service that does not look at the body has answered already
+    // A service that does not read the body has responded already
     let answer = post("/auth/v1/ignore", chunked(500_000)).await;
     assert_eq!((answer.status().as_u16(), answer.text().await.unwrap().as_str()), (200, "ignored"));
 }
 
 #[tokio::test]
-async fn a_refusal_reaches_a_client_that_is_still_sending() {
+async fn a_rejection_reaches_a_client_that_is_still_sending() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let answer = server.client.post(server.url("/auth/v1/read")).body(vec![b'x'; 3_000_000]).send().await.unwrap();
     assert_eq!(answer.status(), 401);
 }
 
-/// Sends a head, and a body of so many chunks of a megabyte, to its end.
+/// Sends a head and a body of this number of chunks of a megabyte, completely.
 async fn send_megabytes(socket: &mut TcpStream, head: &str, megabytes: usize) {
     socket.write_all(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).await.unwrap();
     let megabyte = [b"100000\r\n", &[b'x'; 1024 * 1024][..], b"\r\n"].concat();
@@ -57,7 +57,7 @@ async fn send_megabytes(socket: &mut TcpStream, head: &str, megabytes: usize) {
 }
 
 #[tokio::test]
-async fn a_body_that_no_service_reads_is_sent_to_its_end_and_the_answer_read() {
+async fn an_unread_body_can_be_sent_completely_before_the_response_is_read() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let preflight = "origin: http://a.example\r\naccess-control-request-method: POST\r\n";
     for (method, path, headers, status) in [
@@ -68,7 +68,7 @@ async fn a_body_that_no_service_reads_is_sent_to_its_end_and_the_answer_read() {
     ] {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{headers}");
-        // Twice: the connection goes on
+        // Twice: the connection stays usable
         for _ in 0..2 {
             send_megabytes(&mut socket, &head, 1).await;
             let (answer, _) = ask(&mut socket, &[]).await;
@@ -78,7 +78,7 @@ async fn a_body_that_no_service_reads_is_sent_to_its_end_and_the_answer_read() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_to_be_awaited_is_read_behind_the_answer() {
+async fn a_body_that_is_too_long_to_wait_for_is_read_after_the_response() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     send_megabytes(&mut socket, "POST /nowhere HTTP/1.1\r\nhost: x\r\n", 64).await;
@@ -86,7 +86,7 @@ async fn a_body_that_is_too_long_to_be_awaited_is_read_behind_the_answer() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_first_is_refused_before_it_sends() {
+async fn a_client_that_expects_continue_is_rejected_before_it_sends() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     socket
@@ -101,7 +101,7 @@ async fn a_client_that_asks_first_is_refused_before_it_sends() {
 }
 
 #[tokio::test]
-async fn headers_beyond_the_limit_are_answered_with_431() {
+async fn headers_beyond_the_limit_are_rejected_with_431() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let fits = server.get("/auth/v1/user").header("x-long", "x".repeat(60_000)).send().await.unwrap();
     assert_eq!(fits.status(), 200);
@@ -112,7 +112,7 @@ async fn headers_beyond_the_limit_are_answered_with_431() {
 }
 
 #[tokio::test]
-async fn a_url_beyond_the_limit_is_answered_with_414_and_the_connection_goes_on() {
+async fn a_url_beyond_the_limit_is_rejected_with_414_and_the_connection_stays_open() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     for length in [65_001, 65_600, 200_000, 3_000_000] {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
@@ -129,14 +129,14 @@ async fn a_url_beyond_the_limit_is_answered_with_414_and_the_connection_goes_on(
     }
     let fits = format!("/auth/v1/user?{}", "x".repeat(65_000 - "/auth/v1/user?".len()));
     assert_eq!(server.get(&fits).send().await.unwrap().status(), 200);
-    // What is encoded counts as it is then
+    // The encoded form counts
     let quotes = format!("GET /auth/v1/user?{} HTTP/1.1\r\nhost: x\r\n\r\n", "\"".repeat(30_000));
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     assert!(ask(&mut socket, &[quotes.as_bytes()]).await.0.starts_with("HTTP/1.1 414 "));
 }
 
 #[tokio::test]
-async fn a_service_that_is_too_slow_costs_its_client_a_504() {
+async fn a_service_that_is_too_slow_is_a_504() {
     let (router, _, _) = slow();
     let server = Server::start(|gateway| {
         gateway.mount("/slow/v1", router, Access::open().timeout(Some(Duration::from_millis(20))))
@@ -149,7 +149,7 @@ async fn a_service_that_is_too_slow_costs_its_client_a_504() {
 }
 
 #[tokio::test]
-async fn a_panic_is_one_client_s_500_and_the_server_goes_on() {
+async fn a_panic_is_a_500_for_one_client_and_the_server_continues() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let answer = server.get("/auth/v1/panic").send().await.unwrap();
     assert_eq!(answer.status(), 500);
@@ -168,7 +168,7 @@ async fn a_panic_is_one_client_s_500_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused_and_nothing_breaks() {
+async fn input_that_is_not_http_is_rejected() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     for nonsense in [
         b"\0\0\0\0\r\n\r\n".as_slice(),
@@ -182,7 +182,7 @@ async fn what_is_not_http_is_refused_and_nothing_breaks() {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
         socket.write_all(nonsense).await.unwrap();
         let mut answer = Vec::new();
-        // A reset is as good an end
+        // A reset is an acceptable end
         let _ = socket.read_to_end(&mut answer).await;
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(nonsense));
     }
@@ -190,7 +190,7 @@ async fn what_is_not_http_is_refused_and_nothing_breaks() {
 }
 
 #[tokio::test]
-async fn paths_that_nobody_serves_have_the_contract_s_answer() {
+async fn an_unknown_path_has_the_response_of_supabase_s_gateway() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     for path in ["/rest/v1/todos", "/auth/v1", "/", "/nowhere"] {
         let answer = server.get(path).send().await.unwrap();

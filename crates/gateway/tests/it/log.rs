@@ -1,4 +1,4 @@
-//! What is logged, and what never is.
+//! Log lines, and the secrets that they never contain.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -54,9 +54,10 @@ impl Subscriber for Lines {
 }
 
 #[tokio::test]
-async fn a_request_is_one_line_with_its_route_and_without_anything_secret() {
+async fn a_request_is_logged_as_one_line_with_its_route_and_without_secrets() {
     let lines = Lines::default();
-    // For the whole process: what other tests do is logged too, and must be as discreet
+    // For the whole process: lines of other tests are collected too, and must not contain secrets
+    // either
     tracing::subscriber::set_global_default(lines.clone()).unwrap();
     let server = Server::with_echo(KeyPolicy::Development).await;
     let token = server.token(json!({ "sub": "u" }));

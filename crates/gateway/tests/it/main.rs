@@ -1,4 +1,4 @@
-//! The gateway over real sockets, with a service behind it that tells what it was given.
+//! The gateway over real sockets, with a service behind it that returns what it received.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-/// Long enough for a machine under load; nothing here waits that long when it works.
+/// Long enough for a machine under load; no passing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running gateway.
@@ -71,7 +71,7 @@ impl Server {
         Self { address, client, ring, stop: Some(stop), ended }
     }
 
-    /// The echo service behind `/auth/v1`, with the paths that the real one opens.
+    /// Starts the echo service behind `/auth/v1`, with the open paths of the real one.
     async fn with_echo(policy: KeyPolicy) -> Self {
         Self::start(|gateway| {
             let access = Access::keyed().except(["/verify", "/callback"]).body_limit(1000);
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-/// Answers with what the gateway says about the request.
+/// A service that returns what the gateway adds to the request.
 fn echo() -> Router {
     async fn tell(request: Request) -> axum::Json<Value> {
         let caller = request.extensions().get::<Caller>().expect("every request has a caller");
@@ -128,7 +128,7 @@ fn echo() -> Router {
         .route("/panic", get(async || -> String { panic!("on purpose: {}", 1) }))
 }
 
-/// A service whose one answer comes when it is told to, and which says when it was asked.
+/// A service that reports a request and responds when it is notified.
 fn slow() -> (Router, Arc<Notify>, Arc<Notify>) {
     let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let router = {

@@ -1,4 +1,4 @@
-//! Targets that hold what belongs percent-encoded.
+//! Targets with characters that should be percent-encoded.
 
 use portico_gateway::KeyPolicy;
 use serde_json::Value;
@@ -11,7 +11,8 @@ use crate::{PATIENCE, Server};
 const RAW: &str = "GET /auth/v1/user?a=b->>c&d=\"<`{}|\\^é HTTP/1.1\r\nhost: x\r\n\r\n";
 const QUERY: &str = "a=b-%3E%3Ec&d=%22%3C%60{}|\\^é";
 
-/// Sends the pieces one after the other, and reads one answer: its head, and its body as far as its length says.
+/// Sends the pieces one after the other, and reads one response: its head, and its body by its
+/// length.
 pub async fn ask(socket: &mut TcpStream, pieces: &[&[u8]]) -> (String, Vec<u8>) {
     socket.set_nodelay(true).unwrap();
     for piece in pieces {
@@ -38,19 +39,19 @@ async fn answer(socket: &mut TcpStream) -> (String, Vec<u8>) {
 
 fn query((head, body): (String, Vec<u8>)) -> String {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    let told: Value = serde_json::from_slice(&body).unwrap();
-    told["query"].as_str().unwrap().to_owned()
+    let echo: Value = serde_json::from_slice(&body).unwrap();
+    echo["query"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn raw_characters_are_taken_request_after_request() {
+async fn unencoded_characters_are_accepted_in_every_request() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     for _ in 0..3 {
         assert_eq!(query(ask(&mut socket, &[RAW.as_bytes()]).await), QUERY);
         let (start, end) = RAW.as_bytes().split_at(24);
         assert_eq!(query(ask(&mut socket, &[start, end]).await), QUERY);
-        // Also behind a body, however it comes
+        // Also behind a body of either kind
         let post = b"POST /auth/v1/read?\"> HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n\r\n";
         for pieces in [vec![&post[..], b"GET />\r\n"], vec![&post[..], b"GET", b" />\r\n"]] {
             let (head, body) = ask(&mut socket, &pieces).await;
@@ -64,7 +65,7 @@ async fn raw_characters_are_taken_request_after_request() {
 }
 
 #[tokio::test]
-async fn requests_sent_ahead_are_taken_one_after_the_other() {
+async fn pipelined_requests_are_answered_one_after_the_other() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let plain = "GET /auth/v1/user?plain HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -84,7 +85,7 @@ async fn requests_sent_ahead_are_taken_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn behind_a_body_in_chunks_comes_the_next_request() {
+async fn the_next_request_may_follow_a_chunked_body() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let post = b"POST /auth/v1/read?> HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -93,7 +94,7 @@ async fn behind_a_body_in_chunks_comes_the_next_request() {
         assert_eq!(body, b"7");
         assert_eq!(query(ask(&mut socket, &[RAW.as_bytes()]).await), QUERY);
     }
-    // What is not exactly chunks ends the connection
+    // Malformed chunks close the connection
     socket.write_all(&[&post[..], b"7\nGET />>\r\n0\r\n\r\n", RAW.as_bytes()].concat()).await.unwrap();
     let mut rest = Vec::new();
     let _ = timeout(PATIENCE, socket.read_to_end(&mut rest)).await.unwrap();
@@ -101,7 +102,7 @@ async fn behind_a_body_in_chunks_comes_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_bare_line_feed_in_a_head_is_refused() {
+async fn a_bare_line_feed_in_a_head_is_rejected() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let plain = "GET /auth/v1/user?plain HTTP/1.1\r\nhost: x\r\n\r\n";
     let post = "POST /auth/v1/read HTTP/1.1\r\nhost: x\r\n";
@@ -131,7 +132,7 @@ async fn a_bare_line_feed_in_a_head_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_name_one_host_is_refused() {
+async fn a_request_that_does_not_name_one_host_is_rejected() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     for (version, hosts, status) in [
         ("1.1", "", "400"),
@@ -151,12 +152,12 @@ async fn a_request_that_does_not_name_one_host_is_refused() {
             assert!(head.contains("x-request-id"), "{head}");
         }
     }
-    // The target's host counts
+    // The host of the target takes precedence
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let request = b"GET http://app.example:81/auth/v1/user HTTP/1.1\r\nhost: evil.example\r\n\r\n";
     let (_, body) = ask(&mut socket, &[request]).await;
-    let told: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(told["x-forwarded-host"], "app.example:81");
+    let echo: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(echo["x-forwarded-host"], "app.example:81");
 
     let client = reqwest::Client::builder().http2_prior_knowledge().timeout(PATIENCE).build().unwrap();
     for (host, status) in [(None, 200), (Some(server.address.to_string()), 200), (Some("evil.example".into()), 400)] {
@@ -170,7 +171,7 @@ async fn a_request_that_does_not_name_one_host_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_as_ever() {
+async fn a_malformed_request_is_rejected() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     for nonsense in [
         "GET /a\x01b HTTP/1.1\r\n\r\n",
@@ -181,7 +182,7 @@ async fn what_is_no_request_is_refused_as_ever() {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
         assert!(ask(&mut socket, &[nonsense.as_bytes()]).await.0.starts_with("HTTP/1.1 400"), "{nonsense}");
     }
-    // No UTF-8
+    // Not UTF-8
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     assert!(ask(&mut socket, &[b"GET /a\xff HTTP/1.1\r\n\r\n"]).await.0.starts_with("HTTP/1.1 400"));
 }

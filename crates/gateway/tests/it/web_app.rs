@@ -1,4 +1,4 @@
-//! The static files, and the rules they come with.
+//! The static files and their headers.
 
 use portico_gateway::{Access, WebApp, WebAppError};
 use reqwest::Method;
@@ -51,7 +51,7 @@ async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> Answer {
 }
 
 #[tokio::test]
-async fn a_page_is_the_index_whatever_its_path_and_is_asked_for_again_each_time() {
+async fn every_page_path_serves_the_index_and_is_revalidated() {
     let server = server().await;
     for path in ["/", "/index.html", "/app", "/sign-in?next=/app", "/deep/er/still", "/nowhere"] {
         let page = get(&server, path, &[("accept", "text/html"), ("sec-fetch-mode", "navigate")]).await;
@@ -90,7 +90,7 @@ async fn pages_run_under_a_strict_policy() {
 }
 
 #[tokio::test]
-async fn behind_https_browsers_are_told_to_stay_with_it() {
+async fn responses_behind_https_set_strict_transport_security() {
     let server = Server::start(|gateway| {
         gateway.https(true).web_app(WebApp::from_files(FILES).unwrap()).mount("/auth/v1", echo(), Access::open())
     })
@@ -102,7 +102,7 @@ async fn behind_https_browsers_are_told_to_stay_with_it() {
 }
 
 #[tokio::test]
-async fn hashed_assets_are_kept_for_ever_and_others_for_an_hour() {
+async fn hashed_assets_are_cached_for_ever_and_others_for_an_hour() {
     let server = server().await;
     let script = get(&server, "/assets/app-abc123.js", &[]).await;
     assert_eq!(script.header("cache-control"), "public, max-age=31536000, immutable");
@@ -112,7 +112,7 @@ async fn hashed_assets_are_kept_for_ever_and_others_for_an_hour() {
 }
 
 #[tokio::test]
-async fn the_form_is_the_one_that_the_client_likes_best() {
+async fn a_file_has_the_encoding_that_the_client_prefers() {
     let server = server().await;
     for (accepted, encoding, body) in [
         ("gzip, deflate, br", "br", "index in brotli"),
@@ -126,7 +126,7 @@ async fn the_form_is_the_one_that_the_client_likes_best() {
         assert_eq!(page.header("content-length"), body.len().to_string());
         assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     }
-    // What exists in one form only comes in that
+    // A file in one encoding only is served in that one
     let font = get(&server, "/assets/font-abc123.woff2", &[("accept-encoding", "br, gzip")]).await;
     assert_eq!((font.header("content-encoding"), font.body.as_str()), ("", "font"));
     let script = get(&server, "/assets/app-abc123.js", &[("accept-encoding", "gzip, br")]).await;
@@ -134,7 +134,7 @@ async fn the_form_is_the_one_that_the_client_likes_best() {
 }
 
 #[tokio::test]
-async fn what_the_browser_has_already_is_not_sent_again() {
+async fn a_cached_file_is_not_sent_again() {
     let server = server().await;
     let first = get(&server, "/", &[("accept-encoding", "br")]).await;
     let tag = first.header("etag").to_owned();
@@ -142,12 +142,12 @@ async fn what_the_browser_has_already_is_not_sent_again() {
     let again = get(&server, "/", &[("accept-encoding", "br"), ("if-none-match", &tag)]).await;
     assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", tag.as_str()));
     assert_eq!(again.header("cache-control"), "no-cache");
-    // Another form is another content
+    // Another encoding is another content
     assert_eq!(get(&server, "/", &[("accept-encoding", "gzip"), ("if-none-match", &tag)]).await.status, 200);
 }
 
 #[tokio::test]
-async fn files_that_are_not_there_and_calls_of_scripts_get_no_page() {
+async fn missing_files_and_script_requests_get_no_page() {
     let server = server().await;
     for path in ["/assets/gone-000.js", "/app/x.png", "/index.html.br", "/..%2f..%2fetc/passwd", "/a/%2e%2e/b.txt"] {
         let answer = get(&server, path, &[("accept", "text/html")]).await;
@@ -156,7 +156,7 @@ async fn files_that_are_not_there_and_calls_of_scripts_get_no_page() {
         assert_eq!(answer.header("cache-control"), "no-store");
     }
     assert_eq!(get(&server, "/app", &[("sec-fetch-mode", "cors")]).await.status, 404);
-    // Services' paths are never pages
+    // Paths of services are never pages
     let answer = get(&server, "/rest/v1/todos", &[("accept", "text/html")]).await;
     assert_eq!((answer.status, answer.header("content-type")), (404, "application/json; charset=utf-8"));
     let answer = ask(&server, Method::POST, "/app", &[]).await;
@@ -172,7 +172,7 @@ async fn head_is_get_without_the_body() {
 }
 
 #[tokio::test]
-async fn the_page_finds_its_configuration() {
+async fn the_page_can_read_its_configuration() {
     let server = server().await;
     let config = get(&server, "/portico/config.json", &[("sec-fetch-mode", "cors")]).await;
     assert_eq!((config.status, config.body.as_str()), (200, r#"{"anonKey":"k"}"#));
@@ -183,7 +183,7 @@ async fn the_page_finds_its_configuration() {
 }
 
 #[tokio::test]
-async fn a_folder_is_served_as_it_is_now() {
+async fn a_folder_is_served_in_its_present_state() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     assert!(matches!(WebApp::from_dir(folder.path()), Err(WebAppError::NoIndex(_))));
@@ -201,13 +201,13 @@ async fn a_folder_is_served_as_it_is_now() {
     write("index.html", "second");
     let second = get(&server, "/", &[("if-none-match", &tag)]).await;
     assert_eq!((second.status, second.body.as_str()), (200, "second"));
-    // A folder is no file
+    // A folder is not a file
     assert_eq!(get(&server, "/assets", &[]).await.body, "second");
     assert_eq!(get(&server, "/..%2f", &[]).await.status, 404);
 }
 
 #[test]
-fn an_origin_for_the_policy_must_be_one() {
+fn a_malformed_origin_for_the_policy_is_rejected() {
     let app = WebApp::from_files(FILES).unwrap();
     assert!(app.clone().allow_origin("https://eu.posthog.com").is_ok());
     assert!(matches!(app.allow_origin("https://x; script-src *"), Err(WebAppError::Origin(_))));

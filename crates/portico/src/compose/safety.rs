@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_others_can_not_read_is_safe() {
+    fn only_what_others_cannot_read_is_safe() {
         for (url, safe) in [
             ("https://accounts.portico.test", true),
             ("http://127.0.0.1:54321", true),
@@ -144,13 +144,13 @@ mod tests {
     #[test]
     fn a_variable_that_is_not_set_is_told_where_safety_hangs_on_it() {
         let warning = |kind, key: &str| Warning { kind, place: None, key: key.to_owned(), message: "NOPE".to_owned() };
-        let told = unset(&[
+        let problems = unset(&[
             warning(WarningKind::UnsetVariable, "auth.captcha.secret"),
             warning(WarningKind::UnsetVariable, "studio.openai_api_key"),
             warning(WarningKind::UnknownKey, "auth.captcha.colour"),
         ]);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("auth.captcha.secret"), "{told:?}");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("auth.captcha.secret"), "{problems:?}");
     }
 
     #[test]

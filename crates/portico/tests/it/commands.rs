@@ -3,7 +3,7 @@
 use super::project_folder::Folder;
 
 #[test]
-fn a_command_of_the_reference_that_is_not_here_says_what_to_use() {
+fn an_unavailable_supabase_command_names_its_replacement() {
     let folder = Folder::new();
     for (arguments, expected) in [
         (&["start"][..], "error: `portico start` does not exist: `portico dev` starts the server\n"),
@@ -20,7 +20,7 @@ fn a_command_of_the_reference_that_is_not_here_says_what_to_use() {
         assert_eq!(finished.code, Some(2), "{arguments:?}");
         assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     }
-    // One that is only misspelled
+    // A misspelled one
     let finished = folder.run(&["statsu"]);
     assert!(
         finished.stderr.contains("unrecognized subcommand 'statsu'") && finished.stderr.contains("status"),
@@ -29,7 +29,7 @@ fn a_command_of_the_reference_that_is_not_here_says_what_to_use() {
 }
 
 #[test]
-fn a_project_folder_that_does_not_exist_is_named() {
+fn an_error_names_a_missing_project_folder() {
     let folder = Folder::new();
     let missing = folder.path().join("missing");
     for command in ["dev", "status", "init", "stop"] {
@@ -52,7 +52,7 @@ fn init_writes_whether_new_tables_are_exposed() {
 }
 
 #[test]
-fn a_failing_statement_is_one_error_with_its_place() {
+fn a_failing_statement_is_one_error_with_its_position() {
     let folder =
         Folder::new().migration("20240101000000_wrong", "create table t (id int);\n\nselect * from nothing;\n");
     let finished = folder.run(&["dev"]);
@@ -67,7 +67,7 @@ fn a_failing_statement_is_one_error_with_its_place() {
 }
 
 #[test]
-fn an_extension_that_is_missing_says_where_and_what_to_do() {
+fn a_missing_extension_is_one_error_with_advice() {
     let folder = Folder::new().migration("20240101000000_maps", "select 1;\ncreate extension postgis;\n");
     let finished = folder.run(&["dev"]);
     assert_eq!(finished.code, Some(1));
@@ -85,7 +85,7 @@ fn an_extension_that_is_missing_says_where_and_what_to_do() {
 }
 
 #[test]
-fn warnings_look_the_same_through_a_pipe_and_name_what_is_unknown() {
+fn warnings_are_the_same_through_a_pipe_and_name_unknown_keys() {
     let folder = Folder::new();
     folder.configure("[auth.external.myspace]\nenabled = true\nclient_id = \"x\"\nsecret = \"y\"\n[auth.web3.solana]\nenabled = true\n");
     let server = folder.start();

@@ -1,5 +1,5 @@
-//! The whole program on servers of others: PostgreSQL as a system installs it, with a superuser's login and with one
-//! that may make roles and databases only.
+//! The whole program on an external PostgreSQL, as a system installs it: with the login of a superuser and
+//! with one that may only create roles and databases.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::program::{Program, finished, portico};
 
-/// Starts a server of a test's own: roles belong to the whole server.
-pub async fn ordinary(major: u32) -> OrdinaryServer {
+/// Starts a server for one test: roles belong to the whole server.
+pub async fn system_server(major: u32) -> OrdinaryServer {
     let folder = match major {
         18 => Binaries::find(None).unwrap().folder().to_owned(),
         _ => "/usr/lib/postgresql/15/bin".into(),
@@ -20,7 +20,7 @@ pub async fn ordinary(major: u32) -> OrdinaryServer {
     OrdinaryServer::start(&folder).await.unwrap()
 }
 
-/// The embedded version and, where it is installed, Debian's.
+/// Returns the embedded version and, if it is installed, Debian's.
 #[allow(clippy::print_stderr)]
 fn majors() -> impl Iterator<Item = u32> {
     let has_old = Path::new("/usr/lib/postgresql/15/bin/postgres").exists();
@@ -30,7 +30,7 @@ fn majors() -> impl Iterator<Item = u32> {
     [18, 15].into_iter().filter(move |major| *major == 18 || has_old)
 }
 
-/// As the hosted service's tools dump it: with the owner's name.
+/// A migration as the hosted service's tools dump it: with the owner's name.
 const NOTES: &str = r#"
     create table "public"."notes" ("id" int primary key, "owner" uuid default auth.uid() references auth.users (id), "title" text);
     ALTER TABLE "public"."notes" OWNER TO "postgres";
@@ -53,8 +53,9 @@ fn serve(folder: &Path, url: &str) -> Program {
     Program::ready(serve)
 }
 
-/// The life of a project: its first start, people, a migration, another start. Returns what the first start printed.
-async fn round(folder: &Path, url: &str, what: &str) -> String {
+/// Takes a project through its first start, sign-ups, a migration and another start. Returns the output of
+/// the first start.
+async fn project_life(folder: &Path, url: &str, what: &str) -> String {
     let migrations = folder.join("supabase/migrations");
     std::fs::create_dir_all(&migrations).unwrap();
     std::fs::write(migrations.join("20260101000000_notes.sql"), NOTES).unwrap();
@@ -70,12 +71,12 @@ async fn round(folder: &Path, url: &str, what: &str) -> String {
         let (status, rows) = program.call(Method::GET, "/rest/v1/notes?select=title", Some(token), None).await;
         assert_eq!((status, rows.as_array().map(Vec::len)), (200, Some(count)), "{what}: {rows}");
     }
-    // Out of the role of the request a function comes to a login without any right
+    // A function that leaves the role of the request gets a login without any right
     let (_, escaped) = program.call(Method::POST, "/rest/v1/rpc/escape", None, None).await;
     let escaped = escaped.as_str().unwrap().to_owned();
     assert!(escaped.starts_with("portico_") && escaped.ends_with("_api false false"), "{what}: {escaped}");
 
-    // A migration beside the running server, which learns of it
+    // A migration beside the running server, which reloads its schema
     std::fs::write(migrations.join("20260102000000_more.sql"), "create table public.more (id int); alter table public.more owner to postgres; grant select on public.more to anon; notify pgrst").unwrap();
     let (succeeded, printed) = finished(portico(folder, &["migration", "up", "--db-url", url]));
     assert!(succeeded, "{what}: {printed}");
@@ -85,7 +86,7 @@ async fn round(folder: &Path, url: &str, what: &str) -> String {
     }
     assert!(program.stop().success());
 
-    // The next start finds everything as it was
+    // The next start finds the same state
     let program = serve(folder, url);
     let one = program.token("/auth/v1/token?grant_type=password", "one@example.com").await;
     let (_, rows) = program.call(Method::GET, "/rest/v1/notes?select=title", Some(&one), None).await;
@@ -94,15 +95,15 @@ async fn round(folder: &Path, url: &str, what: &str) -> String {
     first
 }
 
-/// Creates a login that may make roles and databases only, with a database of its own.
-async fn plain(server: &OrdinaryServer, name: &str) -> String {
+/// Creates a login that may only create roles and databases, with its own database.
+async fn unprivileged_login(server: &OrdinaryServer, name: &str) -> String {
     let admin = server.administrator().await;
     admin.batch_execute(&format!("create role {name} login createrole createdb password 'it''s'")).await.unwrap();
     admin.batch_execute(&format!("create database {name} owner {name}")).await.unwrap();
     server.url(name, "it's", name)
 }
 
-/// The list of SQL for an administrator, as it was printed.
+/// Returns the SQL for an administrator from the output.
 fn requests(printed: &str) -> String {
     let is_ours = |line: &&str| !line.starts_with("-- The database login");
     let lines = printed.lines().skip_while(is_ours).take_while(|line| !line.contains('●'));
@@ -110,25 +111,25 @@ fn requests(printed: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_program_works_on_an_ordinary_server_as_its_superuser() {
+async fn the_program_works_on_a_system_server_as_its_superuser() {
     for major in majors() {
-        let server = ordinary(major).await;
+        let server = system_server(major).await;
         server.administrator().await.batch_execute("create database mighty").await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let printed =
-            round(folder.path(), &server.superuser_url("mighty"), &format!("as a superuser on {major}")).await;
+            project_life(folder.path(), &server.superuser_url("mighty"), &format!("as a superuser on {major}")).await;
         assert_eq!(requests(&printed), "", "on {major}");
     }
 }
 
 #[tokio::test]
-async fn the_program_works_on_an_ordinary_server_as_a_plain_login() {
+async fn the_program_works_on_a_system_server_as_an_unprivileged_login() {
     for major in majors() {
-        let server = ordinary(major).await;
-        let url = plain(&server, "plain").await;
+        let server = system_server(major).await;
+        let url = unprivileged_login(&server, "plain").await;
         let folder = tempfile::tempdir().unwrap();
-        let printed = round(folder.path(), &url, &format!("as a plain login on {major}")).await;
-        // What it lacks is one list of SQL, which the superuser can run as it stands
+        let printed = project_life(folder.path(), &url, &format!("as a plain login on {major}")).await;
+        // The missing rights are one list of SQL, which the superuser can run unchanged
         let list = requests(&printed);
         assert!(list.contains("alter role service_role bypassrls;"), "on {major}: {printed}");
         let superuser = connect(&server.superuser("plain")).await.unwrap();
@@ -140,26 +141,27 @@ async fn the_program_works_on_an_ordinary_server_as_a_plain_login() {
 #[tokio::test]
 async fn the_program_works_beside_another_project_on_the_same_server() {
     for major in majors() {
-        let server = ordinary(major).await;
+        let server = system_server(major).await;
         let folder = tempfile::tempdir().unwrap();
-        round(folder.path(), &plain(&server, "first").await, &format!("as the first on {major}")).await;
-        let url = plain(&server, "second").await;
+        project_life(folder.path(), &unprivileged_login(&server, "first").await, &format!("as the first on {major}"))
+            .await;
+        let url = unprivileged_login(&server, "second").await;
         let folder = tempfile::tempdir().unwrap();
         let list = requests(&serve(folder.path(), &url).printed());
-        // Since 16 the roles of the requests can only be granted by those who made them
+        // Since 16 the roles of the requests can only be granted by the roles that created them
         assert_eq!(list.contains("grant anon to portico_authenticator"), major >= 16, "on {major}: {list}");
         let superuser = connect(&server.superuser("second")).await.unwrap();
         superuser.batch_execute(&list).await.unwrap_or_else(|error| panic!("on {major}: {error:?}\n{list}"));
-        let printed = round(folder.path(), &url, &format!("as the second on {major}")).await;
+        let printed = project_life(folder.path(), &url, &format!("as the second on {major}")).await;
         assert_eq!(requests(&printed), "", "on {major}");
     }
 }
 
-/// Development on a server of others: what is published of the development server must not open that one.
+/// Development on an external server: the published secrets of development must not open that server.
 #[tokio::test]
-async fn a_development_server_publishes_no_password_of_a_server_of_others() {
+async fn a_development_server_publishes_no_password_of_an_external_server() {
     for major in majors() {
-        let server = ordinary(major).await;
+        let server = system_server(major).await;
         server.administrator().await.batch_execute("create database developed").await.unwrap();
         let url = server.superuser_url("developed");
         let folder = tempfile::tempdir().unwrap();

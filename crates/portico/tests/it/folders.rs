@@ -1,4 +1,4 @@
-//! Folders as a new user has them: they start by `portico dev` alone.
+//! Project folders of new users: `portico dev` alone starts them.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn tables_of_a_new_project_need_a_grant() {
     let server = folder.start();
     let expected = "New tables   in the API after a GRANT (no migration yet; else set [api] auto_expose_new_tables)\n";
     assert!(server.panel().contains(expected), "{}", server.panel());
-    // The API's description has nothing of ours
+    // The description of the API contains nothing of Portico
     let description = server.get("/rest/v1/", &server.value("SECRET_KEY"));
     let document: serde_json::Value = serde_json::from_str(&description).unwrap();
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
@@ -54,7 +54,7 @@ fn tables_of_a_new_project_need_a_grant() {
 }
 
 #[test]
-fn a_second_server_in_the_folder_is_refused_with_the_reason() {
+fn a_second_server_in_a_folder_is_rejected_with_the_reason() {
     let folder = Folder::new();
     let server = folder.start();
     let second = folder.run(&["dev"]);
@@ -77,7 +77,7 @@ fn a_second_server_in_the_folder_is_refused_with_the_reason() {
     assert_eq!(server.query("select 1"), ["1"]);
 }
 
-/// Folders in the styles of public projects, by name, and a question that only a complete start answers.
+/// Folders in the styles of public projects, by name, with a query that only a complete start answers.
 const STYLES: &[(&str, &str, &str)] = &[
     (
         "chat",
@@ -112,7 +112,7 @@ fn folders_in_the_styles_of_public_projects_start() {
         assert_eq!(server.query(question), [*answer], "{name}");
         let printed = server.stop();
         assert!(!printed.contains("WARN: "), "{name}: {printed}");
-        // A second start finds everything as it was
+        // A second start finds the same state
         folder.start();
     }
 }

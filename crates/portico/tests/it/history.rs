@@ -1,16 +1,16 @@
-//! `portico migration`: on the database of this folder, whatever runs elsewhere.
+//! `portico migration` on the database of this folder, whatever runs in others.
 
 use std::fs;
 
 use super::project_folder::Folder;
 
-/// The port of a database's URL.
+/// Returns the port of a database's URL.
 fn port(url: &str) -> &str {
     url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap()
 }
 
 #[test]
-fn the_database_of_another_folder_is_left_alone() {
+fn the_database_of_another_folder_is_not_touched() {
     let theirs = Folder::new().migration("20240101000000_theirs", "create table t (id int);");
     let server = theirs.start();
     // The configured port is that of the other folder's server
@@ -29,7 +29,7 @@ fn the_database_of_another_folder_is_left_alone() {
 }
 
 #[test]
-fn the_remedy_after_a_change_of_branch_keeps_the_data() {
+fn the_advice_after_a_change_of_branch_keeps_the_data() {
     let folder = Folder::new()
         .migration("20240101000000_notes", "create table notes (id int);")
         .migration("20240103000000_branch", "create table only_here (id int); insert into only_here values (7);");
@@ -53,7 +53,7 @@ fn the_remedy_after_a_change_of_branch_keeps_the_data() {
 }
 
 #[test]
-fn files_in_between_are_applied_by_the_command_that_the_message_names() {
+fn the_command_in_the_message_applies_files_in_between() {
     let folder = Folder::new().migration("20240102000000_second", "create table second (id int);");
     folder.start().stop();
     folder.put("supabase/migrations/20240101000000_first.sql", "create table first (id int);");

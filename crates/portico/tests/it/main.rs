@@ -1,4 +1,4 @@
-//! The program as an operator, a developer and a script use it: commands, and what they print where it is read, through pipes.
+//! The program as operators, developers and scripts use it: commands, and their output through pipes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod commands;

@@ -6,7 +6,7 @@ use crate::program::{Program, command, finished, portico};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The commands of the README's section on production.
+/// Returns the commands of the README's section on production.
 fn commands() -> Vec<&'static str> {
     let section = README.split("## Run it in production").nth(1).unwrap();
     let block = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
@@ -38,7 +38,7 @@ async fn the_commands_of_the_readme_work_as_they_are_written() {
     assert!(program.stop().success());
 
     // The line with the URL of a database, whose address and password are the operator's
-    let server = crate::external::ordinary(18).await;
+    let server = crate::external::system_server(18).await;
     server.administrator().await.batch_execute("create database readme").await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert!(external.contains("postgresql://…"), "{external}");
@@ -49,7 +49,7 @@ async fn the_commands_of_the_readme_work_as_they_are_written() {
 
 const URL: (&str, &str) = ("PORTICO_SERVER_PUBLIC_URL", "https://accounts.example.com");
 
-/// Settings of the environment, arguments, and a part of the message that refuses them.
+/// Settings of the environment, arguments, and a part of the message that rejects them.
 type Refused = (&'static [(&'static str, &'static str)], &'static [&'static str], &'static str);
 
 #[test]
@@ -63,12 +63,12 @@ fn nothing_is_written_before_the_configuration_has_passed() {
         (&[URL, ("SUPABASE_AUTH_EMAIL_ENABLE_CONFIRMATIONS", "true")], &[], "enable_confirmations"),
         (&[URL, ("PORTICO_SERVER_BIND", "192.0.2.1")], &[], "could not listen"),
     ];
-    for (environment, arguments, told) in cases {
+    for (environment, arguments, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
         let mut serve = portico(folder.path(), &["serve"]);
         serve.args(arguments).envs(environment.iter().copied());
         let (succeeded, printed) = finished(serve);
-        assert!(!succeeded && printed.contains(told), "{told}: {printed}");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{told}: {printed}");
+        assert!(!succeeded && printed.contains(expected), "{expected}: {printed}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{expected}: {printed}");
     }
 }

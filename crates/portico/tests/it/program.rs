@@ -1,4 +1,4 @@
-//! Runs the program under test in a folder of its own.
+//! Runs the program under test in its own folder.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The longest time for something that the program does; it only ends a test that would hang.
+/// The longest wait for the program. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The last line of the panel.
 const READY: &str = "Press Ctrl-C to stop";
 
-/// What a program has printed so far, and whether it has ended its output.
+/// The output of a program so far, and whether it has ended.
 #[derive(Default)]
 struct Output {
     text: Mutex<(String, usize)>,
     grown: Condvar,
 }
 
-/// A program that runs, and ends with this.
+/// A running program. Dropping it ends the program.
 pub struct Program {
     child: Child,
     output: Arc<Output>,
@@ -36,7 +36,7 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
             command.env_remove(&name);
         }
     }
-    // The programs are in the workspace, above which the folder of a test does not lie
+    // The programs are in the workspace, and the folder of a test is outside of it
     let binaries = portico_database::cluster::Binaries::find(None).unwrap();
     command.env("PORTICO_POSTGRES_BIN", binaries.folder()).env("NO_COLOR", "1").env("PORT", "0");
     command.current_dir(folder);
@@ -78,26 +78,26 @@ impl Program {
         program
     }
 
-    /// Everything that it has printed so far.
+    /// Returns the output so far.
     pub fn printed(&self) -> String {
         self.output.text.lock().unwrap().0.clone()
     }
 
-    /// The value of a row of the panel.
+    /// Returns the value of a row of the panel.
     pub fn row(&self, label: &str) -> String {
         let printed = self.printed();
         let row = printed.lines().find_map(|line| line.trim().strip_prefix(label));
         row.unwrap_or_else(|| panic!("no {label} in {printed}")).trim().to_owned()
     }
 
-    /// Asks the program to end, and waits until it has.
+    /// Stops the program, and waits until it has ended.
     pub fn stop(mut self) -> ExitStatus {
         let process = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap()
     }
 
-    /// Sends a request with the publishable key, or with a token of a person beside it.
+    /// Sends a request with the publishable key, and with an access token if there is one.
     pub async fn call(
         &self,
         method: reqwest::Method,
@@ -119,7 +119,7 @@ impl Program {
         (answer.status().as_u16(), answer.json().await.unwrap_or(Value::Null))
     }
 
-    /// Signs somebody up, or in. Returns the access token.
+    /// Signs up or in. Returns the access token.
     pub async fn token(&self, path: &str, email: &str) -> String {
         let body = json!({ "email": email, "password": "correct horse battery" });
         let (status, answer) = self.call(reqwest::Method::POST, path, None, Some(body)).await;

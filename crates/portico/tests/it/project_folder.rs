@@ -1,4 +1,4 @@
-//! A project folder of a test's own, and the program in it.
+//! The project folder of a test, and the program in it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,7 +31,7 @@ impl From<Output> for Finished {
 pub struct Folder(TempDir);
 
 impl Folder {
-    /// A folder whose server takes free ports.
+    /// Creates a folder whose server uses free ports.
     pub fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -76,7 +76,7 @@ impl Folder {
     }
 }
 
-/// As a developer runs it, who sets no variables.
+/// Returns a command without environment variables of its own, as a developer runs it.
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = portico(folder, arguments);
     command.env_remove("PORT").env_remove("PORTICO_POSTGRES_BIN");
@@ -134,14 +134,14 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// A value that `portico status` shows.
+    /// Returns a value of `portico status`.
     pub fn value(&self, name: &str) -> String {
         let status = Finished::from(command(&self.folder, &["status", "-o", "json"]).output().unwrap());
         let values: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
         values[name].as_str().unwrap().to_owned()
     }
 
-    /// The body of the answer to a request with an API key.
+    /// Returns the body of the response to a request with an API key.
     pub fn get(&self, path: &str, key: &str) -> String {
         let url = self.value("API_URL");
         let address = url.strip_prefix("http://").unwrap();
@@ -152,7 +152,7 @@ impl Server {
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
-    /// The first column of a query's rows, as text, through the port that other programs use.
+    /// Returns the first column of a query's rows, as text, through the port that other programs use.
     pub fn query(&self, sql: &str) -> Vec<String> {
         let url = self.value("DB_URL");
         let rows = async {

@@ -38,7 +38,7 @@ pub enum MigrationError {
     #[error(transparent)]
     Statement(#[from] Box<StatementError>),
     /// The history could not be read or written.
-    #[error("failed to {action}: {}", crate::migrations::statement_error::told(.source))]
+    #[error("failed to {action}: {}", crate::migrations::statement_error::message_of(.source))]
     History {
         /// The attempted operation.
         action: &'static str,

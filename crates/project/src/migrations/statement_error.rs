@@ -52,20 +52,20 @@ impl StatementError {
             Some(ErrorPosition::Original(position)) => byte_of_character(statement.text, *position),
             _ => None,
         });
-        let mut told = Self::at(script, index, statement, place);
+        let mut failure = Self::at(script, index, statement, place);
         match database {
             Some(error) => {
-                told.severity = error.severity().to_owned();
-                told.code = error.code().code().to_owned();
-                told.message = error.message().to_owned();
-                told.detail = error.detail().map(str::to_owned);
-                told.hint =
+                failure.severity = error.severity().to_owned();
+                failure.code = error.code().code().to_owned();
+                failure.message = error.message().to_owned();
+                failure.detail = error.detail().map(str::to_owned);
+                failure.hint =
                     error.hint().map(str::to_owned).or_else(|| own_hint(error.code().code(), error.message(), index));
-                told.context = error.where_().map(str::to_owned);
+                failure.context = error.where_().map(str::to_owned);
             }
-            None => told.message = told_by_driver(error),
+            None => failure.message = driver_message(error),
         }
-        Box::new(told)
+        Box::new(failure)
     }
 
     /// Returns the error of a statement that Portico itself rejects.
@@ -76,10 +76,10 @@ impl StatementError {
         message: &str,
         hint: &str,
     ) -> Box<Self> {
-        let mut told = Self::at(script, index, statement, None);
-        told.message = message.to_owned();
-        told.hint = Some(hint.to_owned());
-        Box::new(told)
+        let mut failure = Self::at(script, index, statement, None);
+        failure.message = message.to_owned();
+        failure.hint = Some(hint.to_owned());
+        Box::new(failure)
     }
 
     fn at(script: &Script<'_>, index: usize, statement: &Statement<'_>, place: Option<usize>) -> Self {
@@ -100,14 +100,14 @@ impl StatementError {
 }
 
 /// Returns the message of PostgreSQL or the driver in one line.
-pub(crate) fn told(error: &tokio_postgres::Error) -> String {
+pub(crate) fn message_of(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => format!("{}: {} (SQLSTATE {})", error.severity(), error.message(), error.code().code()),
-        None => told_by_driver(error),
+        None => driver_message(error),
     }
 }
 
-fn told_by_driver(error: &tokio_postgres::Error) -> String {
+fn driver_message(error: &tokio_postgres::Error) -> String {
     use std::error::Error;
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),

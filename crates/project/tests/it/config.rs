@@ -53,7 +53,7 @@ fn an_empty_folder_has_every_default() {
 }
 
 #[test]
-fn unknown_keys_warn_with_place_and_nearest_name() {
+fn an_unknown_key_is_a_warning_with_its_position_and_the_nearest_name() {
     let project = Folder::config(
         "project_id = \"x\"\n[auth]\nsite_ulr = \"http://localhost\"\n[auth.email]\nweather = 1\n[surprise]\na = 1\n",
     )
@@ -95,7 +95,7 @@ fn wrong_types_fail_with_file_line_and_key_all_at_once() {
 }
 
 #[test]
-fn broken_toml_fails_with_its_line() {
+fn a_syntax_error_is_reported_with_its_line() {
     let error = Folder::config("[api]\nport = \n").error();
     assert!(error.starts_with("failed to parse config: supabase/config.toml:2:"), "{error}");
 }
@@ -147,7 +147,7 @@ fn a_wrong_value_of_a_variable_is_never_shown() {
 }
 
 #[test]
-fn an_unset_variable_counts_as_absence_and_is_named() {
+fn an_unset_variable_counts_as_absent_and_is_named() {
     let project = Folder::config(
         "[auth]\nsite_url = \"env(SITE)\"\n[auth.external.github]\nenabled = true\nclient_id = \"env(GITHUB_ID)\"\n\
          secret = \"env(GITHUB_SECRET)\"\n[auth.external.apple]\nenabled = false\nsecret = \"env(APPLE_SECRET)\"\n\
@@ -192,7 +192,7 @@ fn the_environment_overrides_every_key() {
 }
 
 #[test]
-fn required_fields_are_missed_where_their_section_is_used() {
+fn a_required_field_is_missed_only_if_its_section_is_enabled() {
     let error = Folder::config(
         "[auth.external.github]\nenabled = true\n[auth.external.google]\nenabled = true\nclient_id = \"x\"\n\
          [auth.email.smtp]\nhost = \"mail.example\"\n[auth.captcha]\nenabled = true\n[auth.hook.send_sms]\nenabled = true\n\
@@ -214,13 +214,13 @@ fn required_fields_are_missed_where_their_section_is_used() {
     }
     assert!(error.contains("Missing required config section: auth.webauthn"), "{error}");
     assert!(!error.contains("google"), "{error}");
-    // Switched off, nothing is missed.
+    // Nothing is missed in a section that is off
     Folder::config("[auth]\nenabled = false\n[auth.external.github]\nenabled = true\n[auth.captcha]\nenabled = true\n")
         .load();
 }
 
 #[test]
-fn values_with_a_meaning_are_checked() {
+fn a_value_outside_its_range_is_rejected() {
     let table = [
         ("[auth]\njwt_secret = \"short\"", "Invalid config for auth.jwt_secret. Must be at least 16 characters"),
         ("[auth.mfa.totp]\nenroll_enabled = true", "auth.mfa.totp.enroll_enabled requires verify_enabled"),
@@ -262,7 +262,7 @@ fn values_with_a_meaning_are_checked() {
 }
 
 #[test]
-fn sections_are_read() {
+fn every_section_is_parsed() {
     let folder = Folder::config(
         "[auth]\npassword_requirements = \"letters_digits\"\n[auth.captcha]\nenabled = true\nprovider = \"turnstile\"\nsecret = \"s\"\n\
          [auth.sms]\nenable_signup = true\n[auth.sms.test_otp]\n15551230000 = \"123456\"\n\
@@ -352,7 +352,7 @@ fn a_remote_has_no_effect_until_it_is_chosen() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
-    /// Any kind of value at any place is read or refused, and nothing panics.
+    /// Any kind of value at any position is read or rejected, without a panic.
     #[test]
     fn no_value_makes_loading_panic(
         places in proptest::collection::vec(
@@ -379,7 +379,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn an_encrypted_secret_is_opened_with_the_key_of_the_environment() {
+fn an_encrypted_secret_is_decrypted_with_the_key_of_the_environment() {
     // Made with `eciesjs`, the library of the format.
     let message = "BDx/baj+Dv18IwTRvnYIT+59frxgXh3vzCeguwLlmjdqyQ0GmjETXE7blr7s3aV9LjMs5+AN8BMODVKEO2rD/nuiBoBfeS8XesDj+MIulfDnPpFRmuZxOdHM+hNBHCDPBPHx0XWFfd7p5q9Yxal92fpv+A==";
     let folder = Folder::config(&format!("[auth]\njwt_secret = \"encrypted:{message}\"\n"));

@@ -1,4 +1,4 @@
-//! Environment files: which are read, and who wins.
+//! Environment files and their precedence.
 
 use portico_project::{LoadOptions, Project};
 
@@ -9,7 +9,7 @@ fn port(folder: &Folder, variables: &[(&str, &str)]) -> u16 {
 }
 
 #[test]
-fn the_process_wins_then_the_nearer_folder_then_the_more_local_file() {
+fn the_process_precedes_the_nearer_folder_and_the_more_local_file() {
     let folder = Folder::config("[api]\nport = \"env(P)\"\n").write(".env", "P=1\n");
     assert_eq!(port(&folder, &[]), 1);
     let order = [
@@ -26,13 +26,13 @@ fn the_process_wins_then_the_nearer_folder_then_the_more_local_file() {
         assert_eq!(port(&folder, &[]), value, "{file}");
     }
     assert_eq!(port(&folder, &[("P", "9")]), 9);
-    // Another stage, and the one that ignores local files.
+    // Another stage, and the one that ignores local files
     assert_eq!(port(&folder, &[("SUPABASE_ENV", "production")]), 7);
     assert_eq!(port(&folder, &[("SUPABASE_ENV", "test")]), 5);
 }
 
 #[test]
-fn a_server_in_production_reads_no_file_of_development() {
+fn a_production_server_reads_no_development_file() {
     let folder = Folder::config("[api]\nport = \"env(P)\"\n").write(".env.development", "P=2\n").write(".env", "P=1\n");
     let load = |variables: &[(&str, &str)]| {
         let options = LoadOptions { stage: "production", ..folder.options(variables) };
@@ -41,7 +41,7 @@ fn a_server_in_production_reads_no_file_of_development() {
     assert_eq!(load(&[]), 1);
     folder.put("supabase/.env.production", "P=3\n");
     assert_eq!(load(&[]), 3);
-    // Who says so gets the others
+    // A setting selects the others
     assert_eq!(load(&[("SUPABASE_ENV", "development")]), 2);
 }
 
@@ -52,7 +52,7 @@ fn files_can_override_keys_too() {
 }
 
 #[test]
-fn a_broken_file_is_named_without_its_content() {
+fn a_malformed_file_is_named_without_its_content() {
     let folder = Folder::with("supabase/.env", "GOOD=1\nmy-secret=topsecret\n");
     let error = folder.error();
     assert!(error.starts_with("failed to parse environment file: "), "{error}");
@@ -61,7 +61,7 @@ fn a_broken_file_is_named_without_its_content() {
 }
 
 #[test]
-fn a_stage_can_not_lead_out_of_the_folder() {
+fn a_stage_cannot_lead_out_of_the_folder() {
     let folder = Folder::with("supabase/.env", "SUPABASE_API_PORT=7002\n");
     assert_eq!(port(&folder, &[("SUPABASE_ENV", "../../../etc/passwd")]), 7002);
 }

@@ -43,7 +43,7 @@ fn the_folder_names_the_project() {
 }
 
 #[test]
-fn files_that_are_too_large_or_no_text_are_refused() {
+fn a_file_that_is_too_large_or_not_text_is_rejected() {
     let large = Folder::config(&"#".repeat(5 * 1024 * 1024)).error();
     assert!(large.contains("is too large"), "{large}");
     let folder = Folder::config("");
@@ -52,12 +52,12 @@ fn files_that_are_too_large_or_no_text_are_refused() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_content() {
+fn a_byte_order_mark_is_ignored() {
     assert_eq!(Folder::config("\u{feff}[api]\nport = 4001\n").load().config().api.port, 4001);
 }
 
 #[test]
-fn new_tables_are_exposed_as_the_setting_or_the_age_of_the_project_says() {
+fn the_setting_or_the_age_of_the_project_decides_whether_new_tables_are_exposed() {
     let setting = |value: &str| Folder::config(&format!("[api]\nauto_expose_new_tables = {value}\n"));
     let first = |version: &str| {
         Folder::with(&format!("supabase/migrations/{version}_first.sql"), "")

@@ -1,4 +1,4 @@
-//! The project folder, read from real folders and brought into a real database.
+//! The project folder, read from real folders and applied to a real database.
 
 #![allow(clippy::unwrap_used)]
 

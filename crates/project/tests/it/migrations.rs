@@ -54,7 +54,7 @@ async fn each_file_runs_once_and_is_recorded() {
 }
 
 #[tokio::test]
-async fn a_failing_statement_is_told_exactly_and_leaves_no_trace() {
+async fn a_failing_statement_is_reported_exactly_and_leaves_nothing_behind() {
     let t = Scratch::new().await;
     let folder = one(
         "create table orders (id int);\ninsert into orders values (1);\n\n-- who may read\ncreate policy \"own rows\"\n  on public.orderz\n  for select using (true);\n",
@@ -72,7 +72,7 @@ async fn a_failing_statement_is_told_exactly_and_leaves_no_trace() {
     assert!(!t.has("public.orders").await);
     assert_eq!(t.texts("select version from supabase_migrations.schema_migrations").await, [""; 0]);
 
-    // The next start tries again, and seeds, as the first one did not come that far.
+    // The next start retries, and seeds, since the first one did not get that far
     folder.put("supabase/migrations/20260102030405_first.sql", "create table orders (id int);");
     let prepared = t.start(&folder).await;
     assert_eq!((prepared.applied.len(), prepared.seeded.len()), (1, 1));
@@ -81,13 +81,13 @@ async fn a_failing_statement_is_told_exactly_and_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn the_line_and_the_caret_point_at_the_place() {
+async fn the_line_and_the_caret_point_at_the_position() {
     let t = Scratch::new().await;
     let (outcome, _) = t.prepare(&one("select 1;\n\nselect\n  nothing_here,\n  2;\n")).await;
     let error = statement(outcome.unwrap_err());
     assert_eq!((error.line, error.index), (4, 1));
     assert_eq!(error.excerpt, "select\n  nothing_here,\n  ^");
-    // Detail, and the cause among data statements that travel together.
+    // Detail, and the cause among data statements of one batch
     let rows = "create table t (id int primary key);\ninsert into t values (1);\ninsert into t values (2);\ninsert into t values (1);\ninsert into t values (3);\n";
     let error = statement(t.prepare(&one(rows)).await.0.unwrap_err());
     assert_eq!((error.line, error.index, error.code.as_str()), (4, 3, "23505"));
@@ -98,7 +98,7 @@ async fn the_line_and_the_caret_point_at_the_place() {
 }
 
 #[tokio::test]
-async fn what_refuses_a_transaction_works_as_the_first_statement() {
+async fn a_statement_that_rejects_transactions_works_as_the_first_one() {
     let t = Scratch::new().await;
     let folder = one("create table t (id int);")
         .write("supabase/migrations/20260102030406_index.sql", "-- alone\ncreate index concurrently by_id on t (id);\n")
@@ -123,7 +123,7 @@ async fn what_refuses_a_transaction_works_as_the_first_statement() {
 }
 
 #[tokio::test]
-async fn a_file_may_hold_its_own_transactions() {
+async fn a_file_may_contain_its_own_transactions() {
     let t = Scratch::new().await;
     let folder = one("begin;\ncreate table a (id int);\ncommit;\ncreate table b (id int);\n")
         .write(
@@ -140,7 +140,7 @@ async fn a_file_may_hold_its_own_transactions() {
     let found = t
         .texts("select table_name::text from information_schema.tables where table_schema = 'public' order by 1")
         .await;
-    // What a file commits by itself stays; what comes after its commit is taken back.
+    // Statements that a file commits itself stay; those after its commit are rolled back
     assert_eq!(found, ["a", "b", "d", "e", "f"]);
     let versions = t.texts("select version from supabase_migrations.schema_migrations order by 1").await;
     assert_eq!(versions, ["20260102030405", "20260102030406", "20260102030407"]);
@@ -198,7 +198,7 @@ async fn settings_and_roles_of_a_file_do_not_leak() {
 }
 
 #[tokio::test]
-async fn what_can_not_work_is_refused_before_it_hangs() {
+async fn a_statement_that_would_hang_is_rejected() {
     let t = Scratch::new().await;
     let copy = "create table t (id int);\ncopy t (id) from stdin;\n1\n\\.\n";
     let error = statement(t.prepare(&one(copy)).await.0.unwrap_err());
@@ -210,7 +210,7 @@ async fn what_can_not_work_is_refused_before_it_hangs() {
 }
 
 #[tokio::test]
-async fn a_deferred_constraint_speaks_up_at_the_end() {
+async fn a_deferred_constraint_fails_at_the_end() {
     let t = Scratch::new().await;
     let text = "create table a (id int primary key);\n\
                 create table b (a int references a deferrable initially deferred);\ninsert into b values (1);\n";
@@ -221,7 +221,7 @@ async fn a_deferred_constraint_speaks_up_at_the_end() {
 }
 
 #[tokio::test]
-async fn files_and_history_have_to_fit() {
+async fn files_and_history_have_to_match() {
     let t = Scratch::new().await;
     let folder = one("create table t (id int);")
         .write("supabase/migrations/20260102030407_third.sql", "insert into t values (3);");
@@ -320,7 +320,7 @@ async fn an_old_history_table_is_completed() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_leaves_nothing_and_is_told() {
+async fn a_lost_connection_leaves_nothing_behind_and_is_reported() {
     let t = Scratch::new().await;
     let admin = t.database.administrator().await.unwrap();
     admin.batch_execute("select pg_advisory_lock(42)").await.unwrap();
@@ -369,7 +369,7 @@ async fn a_file_that_was_edited_after_it_was_applied_is_reported() {
           change: put it into a new migration, or run `portico db reset`, which deletes the data"
         ]
     );
-    // Without recorded statements nothing can be said
+    // Without recorded statements there is nothing to compare
     execute(&t, "update supabase_migrations.schema_migrations set statements = null").await;
     assert_eq!(t.prepare(&folder).await.1, [""; 0]);
     execute(&t, "alter table supabase_migrations.schema_migrations drop column statements").await;
@@ -392,7 +392,7 @@ async fn tables_without_row_level_security_are_named() {
 }
 
 #[tokio::test]
-async fn an_extension_that_is_missing_is_one_message_with_the_way_out() {
+async fn a_missing_extension_is_one_message_with_advice() {
     let t = Scratch::new().await;
     let folder = one("create table t (id int);\n\ncreate extension if not exists postgis with schema extensions;\n");
     let error = statement(t.prepare(&folder).await.0.unwrap_err());
@@ -414,7 +414,7 @@ async fn an_extension_that_is_missing_is_one_message_with_the_way_out() {
         assert!(error.hint.as_deref().unwrap_or_default().starts_with(expected), "{error}");
         assert!(error.detail.is_none() && error.context.is_none(), "{error}");
     }
-    // The way out works
+    // The advice works
     folder.put(
         "supabase/migrations/20260102030405_first.sql",
         "do $$ begin if exists (select from pg_available_extensions where name = 'postgis') then create extension postgis; end if; end $$;",

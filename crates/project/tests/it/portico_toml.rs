@@ -22,7 +22,7 @@ fn without_a_file_everything_has_its_default() {
 }
 
 #[test]
-fn every_setting_is_read() {
+fn every_setting_is_parsed() {
     let settings = settings(
         "[server]\nbind = \"0.0.0.0\"\npublic_url = \"https://app.example.com/\"\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n\
          drain_seconds = 3\nmax_connections = 500\nmax_connections_per_address = 50\n[database]\nurl = \"postgresql://u:p@db.example/app\"\npool_size = 4\ndata = \"../data\"\n\
@@ -46,7 +46,7 @@ fn every_setting_is_read() {
 }
 
 #[test]
-fn what_accounts_can_do_besides_is_read() {
+fn the_further_account_settings_are_parsed() {
     let auth = settings(
         "[auth]\nrequire_current_password = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\njwt_valid_methods = [\"ES256\"]\n\
          oidc_cache_ttl = \"30m\"\nhttp_timeout = \"8s\"\nmax_request_duration = \"20s\"\n\
@@ -105,7 +105,7 @@ fn keys_in_a_list_keep_the_case_of_their_names() {
     assert_eq!(auth.encryption.current.as_deref(), Some("Prod-1"));
     assert_eq!(auth.encryption.keys["Prod-1"].expose(), "secret of 1");
     assert_eq!(auth.encryption.keys["prod-1"].expose(), "secret of 2");
-    // Where a table is not possible, the list is one text
+    // Without a table, the list is one text
     folder.put("supabase/portico.toml", "[auth.encryption]\ncurrent = \"A\"\n");
     folder.put("supabase/.env", "PORTICO_AUTH_ENCRYPTION_KEYS=\"A:one, b:two\"\n");
     let auth = Settings::load(&folder.load()).unwrap().auth;
@@ -114,7 +114,7 @@ fn keys_in_a_list_keep_the_case_of_their_names() {
 }
 
 #[test]
-fn what_is_wrong_fails_with_its_line() {
+fn an_invalid_value_is_reported_with_its_line() {
     let table = [
         ("[server]\nbnd = 1\n", "supabase/portico.toml:2: unknown key server.bnd; did you mean server.bind?"),
         ("[sever]\n", "supabase/portico.toml:1: unknown key sever; did you mean server?"),

@@ -1,4 +1,4 @@
-//! A database of its own for each test, with roles and schemas as a project finds them.
+//! A database for each test, with the roles and schemas that a project finds.
 
 use portico_database::scratch::{self, clone_database, drop_database, fresh_name, shared_cluster};
 use portico_database::{BootstrapSettings, Database, Endpoint, MigrationSession, PoolSettings};
@@ -13,7 +13,7 @@ pub struct Scratch {
     name: String,
 }
 
-/// Made once in this process: another build may bootstrap differently.
+/// Created once in this process: another build may bootstrap differently.
 static TEMPLATE: OnceCell<String> = OnceCell::const_new();
 
 impl Scratch {
@@ -42,7 +42,7 @@ impl Scratch {
         self.database.migrations().await.unwrap()
     }
 
-    /// Prepares the database for a folder as a start does. Gives back the progress lines too.
+    /// Prepares the database for a folder as a start does. Returns the progress lines too.
     pub async fn prepare(&self, folder: &Folder) -> (Result<Prepared, MigrationError>, Vec<String>) {
         self.prepare_with(folder, &PrepareOptions::default()).await
     }
@@ -65,7 +65,7 @@ impl Scratch {
         outcome.unwrap_or_else(|error| panic!("{error}\n{lines:?}"))
     }
 
-    /// The first column of a query's rows, as text.
+    /// Returns the first column of a query's rows, as text.
     pub async fn texts(&self, sql: &str) -> Vec<String> {
         let session = self.session().await;
         let rows = session.client().query(sql, &[]).await.unwrap();

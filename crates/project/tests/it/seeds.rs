@@ -60,7 +60,7 @@ async fn a_reset_starts_over() {
     reset(&t.database, &bootstrap, &folder.load(), &to_first, &mut |_| {}).await.unwrap();
     assert_eq!(notes(&t).await, [""; 0]);
 
-    // A version that does not exist costs nothing.
+    // A version that does not exist changes nothing
     let nowhere =
         PrepareOptions { plan: PlanOptions { up_to: Some("9".into()), ..PlanOptions::default() }, seed: true };
     let error = reset(&t.database, &bootstrap, &folder.load(), &nowhere, &mut |_| {}).await.unwrap_err();
@@ -70,7 +70,7 @@ async fn a_reset_starts_over() {
 }
 
 #[tokio::test]
-async fn a_failing_seed_is_told_and_tried_again() {
+async fn a_failing_seed_is_reported_and_retried() {
     let t = Scratch::new().await;
     let folder = project().write("supabase/seed.sql", "insert into t values ('a');\ninsert into nowhere values (1);\n");
     let error = t.prepare(&folder).await.0.unwrap_err();
@@ -128,7 +128,7 @@ async fn a_database_that_came_with_its_history_is_not_seeded() {
 }
 
 #[tokio::test]
-async fn roles_come_before_migrations_and_vault_secrets_before_roles() {
+async fn vault_secrets_precede_roles_and_roles_precede_migrations() {
     let t = Scratch::new().await;
     let role = portico_database::scratch::fresh_name();
     let folder = Folder::with("supabase/roles.sql", &format!("create role {role};"))
@@ -147,7 +147,7 @@ async fn roles_come_before_migrations_and_vault_secrets_before_roles() {
 }
 
 #[tokio::test]
-async fn what_needs_more_rights_works_after_a_recorded_file_too() {
+async fn a_statement_with_more_rights_works_after_a_recorded_file_too() {
     let t = Scratch::new().await;
     let watch = "create function on_ddl() returns event_trigger language plpgsql as $$ begin end $$;\n\
                  create event trigger watch_one on ddl_command_end execute function on_ddl();\n";

@@ -149,7 +149,9 @@ fn each_reason_of_a_rejection_is_distinguishable() {
         assert_eq!(refuse(token), TokenError::Segments(parts), "{token}");
     }
     for name in ["RS256", "ES512", "EdDSA", "HS512", "HS384"] {
-        assert!(matches!(refuse(&with_algorithm(name)), TokenError::NoKeyForAlgorithm(told) if told == name));
+        assert!(
+            matches!(refuse(&with_algorithm(name)), TokenError::NoKeyForAlgorithm(name_in_error) if name_in_error == name)
+        );
     }
     assert!(refuse(&with_algorithm("none")).is_unsecured());
     assert_eq!(refuse(&with_algorithm("XY")), TokenError::UnsupportedAlgorithm("XY".to_owned()));

@@ -117,7 +117,7 @@ fn a_secret_s_token_with_a_foreign_key_id_is_tried_with_the_secret() {
 }
 
 #[test]
-fn rings_that_can_not_work_are_refused() {
+fn rings_that_cannot_work_are_refused() {
     assert_eq!(KeyRing::new(None, vec![]).unwrap_err(), KeyError::NoKey);
     assert_eq!(KeyRing::new(Some(Secret::new("")), vec![]).unwrap_err(), KeyError::NoKey);
     assert_eq!(
