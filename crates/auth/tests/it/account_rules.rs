@@ -5,7 +5,7 @@ use portico_testkit::{Answer, GooglePerson, TestServer, claims_of};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::misbehaving::{Provider, begin, come_back, server_and, server_with};
+use crate::misbehaving::{Provider, begin, return_from_provider, server_and, server_with};
 
 const PASSWORD: &str = "correct horse";
 const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
@@ -205,11 +205,11 @@ async fn people_without_an_address_need_a_provider_that_may_do_without() {
             auth.external.get_mut("google").unwrap().email_optional = optional;
         })
         .await;
-        let begun = begin(&server, "google").await;
-        let mut claims = provider.claims(&server, begun.nonce.as_deref());
+        let started = begin(&server, "google").await;
+        let mut claims = provider.claims(&server, started.nonce.as_deref());
         claims.as_object_mut().unwrap().remove("email");
         provider.gives(provider.key.sign(&claims));
-        let answer = come_back(&server, &begun).await;
+        let answer = return_from_provider(&server, &started).await;
         if optional {
             let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
             assert_eq!(user_of(&server, &token).await["email"], "");

@@ -1,4 +1,4 @@
-//! `grant_type=id_token` without the name of a provider: issuers that the project allows.
+//! `grant_type=id_token` without the name of a provider: the allowed issuers of the project.
 
 use portico_testkit::{Answer, TestServer};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ async fn a_token_of_an_allowed_issuer_must_be_for_one_of_the_projects_clients() 
         claims["aud"] = audience;
         issuer.key.sign(&claims)
     };
-    // Anyone can be a client of such an issuer, also an app that wants to be its people here
+    // Anyone can register a client at such an issuer, also an app that wants to impersonate its users here
     for (audience, client_id) in [("evil-app", "evil-app"), ("evil-app", CLIENT_ID), ("phone", CLIENT_ID)] {
         let body = json!({"issuer": issuer.base, "client_id": client_id, "id_token": signed(audience.into())});
         let refused = sign_in(&t, &body).await.expect(400).json();
@@ -34,7 +34,7 @@ async fn a_token_of_an_allowed_issuer_must_be_for_one_of_the_projects_clients() 
         let user = sign_in(&t, &body).await.expect(200).json()["user"].clone();
         assert_eq!(user["app_metadata"]["provider"], json!(issuer.base));
     }
-    // Of any other issuer, nothing
+    // Tokens of other issuers are rejected
     let other = Provider::start().await;
     let body =
         json!({"issuer": other.base, "client_id": CLIENT_ID, "id_token": other.key.sign(&other.claims(&t, None))});

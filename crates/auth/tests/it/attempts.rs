@@ -1,4 +1,4 @@
-//! Guesses at codes and passwords: counted per account and per network, by all servers on the database together.
+//! Limits on guesses at codes and passwords, per account and per network, of all servers of a database together.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct-horse";
 const HOME: &str = "198.51.100.7";
 
-/// What a caller can see of a refusal: status, code, limit, and when to come back.
+/// Returns what a client sees of an error: status, code, limit and retry time.
 fn seen(answer: &Answer) -> (u16, String, String, String) {
     let header = |name| answer.header(name).unwrap_or_default().to_owned();
     let (status, code) = answer.refusal();
@@ -23,7 +23,7 @@ fn assert_limited(answer: &Answer, limit: &str) -> Duration {
     Duration::seconds(wait.parse().unwrap())
 }
 
-fn stranger(number: usize) -> String {
+fn attacker_address(number: usize) -> String {
     format!("192.0.2.{number}")
 }
 
@@ -44,14 +44,14 @@ fn assert_wrong(answer: &Answer) {
     assert_eq!(answer.refusal(), (400, "invalid_credentials".to_owned()));
 }
 
-/// Strangers in other networks use up what the account allows.
+/// Uses up the limits of the account from other networks.
 async fn use_up(t: &TestServer, email: &str) {
     for number in 0..50 {
-        assert_wrong(&sign_in_as(t, email, &stranger(number / 10), "wrong").await);
+        assert_wrong(&sign_in_as(t, email, &attacker_address(number / 10), "wrong").await);
     }
 }
 
-/// An account that waits for a code of recovery, and the code.
+/// Creates an account with a pending recovery code. Returns the code.
 async fn with_code(t: &TestServer) -> String {
     t.account(ADA, PASSWORD).await;
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
@@ -98,7 +98,7 @@ async fn wrong_codes_are_counted_across_restarts_and_right_ones_are_not() {
 }
 
 #[tokio::test]
-async fn a_second_server_sees_at_once_what_the_first_one_counted() {
+async fn servers_share_their_counts_at_once() {
     let t = TestServer::start().await;
     let peer = t.peer().await;
     let code = with_code(&t).await;
@@ -112,7 +112,7 @@ async fn a_second_server_sees_at_once_what_the_first_one_counted() {
 }
 
 #[tokio::test]
-async fn two_servers_never_compare_more_guesses_than_are_allowed() {
+async fn two_servers_together_compare_no_more_guesses_than_the_limit() {
     let t = TestServer::start().await;
     let peer = t.peer().await;
     let code = with_code(&t).await;
@@ -127,12 +127,12 @@ async fn two_servers_never_compare_more_guesses_than_are_allowed() {
         *outcomes.entry(status).or_insert(0) += 1;
     }
     assert_eq!(outcomes, BTreeMap::from([(403, 10), (429, 30)]));
-    // The person elsewhere is not charged for the refused ones
-    post(&t, "verify", &stranger(1), &typed(&code)).await.expect(200);
+    // Rejected guesses do not count elsewhere
+    post(&t, "verify", &attacker_address(1), &typed(&code)).await.expect(200);
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_and_forth_allows_no_more_guesses() {
+async fn a_clock_that_is_set_back_and_forth_permits_no_more_guesses() {
     let t = TestServer::start().await;
     let code = with_code(&t).await;
     let verify = async |code: &str| post(&t, "verify", HOME, &typed(code)).await;
@@ -145,7 +145,7 @@ async fn a_clock_that_is_set_back_and_forth_allows_no_more_guesses() {
         t.clock().advance(Duration::minutes(10));
         assert_limited(&verify(&code).await, "codes-per-address");
     }
-    // One that was far ahead when a guess was counted keeps nobody out for good
+    // A clock that was far ahead when a guess was counted blocks no account for good
     t.execute("update portico.attempts set full_at = full_at + interval '10 years'").await;
     assert_limited(&verify(&code).await, "codes-per-address");
     t.clean_up().await;
@@ -153,7 +153,7 @@ async fn a_clock_that_is_set_back_and_forth_allows_no_more_guesses() {
 }
 
 #[tokio::test]
-async fn strangers_keep_no_one_from_typing_a_code_in_a_network_that_the_account_knows() {
+async fn guesses_elsewhere_do_not_block_codes_in_a_known_network() {
     let t = TestServer::with_auth(|settings| {
         settings.sms.enabled = true;
         settings.sms.max_frequency = std::time::Duration::ZERO;
@@ -172,9 +172,9 @@ async fn strangers_keep_no_one_from_typing_a_code_in_a_network_that_the_account_
         let refused = verify(&format!("2001:db8:0:{:x}::1", number / 10), not(&code)).await;
         assert_eq!(refused.refusal(), (403, "otp_expired".into()));
     }
-    assert_limited(&verify(&stranger(1), &code).await, "codes-per-account");
+    assert_limited(&verify(&attacker_address(1), &code).await, "codes-per-account");
     verify(HOME, &code).await.expect(200);
-    // Guesses there are limited by the hour and by the day
+    // Guesses in it are limited per hour and per day
     let mut compared = 0;
     for _ in 0..24 {
         for _ in 0..11 {
@@ -204,49 +204,49 @@ async fn wrong_passwords_of_one_network_are_limited_and_right_ones_are_not_count
     let wait = assert_limited(&refused, "passwords-per-address");
     assert_eq!(refused.json()["msg"], "Request rate limit reached");
     assert_eq!(wait, Duration::seconds(360));
-    // Of this account only, in this network only
+    // Only for this account and this network
     t.account("eve@example.com", PASSWORD).await;
     sign_in_as(&t, "eve@example.com", HOME, PASSWORD).await.expect(200);
-    sign_in(&t, &stranger(1), PASSWORD).await.expect(200);
+    sign_in(&t, &attacker_address(1), PASSWORD).await.expect(200);
     t.clock().advance(wait);
     sign_in(&t, HOME, PASSWORD).await.expect(200);
 }
 
 #[tokio::test]
-async fn strangers_keep_no_one_out_of_a_network_that_the_account_knows() {
+async fn guesses_elsewhere_do_not_block_passwords_in_a_known_network() {
     let t = TestServer::start().await;
     t.account(ADA, PASSWORD).await;
     sign_in(&t, HOME, PASSWORD).await.expect(200);
     use_up(&t, ADA).await;
-    let wait = assert_limited(&sign_in(&t, &stranger(6), PASSWORD).await, "passwords-per-account");
-    assert_limited(&sign_in(&t, &stranger(1), PASSWORD).await, "passwords-per-address");
+    let wait = assert_limited(&sign_in(&t, &attacker_address(6), PASSWORD).await, "passwords-per-account");
+    assert_limited(&sign_in(&t, &attacker_address(1), PASSWORD).await, "passwords-per-address");
     for _ in 0..3 {
         sign_in(&t, HOME, PASSWORD).await.expect(200);
     }
-    // There, guesses are limited all the same
+    // Guesses in it are limited all the same
     for _ in 0..10 {
         assert_wrong(&sign_in(&t, HOME, "wrong").await);
     }
     assert_limited(&sign_in(&t, HOME, PASSWORD).await, "passwords-per-address");
 
-    // Elsewhere one is let through from time to time, and a right one makes its network known
+    // Elsewhere a guess is permitted from time to time, and a right one makes its network known
     t.clock().advance(wait);
-    sign_in(&t, &stranger(6), PASSWORD).await.expect(200);
-    assert_wrong(&sign_in(&t, &stranger(7), "wrong").await);
-    assert_limited(&sign_in(&t, &stranger(8), PASSWORD).await, "passwords-per-account");
-    sign_in(&t, &stranger(6), PASSWORD).await.expect(200);
+    sign_in(&t, &attacker_address(6), PASSWORD).await.expect(200);
+    assert_wrong(&sign_in(&t, &attacker_address(7), "wrong").await);
+    assert_limited(&sign_in(&t, &attacker_address(8), PASSWORD).await, "passwords-per-account");
+    sign_in(&t, &attacker_address(6), PASSWORD).await.expect(200);
 
     // So does a link, which is not counted
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
     let link = link_in(t.nth_mail_to(ADA, 1).await.html());
-    assert_limited(&sign_in(&t, &stranger(9), PASSWORD).await, "passwords-per-account");
-    let followed = t.get(link.as_str()).header("x-forwarded-for", &stranger(9)).send().await;
+    assert_limited(&sign_in(&t, &attacker_address(9), PASSWORD).await, "passwords-per-account");
+    let followed = t.get(link.as_str()).header("x-forwarded-for", &attacker_address(9)).send().await;
     assert_eq!(followed.status, 303);
-    sign_in(&t, &stranger(9), PASSWORD).await.expect(200);
+    sign_in(&t, &attacker_address(9), PASSWORD).await.expect(200);
 }
 
 #[tokio::test]
-async fn an_account_allows_so_many_guesses_a_day_and_then_a_trickle() {
+async fn an_account_permits_a_number_of_guesses_per_day_and_then_few() {
     let t = TestServer::start().await;
     t.account(ADA, PASSWORD).await;
     let mut compared = 0;
@@ -256,7 +256,7 @@ async fn an_account_allows_so_many_guesses_a_day_and_then_a_trickle() {
         }
         t.clock().advance(Duration::minutes(3));
     }
-    // Nearly 12 hours: those of the day at once, and nearly half as many again
+    // Nearly 12 hours: the limit per day at once, and nearly half of it again
     assert_eq!(compared, 100 + 49);
     assert_wrong(&sign_in(&t, HOME, "wrong").await);
     let refused = sign_in(&t, HOME, PASSWORD).await;
@@ -264,14 +264,14 @@ async fn an_account_allows_so_many_guesses_a_day_and_then_a_trickle() {
 }
 
 #[tokio::test]
-async fn limits_do_not_show_who_has_an_account() {
+async fn limits_do_not_reveal_accounts() {
     let t = TestServer::start().await;
     t.account(ADA, PASSWORD).await;
     let mut answers = Vec::new();
     for email in [ADA, "nobody@example.com"] {
         let mut seen_here = Vec::new();
         for number in 0..75 {
-            seen_here.push(seen(&sign_in_as(&t, email, &stranger(number / 12), "wrong").await));
+            seen_here.push(seen(&sign_in_as(&t, email, &attacker_address(number / 12), "wrong").await));
         }
         answers.push(seen_here);
     }
@@ -280,7 +280,7 @@ async fn limits_do_not_show_who_has_an_account() {
 }
 
 #[tokio::test]
-async fn a_number_has_one_limit_however_it_is_written() {
+async fn all_spellings_of_a_number_share_one_limit() {
     let t = TestServer::with_auth(|settings| {
         settings.sms.enabled = true;
         settings.sms.autoconfirm = true;
@@ -288,7 +288,7 @@ async fn a_number_has_one_limit_however_it_is_written() {
     .await;
     let phone = |phone: &str, password: &str| json!({"phone": phone, "password": password});
     post(&t, "signup", HOME, &phone("15550001111", PASSWORD)).await.expect(200);
-    let address = stranger(1);
+    let address = attacker_address(1);
     for number in 0..10 {
         let written = ["15550001111", "+15550001111", "+1 555 000 1111", " 1 5550001111"][number % 4];
         let refused = post(&t, "token?grant_type=password", &address, &phone(written, "wrong")).await;
@@ -299,7 +299,7 @@ async fn a_number_has_one_limit_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_sign_up_is_no_way_around_the_limit() {
+async fn a_sign_up_cannot_circumvent_the_limit() {
     let t = TestServer::with_auth(|settings| {
         settings.email.autoconfirm = true;
         settings.sms.enabled = true;
@@ -339,18 +339,18 @@ async fn the_current_password_cannot_be_guessed_and_guesses_limit_only_their_ses
 }
 
 #[tokio::test]
-async fn an_account_knows_its_ten_newest_networks_and_none_that_merely_claims_its_address() {
+async fn an_account_knows_its_ten_newest_networks_and_none_of_an_unverified_address() {
     let t = TestServer::with_auth(|settings| settings.sms.enabled = true).await;
     t.account(ADA, PASSWORD).await;
     let known = "select count(*) from portico.known_networks";
     for number in 0..15 {
-        sign_in(&t, &stranger(number), PASSWORD).await.expect(200);
+        sign_in(&t, &attacker_address(number), PASSWORD).await.expect(200);
         t.clock().advance(Duration::seconds(1));
     }
     assert_eq!(t.count(known).await, 10);
     use_up_from(&t, 100).await;
-    assert_limited(&sign_in(&t, &stranger(2), PASSWORD).await, "passwords-per-account");
-    sign_in(&t, &stranger(14), PASSWORD).await.expect(200);
+    assert_limited(&sign_in(&t, &attacker_address(2), PASSWORD).await, "passwords-per-account");
+    sign_in(&t, &attacker_address(14), PASSWORD).await.expect(200);
     t.clock().advance(Duration::days(179));
     t.clean_up().await;
     assert_eq!(t.count(known).await, 10);
@@ -358,7 +358,7 @@ async fn an_account_knows_its_ten_newest_networks_and_none_that_merely_claims_it
     t.clean_up().await;
     assert_eq!(t.count(known).await, 0);
 
-    // The sign-in of an account with a number says nothing about the address that it merely claims
+    // The sign-in of an account by its number does not concern its unverified address
     t.execute("update auth.users set email_confirmed_at = null, phone = '15550001111', phone_confirmed_at = now()")
         .await;
     let by_phone = json!({"phone": "15550001111", "password": PASSWORD});
@@ -366,15 +366,15 @@ async fn an_account_knows_its_ten_newest_networks_and_none_that_merely_claims_it
     assert_eq!(t.count(known).await, 1);
 }
 
-/// As [`use_up`], from networks that begin with a number.
+/// As [`use_up`], from networks that start with a number.
 async fn use_up_from(t: &TestServer, first: usize) {
     for number in 0..50 {
-        assert_wrong(&sign_in(t, &stranger(first + number / 10), "wrong").await);
+        assert_wrong(&sign_in(t, &attacker_address(first + number / 10), "wrong").await);
     }
 }
 
 #[tokio::test]
-async fn passwords_are_not_limited_where_that_is_turned_off() {
+async fn passwords_are_not_limited_when_the_limit_is_disabled() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.passwords = false).await;
     t.account(ADA, PASSWORD).await;
     for _ in 0..30 {
@@ -397,14 +397,14 @@ async fn two_servers_count_passwords_together() {
         let path = "token?grant_type=password";
         let url = if number.is_multiple_of(2) { path.to_owned() } else { peer.url(&format!("/auth/v1/{path}")) };
         let (t, body) = (&t, &body);
-        async move { post(t, &url, &stranger(number / 12), body).await.status }
+        async move { post(t, &url, &attacker_address(number / 12), body).await.status }
     };
     let statuses = futures_util::future::join_all((0..96).map(guess)).await;
     assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 50, "{statuses:?}");
 }
 
 #[tokio::test]
-async fn the_rows_of_a_flood_of_guesses_go_with_the_next_clean_up() {
+async fn the_rows_of_a_flood_of_guesses_are_removed_by_the_next_clean_up() {
     let t = TestServer::start().await;
     t.query_with(
         "insert into portico.attempts (kind, account, full_at)

@@ -1,13 +1,13 @@
-//! Settings that decide about the providers of `auth.custom_oauth_providers`.
+//! The settings of custom providers.
 
 use portico_auth::AuthSettings;
 use portico_testkit::{TestServer, claims_of};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::misbehaving::{Begun, Provider, begin, begin_at, come_back, server_and};
+use crate::column_encryption::{NEW, OLD, encrypted, encrypting};
+use crate::misbehaving::{Provider, StartedFlow, begin, begin_at, return_from_provider, server_and};
 use crate::provider::custom;
-use crate::sealed::{NEW, OLD, sealed, sealing};
 
 const ACME: &str = "custom:acme";
 
@@ -17,40 +17,40 @@ async fn server(provider: &Provider, change: impl FnOnce(&mut AuthSettings)) -> 
     server
 }
 
-fn field(begun: &Begun, name: &str) -> Option<String> {
-    begun.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+fn field(started: &StartedFlow, name: &str) -> Option<String> {
+    started.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
 #[tokio::test]
-async fn a_sealed_secret_is_opened_for_the_provider() {
+async fn an_encrypted_secret_is_decrypted_for_the_provider() {
     let provider = Provider::start().await;
-    let server = server(&provider, |auth| sealing(auth, Some("new"))).await;
+    let server = server(&provider, |auth| encrypting(auth, Some("new"))).await;
     let find = "select id from auth.custom_oauth_providers where identifier = $1";
     let id: Uuid = server.query_with(find, &[&ACME]).await[0].get(0);
     let store = "update auth.custom_oauth_providers set client_secret = $1 where id = $2";
     for (number, form) in
-        ["the-secret".to_owned(), sealed("old", &OLD, id, "the-secret"), sealed("new", &NEW, id, "the-secret")]
+        ["the-secret".to_owned(), encrypted("old", &OLD, id, "the-secret"), encrypted("new", &NEW, id, "the-secret")]
             .into_iter()
             .enumerate()
     {
         server.query_with(store, &[&form, &id]).await;
-        let begun = begin(&server, ACME).await;
-        provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
-        let answer = come_back(&server, &begun).await;
+        let started = begin(&server, ACME).await;
+        provider.gives(provider.key.sign(&provider.claims(&server, started.nonce.as_deref())));
+        let answer = return_from_provider(&server, &started).await;
         let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{form}: {answer:?}"));
         assert_eq!(claims_of(&token)["email"], "ada@example.com");
         assert_eq!(provider.calls("/token")[number].0["client_secret"], "the-secret", "{form}");
     }
 
-    // Sealed for another row: nobody is sent to a provider that would refuse us
-    server.query_with(store, &[&sealed("old", &OLD, Uuid::from_u128(1), "the-secret"), &id]).await;
+    // Encrypted for another row: no flow is started at a provider that would reject this client
+    server.query_with(store, &[&encrypted("old", &OLD, Uuid::from_u128(1), "the-secret"), &id]).await;
     let refused = server.get(&format!("/auth/v1/authorize?provider={ACME}")).send().await;
     assert_eq!(refused.refusal(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Unsupported provider: custom provider custom:acme is incomplete");
 }
 
 #[tokio::test]
-async fn they_send_people_back_to_an_address_of_their_own() {
+async fn they_have_a_callback_url_of_their_own() {
     let provider = Provider::start().await;
     let elsewhere = |auth: &mut AuthSettings| {
         auth.custom_providers.external_url = Some("https://accounts.example.com/auth/v1/".into());
@@ -65,7 +65,7 @@ async fn they_send_people_back_to_an_address_of_their_own() {
 }
 
 #[tokio::test]
-async fn switched_off_they_are_refused_at_both_doors() {
+async fn disabled_providers_are_rejected_by_both_endpoints() {
     let provider = Provider::start().await;
     let server = server(&provider, |auth| auth.custom_providers.enabled = false).await;
     let refused = server.get(&format!("/auth/v1/authorize?provider={ACME}")).send().await;

@@ -1,4 +1,4 @@
-//! Sign-ins that failed are in the audit log, within a budget.
+//! Failed sign-ins in the audit log, and the budget of their entries.
 
 use portico_testkit::{Answer, TestServer};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ async fn sign_in(t: &TestServer, email: &str, address: &str) -> Answer {
     t.post("/auth/v1/token?grant_type=password").header("x-forwarded-for", address).json(&body).send().await
 }
 
-/// The payloads of failed sign-ins and the addresses they came from, oldest first.
+/// Returns the payloads and client addresses of failed sign-ins, oldest first.
 async fn failures(t: &TestServer) -> Vec<(Value, String)> {
     let rows = t
         .query(
@@ -24,7 +24,7 @@ async fn failures(t: &TestServer) -> Vec<(Value, String)> {
 }
 
 #[tokio::test]
-async fn a_failed_sign_in_is_written_with_the_account_if_there_is_one() {
+async fn a_failed_sign_in_is_recorded_with_the_account_if_there_is_one() {
     let t = TestServer::start().await;
     let id = t.account(ADA, PASSWORD).await;
     sign_in(&t, ADA, "192.0.2.1").await.expect(400);
@@ -53,7 +53,7 @@ async fn a_failed_sign_in_is_written_with_the_account_if_there_is_one() {
 }
 
 #[tokio::test]
-async fn a_flood_of_failures_does_not_fill_the_log_nor_hide_the_others() {
+async fn a_flood_of_failures_neither_fills_the_log_nor_hides_others() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.passwords = false).await;
     t.account(ADA, PASSWORD).await;
     for number in 0..60 {
@@ -66,7 +66,7 @@ async fn a_flood_of_failures_does_not_fill_the_log_nor_hide_the_others() {
     assert_eq!(all[20].0["actor_username"], ADA);
     assert_eq!(all[20].0["traits"]["omitted"], 40);
 
-    // Nor do floods from everywhere
+    // The same for a flood from many networks
     for number in 0..600 {
         sign_in(&t, ADA, &format!("2001:db8:0:{number:x}::1")).await.expect(400);
     }
@@ -79,7 +79,7 @@ async fn a_flood_of_failures_does_not_fill_the_log_nor_hide_the_others() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_where_the_log_is_off() {
+async fn nothing_is_recorded_when_the_audit_log_is_disabled() {
     let t = TestServer::with_auth(|settings| settings.audit_log_disabled = true).await;
     t.account(ADA, PASSWORD).await;
     sign_in(&t, ADA, "192.0.2.1").await.expect(400);

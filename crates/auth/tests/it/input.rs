@@ -1,10 +1,10 @@
-//! What nobody should send.
+//! Malformed and malicious input.
 
 use portico_testkit::TestServer;
 use serde_json::json;
 
 #[tokio::test]
-async fn bodies_that_are_no_json_object() {
+async fn bodies_that_are_not_json_objects_are_rejected() {
     let t = TestServer::start().await;
     let deep = format!(r#"{{"email":"a@example.com","data":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
     for body in [
@@ -26,14 +26,14 @@ async fn bodies_that_are_no_json_object() {
 }
 
 #[tokio::test]
-async fn a_body_is_read_whatever_its_content_type() {
+async fn a_body_is_read_with_any_content_type() {
     let t = TestServer::start().await;
     let body = json!({"email": "a@example.com", "password": "correct-horse"}).to_string();
     t.post("/auth/v1/signup").header("content-type", "text/plain").body(body).send().await.expect(200);
 }
 
 #[tokio::test]
-async fn a_body_over_a_mebibyte_is_refused() {
+async fn a_body_over_one_mebibyte_is_rejected() {
     let t = TestServer::start().await;
     let body = format!(r#"{{"email":"{}"}}"#, "a".repeat(1_100_000));
     let answer = t.post("/auth/v1/signup").body(body).send().await.expect(413);
@@ -41,7 +41,7 @@ async fn a_body_over_a_mebibyte_is_refused() {
 }
 
 #[tokio::test]
-async fn addresses_that_smuggle_something() {
+async fn addresses_that_inject_headers_are_rejected() {
     let t = TestServer::start().await;
     for address in [
         "a@example.com\r\nBcc: eve@example.com",
@@ -66,7 +66,7 @@ async fn addresses_that_smuggle_something() {
 }
 
 #[tokio::test]
-async fn what_a_person_writes_stays_text_in_mails() {
+async fn user_input_stays_text_in_mails() {
     let t = TestServer::with_auth(|settings| {
         let template = portico_auth::settings::TemplateSettings {
             subject: Some("Hello {{ .Data.name }}".into()),
@@ -86,7 +86,7 @@ async fn what_a_person_writes_stays_text_in_mails() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods() {
+async fn unknown_paths_and_methods_are_rejected() {
     let t = TestServer::start().await;
     let missing = t.get("/auth/v1/nothing").send().await.expect(404);
     assert!(missing.text().starts_with("404 page not found"));
@@ -95,7 +95,7 @@ async fn unknown_paths_and_methods() {
 }
 
 #[tokio::test]
-async fn information() {
+async fn health_and_settings_are_public() {
     let t = TestServer::start().await;
     let health = t.get("/auth/v1/health").send().await.expect(200).json();
     assert_eq!(health["name"], "GoTrue");
@@ -104,8 +104,8 @@ async fn information() {
     assert_eq!(settings["mailer_autoconfirm"], false);
 }
 
-/// Every row of an account, and every message on its way, as one text.
-async fn everything(t: &TestServer) -> String {
+/// Returns every row of an account, and every message in the outbox, as one text.
+async fn all_rows(t: &TestServer) -> String {
     let tables = [
         "auth.users",
         "auth.identities",
@@ -127,11 +127,11 @@ async fn everything(t: &TestServer) -> String {
     t.query(&format!("select concat_ws(' ', {})", parts.join(", "))).await[0].get(0)
 }
 
-/// Method, path, body, and the refusal that it deserves.
+/// Method, path, body, and the expected error.
 type Sent<'a> = (&'a str, &'a str, Vec<u8>, (u16, &'a str));
 
 #[tokio::test]
-async fn nothing_is_left_of_what_nobody_should_send() {
+async fn rejected_requests_store_nothing() {
     let t = TestServer::with_auth(|settings| {
         settings.sms.enabled = true;
         settings.anonymous_users = true;
@@ -141,7 +141,7 @@ async fn nothing_is_left_of_what_nobody_should_send() {
     let bearer = tokens["access_token"].as_str().unwrap();
     let large = json!({"a": "x".repeat(1_000_000)});
     let deep = format!(r#"{{"data":{}1{}}}"#, "[".repeat(5000), "]".repeat(5000));
-    let before = everything(&t).await;
+    let before = all_rows(&t).await;
     let mails = t.mails().len();
 
     let mut bodies = Vec::new();
@@ -202,12 +202,12 @@ async fn nothing_is_left_of_what_nobody_should_send() {
         let answer = request.body(body).send().await;
         assert_eq!(answer.refusal(), (refusal.0, refusal.1.to_owned()), "{method} {path} {shown} {answer:?}");
     }
-    assert_eq!(everything(&t).await, before);
+    assert_eq!(all_rows(&t).await, before);
     assert_eq!(t.mails().len(), mails);
 }
 
 #[tokio::test]
-async fn a_target_with_line_breaks_leads_to_the_site() {
+async fn a_target_with_line_breaks_redirects_to_the_site() {
     let t = TestServer::with_auth(|settings| settings.site_url = "https://app.example.com".into()).await;
     for (number, target) in [
         "https://app.example.com/%0d%0aSet-Cookie:%20a=b",
@@ -229,7 +229,7 @@ async fn a_target_with_line_breaks_leads_to_the_site() {
         let location = landed.header("location").unwrap();
         assert!(!location.contains(['\r', '\n', '\0', '\\']), "{location}");
         assert_eq!(landed.location().host_str(), Some("app.example.com"), "{location}");
-        // And straight away, at the end of a link that is no good
+        // Also at the end of a link that is not valid
         let link = format!("/auth/v1/verify?type=signup&token=abc&redirect_to={encoded}");
         let landed = t.get(&link).send().await.expect(303);
         assert_eq!(landed.location().host_str(), Some("app.example.com"));

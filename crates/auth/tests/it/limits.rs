@@ -1,4 +1,4 @@
-//! Every limit says which one it is, and when to come back.
+//! Rate limits: each is named in its error, with the time of the next attempt.
 
 use portico_auth::settings::SendLimit;
 use portico_testkit::{Answer, TestServer, code_in};
@@ -7,7 +7,7 @@ use time::Duration;
 
 const ADA: &str = "ada@example.com";
 
-/// Checks a 429, and that it is over when it says so.
+/// Checks a 429 and returns its retry time.
 fn limited(answer: &Answer, code: &str, limit: &str) -> Duration {
     assert_eq!(answer.refusal(), (429, code.to_owned()), "{limit}");
     assert_eq!(answer.header("x-ratelimit-name"), Some(limit));
@@ -18,7 +18,7 @@ fn limited(answer: &Answer, code: &str, limit: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn limits_by_address_have_names_and_end_when_they_say() {
+async fn limits_by_address_are_named_and_end_at_the_retry_time() {
     let t = TestServer::with_auth(|settings| {
         settings.rate_limits.header = Some("x-real-ip".into());
         settings.anonymous_users = true;
@@ -30,7 +30,7 @@ async fn limits_by_address_have_names_and_end_when_they_say() {
         let request = t.request(method, &format!("/auth/v1/{path}")).bearer(token);
         request.header("x-real-ip", "192.0.2.7").json(body).send().await
     };
-    // Bodies that are refused after they were counted
+    // Bodies that are rejected after they were counted
     let nothing = json!({});
     for (method, path, body, limit) in [
         (http::Method::POST, "signup", json!({"email": ADA}), "signup"),
@@ -56,7 +56,7 @@ async fn limits_by_address_have_names_and_end_when_they_say() {
 }
 
 #[tokio::test]
-async fn limits_on_messages_have_names_and_end_when_they_say() {
+async fn limits_on_messages_are_named_and_end_at_the_retry_time() {
     let t = TestServer::with_auth(|settings| {
         settings.email.max_frequency = std::time::Duration::from_secs(60);
         settings.sms.enabled = true;
@@ -87,7 +87,7 @@ async fn limits_on_messages_have_names_and_end_when_they_say() {
 }
 
 #[tokio::test]
-async fn a_nonce_can_not_be_guessed() {
+async fn a_nonce_cannot_be_guessed() {
     let t = TestServer::with_auth(|settings| {
         settings.password_change_needs_reauthentication = true;
         settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
@@ -112,7 +112,7 @@ async fn a_nonce_can_not_be_guessed() {
 }
 
 #[tokio::test]
-async fn codes_of_a_person_are_counted_whatever_their_type() {
+async fn codes_of_an_account_are_counted_for_all_types_together() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
@@ -131,8 +131,8 @@ async fn codes_of_a_person_are_counted_whatever_their_type() {
 }
 
 #[tokio::test]
-async fn limits_by_address_hold_however_the_address_is_known() {
-    // The header that tells clients apart is missing, but addresses count
+async fn limits_by_address_apply_to_every_source_of_the_address() {
+    // Without the configured header the address counts
     let t = TestServer::with_auth(|settings| {
         settings.rate_limits.header = Some("x-real-ip".into());
         settings.rate_limits.per_address = true;
@@ -147,7 +147,7 @@ async fn limits_by_address_hold_however_the_address_is_known() {
     limited(&ask(&t, "x-forwarded-for", "192.0.2.1").await, "over_request_rate_limit", "verify");
     assert_ne!(ask(&t, "x-real-ip", "192.0.2.9, 10.0.0.1").await.status, 429);
 
-    // A trusted proxy says the address
+    // The address that a trusted proxy sent
     let t = TestServer::with_auth(|settings| settings.sb_forwarded_for = true).await;
     for _ in 0..30 {
         assert_ne!(ask(&t, "sb-forwarded-for", "192.0.2.1").await.status, 429);

@@ -1,4 +1,4 @@
-//! A link of an identity is finished by who began it, and by nobody whom they trick into it.
+//! Links of identities: only the person who started a link can finish it, not a victim of a forged one.
 
 use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ async fn linking() -> TestServer {
     .await
 }
 
-/// The address at the provider of a link that begins at `from`.
-async fn begin(server: &TestServer, token: &str, pkce: Option<&Pkce>, from: &str) -> Url {
+/// Starts a link from the address `from`. Returns the URL at the provider.
+async fn start_link(server: &TestServer, token: &str, pkce: Option<&Pkce>, from: &str) -> Url {
     let proof = pkce.map(|pkce| format!("&code_challenge={}&code_challenge_method=s256", pkce.challenge));
     let target = format!(
         "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true{}",
@@ -29,8 +29,8 @@ async fn begin(server: &TestServer, token: &str, pkce: Option<&Pkce>, from: &str
     answer.json()["url"].as_str().unwrap().parse().unwrap()
 }
 
-/// A person's browser at `from`, which has no cookies of this server, is sent to the provider, and comes back.
-async fn come_back(server: &TestServer, url: &Url, person: GooglePerson<'_>, from: &str) -> Answer {
+/// Follows the flow in a browser at the address `from` that has no cookies of this server.
+async fn return_from_provider(server: &TestServer, url: &Url, person: GooglePerson<'_>, from: &str) -> Answer {
     let back = server.google().decide(url, person).await;
     server.get(back.as_str()).from_another_browser().header("x-forwarded-for", from).send().await
 }
@@ -59,37 +59,37 @@ async fn google_identities(server: &TestServer) -> i64 {
 }
 
 #[tokio::test]
-async fn with_a_proof_key_nothing_is_linked_before_the_exchange() {
+async fn with_pkce_nothing_is_linked_before_the_exchange() {
     let server = linking().await;
     let eve = token_of(&server, "eve@example.com").await;
     let pkce = Pkce::new();
-    // Eve gives the address to Ada, who goes to the provider and comes back with a code that is of no use to her
-    let url = begin(&server, &eve, Some(&pkce), EVES).await;
-    let ada = come_back(&server, &url, ADA, ADAS).await.expect(302);
+    // Eve gives her URL to Ada, whose browser returns with a code that Ada cannot exchange
+    let url = start_link(&server, &eve, Some(&pkce), EVES).await;
+    let ada = return_from_provider(&server, &url, ADA, ADAS).await.expect(302);
     assert_eq!(google_identities(&server).await, 0);
     let refused = exchange(&server, &ada, &Pkce::new().verifier).await;
     assert_eq!(refused.refusal().1, "bad_code_verifier");
     assert_eq!(google_identities(&server).await, 0);
-    // Ada's own sign-in leads into an account of her own
+    // Ada's own sign-in creates her account
     let own = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
     let own = server.google().answer(&own, ADA).await.expect(302);
     let own = user_of(&server, &own.location_fragment("access_token").unwrap()).await;
     assert_eq!(own["email"], "ada@example.com");
 
-    // Meanwhile the identity is somebody's: also who has the key is refused
+    // Then the identity is taken, so that the exchange with the verifier is rejected as well
     let late = exchange(&server, &ada, &pkce.verifier).await;
     assert_eq!(late.refusal(), (422, "identity_already_exists".into()));
     assert_eq!(user_of(&server, &eve).await["identities"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn with_a_proof_key_the_exchange_links_and_signs_in_once() {
+async fn with_pkce_the_exchange_links_and_signs_in_once() {
     let server = linking().await;
     let token = anonymous(&server).await;
     let pkce = Pkce::new();
-    let url = begin(&server, &token, Some(&pkce), ADAS).await;
-    // Another network on the way does not matter: the key tells who it is
-    let answer = come_back(&server, &url, ADA, EVES).await.expect(302);
+    let url = start_link(&server, &token, Some(&pkce), ADAS).await;
+    // The network does not matter: the verifier proves the app
+    let answer = return_from_provider(&server, &url, ADA, EVES).await.expect(302);
     let session = exchange(&server, &answer, &pkce.verifier).await.expect(200).json();
     assert!(session["provider_token"].is_string());
     let user = &session["user"];
@@ -106,17 +106,17 @@ async fn with_a_proof_key_the_exchange_links_and_signs_in_once() {
 }
 
 #[tokio::test]
-async fn with_a_proof_key_refusals_are_told_at_once_and_an_unverified_address_at_the_exchange() {
+async fn with_pkce_errors_are_reported_by_the_callback_and_an_unverified_address_by_the_exchange() {
     let server = linking().await;
     let pkce = Pkce::new();
     let token = anonymous(&server).await;
     server.account("ada@example.com", PASSWORD).await;
-    let taken = begin(&server, &token, Some(&pkce), ADAS).await;
-    let taken = come_back(&server, &taken, ADA, ADAS).await.expect(302);
+    let taken = start_link(&server, &token, Some(&pkce), ADAS).await;
+    let taken = return_from_provider(&server, &taken, ADA, ADAS).await.expect(302);
     assert_eq!(taken.location_query("error_code").as_deref(), Some("email_exists"));
 
-    let url = begin(&server, &token, Some(&pkce), ADAS).await;
-    let answer = come_back(&server, &url, UNVERIFIED, ADAS).await.expect(302);
+    let url = start_link(&server, &token, Some(&pkce), ADAS).await;
+    let answer = return_from_provider(&server, &url, UNVERIFIED, ADAS).await.expect(302);
     assert!(server.mails_to("new@example.com").is_empty(), "no mail before the exchange");
     let waiting = exchange(&server, &answer, &pkce.verifier).await;
     assert_eq!(waiting.refusal(), (422, "email_not_confirmed".into()));
@@ -128,13 +128,13 @@ async fn with_a_proof_key_refusals_are_told_at_once_and_an_unverified_address_at
 }
 
 #[tokio::test]
-async fn one_identity_that_two_people_exchange_at_once_is_linked_to_one() {
+async fn concurrent_exchanges_link_an_identity_to_one_account() {
     let server = linking().await;
     let mut ways = Vec::new();
     for email in ["eve@example.com", "bob@example.com"] {
         let (token, pkce) = (token_of(&server, email).await, Pkce::new());
-        let url = begin(&server, &token, Some(&pkce), ADAS).await;
-        ways.push((come_back(&server, &url, ADA, ADAS).await.expect(302), pkce));
+        let url = start_link(&server, &token, Some(&pkce), ADAS).await;
+        ways.push((return_from_provider(&server, &url, ADA, ADAS).await.expect(302), pkce));
     }
     let exchanges = ways.iter().map(|(answer, pkce)| exchange(&server, answer, &pkce.verifier));
     let answers = futures_util::future::join_all(exchanges).await;
@@ -145,38 +145,38 @@ async fn one_identity_that_two_people_exchange_at_once_is_linked_to_one() {
 }
 
 #[tokio::test]
-async fn without_a_proof_key_a_link_is_finished_where_it_began() {
+async fn without_pkce_a_link_is_finished_where_it_started() {
     let server = linking().await;
     let eve = token_of(&server, "eve@example.com").await;
-    let url = begin(&server, &eve, None, EVES).await;
+    let url = start_link(&server, &eve, None, EVES).await;
     let back = server.google().decide(&url, ADA).await;
     let tricked = server.get(back.as_str()).from_another_browser().header("x-forwarded-for", ADAS);
     let tricked = tricked.send().await.expect(303);
     assert_eq!(tricked.location_query("error_code").as_deref(), Some("bad_oauth_state"));
     assert_eq!(tricked.location_fragment("access_token"), None);
     assert_eq!(google_identities(&server).await, 0);
-    // The flow waits for the right browser
-    let answer = come_back(&server, &url, ADA, EVES).await.expect(302);
+    // The flow can still be finished by the right browser
+    let answer = return_from_provider(&server, &url, ADA, EVES).await.expect(302);
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
     assert_eq!(google_identities(&server).await, 1);
 
-    // A household's addresses of version 6 change
+    // The IPv6 addresses of one network change
     let bob = token_of(&server, "bob@example.com").await;
-    let url = begin(&server, &bob, None, "2001:db8:1:2::1").await;
+    let url = start_link(&server, &bob, None, "2001:db8:1:2::1").await;
     let other = GooglePerson::Verified { name: "Bob", email: "other@example.com" };
-    let answer = come_back(&server, &url, other, "2001:db8:1:2:ffff::9").await.expect(302);
+    let answer = return_from_provider(&server, &url, other, "2001:db8:1:2:ffff::9").await.expect(302);
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
 }
 
-/// Eve links an identity whose provider does not vouch for Ada's address.
+/// Links to Eve's account an identity with Ada's address, unverified.
 async fn eve_claims_adas_address(server: &TestServer, eve: &str) {
     let ada = GooglePerson::Unverified { name: "Eve", email: "ada@example.com" };
-    let url = begin(server, eve, None, EVES).await;
-    come_back(server, &url, ada, EVES).await.expect(302);
+    let url = start_link(server, eve, None, EVES).await;
+    return_from_provider(server, &url, ada, EVES).await.expect(302);
 }
 
 #[tokio::test]
-async fn an_identity_that_merely_claims_an_address_keeps_nobody_from_it() {
+async fn an_unverified_address_of_an_identity_stays_available_to_its_owner() {
     let server = linking().await;
     let eve = token_of(&server, "eve@example.com").await;
     eve_claims_adas_address(&server, &eve).await;
@@ -187,20 +187,20 @@ async fn an_identity_that_merely_claims_an_address_keeps_nobody_from_it() {
     assert_ne!(user_of(&server, &eve).await["id"], ada);
     server.sign_in("ada@example.com", PASSWORD).await;
 
-    // Also for whoever changes to it
+    // It is also available to a change of address
     let other = GooglePerson::Unverified { name: "Eve", email: "new@example.com" };
     let bob = token_of(&server, "bob@example.com").await;
-    come_back(&server, &begin(&server, &eve, None, EVES).await, other, EVES).await.expect(302);
+    return_from_provider(&server, &start_link(&server, &eve, None, EVES).await, other, EVES).await.expect(302);
     let change = json!({"email": "new@example.com"});
     server.put("/auth/v1/user").bearer(&bob).json(&change).send().await.expect(200);
 }
 
 #[tokio::test]
-async fn an_account_with_a_number_loses_the_address_that_it_merely_claims_and_nothing_else() {
+async fn an_account_with_a_number_loses_only_its_unverified_address() {
     let server = linking().await;
     let eve = anonymous(&server).await;
     eve_claims_adas_address(&server, &eve).await;
-    // The number was confirmed, the address was not, as other servers leave it behind
+    // The number is confirmed and the address is not, as other servers store it
     server
         .execute(
             "update auth.users set email = 'ada@example.com', phone = '15550001111', phone_confirmed_at = now(),

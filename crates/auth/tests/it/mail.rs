@@ -1,4 +1,4 @@
-//! Mails arrive, whatever the mail server does.
+//! The delivery of mails when the mail server fails, and bodies that are fetched.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use portico_testkit::TestServer;
 use serde_json::json;
 use tokio::sync::watch;
 
-/// Refuses the first mails, then takes them.
+/// Rejects the first mails and accepts later ones.
 struct Moody {
     refusals: AtomicUsize,
     error: SendError,
@@ -37,7 +37,7 @@ async fn server_with(refusals: usize, error: SendError) -> (TestServer, watch::R
 }
 
 #[tokio::test]
-async fn a_mail_is_kept_while_the_mail_server_is_away() {
+async fn a_mail_stays_in_the_outbox_while_the_mail_server_is_unavailable() {
     let (t, mut mails) = server_with(1, SendError::Temporary("busy".into())).await;
     let body = json!({"email": "ada@example.com", "password": "correct-horse"});
     t.post("/auth/v1/signup").json(&body).send().await.expect(200);
@@ -49,7 +49,7 @@ async fn a_mail_is_kept_while_the_mail_server_is_away() {
 }
 
 #[tokio::test]
-async fn what_was_rolled_back_is_never_sent() {
+async fn a_rolled_back_mail_is_never_sent() {
     let (t, mails) = server_with(0, SendError::Temporary(String::new())).await;
     t.execute(
         "create function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
@@ -69,7 +69,7 @@ async fn what_was_rolled_back_is_never_sent() {
 }
 
 #[tokio::test]
-async fn a_mail_that_a_crashed_server_left_behind_is_sent() {
+async fn a_mail_that_a_crashed_server_claimed_is_sent() {
     let t = TestServer::start().await;
     t.execute(
         "insert into portico.mail_outbox (kind, recipient, subject, html)
@@ -81,7 +81,7 @@ async fn a_mail_that_a_crashed_server_left_behind_is_sent() {
     assert_eq!(t.mail_to("left@example.com").await.subject().as_str(), "Hello");
 }
 
-/// Serves the body of a mail, or nothing, and counts who asked.
+/// Serves the body of a mail, or an error, and counts the requests.
 async fn texts(body: Arc<Mutex<Result<String, u16>>>) -> (String, watch::Receiver<usize>) {
     let (asked, count) = watch::channel(0);
     let app = axum::Router::new().fallback(async move || {
@@ -98,7 +98,7 @@ async fn texts(body: Arc<Mutex<Result<String, u16>>>) -> (String, watch::Receive
 }
 
 #[tokio::test]
-async fn a_body_by_address_is_read_again_and_the_last_good_one_stays() {
+async fn a_body_from_a_url_is_fetched_again_and_the_last_valid_one_stays_in_use() {
     let body = Arc::new(Mutex::new(Err(503)));
     let (base, mut count) = texts(Arc::clone(&body)).await;
     let t = TestServer::with_auth(|settings| {
@@ -110,7 +110,7 @@ async fn a_body_by_address_is_read_again_and_the_last_good_one_stays() {
     })
     .await;
     t.account("ada@example.com", "correct-horse").await;
-    // The reader asks again when it has done with an answer: after two more, the one that was set is in use, or refused
+    // A body is fetched again when the last one is in use: after two more requests the new one is in use, or rejected
     let mut mail_with = async |new: Result<String, u16>| {
         *body.lock().unwrap() = new;
         let seen = *count.borrow_and_update();
@@ -131,7 +131,7 @@ async fn a_body_by_address_is_read_again_and_the_last_good_one_stays() {
 }
 
 #[tokio::test]
-async fn a_body_is_not_read_from_a_private_network() {
+async fn a_body_is_not_fetched_from_a_private_network() {
     let (base, count) = texts(Arc::new(Mutex::new(Ok("<p>inside</p>".into())))).await;
     let (good, mut good_count) = texts(Arc::new(Mutex::new(Ok("<p>good</p>".into())))).await;
     let t = TestServer::with_auth(|settings| {
@@ -141,7 +141,7 @@ async fn a_body_is_not_read_from_a_private_network() {
         settings.email.templates.insert(MailKind::Recovery, own);
     })
     .await;
-    // Another server that may: when it has read several times, the first one had its chances
+    // A second server may fetch it: after several requests of it, the first one would have fetched it too
     let other = TestServer::with_auth(|settings| {
         settings.email.template_max_age = Duration::from_millis(5);
         let own = TemplateSettings { body_url: Some(good), ..TemplateSettings::default() };

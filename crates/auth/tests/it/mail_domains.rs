@@ -1,4 +1,4 @@
-//! Addresses of domains that take no mail (auth-core 15.3), with a name server that the test plays.
+//! Mail domains, looked up at a name server of the test.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ const A: u16 = 1;
 const MX: u16 = 15;
 const AAAA: u16 = 28;
 
-/// A status and the records of one answer: type and data.
+/// The status and records of a response: type and data.
 type Answers = HashMap<(String, u16), (u8, Vec<(u16, Vec<u8>)>)>;
 
-/// A name server that knows a few domains. Whatever else it is asked it refuses.
+/// A name server that knows a few domains and refuses other queries.
 struct NameServer {
     address: SocketAddr,
     answers: Arc<Mutex<Answers>>,
@@ -38,7 +38,7 @@ impl NameServer {
                 let (name, kind) = read_question(query);
                 notes.lock().unwrap().push((name.clone(), kind));
                 let (status, records) = known.lock().unwrap().get(&(name, kind)).cloned().unwrap_or((5, Vec::new()));
-                // An answer to another question first: it must be passed over
+                // First a response to another query, which must be ignored
                 let mut other = answer(query, 3, &[]);
                 other[0] ^= 0xff;
                 socket.send_to(&other, from).await.unwrap();
@@ -81,13 +81,13 @@ async fn post(t: &TestServer, path: &str, email: &str) -> Answer {
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await
 }
 
-fn refused(answer: &Answer, email: &str) {
+fn assert_invalid_address(answer: &Answer, email: &str) {
     assert_eq!(answer.refusal(), (400, "email_address_invalid".into()), "{email}");
     assert_eq!(answer.json()["msg"], format!("Email address \"{email}\" is invalid"));
 }
 
 #[tokio::test]
-async fn a_domain_must_take_mail_as_far_as_is_known() {
+async fn a_domain_must_accept_mail_as_far_as_is_known() {
     let mail = || vec![(MX, vec![0, 10, 2, b'm', b'x', 0xc0, 12])];
     let key = |name: &str, kind| (name.to_owned(), kind);
     let none = || (0, Vec::new());
@@ -124,14 +124,14 @@ async fn a_domain_must_take_mail_as_far_as_is_known() {
     for domain in ["empty.dev", "gone.dev", "nomail.dev"] {
         let email = format!("ada@{domain}");
         for path in ["signup", "otp", "magiclink", "recover", "resend"] {
-            refused(&post(&t, path, &email).await, &email);
+            assert_invalid_address(&post(&t, path, &email).await, &email);
         }
         assert_eq!(server.asked(domain)[0], MX);
         assert_eq!(server.asked(domain).iter().filter(|kind| **kind == MX).count(), 1, "the answer is kept");
     }
     assert_eq!(t.count("select count(*) from auth.users").await, accounts);
     // Reserved domains need no name server
-    refused(&post(&t, "signup", "ada@host.test").await, "ada@host.test");
+    assert_invalid_address(&post(&t, "signup", "ada@host.test").await, "ada@host.test");
     assert!(server.asked("host.test").is_empty());
 
     let tokens: Value = {
@@ -142,13 +142,13 @@ async fn a_domain_must_take_mail_as_far_as_is_known() {
         let token = tokens["access_token"].as_str().unwrap();
         t.put("/auth/v1/user").bearer(token).json(&json!({ "email": email })).send()
     };
-    refused(&change("ada@gone.dev").await, "ada@gone.dev");
+    assert_invalid_address(&change("ada@gone.dev").await, "ada@gone.dev");
     change("ada@web.dev").await.expect(422);
     change("lovelace@six.dev").await.expect(200);
 }
 
 #[tokio::test]
-async fn nobody_is_kept_out_by_a_name_server_that_is_silent() {
+async fn a_silent_name_server_prevents_no_sign_up() {
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let t = TestServer::with_auth(|settings| {
@@ -162,8 +162,8 @@ async fn nobody_is_kept_out_by_a_name_server_that_is_silent() {
     assert_eq!(read_question(&question[..length]), ("mail.dev".to_owned(), MX));
 }
 
-/// A server that asks a name server of this test: mail.dev takes mail, gone.dev is no domain, spam.dev has a blocked mail server.
-async fn asking(change: impl FnOnce(&mut AuthSettings)) -> (TestServer, NameServer) {
+/// Starts a server with a name server: mail.dev accepts mail, gone.dev does not exist, spam.dev has a blocked mail server.
+async fn server_with_name_server(change: impl FnOnce(&mut AuthSettings)) -> (TestServer, NameServer) {
     let key = |name: &str, kind| (name.to_owned(), kind);
     let at = |name: &[u8]| vec![(MX, [&[0, 10], name].concat())];
     let server = NameServer::start(HashMap::from([
@@ -184,15 +184,15 @@ async fn asking(change: impl FnOnce(&mut AuthSettings)) -> (TestServer, NameServ
 }
 
 #[tokio::test]
-async fn a_domain_whose_mail_goes_to_a_blocked_server_takes_none() {
-    let (t, _server) = asking(|_| {}).await;
-    refused(&post(&t, "signup", "ada@spam.dev").await, "ada@spam.dev");
+async fn a_domain_of_a_blocked_mail_server_is_rejected() {
+    let (t, _server) = server_with_name_server(|_| {}).await;
+    assert_invalid_address(&post(&t, "signup", "ada@spam.dev").await, "ada@spam.dev");
     post(&t, "signup", "ada@mail.dev").await.expect(200);
 }
 
 #[tokio::test]
-async fn an_address_that_a_provider_leaves_unconfirmed_is_checked_before_it_gets_a_mail() {
-    let (t, _server) = asking(|_| {}).await;
+async fn an_unverified_address_of_a_provider_is_checked_before_it_is_sent_mail() {
+    let (t, _server) = server_with_name_server(|_| {}).await;
     let come = async |email: &'static str| {
         let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
         let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email }).await;
@@ -201,7 +201,7 @@ async fn an_address_that_a_provider_leaves_unconfirmed_is_checked_before_it_gets
     assert_eq!(come("ada@gone.dev").await, "email_address_invalid");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
     assert_eq!(come("ada@mail.dev").await, "provider_email_needs_verification");
-    // Whose address is confirmed gets no mail, so nothing keeps them out
+    // A confirmed account is sent no mail, so its domain is not checked
     t.execute("update auth.users set email = 'ada@gone.dev', email_confirmed_at = now()").await;
     t.execute("update auth.identities set identity_data = identity_data || '{\"email\": \"ada@gone.dev\"}'").await;
     let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
@@ -210,8 +210,8 @@ async fn an_address_that_a_provider_leaves_unconfirmed_is_checked_before_it_gets
 }
 
 #[tokio::test]
-async fn an_identity_that_waits_for_its_code_is_checked_again_when_it_comes() {
-    let (t, server) = asking(|settings| {
+async fn the_domain_of_a_pending_link_is_checked_again_at_the_exchange() {
+    let (t, server) = server_with_name_server(|settings| {
         settings.manual_linking = true;
         settings.anonymous_users = true;
     })
@@ -222,29 +222,29 @@ async fn an_identity_that_waits_for_its_code_is_checked_again_when_it_comes() {
         "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true&code_challenge={}&code_challenge_method=s256",
         pkce.challenge
     );
-    let begun = t.get(&begin).bearer(session["access_token"].as_str().unwrap()).send().await.expect(200).json();
-    let url = begun["url"].as_str().unwrap().parse().unwrap();
-    // Nobody knows the domain yet, so that nothing is remembered of it
+    let started = t.get(&begin).bearer(session["access_token"].as_str().unwrap()).send().await.expect(200).json();
+    let url = started["url"].as_str().unwrap().parse().unwrap();
+    // The name server refuses the domain, so that nothing is cached
     let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@late.dev" }).await;
     let code = answer.location_query("code").unwrap();
     server.answers.lock().unwrap().insert(("late.dev".to_owned(), MX), (3, Vec::new()));
     let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    refused(&t.post("/auth/v1/token?grant_type=pkce").json(&body).send().await, "ada@late.dev");
+    assert_invalid_address(&t.post("/auth/v1/token?grant_type=pkce").json(&body).send().await, "ada@late.dev");
     assert_eq!(t.count("select count(*) from auth.identities").await, 0);
 }
 
 #[tokio::test]
-async fn reauthentication_and_a_repeated_change_look_at_the_domain_too() {
-    let (t, _server) = asking(|settings| settings.email.autoconfirm = true).await;
+async fn reauthentication_and_a_resent_change_check_the_domain() {
+    let (t, _server) = server_with_name_server(|settings| settings.email.autoconfirm = true).await;
     let tokens = t.signed_in("ada@mail.dev", "correct-horse").await;
     let reauthenticate = || t.get("/auth/v1/reauthenticate").bearer(tokens["access_token"].as_str().unwrap()).send();
     reauthenticate().await.expect(200);
     t.execute("update auth.users set email = 'ada@gone.dev', reauthentication_sent_at = null").await;
-    refused(&reauthenticate().await, "ada@gone.dev");
+    assert_invalid_address(&reauthenticate().await, "ada@gone.dev");
     let resend =
         |email: &'static str| t.post("/auth/v1/resend").json(&json!({"type": "email_change", "email": email})).send();
-    refused(&resend("ada@gone.dev").await, "ada@gone.dev");
-    // Whether there is such an account makes no difference
-    refused(&resend("nobody@gone.dev").await, "nobody@gone.dev");
+    assert_invalid_address(&resend("ada@gone.dev").await, "ada@gone.dev");
+    // The same without an account
+    assert_invalid_address(&resend("nobody@gone.dev").await, "nobody@gone.dev");
     resend("nobody@mail.dev").await.expect(200);
 }

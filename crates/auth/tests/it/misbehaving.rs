@@ -1,4 +1,4 @@
-//! An identity provider that does what it is told, also what no provider should do.
+//! An identity provider whose responses a test chooses, including those that no provider should give.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// One that behaves, until it is told otherwise.
+    /// Starts a well-behaved provider.
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -82,33 +82,33 @@ impl Provider {
         provider
     }
 
-    /// A path answers with JSON.
+    /// Sets the JSON response of a path.
     pub fn says(&self, path: &str, body: Value) {
         self.answers(path, move |_| axum::Json(body.clone()).into_response());
     }
 
-    /// A path answers like this; the argument holds the fields of query and form.
+    /// Sets the handler of a path. Its argument has the fields of query and form.
     pub fn answers(&self, path: &str, handler: impl Fn(&HashMap<String, String>) -> Response + Send + Sync + 'static) {
         self.shared.answers.lock().unwrap().insert(path.to_owned(), Arc::new(handler));
     }
 
-    /// The token endpoint gives this id_token.
+    /// Sets the id_token of the token endpoint.
     pub fn gives(&self, id_token: String) {
         self.says("/token", json!({"access_token": "at", "token_type": "bearer", "id_token": id_token}));
     }
 
-    /// How often the keys were read.
+    /// Returns how often the keys were read.
     pub fn key_reads(&self) -> usize {
         self.shared.key_reads.load(Ordering::SeqCst)
     }
 
-    /// Fields and headers of the calls to a path.
+    /// Returns the fields and headers of the calls to a path.
     pub fn calls(&self, path: &str) -> Vec<Call> {
         let calls = self.shared.calls.lock().unwrap();
         calls.iter().filter(|(called, _)| called == path).map(|(_, call)| call.clone()).collect()
     }
 
-    /// The claims of a good id_token for this flow.
+    /// Returns the claims of a valid id_token for this flow.
     pub fn claims(&self, server: &TestServer, nonce: Option<&str>) -> Value {
         let now = server.clock().now().unix_timestamp();
         let mut claims = json!({
@@ -140,22 +140,22 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
     }
 }
 
-/// A body that never ends, and never says anything.
+/// Returns a body that never ends.
 pub fn silence() -> Response {
     Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>()).into_response()
 }
 
-/// A server whose `name` provider is this one.
+/// Starts a server whose provider `name` is this one.
 pub async fn server_with(name: &str, provider: &Provider) -> TestServer {
     server_and(name, provider, |_| {}).await
 }
 
-/// As [`server_with`], with other settings as well.
+/// As [`server_with`], with further settings.
 pub async fn server_and(name: &str, provider: &Provider, change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     let url = provider.base.clone();
     TestServer::with(|settings| {
         settings.emulate_google = false;
-        // Long enough for a busy machine, and still far from a test's patience
+        // Long enough for a busy machine, and short enough for a test
         settings.auth.http_timeout = std::time::Duration::from_secs(5);
         settings.auth.manual_linking = true;
         settings.auth.external.insert(
@@ -173,25 +173,25 @@ pub async fn server_and(name: &str, provider: &Provider, change: impl FnOnce(&mu
     .await
 }
 
-/// A flow that has begun.
-pub struct Begun {
+/// A started flow.
+pub struct StartedFlow {
     pub url: Url,
     pub state: String,
     pub nonce: Option<String>,
 }
 
-pub async fn begin(server: &TestServer, provider: &str) -> Begun {
+pub async fn begin(server: &TestServer, provider: &str) -> StartedFlow {
     begin_at(server, provider, server.base().trim_start_matches("http://")).await
 }
 
-/// As [`begin`], by a browser that calls the server `host`.
-pub async fn begin_at(server: &TestServer, provider: &str, host: &str) -> Begun {
+/// As [`begin`], by a browser that calls the server at `host`.
+pub async fn begin_at(server: &TestServer, provider: &str, host: &str) -> StartedFlow {
     let request = server.get(&format!("/auth/v1/authorize?provider={provider}")).header("host", host);
     let url = request.send().await.expect(302).location();
     let field = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    Begun { state: field("state").unwrap(), nonce: field("nonce"), url }
+    StartedFlow { state: field("state").unwrap(), nonce: field("nonce"), url }
 }
 
-pub async fn come_back(server: &TestServer, begun: &Begun) -> Answer {
-    server.get(&format!("/auth/v1/callback?code=the-code&state={}", begun.state)).send().await.expect(302)
+pub async fn return_from_provider(server: &TestServer, started: &StartedFlow) -> Answer {
+    server.get(&format!("/auth/v1/callback?code=the-code&state={}", started.state)).send().await.expect(302)
 }

@@ -14,7 +14,7 @@ async fn authorize(server: &TestServer, query: &str) -> Url {
     server.get(&format!("/auth/v1/authorize?provider=google{query}")).send().await.expect(302).location()
 }
 
-/// Signs in by the implicit flow: the answer of `/callback`.
+/// Signs in by the implicit flow and returns the response of `/callback`.
 async fn callback(server: &TestServer, person: GooglePerson<'_>) -> Answer {
     server.google().answer(&authorize(server, "").await, person).await
 }
@@ -43,7 +43,7 @@ async fn count(server: &TestServer, table: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn the_implicit_flow_brings_the_session_in_the_fragment() {
+async fn the_implicit_flow_returns_the_session_in_the_fragment() {
     let server = TestServer::start().await;
     let url = authorize(&server, "").await;
     assert_eq!(query_of(&url, "response_type").as_deref(), Some("code"));
@@ -80,7 +80,7 @@ async fn the_implicit_flow_brings_the_session_in_the_fragment() {
     assert_eq!(count(&server, "oauth_client_states").await, 0);
     assert!(server.actions().await.contains(&"user_signedup".to_owned()));
 
-    // The same address of the browser again: nothing happens twice
+    // The same callback again: the flow has been used
     let replayed = server.google().decide(&url, ADA).await;
     let replayed = server.get(replayed.as_str()).send().await.expect(303);
     assert_eq!(error_of(&replayed), ("invalid_request".into(), Some("bad_oauth_state".into())));
@@ -88,7 +88,7 @@ async fn the_implicit_flow_brings_the_session_in_the_fragment() {
 }
 
 #[tokio::test]
-async fn the_code_flow_brings_a_code_that_is_exchanged_once() {
+async fn the_code_flow_returns_a_code_that_is_exchanged_once() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
     let query = format!(
@@ -103,7 +103,7 @@ async fn the_code_flow_brings_a_code_that_is_exchanged_once() {
     assert_eq!(target.fragment(), None);
     assert_eq!(count(&server, "sessions").await, 0, "no session before the exchange");
 
-    // The state has served
+    // The state has been used
     let again = server.get(back.as_str()).send().await.expect(303);
     assert_eq!(error_of(&again), ("invalid_request".into(), Some("flow_state_already_used".into())));
 
@@ -122,7 +122,7 @@ async fn the_code_flow_brings_a_code_that_is_exchanged_once() {
 }
 
 #[tokio::test]
-async fn a_person_who_cancels_comes_back_with_the_providers_word() {
+async fn a_cancelled_sign_in_returns_the_error_of_the_provider() {
     let server = TestServer::start().await;
     for person in [GooglePerson::Cancels, GooglePerson::Breaks] {
         let answer = callback(&server, person).await.expect(302);
@@ -138,7 +138,7 @@ async fn a_person_who_cancels_comes_back_with_the_providers_word() {
 }
 
 #[tokio::test]
-async fn the_same_person_gets_the_same_account_with_fresh_claims() {
+async fn the_same_identity_signs_in_to_the_same_account_with_fresh_claims() {
     let server = TestServer::start().await;
     let first = sign_in(&server, ADA).await;
     server
@@ -166,7 +166,7 @@ async fn a_verified_address_links_to_the_confirmed_account() {
 }
 
 #[tokio::test]
-async fn whoever_proves_the_address_takes_an_unconfirmed_account_over() {
+async fn the_owner_of_the_address_takes_over_an_unconfirmed_account() {
     let server = TestServer::start().await;
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "data": {"evil": true}});
     server.post("/auth/v1/signup").json(&body).send().await.expect(200);
@@ -186,7 +186,7 @@ async fn whoever_proves_the_address_takes_an_unconfirmed_account_over() {
 }
 
 #[tokio::test]
-async fn an_unverified_address_has_to_be_confirmed_first() {
+async fn an_unverified_address_must_be_confirmed_first() {
     let server = TestServer::start().await;
     let answer = callback(&server, UNVERIFIED_ADA).await.expect(302);
     assert_eq!(error_of(&answer), ("access_denied".into(), Some("provider_email_needs_verification".into())));
@@ -219,9 +219,9 @@ async fn an_unverified_address_never_links() {
 }
 
 #[tokio::test]
-async fn a_claimed_address_does_not_pull_its_owner_into_another_account() {
+async fn an_unverified_address_of_an_identity_does_not_lead_its_owner_into_that_account() {
     let server = TestServer::start().await;
-    // Somebody has an account of their own, and an identity that merely claims Ada's address
+    // Another account has an identity with Ada's address, unverified
     let eve = server.account("eve@example.com", PASSWORD).await;
     server
         .execute(&format!(
@@ -234,7 +234,7 @@ async fn a_claimed_address_does_not_pull_its_owner_into_another_account() {
 }
 
 #[tokio::test]
-async fn closed_sign_up_and_bans_are_told_to_the_app() {
+async fn disabled_sign_ups_and_bans_are_reported_to_the_app() {
     let server = TestServer::with_auth(|auth| auth.disable_signup = true).await;
     let answer = callback(&server, ADA).await.expect(302);
     assert_eq!(error_of(&answer), ("access_denied".into(), Some("signup_disabled".into())));
@@ -249,7 +249,7 @@ async fn closed_sign_up_and_bans_are_told_to_the_app() {
 }
 
 #[tokio::test]
-async fn with_automatic_confirmation_every_address_counts() {
+async fn without_confirmations_unverified_addresses_are_accepted() {
     let server = TestServer::with_auth(|auth| auth.email.autoconfirm = true).await;
     let user = sign_in(&server, UNVERIFIED_ADA).await;
     assert!(user["email_confirmed_at"].is_string());
@@ -257,7 +257,7 @@ async fn with_automatic_confirmation_every_address_counts() {
 }
 
 #[tokio::test]
-async fn a_state_that_is_none_leads_to_the_site() {
+async fn an_invalid_state_redirects_to_the_site() {
     let server = TestServer::start().await;
     let url = authorize(&server, "&redirect_to=http://127.0.0.1:3000/app").await;
     let back = server.google().decide(&url, ADA).await;
@@ -295,7 +295,7 @@ async fn a_state_that_is_none_leads_to_the_site() {
 }
 
 #[tokio::test]
-async fn nobody_is_sent_outside_the_allow_list() {
+async fn no_redirect_leads_outside_the_allow_list() {
     let server = TestServer::start().await;
     for target in [
         "https%3A%2F%2Fevil.example%2F",
@@ -321,7 +321,7 @@ async fn nobody_is_sent_outside_the_allow_list() {
 }
 
 #[tokio::test]
-async fn callers_add_parameters_but_never_change_ours() {
+async fn callers_add_parameters_but_cannot_change_those_of_the_server() {
     let server = TestServer::start().await;
     let query = "&scopes=calendar.read,email&prompt=consent&client_id=evil&Redirect_URI=https%3A%2F%2Fevil.example&state=evil\
                  &response_type=token&code_verifier=x&redirect_to=http%3A%2F%2F127.0.0.1%3A3000%2Fapp&apikey=secret&login_hint=ada";
@@ -341,7 +341,7 @@ async fn callers_add_parameters_but_never_change_ours() {
 }
 
 #[tokio::test]
-async fn what_can_not_begin_is_refused() {
+async fn requests_that_cannot_start_a_flow_are_rejected() {
     let challenge = Pkce::new().challenge;
     let server = TestServer::with_auth(|auth| {
         auth.external
@@ -374,7 +374,7 @@ async fn what_can_not_begin_is_refused() {
 }
 
 #[tokio::test]
-async fn two_first_sign_ins_at_once_make_one_account() {
+async fn concurrent_first_sign_ins_create_one_account() {
     let server = TestServer::start().await;
     let mut ways_back = Vec::new();
     for _ in 0..6 {
@@ -391,7 +391,7 @@ async fn two_first_sign_ins_at_once_make_one_account() {
 }
 
 #[tokio::test]
-async fn one_callback_twice_at_once_is_one_sign_in() {
+async fn concurrent_callbacks_of_one_flow_sign_in_once() {
     let server = TestServer::start().await;
     let url = authorize(&server, "").await;
     let back = server.google().decide(&url, ADA).await;
@@ -407,7 +407,7 @@ async fn begin_link(server: &TestServer, token: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_signed_in_person_links_and_unlinks() {
+async fn a_signed_in_user_links_and_unlinks() {
     let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
     let session = server.signed_in("eve@example.com", PASSWORD).await;
     let token = session["access_token"].as_str().unwrap();
@@ -420,7 +420,7 @@ async fn a_signed_in_person_links_and_unlinks() {
     assert_eq!(user["user_metadata"].get("full_name"), None, "linking does not merge metadata");
     assert_eq!(user["app_metadata"]["providers"], json!(["email", "google"]));
 
-    // Again: already linked, here and elsewhere
+    // Already linked, to this account and to another
     let url: Url = begin_link(&server, token).await.json()["url"].as_str().unwrap().parse().unwrap();
     let again = server.google().answer(&url, ADA).await.expect(302);
     assert_eq!(error_of(&again).1.as_deref(), Some("identity_already_exists"));
@@ -462,7 +462,7 @@ async fn a_signed_in_person_links_and_unlinks() {
 }
 
 #[tokio::test]
-async fn unlinking_the_own_address_promotes_the_next_one() {
+async fn unlinking_the_identity_of_the_address_promotes_another_address() {
     let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
     let session = server.signed_in("eve@example.com", PASSWORD).await;
     let token = session["access_token"].as_str().unwrap();
@@ -477,7 +477,7 @@ async fn unlinking_the_own_address_promotes_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_anonymous_person_becomes_permanent_by_linking() {
+async fn an_anonymous_user_becomes_permanent_by_linking() {
     let server = TestServer::with_auth(|auth| {
         auth.manual_linking = true;
         auth.anonymous_users = true;
@@ -494,7 +494,7 @@ async fn an_anonymous_person_becomes_permanent_by_linking() {
 }
 
 #[tokio::test]
-async fn linking_is_off_unless_wanted() {
+async fn manual_linking_is_disabled_by_default() {
     let server = TestServer::start().await;
     let session = server.signed_in("eve@example.com", PASSWORD).await;
     let token = session["access_token"].as_str().unwrap();
@@ -508,7 +508,7 @@ async fn linking_is_off_unless_wanted() {
 }
 
 #[tokio::test]
-async fn an_invited_person_accepts_by_signing_in() {
+async fn an_invitation_is_accepted_by_a_sign_in() {
     let server = TestServer::start().await;
     server
         .execute(
@@ -539,7 +539,7 @@ async fn an_invited_person_accepts_by_signing_in() {
     assert_eq!(again.refusal(), (404, "user_not_found".into()));
 }
 
-/// Somebody with an account by mail and a linked Google identity: their token, and the identities by provider.
+/// Creates an account with an email and a linked Google identity. Returns its token and the ids of both.
 async fn with_two_identities(server: &TestServer) -> (String, String, String) {
     let session = server.signed_in("eve@example.com", PASSWORD).await;
     let token = session["access_token"].as_str().unwrap().to_owned();
@@ -555,7 +555,7 @@ async fn with_two_identities(server: &TestServer) -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn two_unlinkings_at_once_leave_one_way_in() {
+async fn concurrent_unlinks_leave_one_identity() {
     let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
     let (token, email, google) = with_two_identities(&server).await;
     let unlink = |id: &str| server.delete(&format!("/auth/v1/user/identities/{id}")).bearer(&token).send();
@@ -568,11 +568,11 @@ async fn two_unlinkings_at_once_leave_one_way_in() {
 }
 
 #[tokio::test]
-async fn who_signs_in_by_an_identity_that_is_being_unlinked_gets_an_account_of_their_own() {
+async fn a_sign_in_with_an_identity_that_is_being_unlinked_creates_another_account() {
     let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
     let (_, _, google) = with_two_identities(&server).await;
     let back = server.google().decide(&authorize(&server, "").await, ADA).await;
-    // The unlinking has the account when the sign-in wants it
+    // The unlink has locked the account when the sign-in starts
     let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
     other
         .batch_execute(&format!(
@@ -595,7 +595,7 @@ async fn who_signs_in_by_an_identity_that_is_being_unlinked_gets_an_account_of_t
 }
 
 #[tokio::test]
-async fn owners_hear_of_ways_in_that_come_and_go() {
+async fn owners_are_notified_of_linked_and_unlinked_identities() {
     let server = TestServer::with_auth(|auth| {
         auth.manual_linking = true;
         auth.email.notifications =
@@ -615,7 +615,7 @@ async fn owners_hear_of_ways_in_that_come_and_go() {
 }
 
 #[tokio::test]
-async fn a_target_in_any_alphabet_is_reached() {
+async fn a_target_may_contain_any_characters() {
     let server = TestServer::start().await;
     let target = "http%3A%2F%2F127.0.0.1%3A3000%2Fgr%C3%BC%C3%9Fe%3Fname%3D%C3%A9";
     for person in [ADA, GooglePerson::Cancels] {

@@ -1,4 +1,4 @@
-//! Accounts that moved in from elsewhere, and passwords that are refused.
+//! Imported accounts, and passwords that are rejected.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use serde_json::json;
 
 const ADA: &str = "ada@example.com";
 
-/// As seeds and dumps write an account: no identity, NULL tokens.
-async fn moved(t: &TestServer, email: &str, stored: &str) {
+/// Inserts an account as seeds and dumps do: no identity, NULL tokens.
+async fn insert_imported(t: &TestServer, email: &str, stored: &str) {
     t.query_with(
         "insert into auth.users (instance_id, id, aud, role, email, encrypted_password, email_confirmed_at,
                                  raw_app_meta_data, raw_user_meta_data, created_at, updated_at)
@@ -24,7 +24,7 @@ async fn moved(t: &TestServer, email: &str, stored: &str) {
 }
 
 #[tokio::test]
-async fn a_moved_password_that_is_too_long_for_us_keeps_its_hash() {
+async fn an_imported_password_that_is_too_long_for_bcrypt_keeps_its_hash() {
     use argon2::PasswordHasher as _;
     let t = TestServer::start().await;
     let long = "correct horse battery staple ".repeat(4);
@@ -32,9 +32,9 @@ async fn a_moved_password_that_is_too_long_for_us_keeps_its_hash() {
     let argon2 = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
     let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzYWx0").unwrap();
     let stored = argon2.hash_password(long.as_bytes(), &salt).unwrap().to_string();
-    moved(&t, ADA, &stored).await;
+    insert_imported(&t, ADA, &stored).await;
     t.sign_in(ADA, &long).await;
-    // A new hash would look at the beginning alone
+    // A new hash would use only the start of it
     let cut = json!({"email": ADA, "password": &long[..72]});
     let refused = t.post("/auth/v1/token?grant_type=password").json(&cut).send().await;
     assert_eq!(refused.refusal(), (400, "invalid_credentials".into()));
@@ -42,7 +42,7 @@ async fn a_moved_password_that_is_too_long_for_us_keeps_its_hash() {
 }
 
 #[tokio::test]
-async fn moved_accounts_sign_in_and_get_a_new_hash() {
+async fn imported_accounts_sign_in_and_are_rehashed() {
     let t = TestServer::start().await;
     for (number, (password, stored)) in [
         ("U*U", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"),
@@ -55,7 +55,7 @@ async fn moved_accounts_sign_in_and_get_a_new_hash() {
     .enumerate()
     {
         let email = format!("moved{number}@example.com");
-        moved(&t, &email, stored).await;
+        insert_imported(&t, &email, stored).await;
         t.sign_in(&email, password).await;
         t.sign_in(&email, password).await;
     }
@@ -63,8 +63,8 @@ async fn moved_accounts_sign_in_and_get_a_new_hash() {
     assert_eq!(left, 0);
 }
 
-/// A stand-in for the range API that knows one password.
-async fn breaches(known: &str) -> String {
+/// Starts a range API that knows one password.
+async fn breach_service(known: &str) -> String {
     let digest = portico_base::hash::sha1_hex(known.as_bytes()).to_uppercase();
     let digest: Arc<str> = digest.into();
     let app = Router::new().route(
@@ -84,8 +84,8 @@ async fn breaches(known: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_breached_password_is_refused() {
-    let url = breaches("password1").await;
+async fn a_breached_password_is_rejected() {
+    let url = breach_service("password1").await;
     let t = TestServer::with_auth(|settings| {
         settings.password.breach_check = Some(BreachCheckSettings { url, ..BreachCheckSettings::default() });
     })
@@ -98,8 +98,8 @@ async fn a_breached_password_is_refused() {
 }
 
 #[tokio::test]
-async fn without_an_answer_about_breaches_the_setting_decides() {
-    // A port that was just free: nobody answers
+async fn without_a_response_about_breaches_the_setting_decides() {
+    // A port on which nothing listens
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -113,8 +113,8 @@ async fn without_an_answer_about_breaches_the_setting_decides() {
         let body = json!({"email": ADA, "password": "correct-horse"});
         let answer = t.post("/auth/v1/signup").json(&body).send().await;
         assert_eq!(answer.status, if fail_closed { 500 } else { 200 }, "{answer:?}");
-        // Whoever has a password already is not kept out
-        moved(&t, "bob@example.com", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW").await;
+        // Existing passwords are still accepted
+        insert_imported(&t, "bob@example.com", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW").await;
         let hint = &t.sign_in("bob@example.com", "U*U").await["weak_password"];
         let expected = if fail_closed { json!(null) } else { json!(["length"]) };
         assert_eq!(hint["reasons"], expected);

@@ -1,4 +1,4 @@
-//! Accounts with a phone number, and the gateway between: channels, codes that a gateway makes, test numbers, limits.
+//! Accounts with a phone number and the gateway: channels, codes that a gateway creates, test numbers, limits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ async fn sign_up(t: &TestServer) -> Answer {
     post(t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await
 }
 
-/// A gateway that makes its own code, as Twilio Verify does, and speaks WhatsApp.
+/// A gateway that creates its own codes, as Twilio Verify does, and supports WhatsApp.
 #[derive(Default)]
 struct Verifier {
     sent: Mutex<Vec<TextMessage>>,
@@ -40,7 +40,7 @@ struct Verifier {
 
 impl Verifier {
     const CODE: &'static str = "424242";
-    /// At this code it fails.
+    /// The code at which it fails.
     const OUTAGE: &'static str = "500500";
 
     async fn start() -> (TestServer, Arc<Self>) {
@@ -80,16 +80,16 @@ impl TextTransport for Verifier {
 }
 
 #[tokio::test]
-async fn a_gateway_that_makes_the_codes_checks_them() {
+async fn a_gateway_that_creates_the_codes_checks_them() {
     let (t, gateway) = Verifier::start().await;
     sign_up(&t).await.expect(200);
-    // The code that we would have sent is worth nothing
+    // The server's own code is not accepted
     let ours = gateway.sent.lock().unwrap()[0].code.clone();
     assert_eq!(verify(&t, &ours).await.refusal(), (403, "otp_expired".into()));
     let outage = verify(&t, Verifier::OUTAGE).await;
     assert_eq!(outage.refusal(), (422, "sms_send_failed".into()));
     assert_eq!(outage.json()["msg"], "Error checking OTP with provider: the provider could not be reached");
-    // How long a code lives is the gateway's business too
+    // The gateway also decides on the lifetime of a code
     t.clock().advance(Duration::minutes(5));
     let tokens = verify(&t, Verifier::CODE).await.expect(200).json();
     assert!(tokens["user"]["phone_confirmed_at"].is_string());
@@ -99,7 +99,7 @@ async fn a_gateway_that_makes_the_codes_checks_them() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_makes_the_codes_checks_nonces_too() {
+async fn a_gateway_that_creates_the_codes_checks_nonces() {
     let (t, gateway) = Verifier::start().await;
     sign_up(&t).await.expect(200);
     let tokens = verify(&t, Verifier::CODE).await.expect(200).json();
@@ -113,7 +113,7 @@ async fn a_gateway_that_makes_the_codes_checks_nonces_too() {
     let sent = t.get("/auth/v1/reauthenticate").bearer(token).send().await.expect(200);
     assert_eq!(sent.json(), json!({"message_id": "VE1"}));
     assert_eq!(change("battery-staple", "111111").await.refusal(), (422, "reauthentication_not_valid".into()));
-    // The nonce is no way in
+    // The nonce does not sign in
     assert_eq!(verify(&t, Verifier::CODE).await.refusal(), (403, "otp_expired".into()));
     change("battery-staple", Verifier::CODE).await.expect(200);
     assert_eq!(change("third-password", Verifier::CODE).await.refusal(), (422, "reauthentication_not_valid".into()));
@@ -121,7 +121,7 @@ async fn a_gateway_that_makes_the_codes_checks_nonces_too() {
 }
 
 #[tokio::test]
-async fn whatsapp_needs_a_gateway_that_speaks_it() {
+async fn whatsapp_needs_a_gateway_that_supports_it() {
     let (t, gateway) = Verifier::start().await;
     post(&t, "otp", json!({"phone": PHONE, "channel": "whatsapp"})).await.expect(200);
     assert_eq!(gateway.sent.lock().unwrap()[0].channel, "whatsapp");
@@ -143,7 +143,7 @@ async fn whatsapp_needs_a_gateway_that_speaks_it() {
 }
 
 #[tokio::test]
-async fn a_test_number_has_a_fixed_code_and_gets_no_message() {
+async fn a_test_number_has_a_fixed_code_and_is_sent_no_message() {
     let t = TestServer::with_auth(|settings| {
         with_phones(settings);
         settings.sms.test_otps = [(PHONE.to_owned(), "123456".to_owned())].into();
@@ -154,7 +154,7 @@ async fn a_test_number_has_a_fixed_code_and_gets_no_message() {
     sign_up(&t).await.expect(200);
     assert_eq!(verify(&t, "654321").await.refusal(), (403, "otp_expired".into()));
     verify(&t, "123456").await.expect(200);
-    // At any time, also when none was asked for
+    // At any time, also without a request for it
     t.clock().advance(Duration::days(1));
     verify(&t, "123456").await.expect(200);
     let again = post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
@@ -163,7 +163,7 @@ async fn a_test_number_has_a_fixed_code_and_gets_no_message() {
 }
 
 #[tokio::test]
-async fn fixed_codes_end() {
+async fn fixed_codes_expire() {
     let t = TestServer::with_auth(|settings| {
         with_phones(settings);
         settings.sms.test_otps = [(PHONE.to_owned(), "123456".to_owned())].into();
@@ -179,13 +179,13 @@ async fn fixed_codes_end() {
 }
 
 #[tokio::test]
-async fn only_an_account_that_is_there_learns_the_message_id() {
+async fn only_the_request_of_an_existing_account_returns_the_message_id() {
     let t = TestServer::with_auth(with_phones).await;
     assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.expect(200).json(), json!({}));
     verify(&t, &t.text_to(PHONE).await.code).await.expect(200);
     assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.expect(200).json(), json!({"message_id": "SM2"}));
     let code = t.texts_when(PHONE, 2).await.pop().unwrap().code;
-    // One code, used twice at once
+    // One code in concurrent requests
     let (first, second) = tokio::join!(verify(&t, &code), verify(&t, &code));
     let mut statuses = [first.status, second.status];
     statuses.sort_unstable();
@@ -193,7 +193,7 @@ async fn only_an_account_that_is_there_learns_the_message_id() {
 }
 
 #[tokio::test]
-async fn where_numbers_are_not_confirmed_nothing_is_sent() {
+async fn without_confirmations_no_message_is_sent() {
     let t = TestServer::with_auth(|settings| {
         with_phones(settings);
         settings.sms.autoconfirm = true;
@@ -226,7 +226,7 @@ async fn all_messages_together_are_limited() {
 }
 
 #[tokio::test]
-async fn without_phone_sign_in_nobody_gets_in_by_phone() {
+async fn disabled_phone_sign_in_rejects_every_request() {
     let t = TestServer::start().await;
     assert_eq!(sign_up(&t).await.refusal(), (400, "phone_provider_disabled".into()));
     let code = post(&t, "otp", json!({"phone": PHONE})).await;
@@ -238,7 +238,7 @@ async fn without_phone_sign_in_nobody_gets_in_by_phone() {
 }
 
 #[tokio::test]
-async fn what_is_no_number_is_refused() {
+async fn a_text_that_is_not_a_number_is_rejected() {
     let t = TestServer::with_auth(with_phones).await;
     for phone in ["0123456789", "+", "1", "1555000111122223", "15550001111\r\nx", "１５５５０００１１１１", "abc"]
     {
@@ -249,7 +249,7 @@ async fn what_is_no_number_is_refused() {
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
 
-/// A gateway that answers when the test lets it, and refuses when the test says so.
+/// A gateway whose responses the test releases, and which can be made to reject messages.
 struct Slow {
     asked: tokio::sync::Semaphore,
     answers: tokio::sync::Semaphore,
@@ -295,12 +295,12 @@ impl TextTransport for Slow {
 }
 
 #[tokio::test]
-async fn a_slow_gateway_holds_up_nobody_else() {
+async fn a_slow_gateway_blocks_no_other_request() {
     let (t, gateway) = Slow::start(std::time::Duration::ZERO).await;
     let waiting = sign_up(&t);
     let meanwhile = async {
         gateway.asked.acquire().await.unwrap().forget();
-        // The only connection is free, and so is the account
+        // The only connection is free, and the account is not locked
         t.account("ada@example.com", PASSWORD).await;
         t.execute("update auth.users set updated_at = now() where phone is not null").await;
         gateway.accept();
@@ -310,7 +310,7 @@ async fn a_slow_gateway_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_message_that_nobody_takes_is_taken_back() {
+async fn a_message_that_cannot_be_sent_is_withdrawn() {
     let minute = std::time::Duration::from_secs(60);
     let (t, gateway) = Slow::start(minute).await;
     for (path, body) in [("signup", json!({"phone": PHONE, "password": PASSWORD})), ("otp", json!({"phone": PHONE}))] {
@@ -324,7 +324,7 @@ async fn a_message_that_nobody_takes_is_taken_back() {
         }
     }
 
-    // An account that is there stays, without a code, and need not wait before it asks again
+    // An existing account is kept, without a code, and may request another one at once
     gateway.accept();
     sign_up(&t).await.expect(200);
     t.execute("update auth.users set phone_confirmed_at = now()").await;
@@ -338,7 +338,7 @@ async fn a_message_that_nobody_takes_is_taken_back() {
     post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
     assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.refusal(), (429, "over_sms_send_rate_limit".into()));
 
-    // Another number that can not be reached is not wanted any more
+    // A pending number that cannot be reached is removed
     let login = json!({"phone": PHONE, "password": PASSWORD});
     let session = post(&t, "token?grant_type=password", login).await.expect(200).json();
     let session = session["access_token"].as_str().unwrap();
@@ -351,7 +351,7 @@ async fn a_message_that_nobody_takes_is_taken_back() {
 }
 
 #[tokio::test]
-async fn people_who_sign_up_with_one_number_at_once_get_one_account() {
+async fn concurrent_sign_ups_with_one_number_create_one_account() {
     let t = TestServer::with_auth(with_phones).await;
     let answers = futures_util::future::join_all((0..6).map(|_| sign_up(&t))).await;
     let ids: Vec<Value> = answers.into_iter().map(|answer| answer.expect(200).json()["id"].take()).collect();

@@ -1,4 +1,4 @@
-//! Captcha, limits by address, and who may get mail.
+//! Captchas, limits by address, and the addresses that may be sent mail.
 
 use axum::routing::post;
 use axum::{Json, Router};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const ADA: &str = "ada@example.com";
 
-/// A stand-in for a captcha service that accepts one token.
+/// Starts a captcha service that accepts one token.
 async fn captcha_service() -> String {
     let app = Router::new().route(
         "/siteverify",
@@ -27,7 +27,7 @@ async fn captcha_service() -> String {
 }
 
 #[tokio::test]
-async fn a_puzzle_guards_what_people_call() {
+async fn captchas_protect_the_endpoints_that_people_call() {
     let url = captcha_service().await;
     let t = TestServer::with_auth(|settings| {
         settings.allow_insecure_loopback_providers = true;
@@ -59,7 +59,7 @@ async fn a_puzzle_guards_what_people_call() {
 }
 
 #[tokio::test]
-async fn one_address_can_not_ask_without_end() {
+async fn requests_of_one_address_are_limited() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.header = Some("x-real-ip".into())).await;
     let verify = async |from: &str| {
         let email = format!("{}@example.com", portico_base::random::alphanumeric(12));
@@ -98,7 +98,7 @@ impl<'a> Guesses<'a> {
         self.server.post("/auth/v1/verify").header("x-forwarded-for", from).json(&body).send().await
     }
 
-    /// Which limit refuses a wrong code; `None`: it is only wrong.
+    /// Returns the limit that rejects a wrong code. `None`: the code is rejected as wrong.
     async fn limit_of_a_wrong_one(&self, from: &str) -> Option<String> {
         let wrong = if self.code == "000000" { "000001" } else { "000000" };
         let answer = self.verify(wrong, from).await;
@@ -111,7 +111,7 @@ impl<'a> Guesses<'a> {
 }
 
 #[tokio::test]
-async fn a_stranger_who_guesses_codes_is_stopped_and_does_not_lock_the_person_out() {
+async fn guesses_at_codes_are_limited_and_do_not_lock_the_owner_out() {
     let t = TestServer::start().await;
     let guesses = Guesses::begin(&t).await;
     for _ in 0..10 {
@@ -123,11 +123,11 @@ async fn a_stranger_who_guesses_codes_is_stopped_and_does_not_lock_the_person_ou
 }
 
 #[tokio::test]
-async fn a_code_can_not_be_guessed_from_many_machines_nor_in_many_days() {
+async fn a_code_cannot_be_guessed_from_many_addresses_or_over_many_days() {
     let t = TestServer::start().await;
     let guesses = Guesses::begin(&t).await;
     let mut stranger = 0;
-    // A stranger with as many addresses as they like, until a limit of the account says no
+    // An attacker with any number of addresses, until a limit of the account applies
     let mut exhaust = async || {
         for tries in 0.. {
             stranger += 1;
@@ -167,12 +167,12 @@ async fn right_codes_are_not_counted() {
 }
 
 #[tokio::test]
-async fn a_link_can_not_be_computed_from_an_address_and_guessed_codes() {
+async fn a_link_cannot_be_computed_from_an_address_and_guessed_codes() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
     let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
-    // What the reference stores, and what anybody can compute for all codes without asking
+    // The form that GoTrue stores, which can be computed for all codes
     let guess = portico_base::hash::sha224_hex(format!("{ADA}{code}").as_bytes());
     for body in [json!({"type": "magiclink", "token_hash": guess}), json!({"type": "email", "token_hash": guess})] {
         assert_eq!(t.post("/auth/v1/verify").json(&body).send().await.refusal(), (403, "otp_expired".into()));
@@ -182,7 +182,7 @@ async fn a_link_can_not_be_computed_from_an_address_and_guessed_codes() {
     let body = json!({"type": "email", "email": ADA, "token": code});
     t.post("/auth/v1/verify").json(&body).send().await.expect(200);
 
-    // A token that the reference stored goes on working
+    // A token that GoTrue stored is still accepted
     t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
     let hash = portico_base::hash::sha224_hex(format!("{ADA}123456").as_bytes());
     t.execute(&format!("update auth.users set recovery_token = '{hash}'")).await;
@@ -191,7 +191,7 @@ async fn a_link_can_not_be_computed_from_an_address_and_guessed_codes() {
 }
 
 #[tokio::test]
-async fn how_often_a_message_is_sent_does_not_tell_who_has_an_account() {
+async fn limits_on_messages_do_not_reveal_accounts() {
     let t = TestServer::with_auth(|settings| {
         settings.email.max_frequency = std::time::Duration::from_secs(60);
         settings.rate_limits.emails = Some(portico_auth::settings::SendLimit::PerHour(5));
@@ -213,7 +213,7 @@ async fn how_often_a_message_is_sent_does_not_tell_who_has_an_account() {
         assert_eq!(second.0.1.as_deref(), Some("53"), "{path}");
         t.clock().advance(time::Duration::minutes(2));
     }
-    // A new address first gets its confirmation, and so it seems to be with one that has an account
+    // A new address is first sent its confirmation; one with an account seems to be treated alike
     for expected in [200, 429] {
         assert_eq!(ask("signup", ADA).await.0, expected);
         assert_eq!(ask("signup", "new@example.com").await.0, expected);
@@ -228,7 +228,7 @@ async fn how_often_a_message_is_sent_does_not_tell_who_has_an_account() {
 }
 
 #[tokio::test]
-async fn another_audience_does_not_tell_who_has_an_account() {
+async fn another_audience_does_not_reveal_accounts() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     let body = json!({"email": ADA, "password": "correct-horse"});
@@ -238,7 +238,7 @@ async fn another_audience_does_not_tell_who_has_an_account() {
 }
 
 #[tokio::test]
-async fn another_audience_does_not_tell_who_has_a_number() {
+async fn another_audience_does_not_reveal_numbers() {
     let t = TestServer::with_auth(|settings| {
         settings.sms.enabled = true;
         settings.sms.test_otps.insert("15550001111".into(), "123456".into());
@@ -253,7 +253,7 @@ async fn another_audience_does_not_tell_who_has_a_number() {
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
 
-/// Eve is signed in to an account that merely claims Ada's address: by an identity of hers whose address nobody verified.
+/// Signs Eve in to an account with Ada's address, unverified, by an identity of her own.
 async fn squatted(with_phone: bool) -> (TestServer, Value) {
     let t = TestServer::start().await;
     let eve = t.signed_in("eve@example.com", "correct-horse").await;
@@ -277,7 +277,7 @@ async fn squatted(with_phone: bool) -> (TestServer, Value) {
     (t, eve)
 }
 
-/// Ada asks for a mail and follows its link: her user.
+/// Requests a mail for Ada and follows its link. Returns her user.
 async fn prove(t: &TestServer, path: &str) -> Value {
     let body = json!({"email": ADA, "password": "adas-own-password"});
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await.expect(200);
@@ -288,7 +288,7 @@ async fn prove(t: &TestServer, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn who_claimed_an_address_first_is_out_when_its_owner_proves_it() {
+async fn an_account_with_an_unverified_address_is_signed_out_when_the_owner_proves_it() {
     for (path, with_phone) in [("signup", false), ("otp", false), ("recover", false), ("recover", true)] {
         let (t, eve) = squatted(with_phone).await;
         prove(&t, path).await;
@@ -305,7 +305,7 @@ async fn who_claimed_an_address_first_is_out_when_its_owner_proves_it() {
 }
 
 #[tokio::test]
-async fn who_claimed_an_address_and_proved_a_number_keeps_an_account_without_the_address() {
+async fn an_account_with_a_proved_number_loses_only_its_unverified_address() {
     for path in ["signup", "otp"] {
         let (t, eve) = squatted(true).await;
         let ada = prove(&t, path).await;
@@ -318,7 +318,7 @@ async fn who_claimed_an_address_and_proved_a_number_keeps_an_account_without_the
 }
 
 #[tokio::test]
-async fn only_authorized_addresses_get_mail() {
+async fn only_authorized_addresses_are_sent_mail() {
     let t =
         TestServer::with_auth(|settings| settings.email.authorized_addresses = vec!["Ada@example.com".into()]).await;
     let sign_up = async |email: &str| {
@@ -330,7 +330,7 @@ async fn only_authorized_addresses_get_mail() {
 }
 
 #[tokio::test]
-async fn phone_numbers_with_fixed_codes() {
+async fn test_numbers_have_fixed_codes() {
     let t = TestServer::with_auth(|settings| {
         settings.sms.enabled = true;
         settings.sms.max_frequency = std::time::Duration::ZERO;
@@ -356,7 +356,7 @@ async fn phone_numbers_with_fixed_codes() {
 }
 
 #[tokio::test]
-async fn a_phone_number_that_needs_no_confirmation() {
+async fn a_number_without_confirmations_is_confirmed_at_sign_up() {
     let t = TestServer::with_auth(|settings| {
         settings.sms.enabled = true;
         settings.sms.autoconfirm = true;

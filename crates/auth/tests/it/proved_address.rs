@@ -5,7 +5,7 @@ use portico_auth::AuthSettings;
 use portico_testkit::{Answer, GooglePerson, TestServer, claims_of, code_in, link_in};
 use serde_json::{Value, json};
 
-use crate::misbehaving::{Provider, begin, come_back, server_and};
+use crate::misbehaving::{Provider, begin, return_from_provider, server_and};
 
 const PASSWORD: &str = "correct horse";
 const ADA: &str = "ada@example.com";
@@ -144,10 +144,10 @@ async fn an_id_token_with_an_unverified_address_never_leads_into_an_account() {
     assert_eq!(refused.refusal(), (422, "provider_email_needs_verification".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     // Nor by a browser
-    let begun = begin(&t, "google").await;
-    claims["nonce"] = begun.nonce.clone().into();
+    let started = begin(&t, "google").await;
+    claims["nonce"] = started.nonce.clone().into();
     provider.gives(provider.key.sign(&claims));
-    let answer = come_back(&t, &begun).await;
+    let answer = return_from_provider(&t, &started).await;
     assert_eq!(answer.location_query("error_code").as_deref(), Some("provider_email_needs_verification"));
 }
 

@@ -5,34 +5,36 @@ use http::StatusCode;
 use portico_testkit::{Answer, TestServer, claims_of};
 use serde_json::{Value, json};
 
-use crate::misbehaving::{Begun, CLIENT_ID, Key, Provider, begin, come_back, server_and, server_with, silence};
+use crate::misbehaving::{
+    CLIENT_ID, Key, Provider, StartedFlow, begin, return_from_provider, server_and, server_with, silence,
+};
 
-/// The app is told that something failed, and nothing of it is in the database.
+/// Returns the description in the redirect of a sign-in that failed at the provider.
 #[track_caller]
-fn told(answer: &Answer) -> String {
+fn failure_code(answer: &Answer) -> String {
     assert_eq!(answer.location_query("error").as_deref(), Some("server_error"), "{answer:?}");
     assert_eq!(answer.location_fragment("error_code").as_deref(), Some("unexpected_failure"));
     answer.location_query("error_description").unwrap()
 }
 
-async fn nothing_is_left(server: &TestServer) {
+async fn assert_nothing_is_stored(server: &TestServer) {
     for table in ["users", "identities", "sessions", "refresh_tokens", "one_time_tokens"] {
         assert_eq!(server.count(&format!("select count(*) from auth.{table}")).await, 0, "{table}");
     }
 }
 
-async fn flow(server: &TestServer) -> Begun {
+async fn flow(server: &TestServer) -> StartedFlow {
     begin(server, "google").await
 }
 
 #[tokio::test]
-async fn one_that_behaves_signs_people_in() {
+async fn a_well_behaved_provider_signs_in() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
-    let begun = flow(&server).await;
-    assert!(begun.url.as_str().starts_with(&format!("{}/authorize?", provider.base)));
-    provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
-    let answer = come_back(&server, &begun).await;
+    let started = flow(&server).await;
+    assert!(started.url.as_str().starts_with(&format!("{}/authorize?", provider.base)));
+    provider.gives(provider.key.sign(&provider.claims(&server, started.nonce.as_deref())));
+    let answer = return_from_provider(&server, &started).await;
     let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
     assert_eq!(claims_of(&token)["email"], "ada@example.com");
     assert_eq!(answer.location_fragment("provider_token").as_deref(), Some("at"));
@@ -43,7 +45,7 @@ async fn one_that_behaves_signs_people_in() {
 }
 
 #[tokio::test]
-async fn an_id_token_that_is_not_for_us_now_and_here_is_refused() {
+async fn an_id_token_for_another_client_time_or_issuer_is_rejected() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     let stranger = Key::new("first");
@@ -72,43 +74,43 @@ async fn an_id_token_that_is_not_for_us_now_and_here_is_refused() {
         ("no subject", set("sub", json!(""))),
     ];
     for (what, bend) in bends {
-        let begun = flow(&server).await;
-        let mut claims = provider.claims(&server, begun.nonce.as_deref());
+        let started = flow(&server).await;
+        let mut claims = provider.claims(&server, started.nonce.as_deref());
         bend(&mut claims);
         provider.gives(provider.key.sign(&claims));
-        let answer = come_back(&server, &begun).await;
-        assert_eq!(told(&answer), "Error getting user profile from external provider", "{what}");
+        let answer = return_from_provider(&server, &started).await;
+        assert_eq!(failure_code(&answer), "Error getting user profile from external provider", "{what}");
     }
-    // Signed by somebody else under the same name
-    let begun = flow(&server).await;
-    let claims = provider.claims(&server, begun.nonce.as_deref());
+    // Signed with another key of the same id
+    let started = flow(&server).await;
+    let claims = provider.claims(&server, started.nonce.as_deref());
     provider.gives(stranger.sign(&claims));
-    told(&come_back(&server, &begun).await);
-    // Not signed at all, or with something public as the secret
+    failure_code(&return_from_provider(&server, &started).await);
+    // Not signed, or with public data as the secret
     let good = provider.key.sign(&claims);
     let payload = good.split('.').nth(1).unwrap();
     for header in [r#"{"alg":"none"}"#, r#"{"alg":"HS256","kid":"secret"}"#, r#"{"alg":"HS256","kid":"first"}"#] {
         use base64::Engine as _;
         let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(header);
-        let begun = flow(&server).await;
+        let started = flow(&server).await;
         provider.gives(format!("{header}.{payload}.AAAA"));
-        told(&come_back(&server, &begun).await);
+        failure_code(&return_from_provider(&server, &started).await);
     }
-    nothing_is_left(&server).await;
+    assert_nothing_is_stored(&server).await;
 }
 
 #[tokio::test]
-async fn another_persons_id_token_is_refused() {
+async fn the_id_token_of_another_sign_in_is_rejected() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     let (victim, attacker) = (flow(&server).await, flow(&server).await);
     provider.gives(provider.key.sign(&provider.claims(&server, victim.nonce.as_deref())));
-    told(&come_back(&server, &attacker).await);
-    nothing_is_left(&server).await;
+    failure_code(&return_from_provider(&server, &attacker).await);
+    assert_nothing_is_stored(&server).await;
 }
 
 #[tokio::test]
-async fn answers_of_the_wrong_kind_are_refused() {
+async fn responses_of_the_wrong_form_are_rejected() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     for body in [
@@ -124,10 +126,10 @@ async fn answers_of_the_wrong_kind_are_refused() {
         json!({"access_token": "a".repeat(20_000)}),
     ] {
         provider.says("/token", body.clone());
-        let answer = come_back(&server, &flow(&server).await).await;
-        told(&answer);
+        let answer = return_from_provider(&server, &flow(&server).await).await;
+        failure_code(&answer);
     }
-    // Who the person is, in other types
+    // Profiles with members of other types
     provider.says("/token", json!({"access_token": "at"}));
     for body in [
         json!([1]),
@@ -137,39 +139,39 @@ async fn answers_of_the_wrong_kind_are_refused() {
         json!({"sub": "1", "email": "no address"}),
     ] {
         provider.says("/userinfo", body);
-        told(&come_back(&server, &flow(&server).await).await);
+        failure_code(&return_from_provider(&server, &flow(&server).await).await);
     }
-    nothing_is_left(&server).await;
+    assert_nothing_is_stored(&server).await;
 }
 
 #[tokio::test]
-async fn floods_silence_and_detours_end() {
+async fn floods_silence_and_redirects_fail() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     provider.answers("/token", |_| vec![b'x'; 5 * 1024 * 1024].into_response());
-    told(&come_back(&server, &flow(&server).await).await);
+    failure_code(&return_from_provider(&server, &flow(&server).await).await);
     provider.answers("/token", |_| {
         let chunks = futures_util::stream::repeat(Ok::<_, std::convert::Infallible>(vec![b' '; 64 * 1024]));
         axum::body::Body::from_stream(chunks).into_response()
     });
-    told(&come_back(&server, &flow(&server).await).await);
+    failure_code(&return_from_provider(&server, &flow(&server).await).await);
 
-    // The code and our secret go to nobody else
+    // The code and the client secret are sent nowhere else
     let elsewhere = Provider::start().await;
     elsewhere.says("/token", json!({"access_token": "stolen"}));
     let target = format!("{}/token", elsewhere.base);
     provider
         .answers("/token", move |_| (StatusCode::TEMPORARY_REDIRECT, [("location", target.clone())]).into_response());
-    told(&come_back(&server, &flow(&server).await).await);
+    failure_code(&return_from_provider(&server, &flow(&server).await).await);
     assert!(elsewhere.calls("/token").is_empty());
 
     provider.answers("/token", |_| silence());
-    told(&come_back(&server, &flow(&server).await).await);
-    nothing_is_left(&server).await;
+    failure_code(&return_from_provider(&server, &flow(&server).await).await);
+    assert_nothing_is_stored(&server).await;
 }
 
 #[tokio::test]
-async fn an_issuer_that_is_another_or_says_nonsense_is_not_used() {
+async fn a_discovery_document_that_is_not_valid_is_rejected() {
     for document in [
         json!({"issuer": "https://accounts.google.com", "authorization_endpoint": "https://x/", "token_endpoint": "https://x/", "jwks_uri": "https://x/"}),
         json!({"issuer": 5}),
@@ -192,20 +194,20 @@ async fn an_issuer_that_is_another_or_says_nonsense_is_not_used() {
 }
 
 #[tokio::test]
-async fn invented_key_ids_do_not_make_us_hammer_the_issuer() {
+async fn invented_key_ids_do_not_flood_the_issuer() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     for index in 0..10 {
-        let begun = flow(&server).await;
-        let claims = provider.claims(&server, begun.nonce.as_deref());
+        let started = flow(&server).await;
+        let claims = provider.claims(&server, started.nonce.as_deref());
         provider.gives(Key::new(&format!("invented-{index}")).sign(&claims));
-        told(&come_back(&server, &begun).await);
+        failure_code(&return_from_provider(&server, &started).await);
     }
     assert!(provider.key_reads() <= 3, "{} reads", provider.key_reads());
 }
 
 #[tokio::test]
-async fn an_issuer_that_is_away_is_not_asked_by_everybody() {
+async fn an_unavailable_issuer_is_not_called_by_every_sign_in() {
     const DOCUMENT: &str = "/.well-known/openid-configuration";
     let provider = Provider::start().await;
     provider.answers(DOCUMENT, |_| StatusCode::SERVICE_UNAVAILABLE.into_response());
@@ -218,35 +220,36 @@ async fn an_issuer_that_is_away_is_not_asked_by_everybody() {
 }
 
 #[tokio::test]
-async fn what_was_known_of_an_issuer_serves_while_it_is_away() {
+async fn stale_documents_are_used_while_the_issuer_is_unavailable() {
     let provider = Provider::start().await;
     let server = server_and("google", &provider, |auth| auth.oidc_cache_ttl = std::time::Duration::ZERO).await;
-    let begun = flow(&server).await;
-    let id_token = provider.key.sign(&provider.claims(&server, begun.nonce.as_deref()));
+    let started = flow(&server).await;
+    let id_token = provider.key.sign(&provider.claims(&server, started.nonce.as_deref()));
     provider.gives(id_token);
-    assert!(come_back(&server, &begun).await.location_fragment("access_token").is_some());
+    assert!(return_from_provider(&server, &started).await.location_fragment("access_token").is_some());
     provider.answers("/.well-known/openid-configuration", |_| StatusCode::SERVICE_UNAVAILABLE.into_response());
     provider.answers("/jwks", |_| StatusCode::SERVICE_UNAVAILABLE.into_response());
-    let begun = flow(&server).await;
-    provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
-    assert!(come_back(&server, &begun).await.location_fragment("access_token").is_some());
+    let started = flow(&server).await;
+    provider.gives(provider.key.sign(&provider.claims(&server, started.nonce.as_deref())));
+    assert!(return_from_provider(&server, &started).await.location_fragment("access_token").is_some());
 }
 
 #[tokio::test]
-async fn apple_answers_with_a_form_and_tells_the_name_once() {
+async fn apple_answers_with_a_form_and_sends_the_name_once() {
     let provider = Provider::start().await;
     let server = server_with("apple", &provider).await;
-    let begun = begin(&server, "apple").await;
-    let field = |name: &str| begun.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let started = begin(&server, "apple").await;
+    let field =
+        |name: &str| started.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     assert_eq!(field("response_mode").as_deref(), Some("form_post"));
     assert_eq!(field("scope").as_deref(), Some("email name"));
-    // A platform that can not carry a nonce says so, signed
+    // A platform that cannot carry a nonce states it in the signed token
     let mut claims = provider.claims(&server, None);
     claims["nonce_supported"] = false.into();
     claims["is_private_email"] = "true".into();
     provider.gives(provider.key.sign(&claims));
     let user = r#"{"name":{"firstName":"Ada","lastName":"L"},"email":"evil@example.com"}"#;
-    let fields = [("state", begun.state.as_str()), ("code", "the-code"), ("user", user)];
+    let fields = [("state", started.state.as_str()), ("code", "the-code"), ("user", user)];
     let answer = server.post("/auth/v1/callback").form(&fields).send().await.expect(302);
     let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
     let claims = claims_of(&token);
@@ -257,7 +260,7 @@ async fn apple_answers_with_a_form_and_tells_the_name_once() {
 }
 
 #[tokio::test]
-async fn azure_tokens_are_of_the_configured_tenant() {
+async fn azure_tokens_must_be_of_the_configured_tenant() {
     let provider = Provider::start().await;
     let base = provider.base.clone();
     let tenant = format!("{base}/v2.0");
@@ -267,51 +270,51 @@ async fn azure_tokens_are_of_the_configured_tenant() {
     );
     let server = server_with("azure", &provider).await;
     let finish = async |issuer: &str| {
-        let begun = begin(&server, "azure").await;
-        let mut claims = provider.claims(&server, begun.nonce.as_deref());
+        let started = begin(&server, "azure").await;
+        let mut claims = provider.claims(&server, started.nonce.as_deref());
         claims["iss"] = issuer.into();
         let token = provider.key.sign(&claims);
         provider.says("/oauth2/v2.0/token", json!({"access_token": "at", "id_token": token}));
-        come_back(&server, &begun).await
+        return_from_provider(&server, &started).await
     };
-    told(&finish(&format!("{base}/other/v2.0")).await);
-    told(&finish("https://login.microsoftonline.com/other/v2.0").await);
-    nothing_is_left(&server).await;
+    failure_code(&finish(&format!("{base}/other/v2.0")).await);
+    failure_code(&finish("https://login.microsoftonline.com/other/v2.0").await);
+    assert_nothing_is_stored(&server).await;
     let answer = finish(&tenant).await;
     let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
     assert_eq!(claims_of(&token)["user_metadata"]["full_name"], "Ada L");
 }
 
 #[tokio::test]
-async fn a_huge_description_is_not_kept() {
+async fn a_huge_profile_is_not_stored() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
-    let begun = flow(&server).await;
-    let mut claims = provider.claims(&server, begun.nonce.as_deref());
+    let started = flow(&server).await;
+    let mut claims = provider.claims(&server, started.nonce.as_deref());
     claims["hd"] = "x".repeat(30_000).into();
     claims["picture"] = "https://p/\u{0}1".into();
     provider.gives(provider.key.sign(&claims));
-    let answer = come_back(&server, &begun).await;
+    let answer = return_from_provider(&server, &started).await;
     let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
     assert!(claims_of(&token)["user_metadata"].get("custom_claims").is_none());
     assert_eq!(claims_of(&token)["user_metadata"]["picture"], "https://p/1");
 }
 
 #[tokio::test]
-async fn github_speaks_oauth_with_documents() {
+async fn github_is_identified_by_userinfo_documents() {
     let provider = Provider::start().await;
     let server = server_with("github", &provider).await;
     provider.answers("/login/oauth/access_token", |fields| match fields.get("client_secret") {
-        // Only the form is understood, and errors come with status 200
+        // Only the form is accepted, and errors have status 200
         None => axum::Json(json!({"error": "incorrect_client_credentials"})).into_response(),
         Some(_) => "access_token=gho_1&scope=user%3Aemail&token_type=bearer".into_response(),
     });
     provider.says("/api/v3/user", json!({"id": 583231, "login": "octo", "name": "Octo", "avatar_url": "https://a/1"}));
     provider.says("/api/v3/user/emails", json!([{"email": "Octo@Example.com", "primary": true, "verified": true}]));
-    let begun = begin(&server, "github").await;
-    assert!(begun.url.as_str().starts_with(&format!("{}/login/oauth/authorize?", provider.base)));
-    assert_eq!(begun.nonce, None);
-    let answer = come_back(&server, &begun).await;
+    let started = begin(&server, "github").await;
+    assert!(started.url.as_str().starts_with(&format!("{}/login/oauth/authorize?", provider.base)));
+    assert_eq!(started.nonce, None);
+    let answer = return_from_provider(&server, &started).await;
     let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
     let claims = claims_of(&token);
     assert_eq!(claims["email"], "octo@example.com");
@@ -323,25 +326,26 @@ async fn github_speaks_oauth_with_documents() {
 }
 
 #[tokio::test]
-async fn x_gets_a_proof_key_from_us() {
+async fn x_receives_a_pkce_challenge() {
     let provider = Provider::start().await;
     let server = server_with("x", &provider).await;
     provider.says("/2/oauth2/token", json!({"access_token": "at", "refresh_token": "rt"}));
     provider
         .says("/2/users/me", json!({"data": {"id": "2244", "username": "ada", "confirmed_email": "ada@example.com"}}));
-    let begun = begin(&server, "x").await;
-    let field = |name: &str| begun.url.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+    let started = begin(&server, "x").await;
+    let field = |name: &str| started.url.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
     assert_eq!(field("code_challenge_method"), "S256");
-    let answer = come_back(&server, &begun).await;
+    let answer = return_from_provider(&server, &started).await;
     assert_eq!(answer.location_fragment("provider_refresh_token").as_deref(), Some("rt"), "{answer:?}");
     let verifier = &provider.calls("/2/oauth2/token")[0].0["code_verifier"];
     assert_eq!(field("code_challenge"), portico_auth::oauth::pkce::s256(verifier));
-    let again = server.get(&format!("/auth/v1/callback?code=the-code&state={}", begun.state)).send().await.expect(303);
+    let again =
+        server.get(&format!("/auth/v1/callback?code=the-code&state={}", started.state)).send().await.expect(303);
     assert_eq!(again.location_query("error_code").as_deref(), Some("bad_oauth_state"));
 }
 
 #[tokio::test]
-async fn twitter_signs_its_requests() {
+async fn twitter_requests_are_signed() {
     let provider = Provider::start().await;
     let server = server_with("twitter", &provider).await;
     provider.answers("/oauth/request_token", |_| {
@@ -372,7 +376,7 @@ async fn twitter_signs_its_requests() {
     assert_eq!(again.location_query("error_code").as_deref(), Some("bad_oauth_state"));
 }
 
-/// A row of the table of custom providers; its checks demand https, which a stand-in has not.
+/// Inserts a custom provider. The checks of the table require https, which the test's provider does not have.
 pub async fn custom(server: &TestServer, provider: &Provider) {
     for constraint in ["oidc_issuer_https", "authorization_url_https", "token_url_https", "userinfo_url_https"] {
         server
@@ -403,18 +407,19 @@ async fn custom_providers_come_from_the_database() {
     let server = server_with("google", &provider).await;
     custom(&server, &provider).await;
 
-    let begun = begin(&server, "custom:acme").await;
-    let field = |name: &str| begun.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let started = begin(&server, "custom:acme").await;
+    let field =
+        |name: &str| started.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     assert_eq!(field("scope").as_deref(), Some("openid email"));
     assert_eq!(field("audience").as_deref(), Some("acme"));
-    assert_eq!(field("state"), Some(begun.state.clone()));
+    assert_eq!(field("state"), Some(started.state.clone()));
     assert_eq!(field("code_challenge_method").as_deref(), Some("S256"));
-    let mut claims = provider.claims(&server, begun.nonce.as_deref());
+    let mut claims = provider.claims(&server, started.nonce.as_deref());
     claims["groups"] = json!(["a"]);
     claims["handle"] = json!("countess");
     claims["other"] = json!("evil@example.com");
     provider.gives(provider.key.sign(&claims));
-    let answer = come_back(&server, &begun).await;
+    let answer = return_from_provider(&server, &started).await;
     let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
     let claims = claims_of(&token);
     assert_eq!(claims["email"], "ada@example.com");
@@ -424,7 +429,7 @@ async fn custom_providers_come_from_the_database() {
 
     provider.says("/token", json!({"access_token": "at"}));
     provider.says("/userinfo", json!({"sub": "7", "email": "plain@example.com", "email_verified": true}));
-    let answer = come_back(&server, &begin(&server, "custom:plain").await).await;
+    let answer = return_from_provider(&server, &begin(&server, "custom:plain").await).await;
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
 
     let off = server.get("/auth/v1/authorize?provider=custom:off").send().await;
@@ -445,16 +450,16 @@ async fn id_token(server: &TestServer, body: &Value) -> Answer {
 }
 
 /// Lower-case hexadecimal SHA-256.
-fn hashed(nonce: &str) -> String {
+fn nonce_hash(nonce: &str) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, nonce.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[tokio::test]
-async fn an_app_signs_in_with_an_id_token_of_its_own() {
+async fn an_app_signs_in_with_an_id_token() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
-    let mut claims = provider.claims(&server, Some(&hashed("nonce-1")));
+    let mut claims = provider.claims(&server, Some(&nonce_hash("nonce-1")));
     claims["aud"] = "the-phone-app".into();
     let body = json!({"provider": "google", "id_token": provider.key.sign(&claims), "nonce": "nonce-1"});
     let session = id_token(&server, &body).await.expect(200).json();
@@ -469,7 +474,7 @@ async fn an_app_signs_in_with_an_id_token_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_id_token_that_does_not_hold_is_refused_in_the_contracts_words() {
+async fn an_id_token_that_is_not_valid_is_rejected_with_the_documented_error() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     let now = server.clock().now().unix_timestamp();
@@ -541,11 +546,11 @@ async fn an_id_token_that_does_not_hold_is_refused_in_the_contracts_words() {
     for (body, code) in plain {
         assert_eq!(id_token(&server, &body).await.refusal(), (400, code.to_owned()), "{body}");
     }
-    nothing_is_left(&server).await;
+    assert_nothing_is_stored(&server).await;
 }
 
 #[tokio::test]
-async fn a_signed_in_person_links_by_id_token() {
+async fn a_signed_in_user_links_by_id_token() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     let session = server.signed_in("eve@example.com", "correct horse").await;
@@ -562,7 +567,7 @@ async fn a_signed_in_person_links_by_id_token() {
 }
 
 #[tokio::test]
-async fn an_account_that_claims_an_address_beside_a_proved_number_is_not_given_to_the_address_s_owner() {
+async fn an_account_with_a_confirmed_number_is_not_given_to_the_owner_of_its_unverified_address() {
     let provider = Provider::start().await;
     let server = server_with("google", &provider).await;
     server.signed_in("eve@example.com", "correct-horse").await;
@@ -576,9 +581,9 @@ async fn an_account_that_claims_an_address_beside_a_proved_number_is_not_given_t
         )
         .await;
     let eve = server.query("select id from auth.users").await;
-    let begun = flow(&server).await;
-    provider.gives(provider.key.sign(&provider.claims(&server, begun.nonce.as_deref())));
-    let answer = come_back(&server, &begun).await;
+    let started = flow(&server).await;
+    provider.gives(provider.key.sign(&provider.claims(&server, started.nonce.as_deref())));
+    let answer = return_from_provider(&server, &started).await;
     let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
     assert_ne!(claims_of(&token)["sub"], json!(eve[0].get::<_, uuid::Uuid>(0).to_string()));
     assert_eq!(server.count("select count(*) from auth.users").await, 2);

@@ -1,4 +1,4 @@
-//! Requests whose bodies are held back: limits and intervals count when the request is whole.
+//! Requests whose bodies are held back: limits and intervals apply at the time when the request is complete.
 
 use portico_testkit::TestServer;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 const ADA: &str = "ada@example.com";
 
-/// A request of which the server has seen the head and waits for the body.
+/// A request whose head has been received and whose body is pending.
 struct HeldBack {
     stream: TcpStream,
     body: String,
@@ -25,7 +25,7 @@ impl HeldBack {
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        // Written when the body is asked for
+        // Sent when the server requests the body
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n\r\n") {
             line.push(stream.read_u8().await.unwrap());
@@ -34,7 +34,7 @@ impl HeldBack {
         Self { stream, body }
     }
 
-    /// The status of the answer, and the answer.
+    /// Sends the body. Returns the status and the response.
     async fn finish(mut self) -> (u16, String) {
         self.stream.write_all(self.body.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -44,7 +44,7 @@ impl HeldBack {
 }
 
 #[tokio::test]
-async fn bodies_that_are_held_back_do_not_fill_a_limit() {
+async fn held_back_bodies_do_not_refill_a_limit() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.per_address = true).await;
     let nothing = json!({});
     for target in ["/auth/v1/verify", "/auth/v1/otp", "/auth/v1/token?grant_type=nothing"] {
@@ -56,7 +56,7 @@ async fn bodies_that_are_held_back_do_not_fill_a_limit() {
         for _ in 0..40 {
             late.push(HeldBack::begin(&t, target, &nothing).await);
         }
-        // Requests that began five minutes apart, in turn
+        // Requests that started five minutes apart, completed in turn
         let mut admitted = 0;
         for (early, late) in early.into_iter().zip(late) {
             for request in [late, early] {
@@ -70,7 +70,7 @@ async fn bodies_that_are_held_back_do_not_fill_a_limit() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_held_back_does_not_stretch_an_interval() {
+async fn a_held_back_body_does_not_extend_an_interval() {
     for version in [1, 2] {
         let t = TestServer::with_auth(|settings| {
             settings.refresh.algorithm_version = version;
@@ -84,14 +84,14 @@ async fn a_body_that_is_held_back_does_not_stretch_an_interval() {
         };
         let second = refresh(&first).await;
         refresh(&second).await;
-        // Within the reuse interval, and finished behind it
+        // Started within the reuse interval and completed after it
         let replayed = HeldBack::begin(&t, path, &json!({"refresh_token": first["refresh_token"]})).await;
         t.clock().advance(Duration::seconds(11));
         let (status, answer) = replayed.finish().await;
         assert_eq!(status, 400, "{answer}");
         assert!(answer.contains("refresh_token_already_used"), "{answer}");
 
-        // A code that has expired when its last digit comes
+        // A code that has expired when its last digit arrives
         t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
         let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
         let typed = json!({"type": "recovery", "email": ADA, "token": code});
@@ -103,7 +103,7 @@ async fn a_body_that_is_held_back_does_not_stretch_an_interval() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_stretches_no_interval_for_good() {
+async fn a_clock_that_is_set_back_extends_no_interval_for_good() {
     let t = TestServer::with_auth(|settings| settings.email.max_frequency = std::time::Duration::from_secs(60)).await;
     let first = t.signed_in(ADA, "correct-horse").await;
     let refresh = async |session: &Value| {
@@ -116,12 +116,12 @@ async fn a_clock_that_is_set_back_stretches_no_interval_for_good() {
     recover().await.expect(200);
     let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
     t.clock().advance(-Duration::hours(2));
-    // Replaced in what is the future now: not a moment ago
+    // Replaced at a time that is now in the future
     assert_eq!(refresh(&first).await.refusal(), (400, "refresh_token_already_used".into()));
     let typed = json!({"type": "recovery", "email": ADA, "token": code});
     let verified = t.post("/auth/v1/verify").json(&typed).send().await;
     assert_eq!(verified.refusal(), (403, "otp_expired".into()));
-    // And no one waits two hours for the next message
+    // The next message does not have to wait two hours
     recover().await.expect(200);
     assert_eq!(recover().await.refusal(), (429, "over_email_send_rate_limit".into()));
 }

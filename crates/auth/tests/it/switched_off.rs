@@ -1,4 +1,4 @@
-//! Features and services that are missing answer like those that are switched off (auth-advanced 2).
+//! Missing features and services respond like disabled ones.
 
 use portico_testkit::{Answer, TestServer};
 use serde_json::json;
@@ -16,7 +16,7 @@ async fn send(t: &TestServer, method: &str, path: &str, bearer: Option<&str>) ->
 }
 
 #[tokio::test]
-async fn features_that_are_not_there_refuse_with_their_codes() {
+async fn missing_features_reject_requests_with_their_codes() {
     let t = TestServer::start().await;
     for (status, code, message, routes) in [
         (
@@ -79,13 +79,13 @@ async fn features_that_are_not_there_refuse_with_their_codes() {
     let newer = t.post("/auth/v1/sso").header("x-supabase-api-version", "2024-01-01").json(&json!({})).send().await;
     let body = json!({ "code": "saml_provider_disabled", "message": "SAML 2.0 is disabled" });
     assert_eq!(newer.expect(404).json(), body);
-    // Other paths and methods are what they were
+    // Other paths and methods are not affected
     assert_eq!(send(&t, "GET", "no/such/path", None).await.expect(404).text(), "404 page not found\n");
     assert!(send(&t, "GET", "sso", None).await.expect(405).body.is_empty());
 }
 
 #[tokio::test]
-async fn factors_are_for_people_who_are_signed_in_and_none_can_be_enrolled() {
+async fn factors_require_a_signed_in_user_and_none_can_be_enrolled() {
     let t = TestServer::with_auth(|settings| settings.anonymous_users = true).await;
     let routes = [
         ("POST", "factors".to_owned()),
@@ -156,7 +156,7 @@ async fn routes_of_administrators_check_their_caller_first() {
 }
 
 #[tokio::test]
-async fn services_that_are_not_there_refuse_in_their_own_words() {
+async fn missing_services_reject_requests_with_their_own_errors() {
     let t = TestServer::start().await;
     for (path, status, code) in [
         ("/storage/v1/bucket", 403, "FeatureNotEnabled"),

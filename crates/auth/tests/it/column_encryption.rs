@@ -1,4 +1,4 @@
-//! Secrets that are sealed in their rows (auth-core 14.3).
+//! Column encryption.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
@@ -14,8 +14,8 @@ const PASSWORD: &str = "correct horse";
 pub const OLD: [u8; 32] = [1; 32];
 pub const NEW: [u8; 32] = [2; 32];
 
-/// `current`: the key that seals. Both keys are known.
-pub fn sealing(auth: &mut AuthSettings, current: Option<&str>) {
+/// Starts a server that knows both keys. `current` encrypts new values.
+pub fn encrypting(auth: &mut AuthSettings, current: Option<&str>) {
     auth.encryption = EncryptionSettings {
         current: current.map(str::to_owned),
         keys: [("old", OLD), ("new", NEW)]
@@ -25,8 +25,8 @@ pub fn sealing(auth: &mut AuthSettings, current: Option<&str>) {
     };
 }
 
-/// A value as the hosted service stores it; made without the code under test.
-pub fn sealed(name: &str, master: &[u8; 32], row: Uuid, text: &str) -> String {
+/// Encrypts a value as the hosted service does, without the code under test.
+pub fn encrypted(name: &str, master: &[u8; 32], row: Uuid, text: &str) -> String {
     struct Length;
     impl hkdf::KeyType for Length {
         fn len(&self) -> usize {
@@ -65,8 +65,8 @@ async fn sign_in(server: &TestServer, password: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn new_passwords_are_sealed_and_work_everywhere() {
-    let server = TestServer::with_auth(|auth| sealing(auth, Some("new"))).await;
+async fn new_passwords_are_encrypted_and_accepted_everywhere() {
+    let server = TestServer::with_auth(|auth| encrypting(auth, Some("new"))).await;
     let session = server.signed_in(ADA, PASSWORD).await;
     let stored: Value = serde_json::from_str(&stored_password(&server).await).unwrap();
     assert_eq!((stored["key_id"].as_str(), stored["alg"].as_str()), (Some("new"), Some("aes-gcm-hkdf")));
@@ -84,20 +84,20 @@ async fn new_passwords_are_sealed_and_work_everywhere() {
 }
 
 #[tokio::test]
-async fn a_sign_in_stores_an_older_form_anew() {
-    let server = TestServer::with_auth(|auth| sealing(auth, Some("new"))).await;
+async fn a_sign_in_stores_an_outdated_form_anew() {
+    let server = TestServer::with_auth(|auth| encrypting(auth, Some("new"))).await;
     server.account(ADA, PASSWORD).await;
     let id: Uuid = server.query("select id from auth.users").await[0].get(0);
-    // The least cost that is not outdated is the server's own
+    // A lower cost than the server's own is outdated
     let clear = "$2a$10$CCCCCCCCCCCCCCCCCCCCC.7uG0VCzI2bS7j6ymqJi9CdcdxiRTWNy";
-    for form in [clear.to_owned(), sealed("old", &OLD, id, clear)] {
+    for form in [clear.to_owned(), encrypted("old", &OLD, id, clear)] {
         server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
         sign_in(&server, "").await.expect(400);
         sign_in(&server, "allmine").await.expect(400);
         assert_eq!(stored_password(&server).await, form, "only the owner's sign-in writes");
     }
     let hash = bcrypt::hash_with_result("moved in", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
-    for form in [hash.clone(), sealed("old", &OLD, id, &hash), sealed("new", &NEW, id, &hash)] {
+    for form in [hash.clone(), encrypted("old", &OLD, id, &hash), encrypted("new", &NEW, id, &hash)] {
         server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
         sign_in(&server, "moved in").await.expect(200);
         let after = stored_password(&server).await;
@@ -108,31 +108,31 @@ async fn a_sign_in_stores_an_older_form_anew() {
 }
 
 #[tokio::test]
-async fn values_of_other_keys_and_rows_open_nothing_and_break_nothing() {
-    let server = TestServer::with_auth(|auth| sealing(auth, None)).await;
+async fn values_of_other_keys_and_rows_are_not_decrypted_and_cause_no_failure() {
+    let server = TestServer::with_auth(|auth| encrypting(auth, None)).await;
     server.account(ADA, PASSWORD).await;
     let id: Uuid = server.query("select id from auth.users").await[0].get(0);
     let hash = stored_password(&server).await;
-    assert!(hash.starts_with("$2a$"), "without a current key nothing is sealed");
+    assert!(hash.starts_with("$2a$"), "without a current key nothing is encrypted");
     for form in [
-        sealed("lost", &OLD, id, &hash),
-        sealed("new", &OLD, id, &hash),
-        sealed("old", &OLD, Uuid::from_u128(1), &hash),
+        encrypted("lost", &OLD, id, &hash),
+        encrypted("new", &OLD, id, &hash),
+        encrypted("old", &OLD, Uuid::from_u128(1), &hash),
         "{}".to_owned(),
     ] {
         server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
         assert_eq!(sign_in(&server, PASSWORD).await.refusal(), (400, "invalid_credentials".into()), "{form}");
     }
-    let form = sealed("old", &OLD, id, &hash);
+    let form = encrypted("old", &OLD, id, &hash);
     server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
     sign_in(&server, PASSWORD).await.expect(200);
     assert_eq!(stored_password(&server).await, form);
 }
 
 #[tokio::test]
-async fn keys_of_sessions_are_sealed_and_stored_anew_at_a_refresh() {
+async fn session_keys_are_encrypted_and_stored_anew_at_a_refresh() {
     let server = TestServer::with_auth(|auth| {
-        sealing(auth, Some("new"));
+        encrypting(auth, Some("new"));
         auth.refresh.algorithm_version = 2;
     })
     .await;
@@ -141,10 +141,10 @@ async fn keys_of_sessions_are_sealed_and_stored_anew_at_a_refresh() {
     assert!(column.starts_with(r#"{"key_id":"new""#));
     let second = refresh(&server, &first).await.expect(200).json();
 
-    // As a dump brings it: the same key, in clear and under another master key
+    // As in a dump: the same key, unencrypted and with another master key
     let key = URL_SAFE_NO_PAD.encode([7; 32]);
     let mut current = second;
-    for form in [key.clone(), sealed("old", &OLD, id, &key), sealed("new", &NEW, id, &key)] {
+    for form in [key.clone(), encrypted("old", &OLD, id, &key), encrypted("new", &NEW, id, &key)] {
         let is_current = form.contains(r#""key_id":"new""#);
         server
             .query_with("update auth.sessions set refresh_token_hmac_key = $1, refresh_token_counter = 5", &[&form])
@@ -158,7 +158,7 @@ async fn keys_of_sessions_are_sealed_and_stored_anew_at_a_refresh() {
     }
     refresh(&server, &current).await.expect(200);
 
-    let lost = sealed("lost", &OLD, id, &key);
+    let lost = encrypted("lost", &OLD, id, &key);
     server.query_with("update auth.sessions set refresh_token_hmac_key = $1", &[&lost]).await;
     assert_eq!(refresh(&server, &current).await.refusal(), (400, "refresh_token_not_found".into()));
 }
