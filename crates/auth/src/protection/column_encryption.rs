@@ -159,7 +159,7 @@ fn encrypt_value(name: &str, master: &MasterKey, row: Uuid, text: &str, nonce: [
     let key = row_key(master, row).expect("a key of 32 bytes is a key of AES-256");
     let mut data = text.as_bytes().to_vec();
     key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut data)
-        .expect("a text of some hundred bytes can be sealed");
+        .expect("a text of some hundred bytes can be encrypted");
     let encrypted = EncryptedColumn {
         key_id: name.to_owned(),
         alg: ALGORITHM.to_owned(),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_password_fits_its_column() {
+    fn an_encrypted_password_fits_its_column() {
         let name = "k".repeat(MAX_KEY_NAME);
         let encrypted = keys(Some(&name), &[(&name, FIRST)]).encrypt(ROW, &"x".repeat(60));
         assert!(encrypted.len() <= 255, "{}", encrypted.len());

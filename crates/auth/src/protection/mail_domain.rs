@@ -138,6 +138,8 @@ fn options() -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.timeout = SERVER_TIMEOUT;
     options.attempts = 0;
+    // Longer responses come over TCP
+    options.edns0 = false;
     // One after the other, in the configured order
     options.num_concurrent_reqs = 1;
     options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;

@@ -65,7 +65,7 @@ pub enum SendLimit {
 pub struct EncryptionSettings {
     /// Name of the key for new values. `None`: they are stored unencrypted, but encrypted values are still read.
     pub current: Option<String>,
-    /// 32 bytes in base64url by name: every key under which a value may be sealed.
+    /// 32 bytes in base64url by name: every key with which a value may be encrypted.
     pub keys: BTreeMap<String, Secret>,
 }
 

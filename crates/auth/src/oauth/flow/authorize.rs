@@ -279,13 +279,13 @@ fn forwarded_parameters(provider: &ResolvedProvider, query: &Query) -> Vec<(Stri
 fn set_query(url: &mut Url, parameters: Vec<(String, String)>) {
     let previous: Vec<(String, String)> =
         url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
-    let mut kept: Vec<(String, String)> = Vec::new();
+    let mut merged: Vec<(String, String)> = Vec::new();
     for (name, value) in parameters.into_iter().chain(previous) {
-        if !kept.iter().any(|(known, _)| *known == name) {
-            kept.push((name, value));
+        if !merged.iter().any(|(known, _)| *known == name) {
+            merged.push((name, value));
         }
     }
-    url.query_pairs_mut().clear().extend_pairs(kept);
+    url.query_pairs_mut().clear().extend_pairs(merged);
 }
 
 #[cfg(test)]

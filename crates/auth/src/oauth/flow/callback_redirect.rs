@@ -65,7 +65,7 @@ fn with_query(target: &str, fields: &[(&str, &str)]) -> Option<Url> {
     let mut url = Url::parse(target).ok()?;
     let is_ours = |name: &str| fields.iter().any(|(own, _)| *own == name);
     let collides = url.query_pairs().any(|(name, _)| is_ours(&name));
-    let kept = match (url.query(), collides) {
+    let prefix = match (url.query(), collides) {
         (Some(query), false) if !query.is_empty() => format!("{query}&"),
         (Some(_), true) => {
             let pairs: Vec<_> = url.query_pairs().filter(|(name, _)| !is_ours(name)).collect();
@@ -76,7 +76,7 @@ fn with_query(target: &str, fields: &[(&str, &str)]) -> Option<Url> {
         }
         _ => String::new(),
     };
-    url.set_query(Some(&format!("{kept}{}", encode(fields.iter().copied()))));
+    url.set_query(Some(&format!("{prefix}{}", encode(fields.iter().copied()))));
     Some(url)
 }
 
