@@ -3,6 +3,6 @@
 pub(crate) mod discovery;
 pub mod extract;
 pub(crate) mod info;
-pub(crate) mod landing;
+pub(crate) mod link_redirect;
 pub(crate) mod routes;
 pub(crate) mod switched_off;

@@ -10,7 +10,7 @@ use super::{FIRST_OF_TWO, lookup};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo};
-use crate::http::landing::{self, Fields, error_fields};
+use crate::http::link_redirect::{self, Fields, error_fields};
 use crate::model::User;
 use crate::model::contact::ContactKind;
 use crate::one_time::token::{self, TokenKind};
@@ -31,13 +31,13 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
         Ok(FollowedLink::SignedIn(tokens, link_type)) => {
             let mut fields = tokens.fragment();
             fields.push(("type", link_type.to_owned()));
-            landing::with_fragment(target, fields)
+            link_redirect::with_fragment(target, fields)
         }
-        Ok(FollowedLink::Code(code)) => landing::with_query(target, &vec![("code", code)]),
+        Ok(FollowedLink::Code(code)) => link_redirect::with_query(target, &vec![("code", code)]),
         Ok(FollowedLink::FirstOfTwo) => {
             let message = || ("message", FIRST_OF_TWO.to_owned());
-            let base = if is_pkce { landing::with_query(target, &vec![message()]) } else { target.clone() };
-            landing::with_fragment(&base, vec![message(), ("sb", String::new())])
+            let base = if is_pkce { link_redirect::with_query(target, &vec![message()]) } else { target.clone() };
+            link_redirect::with_fragment(&base, vec![message(), ("sb", String::new())])
         }
         Err(error) if error.status().is_server_error() => {
             tracing::error!(error = format!("{:#}", anyhow::Error::new(error)), "link not followed");
@@ -46,16 +46,16 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
         }
         Err(error) => error_location(target, is_pkce, &error),
     };
-    Ok(landing::redirect(StatusCode::SEE_OTHER, &location))
+    Ok(link_redirect::redirect(StatusCode::SEE_OTHER, &location))
 }
 
 /// Returns the target with the fields of an error: in the fragment, and with a proof key also in the query.
 fn error_location(target: &str, is_pkce: bool, error: &AuthError) -> String {
     let fields = error_fields(error);
-    let base = if is_pkce { landing::with_query(target, &fields) } else { target.to_owned() };
+    let base = if is_pkce { link_redirect::with_query(target, &fields) } else { target.to_owned() };
     let mut fragment: Fields = fields;
     fragment.push(("sb", String::new()));
-    landing::with_fragment(&base, fragment)
+    link_redirect::with_fragment(&base, fragment)
 }
 
 /// The result of a link.

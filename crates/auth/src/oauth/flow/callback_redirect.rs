@@ -5,7 +5,7 @@ use http::StatusCode;
 use url::Url;
 
 use crate::error::{AuthError, ErrorCode};
-use crate::http::landing;
+use crate::http::link_redirect;
 use crate::session::TokenResponse;
 
 /// Longest text of a provider that is passed on, in characters.
@@ -82,7 +82,7 @@ fn with_query(target: &str, fields: &[(&str, &str)]) -> Option<Url> {
 
 /// Redirects to a URL that may contain tokens or codes.
 pub(crate) fn redirect(status: StatusCode, location: &str) -> Response {
-    landing::redirect(status, location)
+    link_redirect::redirect(status, location)
 }
 
 /// Redirects to the site, which reads the error in the query: the app is not known.
