@@ -24,10 +24,11 @@ pub use column_path::ColumnPath;
 pub use filter::{Condition, conditions_of_write};
 pub use negotiate::{NegotiatedFormat, ResultSource, negotiate};
 pub use overload::ArgumentSource;
+pub(crate) use read::name_of as aggregate_name;
 pub use read::{CALL, ReadRoot};
-pub(crate) use read::{counts_rows, name_of as aggregate_name};
 pub(crate) use request_plan::{Operation, RequestPlan, StatementPlan, plan};
 pub use row_count::RowCount;
+pub(crate) use tree::counts_rows;
 pub use tree::{
     Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, ReturnedColumns, SortExpression,
     SortTerm, SpreadColumn,

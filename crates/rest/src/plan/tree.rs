@@ -186,3 +186,14 @@ pub enum SortExpression {
     /// The sort key with the second index, of the embed with the first index.
     Embed(usize, usize),
 }
+
+/// Returns true if a column `"rows"."count"` is the number of rows. PostgreSQL reads it so where
+/// there is no such column.
+pub(crate) fn counts_rows(level: &Level) -> bool {
+    let is_count = |output: &OutputColumn| {
+        matches!(output, OutputColumn::Column { column: ColumnPath { name, json_path, .. }, aggregate: None, .. }
+            if name == "count" && json_path.is_empty())
+    };
+    level.columns.iter().any(is_count)
+        && level.relation.as_ref().is_some_and(|relation| !relation.columns.contains_key("count"))
+}

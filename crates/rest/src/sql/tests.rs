@@ -171,7 +171,7 @@ fn the_rows_of_a_function_come_from_its_call() {
 fn types_of_clients_cannot_contain_other_sql() {
     let of = |name: &str| {
         let mut sql = super::Sql::new();
-        read::type_name(&mut sql, name);
+        read::output::type_name(&mut sql, name);
         sql.text().to_owned()
     };
     for fine in ["text", "timestamp with time zone", "_int4", "größe", "a$b"] {

@@ -1,147 +1,22 @@
-//! The plan of a read: a query as a tree of levels.
-//!
-//! The order of the checks is the order of errors: names that are no embeds, then relationships,
-//! then sort terms of embeds, then aggregates. Levels are made only after that.
+//! Builds the levels of a read plan.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::PlanContext;
-use super::column_path::{ColumnPath, column_of};
-use super::embed;
-use super::filter::{Condition, filter_condition, tree_condition};
-use super::node::QueryNode;
-use super::tree::{
-    Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, ReturnedColumns, SortExpression,
-    SortTerm, SpreadColumn,
-};
+use super::sort::orders;
 use crate::RestError;
+use crate::plan::PlanContext;
+use crate::plan::column_path::column_of;
+use crate::plan::filter::{Condition, filter_condition, tree_condition};
+use crate::plan::node::QueryNode;
+use crate::plan::tree::{Embed, EmbedShape, Level, LevelSource, OutputColumn, SpreadColumn};
 use crate::query::{
-    Aggregate, Arrow, Field, Filter, IsValue, Join, Operand, Operation, OrderTerm, QuantOperator, Query, SelectColumn,
-    SelectItem,
+    Aggregate, Arrow, Field, Filter, IsValue, Join, Operand, Operation, QuantOperator, SelectColumn, SelectItem,
 };
-use crate::schema::{QualifiedName, Relation, RelationKind, RelationshipKind, Routine};
-
-/// The source of the rows that are read.
-#[derive(Debug, Clone, Copy)]
-pub enum ReadRoot<'a> {
-    /// A relation.
-    Relation(&'a Arc<Relation>),
-    /// The rows that a write returned, in the CTE `pgrst_source`. Filters and limits of the root do
-    /// not apply.
-    Written(&'a Arc<Relation>),
-    /// A function.
-    Call(&'a Arc<Routine>),
-}
-
-/// The name of a function's rows in the statement.
-pub const CALL: &str = "pgrst_call";
+use crate::schema::{Relation, RelationKind, RelationshipKind};
 
 /// PostgreSQL truncates longer names, after which two may be equal.
 const LONGEST_NAME: usize = 63;
-
-impl ReadPlan {
-    /// Plans the read of a query's `select`, filters, orders and limits.
-    ///
-    /// # Errors
-    ///
-    /// PGRST108, 200, 201, 118, 123 and 127, in this order; PGRST103 for a negative limit.
-    pub fn new(context: &PlanContext<'_>, root: ReadRoot<'_>, query: &Query) -> Result<Self, RestError> {
-        let mut legacy_names = Vec::new();
-        let mut node = QueryNode::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
-        embed::resolve(context, &root.name(), root.relation_name().is_some(), &mut node)?;
-        node.check_orders(&root.name().name)?;
-        node.check_aggregates(context.settings.aggregates)?;
-        let mut builder = LevelBuilder {
-            context,
-            written: matches!(root, ReadRoot::Written(_)),
-            used: HashSet::new(),
-            aggregates: 0,
-        };
-        let (source, alias, relation) = match root {
-            ReadRoot::Relation(relation) => {
-                (LevelSource::Relation(relation.name.clone()), relation.name.name.clone(), Some(Arc::clone(relation)))
-            }
-            ReadRoot::Written(relation) => {
-                (LevelSource::Written, relation.name.name.clone(), Some(Arc::clone(relation)))
-            }
-            ReadRoot::Call(routine) => {
-                let relation = routine.returns.relation.as_ref();
-                let relation = relation.and_then(|name| context.cache.relation(&name.schema, &name.name));
-                (LevelSource::Call, CALL.to_owned(), relation.cloned())
-            }
-        };
-        let alias = builder.unique(alias);
-        let origin = root.name().name;
-        let place =
-            LevelContext { source, alias, relation, origin: &origin, depth: 0, use_: LevelUse::Rows, expand: false };
-        let (root, _) = builder.level(&node, place)?;
-        Ok(Self { root, legacy_names })
-    }
-
-    /// Returns the columns that a write has to return so that this plan can read its rows: selected
-    /// columns, sort keys, the origin's columns of relationships, and the primary key. A computed
-    /// relationship takes a whole row and needs every column.
-    pub fn returned_columns(&self) -> ReturnedColumns {
-        let level = &self.root;
-        let mut all = false;
-        let mut names: Vec<&str> = Vec::new();
-        for output in &level.columns {
-            match output {
-                OutputColumn::Star => all = true,
-                OutputColumn::Column { column, .. } => names.push(&column.name),
-                OutputColumn::CountRows { .. } => {}
-            }
-        }
-        for order in &level.order {
-            if let SortExpression::Column(column) = &order.by {
-                names.push(&column.name);
-            }
-        }
-        for embed in &level.embeds {
-            match &embed.relationship.kind {
-                RelationshipKind::ManyToOne { columns, .. }
-                | RelationshipKind::OneToMany { columns, .. }
-                | RelationshipKind::OneToOne { columns, .. } => {
-                    names.extend(columns.iter().map(|(origin, _)| origin.as_str()));
-                }
-                RelationshipKind::ManyToMany(junction) => {
-                    names.extend(junction.origin_columns.iter().map(|(origin, _)| origin.as_str()));
-                }
-                RelationshipKind::Computed { .. } => all = true,
-            }
-        }
-        let known = |name: &str| level.relation.as_ref().is_some_and(|relation| relation.columns.contains_key(name));
-        if let Some(relation) = &level.relation {
-            names.extend(relation.primary_key.iter().map(String::as_str));
-        }
-        let mut columns: Vec<String> = Vec::new();
-        for name in names {
-            let there = (all && known(name)) || columns.iter().any(|column| column == name);
-            if !there {
-                columns.push(name.to_owned());
-            }
-        }
-        ReturnedColumns { all, columns }
-    }
-}
-
-impl ReadRoot<'_> {
-    /// Returns the name that errors show, at which relationships start.
-    fn name(&self) -> QualifiedName {
-        match self {
-            Self::Relation(relation) | Self::Written(relation) => relation.name.clone(),
-            Self::Call(routine) => routine.returns.relation.clone().unwrap_or_else(|| routine.name.clone()),
-        }
-    }
-
-    fn relation_name(&self) -> Option<&QualifiedName> {
-        match self {
-            Self::Relation(relation) | Self::Written(relation) => Some(&relation.name),
-            Self::Call(routine) => routine.returns.relation.as_ref(),
-        }
-    }
-}
 
 /// The use of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,9 +24,9 @@ enum LevelUse {
     /// The root, or an embed with an object of its own.
     Rows,
     /// A spread to one row; its aggregates are computed at the level above.
-    Lifted,
+    SpreadRow,
     /// A spread to many rows.
-    Arrays,
+    SpreadArrays,
 }
 
 /// The position of a level in the plan.
@@ -162,7 +37,7 @@ struct LevelContext<'a> {
     /// The prefix of the names of embeds below.
     origin: &'a str,
     depth: usize,
-    use_: LevelUse,
+    level_use: LevelUse,
     /// A level above is aggregated.
     expand: bool,
 }
@@ -177,8 +52,8 @@ struct LevelOutputs {
 }
 
 impl LevelOutputs {
-    fn of(use_: LevelUse) -> Self {
-        Self { taken: (use_ != LevelUse::Rows).then(HashSet::new), columns: Vec::new(), lifted: Vec::new() }
+    fn of(level_use: LevelUse) -> Self {
+        Self { taken: (level_use != LevelUse::Rows).then(HashSet::new), columns: Vec::new(), lifted: Vec::new() }
     }
 
     fn push(&mut self, mut output: OutputColumn) {
@@ -202,6 +77,34 @@ impl LevelOutputs {
     }
 }
 
+/// The source of the root level's rows.
+pub(super) struct RootSource {
+    pub source: LevelSource,
+    pub alias: String,
+    pub relation: Option<Arc<Relation>>,
+    /// The name that errors show.
+    pub origin: String,
+}
+
+/// Builds the root level, with all levels below it.
+///
+/// # Errors
+/// PGRST103 for a negative limit.
+pub(super) fn build_root(
+    context: &PlanContext<'_>,
+    node: &QueryNode<'_>,
+    root: RootSource,
+) -> Result<Level, RestError> {
+    let RootSource { source, alias, relation, origin } = root;
+    let written = source == LevelSource::Written;
+    let mut builder = LevelBuilder { context, written, used: HashSet::new(), aggregates: 0 };
+    let alias = builder.unique(alias);
+    let level_use = LevelUse::Rows;
+    let place = LevelContext { source, alias, relation, origin: &origin, depth: 0, level_use, expand: false };
+    let (level, _) = builder.level(node, place)?;
+    Ok(level)
+}
+
 struct LevelBuilder<'a> {
     context: &'a PlanContext<'a>,
     written: bool,
@@ -221,9 +124,9 @@ impl LevelBuilder<'_> {
         // The types of a function's result are not known, only its columns
         let typed = relation.filter(|_| place.source != LevelSource::Call);
         let aggregated = node.has_aggregates();
-        let expand = place.expand || aggregated || place.use_ != LevelUse::Rows || self.has_representation(typed);
-        let hoist = place.use_ == LevelUse::Lifted;
-        let mut selected = LevelOutputs::of(place.use_);
+        let expand = place.expand || aggregated || place.level_use != LevelUse::Rows || self.has_representation(typed);
+        let hoist = place.level_use == LevelUse::SpreadRow;
+        let mut selected = LevelOutputs::of(place.level_use);
         for item in node.items() {
             self.output(item, (relation, typed), expand, hoist, &mut selected);
         }
@@ -291,18 +194,18 @@ impl LevelBuilder<'_> {
         };
         let key = child.key().to_owned();
         let lateral = self.numbered(&format!("{}_{key}", parent.origin), depth);
-        let use_ = match (item.spread, relationship.is_to_one()) {
+        let level_use = match (item.spread, relationship.is_to_one()) {
             (false, _) => LevelUse::Rows,
-            (true, true) => LevelUse::Lifted,
-            (true, false) => LevelUse::Arrays,
+            (true, true) => LevelUse::SpreadRow,
+            (true, false) => LevelUse::SpreadArrays,
         };
         let relation = self.context.cache.relation(&target.schema, &target.name).cloned();
-        let place = LevelContext { source, alias, relation, origin: &target.name, depth, use_, expand };
+        let place = LevelContext { source, alias, relation, origin: &target.name, depth, level_use, expand };
         let (level, lifted) = self.level(child, place)?;
-        let shape = match (use_, relationship.is_to_one()) {
+        let shape = match (level_use, relationship.is_to_one()) {
             _ if child.selects_nothing() => EmbedShape::Hidden,
-            (LevelUse::Lifted, _) => EmbedShape::Spread(lifted),
-            (LevelUse::Arrays, _) => EmbedShape::SpreadArrays(lifted),
+            (LevelUse::SpreadRow, _) => EmbedShape::Spread(lifted),
+            (LevelUse::SpreadArrays, _) => EmbedShape::SpreadArrays(lifted),
             (LevelUse::Rows, true) => EmbedShape::Object,
             (LevelUse::Rows, false) => EmbedShape::Array,
         };
@@ -500,67 +403,4 @@ fn finds_one_row(node: &QueryNode<'_>, relation: &Relation) -> bool {
     matches!(relation.kind, RelationKind::Table | RelationKind::PartitionedTable)
         && !relation.primary_key.is_empty()
         && relation.primary_key.iter().all(compared)
-}
-
-/// Returns ORDER BY. Adds the sort keys to the embeds that they belong to.
-fn orders(node: &QueryNode<'_>, relation: Option<&Relation>, embeds: &mut [Embed]) -> Vec<SortTerm> {
-    node.order.iter().map(|term| order(node, term, relation, embeds)).collect()
-}
-
-fn order(node: &QueryNode<'_>, term: &OrderTerm, relation: Option<&Relation>, embeds: &mut [Embed]) -> SortTerm {
-    let related = term.relation.as_ref();
-    let embed = related.and_then(|name| node.children.iter().position(|child| child.key() == name));
-    let by = match embed.and_then(|index| Some((index, embeds.get_mut(index)?))) {
-        Some((index, embed)) => {
-            let key = order_key(&embed.level, &term.field);
-            let at = embed.ordered_by.iter().position(|known| *known == key).unwrap_or_else(|| {
-                embed.ordered_by.push(key);
-                embed.ordered_by.len() - 1
-            });
-            SortExpression::Embed(index, at)
-        }
-        None => SortExpression::Column(column_of(relation, &term.field)),
-    };
-    SortTerm { by, direction: term.direction, nulls: term.nulls }
-}
-
-/// Returns the value of an embed's row that a sort term refers to: the one that the embed selects
-/// under this name, otherwise a column of its source.
-fn order_key(level: &Level, field: &Field) -> EmbedSortKey {
-    let name = &field.name;
-    let is_itself = |output: &OutputColumn| match output {
-        OutputColumn::Column { key, column, .. } => key == name && column.name == *key && column.json_path.is_empty(),
-        OutputColumn::CountRows { .. } | OutputColumn::Star => false,
-    };
-    let is_called = |output: &OutputColumn| match output {
-        OutputColumn::Column { key, .. } | OutputColumn::CountRows { key, .. } => key == name,
-        OutputColumn::Star => false,
-    };
-    let is_lifted = |embed: &Embed| match &embed.shape {
-        EmbedShape::Hidden => false,
-        EmbedShape::Object | EmbedShape::Array => embed.key == *name,
-        EmbedShape::Spread(lifted) | EmbedShape::SpreadArrays(lifted) => {
-            lifted.iter().any(|each| matches!(each, SpreadColumn::Key { key, .. } if key == name))
-        }
-    };
-    let is_other = level.columns.iter().any(is_called) || level.embeds.iter().any(is_lifted);
-    if is_other && !level.columns.iter().any(is_itself) {
-        // The type is not known
-        let (name, json_path) = (name.clone(), field.json_path.clone());
-        let to_json = !json_path.is_empty();
-        EmbedSortKey::Output(ColumnPath { name, json_path, to_json })
-    } else {
-        EmbedSortKey::Column(column_of(level.relation.as_deref(), field))
-    }
-}
-
-/// Returns true if a column `"rows"."count"` is the number of rows. PostgreSQL reads it so where
-/// there is no such column.
-pub(crate) fn counts_rows(level: &Level) -> bool {
-    let is_count = |output: &OutputColumn| {
-        matches!(output, OutputColumn::Column { column: ColumnPath { name, json_path, .. }, aggregate: None, .. }
-            if name == "count" && json_path.is_empty())
-    };
-    level.columns.iter().any(is_count)
-        && level.relation.as_ref().is_some_and(|relation| !relation.columns.contains_key("count"))
 }

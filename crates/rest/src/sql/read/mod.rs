@@ -13,18 +13,23 @@
 //!   needs no aggregation.
 //! - Embeds are built as `jsonb` directly, never via `json` and its text.
 
+mod join;
+pub(in crate::sql) mod output;
+mod source;
+
+use self::join::{is_aggregate, is_found_by_key, is_joined, is_one_group, joins_inner, may_yield_more, repeats_keys};
+use self::output::{GroupingKey, SelectList, lifted, output};
+use self::source::{ParentLevel, source};
 use super::Sql;
-use super::filter::{column, conditions, json_path};
+use super::filter::{column, conditions};
 use super::page::Page;
 use crate::plan::{
-    Embed, EmbedShape, EmbedSortKey, Level, LevelSource, OutputColumn, ReadPlan, SortExpression, SpreadColumn,
-    aggregate_name, counts_rows,
+    Embed, EmbedShape, EmbedSortKey, Level, OutputColumn, ReadPlan, SortExpression, SpreadColumn, counts_rows,
 };
-use crate::query::{Aggregate, Direction, Join, Nulls};
-use crate::schema::{Relation, RelationshipKind};
+use crate::query::{Direction, Join, Nulls};
+use crate::schema::RelationshipKind;
 
-/// Writes a FROM item.
-pub type FromItem<'a> = &'a dyn Fn(&mut Sql);
+pub use self::source::FromItem;
 
 /// Appends the SELECT of a plan's rows. `call` writes the FROM item of a function's rows, with the
 /// name [`crate::plan::CALL`]; other roots need none.
@@ -60,9 +65,6 @@ fn from_where(sql: &mut Sql, level: &Level, call: Option<FromItem<'_>>) {
     source(sql, level, None, call);
     where_of(sql, level, None, true);
 }
-
-/// The level above, and the embed that leads to this one.
-type ParentLevel<'a> = Option<(&'a Level, &'a Embed)>;
 
 fn select(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<FromItem<'_>>) {
     sql.raw("SELECT ");
@@ -113,14 +115,6 @@ fn joins(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>) {
             sql.raw(" CROSS JOIN (SELECT) AS ").name(name);
         }
     }
-}
-
-/// A key of GROUP BY.
-enum GroupingKey<'a> {
-    /// The output at this position.
-    OutputColumn(usize),
-    /// A column. Its domain converts it to JSON, which has no equality.
-    Column(&'a str),
 }
 
 /// Appends the outputs, and returns the keys of GROUP BY.
@@ -183,177 +177,6 @@ fn outputs<'a>(sql: &mut Sql, level: &'a Level, parent: ParentLevel<'_>) -> Vec<
     list.grouped_by
 }
 
-/// A select list under construction.
-struct SelectList<'a> {
-    written: usize,
-    grouped_by: Vec<GroupingKey<'a>>,
-}
-
-impl SelectList<'_> {
-    fn next(&mut self, sql: &mut Sql, groups: bool) {
-        if self.written > 0 {
-            sql.raw(", ");
-        }
-        self.written += 1;
-        if groups {
-            self.grouped_by.push(GroupingKey::OutputColumn(self.written));
-        }
-    }
-}
-
-fn is_aggregate(output: &OutputColumn) -> bool {
-    matches!(output, OutputColumn::CountRows { .. } | OutputColumn::Column { aggregate: Some(_), .. })
-}
-
-fn output(sql: &mut Sql, alias: &str, output: &OutputColumn) {
-    match output {
-        OutputColumn::Star => {
-            sql.name(alias).raw(".*");
-        }
-        OutputColumn::Column { column: field, representation, cast, aggregate, aggregate_cast, key } => {
-            casted(sql, aggregate_cast.as_deref(), |sql| {
-                aggregated(sql, *aggregate, |sql| {
-                    casted(sql, cast.as_deref(), |sql| match representation {
-                        None => column(sql, alias, field),
-                        Some(function) => {
-                            sql.qualified(&function.schema, &function.name).raw("(");
-                            sql.qualified(alias, &field.name).raw(")");
-                            json_path(sql, field);
-                        }
-                    });
-                });
-            });
-            let plain = representation.is_none() && cast.is_none() && aggregate.is_none() && aggregate_cast.is_none();
-            if !(plain && field.json_path.is_empty() && *key == field.name) {
-                sql.raw(" AS ").name(key);
-            }
-        }
-        OutputColumn::CountRows { cast, key } => {
-            casted(sql, cast.as_deref(), |sql| {
-                sql.raw("count(*)");
-            });
-            sql.raw(" AS ").name(key);
-        }
-    }
-}
-
-fn lifted(sql: &mut Sql, list: &mut SelectList<'_>, embed: &Embed, lifted: &SpreadColumn) {
-    match lifted {
-        SpreadColumn::Nothing => {}
-        SpreadColumn::Star => {
-            list.next(sql, true);
-            sql.name(&embed.alias).raw(".*");
-        }
-        SpreadColumn::Key { column, key } => {
-            list.next(sql, true);
-            sql.qualified(&embed.alias, column);
-            if column != key {
-                sql.raw(" AS ").name(key);
-            }
-        }
-        SpreadColumn::Aggregated { input, aggregate, cast, key } => {
-            list.next(sql, false);
-            casted(sql, cast.as_deref(), |sql| match input {
-                Some(input) => aggregated(sql, Some(*aggregate), |sql| {
-                    sql.qualified(&embed.alias, input);
-                }),
-                None => {
-                    sql.raw("count(*)");
-                }
-            });
-            sql.raw(" AS ").name(key);
-        }
-    }
-}
-
-fn aggregated(sql: &mut Sql, aggregate: Option<Aggregate>, inner: impl FnOnce(&mut Sql)) {
-    match aggregate {
-        None => inner(sql),
-        Some(aggregate) => {
-            sql.raw(aggregate_name(aggregate)).raw("(");
-            inner(sql);
-            sql.raw(")");
-        }
-    }
-}
-
-fn casted(sql: &mut Sql, cast: Option<&str>, inner: impl FnOnce(&mut Sql)) {
-    match cast {
-        None => inner(sql),
-        Some(cast) => {
-            sql.raw("CAST(");
-            inner(sql);
-            sql.raw(" AS ");
-            type_name(sql, cast);
-            sql.raw(")");
-        }
-    }
-}
-
-/// Appends a type that a client has chosen. It consists of words of letters, digits, `_` and `$`.
-/// None of them may begin like a dollar-quoted text (`$a$`), or like a number followed by one
-/// (`1$a$`). Anything else becomes a quoted name, which no type has.
-pub(super) fn type_name(sql: &mut Sql, name: &str) {
-    let is_word = |word: &str| {
-        !word.starts_with(|c: char| c == '$' || c.is_ascii_digit())
-            && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
-    };
-    if !name.trim().is_empty() && name.split(' ').all(is_word) {
-        sql.raw(name);
-    } else {
-        sql.name(name);
-    }
-}
-
-/// Appends the FROM item of a level.
-fn source(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<FromItem<'_>>) {
-    match &level.source {
-        LevelSource::Relation(name) => {
-            sql.qualified(&name.schema, &name.name);
-            if name.name != level.alias {
-                sql.raw(" AS ").name(&level.alias);
-            }
-        }
-        LevelSource::Written => {
-            sql.raw("pgrst_source AS ").name(&level.alias);
-        }
-        LevelSource::Call => {
-            if let Some(call) = call {
-                call(sql);
-            }
-        }
-        LevelSource::Computed(function) => {
-            sql.qualified(&function.schema, &function.name).raw("(");
-            if let Some((parent, _)) = parent {
-                whole_row(sql, parent);
-            }
-            sql.raw(") AS ").name(&level.alias);
-        }
-    }
-    if let Some((_, Embed { relationship, junction_alias, .. })) = parent
-        && let RelationshipKind::ManyToMany(junction) = &relationship.kind
-    {
-        sql.raw(", ").qualified(&junction.relation.schema, &junction.relation.name);
-        sql.raw(" AS ").name(junction_alias);
-    }
-}
-
-/// Appends the row of a level as a value of its relation's type. Rows of a CTE or a subquery have
-/// no such type, so a new value is built.
-fn whole_row(sql: &mut Sql, level: &Level) {
-    match (&level.source, level.relation.as_deref()) {
-        (LevelSource::Written | LevelSource::Call, Some(Relation { name, columns, .. })) => {
-            sql.raw("ROW(").list(", ", columns.keys(), |sql, name| {
-                sql.qualified(&level.alias, name);
-            });
-            sql.raw(")::").qualified(&name.schema, &name.name);
-        }
-        _ => {
-            sql.name(&level.alias).raw(".*");
-        }
-    }
-}
-
 /// Appends the join of an embed whose columns are needed outside of it.
 fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
     if !is_joined(embed) {
@@ -384,45 +207,6 @@ fn join(sql: &mut Sql, level: &Level, embed: &Embed, is_root: bool) {
         }
     }
     sql.raw(") AS ").name(&embed.alias).raw(" ON true");
-}
-
-/// Returns true if the level above refers to the columns of an embed.
-fn is_joined(embed: &Embed) -> bool {
-    match &embed.shape {
-        EmbedShape::Hidden => !embed.ordered_by.is_empty(),
-        EmbedShape::Array => false,
-        EmbedShape::Object => joins_inner(embed) || !embed.ordered_by.is_empty() || !is_found_by_key(embed),
-        EmbedShape::Spread(_) | EmbedShape::SpreadArrays(_) => true,
-    }
-}
-
-/// Returns true if the join itself removes rows of the parent: it is inner and leads to at most one
-/// row.
-fn joins_inner(embed: &Embed) -> bool {
-    let one_row = matches!(embed.shape, EmbedShape::Object | EmbedShape::Spread(_));
-    embed.join == Join::Inner && (one_row || (embed.shape == EmbedShape::Hidden && !embed.ordered_by.is_empty()))
-}
-
-/// Returns true if an index finds the row: foreign keys lead to unique keys, and functions find
-/// rows themselves.
-fn is_found_by_key(embed: &Embed) -> bool {
-    is_computed(embed) || embed.level.relation.as_ref().is_some_and(|relation| !relation.is_view())
-}
-
-/// Returns true if several rows may match a parent's key. Only the first is used, since the parent
-/// would be repeated otherwise.
-fn repeats_keys(embed: &Embed) -> bool {
-    !is_computed(embed) && embed.level.relation.as_ref().is_some_and(|relation| relation.repeats_keys)
-}
-
-/// Returns true if a subquery for one row may return several, because a function returns more than
-/// its declaration promises.
-fn may_yield_more(embed: &Embed) -> bool {
-    is_computed(embed) || embed.level.embeds.iter().any(|below| is_computed(below) && is_joined(below))
-}
-
-fn is_computed(embed: &Embed) -> bool {
-    matches!(embed.relationship.kind, RelationshipKind::Computed { .. })
 }
 
 /// Appends WHERE: the relationship to the parent, the level's conditions, and that its inner embeds
@@ -501,18 +285,6 @@ fn exists(sql: &mut Sql, above: &Level, embed: &Embed) {
         _ => {}
     }
     sql.raw(")");
-}
-
-/// Returns true if an aggregated level has no grouping columns.
-fn is_one_group(level: &Level) -> bool {
-    level.columns.iter().all(is_aggregate)
-        && level.embeds.iter().all(|embed| match &embed.shape {
-            EmbedShape::Hidden => true,
-            EmbedShape::Object | EmbedShape::Array => false,
-            EmbedShape::Spread(lifted) | EmbedShape::SpreadArrays(lifted) => {
-                lifted.iter().all(|each| matches!(each, SpreadColumn::Aggregated { .. } | SpreadColumn::Nothing))
-            }
-        })
 }
 
 /// Returns the column of a spread by which groups are sorted. A second column of the same value
