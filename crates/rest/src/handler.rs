@@ -57,14 +57,14 @@ async fn respond(
     forwarded: ForwardedHeaders<'_>,
     timing: &mut ServerTiming,
 ) -> Result<Response, RestError> {
-    let begun = timing.begin();
+    let started = timing.begin();
     let config = Arc::clone(&snapshot.config);
     let anonymous = Caller::anonymous();
     let caller = parts.extensions.get::<Caller>().unwrap_or(&anonymous);
     let role = RequestRole::of(caller, &parts.headers, &config, &service.login, service.clock.now())?;
-    timing.jwt = since(begun);
+    timing.jwt = since(started);
 
-    let begun = timing.begin();
+    let started = timing.begin();
     let cache = snapshot.cache.clone().ok_or(RestError::NoSchemaCache)?;
     let head = RequestHead::read(parts, forwarded, caller, role, &config)?;
     if head.resource == Resource::Root && head.action == RequestAction::Options {
@@ -75,32 +75,32 @@ async fn respond(
         return Ok(openapi::forbidden());
     }
     let request = ApiRequest::read(head, &cache.time_zones, body).await?;
-    timing.parse = since(begun);
+    timing.parse = since(started);
 
     if request.head.resource == Resource::Root {
-        let begun = timing.begin();
+        let started = timing.begin();
         let response = openapi::respond(&RequestContext { service, snapshot: &snapshot, request: &request }).await;
-        timing.transaction = since(begun);
+        timing.transaction = since(started);
         return response;
     }
 
-    let begun = timing.begin();
+    let started = timing.begin();
     let (snapshot, plan) = plan(service, snapshot, &request).await?;
     let plan = match plan {
         RequestPlan::Allow(methods) => return Ok(response::allow(&methods)),
         RequestPlan::Statement(plan) => plan,
     };
     let statement = MainStatement::of(&plan);
-    timing.plan = since(begun);
+    timing.plan = since(started);
 
-    let begun = timing.begin();
+    let started = timing.begin();
     let (plan, result) = run(service, snapshot, &request, plan, statement).await?;
-    timing.transaction = since(begun);
+    timing.transaction = since(started);
 
-    let begun = timing.begin();
+    let started = timing.begin();
     let may_choose_end = config.tx_end.may_override;
     let response = response::success(CompletedRequest { request: &request, plan: &plan, result, may_choose_end });
-    timing.response = since(begun);
+    timing.response = since(started);
     response
 }
 

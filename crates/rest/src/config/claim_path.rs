@@ -99,7 +99,7 @@ impl PathStep {
         match (self, value) {
             (Self::Key(key), value) => value.get(key).map(Cow::Borrowed),
             (Self::Index(index), Value::Array(elements)) => {
-                elements.get(place(*index, elements.len())?).map(Cow::Borrowed)
+                elements.get(resolve_index(*index, elements.len())?).map(Cow::Borrowed)
             }
             (Self::First(test), Value::Array(elements)) => {
                 elements.iter().find(|element| test.passes(element)).map(Cow::Borrowed)
@@ -215,14 +215,14 @@ fn quoted(text: &str) -> Option<String> {
 }
 
 /// Resolves an index; a negative one counts from the end.
-fn place(index: i64, length: usize) -> Option<usize> {
+fn resolve_index(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     usize::try_from(if index < 0 { length.checked_add(index)? } else { index }).ok()
 }
 
 /// Resolves the bounds of a slice; the end is never before the start.
 fn bounds(from: Option<i64>, to: Option<i64>, length: usize) -> (usize, usize) {
-    let bound = |bound: i64| place(bound, length).unwrap_or(0).min(length);
+    let bound = |bound: i64| resolve_index(bound, length).unwrap_or(0).min(length);
     let from = from.map_or(0, bound);
     (from, to.map_or(length, bound).max(from))
 }

@@ -84,10 +84,11 @@ pub async fn load(client: &Client, login: &str, server: &Config) -> Result<(Conf
     config.apply(own.clone(), &mut problems);
     if let Some(function) = config.pre_config.clone() {
         // Settings from the function have a lower precedence than those of the role
-        let said = ask_function(client, &function).await?;
+        let from_function = run_pre_config(client, &function).await?;
         problems.clear();
         config = server.clone();
-        config.apply(said.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(own), &mut problems);
+        config
+            .apply(from_function.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(own), &mut problems);
     }
     for problem in problems {
         tracing::warn!("{problem}");
@@ -108,7 +109,7 @@ pub async fn load(client: &Client, login: &str, server: &Config) -> Result<(Conf
 
 /// Calls the `db-pre-config` function in a transaction of its own, and reads the settings that it
 /// has made.
-async fn ask_function(client: &Client, function: &QualifiedName) -> Result<Vec<(String, String)>, DatabaseError> {
+async fn run_pre_config(client: &Client, function: &QualifiedName) -> Result<Vec<(String, String)>, DatabaseError> {
     let mut call = crate::sql::Sql::new();
     call.raw("begin read only; select ");
     if !function.schema.is_empty() {

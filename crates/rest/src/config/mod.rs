@@ -192,8 +192,8 @@ impl Config {
                 "jwt_secret" => secret = Some(value).filter(|value| !value.is_empty()),
                 "jwt_secret_is_base64" => secret_is_base64 = boolean(value) == Some(true),
                 _ => {
-                    if let Err(why) = self.set(name, value) {
-                        problems.push(format!("pgrst.{name} = '{value}' has no effect: {why}"));
+                    if let Err(reason) = self.set(name, value) {
+                        problems.push(format!("pgrst.{name} = '{value}' has no effect: {reason}"));
                     }
                 }
             }
@@ -202,7 +202,7 @@ impl Config {
             // The value is a secret: the message names only the setting
             match keys(secret, secret_is_base64) {
                 Ok(ring) => self.keys = Some(Arc::new(ring)),
-                Err(why) => problems.push(format!("pgrst.jwt_secret has no effect: {why}")),
+                Err(reason) => problems.push(format!("pgrst.jwt_secret has no effect: {reason}")),
             }
         }
     }

@@ -59,7 +59,7 @@ async fn hint(context: &RequestContext<'_>, message: &str) -> Option<String> {
     match connection.run(&batch).await {
         Ok(found) => grant_hint(found.rows(0), name, &needed),
         Err(error) => {
-            tracing::debug!(%error, "the missing grant could not be looked up");
+            tracing::debug!(error = %error, "the missing grant could not be looked up");
             None
         }
     }

@@ -76,7 +76,7 @@ impl RequestContext<'_> {
         match error {
             // Not caused by the request: PostgreSQL starts, stops, has too many connections, or rejects the login
             WireError::Postgres(error) => {
-                tracing::error!(%error, "the database accepts no connection of the data API");
+                tracing::error!(error = %error, "the database accepts no connection of the data API");
                 RestError::NoConnection("the database does not accept the server's connections".into())
             }
             other => self.error(&other),

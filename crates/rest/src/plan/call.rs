@@ -94,8 +94,8 @@ pub struct ResolvedCall {
 ///
 /// # Errors
 /// PGRST202, PGRST203.
-pub fn find(cache: &SchemaCache, schema: &str, name: &str, given: CallInput<'_>) -> Result<ResolvedCall, RestError> {
-    let (keys, kind): (BTreeSet<&str>, _) = match &given {
+pub fn find(cache: &SchemaCache, schema: &str, name: &str, input: CallInput<'_>) -> Result<ResolvedCall, RestError> {
+    let (keys, kind): (BTreeSet<&str>, _) = match &input {
         CallInput::Pairs(pairs) => (pairs.iter().map(|(key, _)| key.as_str()).collect(), ArgumentSource::Named),
         CallInput::Object { keys, is_json, .. } => {
             let kind = if *is_json { ArgumentSource::Json } else { ArgumentSource::Named };
@@ -104,7 +104,7 @@ pub fn find(cache: &SchemaCache, schema: &str, name: &str, given: CallInput<'_>)
         CallInput::Whole { source, .. } => (BTreeSet::new(), *source),
     };
     let OverloadMatch { routine, whole } = choose(cache, &CallSignature { schema, name, keys, body: kind })?;
-    let arguments = arguments(&routine, whole, given);
+    let arguments = arguments(&routine, whole, input);
     Ok(ResolvedCall { routine, arguments })
 }
 
@@ -144,8 +144,8 @@ pub fn hoisted_settings<'a>(
     settings.map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-fn arguments(routine: &Routine, whole: bool, given: CallInput<'_>) -> CallArguments {
-    match given {
+fn arguments(routine: &Routine, whole: bool, input: CallInput<'_>) -> CallArguments {
+    match input {
         CallInput::Pairs(pairs) if whole => match pairs.iter().rev().find(|(key, _)| key.is_empty()) {
             Some((_, value)) => whole_argument(routine, BoundValue::Text(value.clone())),
             None => CallArguments::None,
@@ -162,8 +162,8 @@ fn arguments(routine: &Routine, whole: bool, given: CallInput<'_>) -> CallArgume
         }
         CallInput::Object { body, .. } if whole => whole_argument(routine, whole_body(routine, body.json)),
         CallInput::Object { body, keys, .. } => {
-            let given = |parameter: &&Parameter| keys.contains(&parameter.name);
-            let parameters: Vec<_> = routine.parameters.iter().filter(given).cloned().collect();
+            let input = |parameter: &&Parameter| keys.contains(&parameter.name);
+            let parameters: Vec<_> = routine.parameters.iter().filter(input).cloned().collect();
             if parameters.is_empty() { CallArguments::None } else { CallArguments::Object { body, parameters } }
         }
         CallInput::Whole { body, .. } if whole => whole_argument(routine, whole_body(routine, body)),

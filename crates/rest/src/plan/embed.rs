@@ -66,7 +66,7 @@ const LIKENESS: f64 = 0.33;
 
 /// Returns a suggestion: another target; another origin, if the origin has no relationships.
 fn similar(context: &PlanContext<'_>, origin: &str, known: &[Arc<Relationship>], target: &str) -> Option<String> {
-    let (asked, meant) = if known.is_empty() {
+    let (requested, similar_name) = if known.is_empty() {
         let origins = context.cache.relationships.get(context.schema)?;
         (origin, nearest(origin, origins.keys().map(String::as_str), LIKENESS)?)
     } else {
@@ -75,7 +75,7 @@ fn similar(context: &PlanContext<'_>, origin: &str, known: &[Arc<Relationship>],
         let names = targets.map(|relationship| relationship.target.name.as_str());
         (target, nearest(target, names, LIKENESS)?)
     };
-    (asked != meant).then(|| format!("Perhaps you meant '{meant}' instead of '{asked}'."))
+    (requested != similar_name).then(|| format!("Perhaps you meant '{similar_name}' instead of '{requested}'."))
 }
 
 fn fits(candidate: &Relationship, name: &str, hint: Option<&str>) -> bool {

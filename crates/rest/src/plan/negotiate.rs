@@ -104,16 +104,16 @@ const ANY: &str = "*/*";
 pub fn negotiate(
     cache: &SchemaCache,
     accepted: &[MediaType],
-    subject: ResultSource<'_>,
+    source: ResultSource<'_>,
     explain_enabled: bool,
 ) -> Result<NegotiatedFormat, RestError> {
     let agree = |media: &MediaType| match media {
         MediaType::Explain(plan) if explain_enabled => {
-            let (body_format, _) = subject.body_format(cache, &plan.of)?;
+            let (body_format, _) = source.body_format(cache, &plan.of)?;
             Some(NegotiatedFormat { body_format, content_type: media.content_type(), explain: Some(plan.clone()) })
         }
         media => {
-            let (body_format, content_type) = subject.body_format(cache, media)?;
+            let (body_format, content_type) = source.body_format(cache, media)?;
             Some(NegotiatedFormat { body_format, content_type, explain: None })
         }
     };
@@ -140,8 +140,8 @@ mod tests {
             Some(routine) => routine.returns.relation.clone(),
             None => Some(QualifiedName { schema: "public".into(), name: subject.into() }),
         };
-        let subject = ResultSource { relation: relation.as_ref(), routine: routine.as_deref(), whole_rows };
-        negotiate(&cache, &accepted, subject, explain_enabled)
+        let source = ResultSource { relation: relation.as_ref(), routine: routine.as_deref(), whole_rows };
+        negotiate(&cache, &accepted, source, explain_enabled)
     }
 
     fn made(subject: &str, whole_rows: bool, accept: &str) -> (BodyFormat, String) {
@@ -260,8 +260,8 @@ mod tests {
         let mut cache = cinema();
         let agree = |cache: &SchemaCache| {
             let hello = cache.routines_named("public", "hello")[0].clone();
-            let subject = ResultSource { relation: None, routine: Some(&hello), whole_rows: true };
-            negotiate(cache, &accepted, subject, false).map(|agreed| (agreed.body_format, agreed.content_type))
+            let source = ResultSource { relation: None, routine: Some(&hello), whole_rows: true };
+            negotiate(cache, &accepted, source, false).map(|agreed| (agreed.body_format, agreed.content_type))
         };
         assert!(agree(&cache).is_err());
         cache.media_handlers.push(MediaHandler {

@@ -141,7 +141,7 @@ pub struct WritePlan {
     /// The change.
     pub change: RowChange,
     /// The result.
-    pub answer: WriteReturn,
+    pub returning: WriteReturn,
 }
 
 impl WritePlan {
@@ -162,7 +162,7 @@ impl WritePlan {
         // anything is written
         let read = ReadPlan::new(context, ReadRoot::Written(relation), query)?;
         let change = change(context, relation, action, query, options, payload)?;
-        let answer = match options.returns {
+        let returning = match options.returns {
             ReturnPreference::Representation => WriteReturn::Rows(Box::new(read)),
             ReturnPreference::HeadersOnly => {
                 let mut returned = read.returned_columns();
@@ -174,7 +174,7 @@ impl WritePlan {
             }
             ReturnPreference::Minimal => WriteReturn::Count,
         };
-        Ok(Self { relation: Arc::clone(relation), action, change, answer })
+        Ok(Self { relation: Arc::clone(relation), action, change, returning })
     }
 
     /// Returns the resolution in effect; `None` if there are no columns to compare.
@@ -193,9 +193,9 @@ impl WritePlan {
     }
 
     /// Returns true if the statement returns the location of the only row that was written.
-    pub fn tells_location(&self) -> bool {
+    pub fn returns_location(&self) -> bool {
         self.action == WriteAction::Insert
-            && matches!(self.answer, WriteReturn::Location(_))
+            && matches!(self.returning, WriteReturn::Location(_))
             && !self.relation.primary_key.is_empty()
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Cursor<'a> {
     /// The end of the text was expected there.
     end_expected: bool,
     /// The limit that was exceeded; it takes precedence over everything else.
-    bound: Option<&'static str>,
+    limit: Option<&'static str>,
 }
 
 impl<'a> Cursor<'a> {
@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
             expected: [""; MAX_LABELS],
             labels: 0,
             end_expected: false,
-            bound: None,
+            limit: None,
         }
     }
 
@@ -75,18 +75,18 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns true if `token` comes next.
-    pub(super) fn sees(&self, token: &str) -> bool {
+    pub(super) fn is_next(&self, token: &str) -> bool {
         self.rest().starts_with(token)
     }
 
     /// Returns the position, for [`Cursor::go_back`].
-    pub(super) fn place(&self) -> usize {
+    pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// Returns to an earlier [`Cursor::place`].
-    pub(super) fn go_back(&mut self, place: usize) {
-        self.at = place;
+    /// Returns to an earlier [`Cursor::position`].
+    pub(super) fn go_back(&mut self, position: usize) {
+        self.at = position;
     }
 
     /// Skips `length` bytes, which must end at a character boundary.
@@ -96,11 +96,11 @@ impl<'a> Cursor<'a> {
 
     /// Skips `token` if it comes next.
     pub(super) fn take(&mut self, token: &str) -> bool {
-        let sees = self.sees(token);
-        if sees {
+        let is_next = self.is_next(token);
+        if is_next {
             self.at += token.len();
         }
-        sees
+        is_next
     }
 
     /// Takes the characters for which `fits` returns true.
@@ -108,7 +108,7 @@ impl<'a> Cursor<'a> {
         let rest = self.rest();
         let taken = &rest[..rest.find(|c| !fits(c)).unwrap_or(rest.len())];
         self.at += taken.len();
-        looked_at(taken.len());
+        count_scanned(taken.len());
         taken
     }
 
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
     /// Counts an item of a list.
     pub(super) fn count(&mut self) -> Parsed<()> {
         self.items += 1;
-        if self.items > MAX_ITEMS { self.cross("too many items") } else { Ok(()) }
+        if self.items > MAX_ITEMS { self.exceed("too many items") } else { Ok(()) }
     }
 
     /// Parses items with commas between them and spaces around each. The text after the last one is
@@ -185,7 +185,7 @@ impl<'a> Cursor<'a> {
     /// Parses a production one level deeper.
     pub(super) fn nest<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
-            return self.cross("nested too deeply");
+            return self.exceed("nested too deeply");
         }
         self.depth += 1;
         let read = read(self);
@@ -194,26 +194,26 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns true if parsing has failed where it began.
-    pub(super) fn came_no_further_than(&self, place: usize) -> bool {
-        self.failed_at <= place && !self.crossed()
+    pub(super) fn failed_at_or_before(&self, position: usize) -> bool {
+        self.failed_at <= position && !self.exceeded_limit()
     }
 
     /// Returns true if a limit was exceeded. Then no alternative can match.
-    pub(super) fn crossed(&self) -> bool {
-        self.bound.is_some()
+    pub(super) fn exceeded_limit(&self) -> bool {
+        self.limit.is_some()
     }
 
-    fn cross<T>(&mut self, bound: &'static str) -> Parsed<T> {
-        self.bound = Some(bound);
+    fn exceed<T>(&mut self, limit: &'static str) -> Parsed<T> {
+        self.limit = Some(limit);
         self.failed_at = self.at;
         Err(Mismatch)
     }
 
     fn error(&self, what: std::fmt::Arguments<'_>) -> RestError {
-        let (line, column) = position(&self.text[..self.failed_at]);
+        let (line, column) = line_and_column(&self.text[..self.failed_at]);
         let expecting = expecting(&self.expected[..self.labels]);
-        let details = match (self.bound, self.text[self.failed_at..].chars().next()) {
-            (Some(bound), _) => bound.to_owned(),
+        let details = match (self.limit, self.text[self.failed_at..].chars().next()) {
+            (Some(limit), _) => limit.to_owned(),
             (None, None) => format!("unexpected end of input{expecting}"),
             (None, Some(found)) if self.end_expected => format!("unexpected '{found}'{expecting}"),
             (None, Some(found)) => format!("unexpected \"{found}\"{expecting}"),
@@ -224,12 +224,12 @@ impl<'a> Cursor<'a> {
 
 /// Tests count the bytes that are scanned, to check that parsing takes linear time.
 #[cfg(not(test))]
-pub(super) fn looked_at(_bytes: usize) {}
+pub(super) fn count_scanned(_bytes: usize) {}
 #[cfg(test)]
-pub(super) use super::tests::looked_at;
+pub(super) use super::tests::count_scanned;
 
 /// Returns line and column after `text`, both from 1. A tab advances to the next eighth column.
-fn position(text: &str) -> (usize, usize) {
+fn line_and_column(text: &str) -> (usize, usize) {
     let (mut line, mut column) = (1, 1);
     for c in text.chars() {
         match c {

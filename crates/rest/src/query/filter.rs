@@ -1,6 +1,6 @@
 //! Conditions: `col=op.value`, and the parts that they share with logic trees.
 
-use super::cursor::{Cursor, Parsed, looked_at};
+use super::cursor::{Cursor, Parsed, count_scanned};
 use super::name::{field, ident, name, scan_quoted};
 use super::types::{AtLevel, EmbedPath, Field, Fts, IsValue, Operation, QuantOperator, Quantifier, SimpleOperator};
 
@@ -44,16 +44,16 @@ pub(super) fn embed_path(cursor: &mut Cursor<'_>) -> Parsed<EmbedPath> {
 }
 
 /// Parses `[not.]operation`.
-pub(super) fn condition(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<(bool, Operation)> {
+pub(super) fn condition(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<(bool, Operation)> {
     let negated = cursor.take("not.");
     if !negated {
         cursor.note("\"not\"");
     }
-    Ok((negated, operation(cursor, place)?))
+    Ok((negated, operation(cursor, context)?))
 }
 
-fn operation(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<Operation> {
-    let start = cursor.place();
+fn operation(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<Operation> {
+    let start = cursor.position();
     let operator = cursor.take_while(|c| c.is_ascii_lowercase());
     match operator {
         "in" => {
@@ -66,7 +66,7 @@ fn operation(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<Operation> 
         }
         "isdistinct" => {
             delimiter(cursor)?;
-            value(cursor, place).map(Operation::IsDistinct)
+            value(cursor, context).map(Operation::IsDistinct)
         }
         _ => {
             if let Some(function) = fts(operator) {
@@ -78,10 +78,10 @@ fn operation(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<Operation> 
                     None
                 };
                 delimiter(cursor)?;
-                Ok(Operation::Fts { function, config, value: value(cursor, place)? })
+                Ok(Operation::Fts { function, config, value: value(cursor, context)? })
             } else if let Some(operator) = simple(operator) {
                 delimiter(cursor)?;
-                Ok(Operation::Simple(operator, value(cursor, place)?))
+                Ok(Operation::Simple(operator, value(cursor, context)?))
             } else if let Some(operator) = quant(operator) {
                 let quantifier = if cursor.take("(any)") {
                     Some(Quantifier::Any)
@@ -91,7 +91,7 @@ fn operation(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<Operation> 
                     None
                 };
                 delimiter(cursor)?;
-                Ok(Operation::Quantified(operator, quantifier, value(cursor, place)?))
+                Ok(Operation::Quantified(operator, quantifier, value(cursor, context)?))
             } else {
                 cursor.go_back(start);
                 cursor.fail(OPERATOR)
@@ -128,8 +128,8 @@ fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
     Ok(elements)
 }
 
-fn value(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<String> {
-    if place == ValueContext::Parameter {
+fn value(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<String> {
+    if context == ValueContext::Parameter {
         return Ok(cursor.take_while(|_| true).to_owned());
     }
     if let Some(text) = quoted_before_separator(cursor) {
@@ -137,7 +137,7 @@ fn value(cursor: &mut Cursor<'_>, place: ValueContext) -> Parsed<String> {
     }
     if let Some(inside) = cursor.rest().strip_prefix('{') {
         let end = inside.find(['{', '}']);
-        looked_at(end.unwrap_or(inside.len()));
+        count_scanned(end.unwrap_or(inside.len()));
         let end = end.filter(|&end| inside[end..].starts_with('}'));
         if let Some(end) = end {
             let text = &cursor.rest()[..end + 2];

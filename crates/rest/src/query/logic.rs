@@ -15,10 +15,10 @@ pub(super) fn logic(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
 fn tree(cursor: &mut Cursor<'_>) -> Parsed<LogicTree> {
     cursor.count()?;
     cursor.spaces();
-    let start = cursor.place();
+    let start = cursor.position();
     let tree = match filter(cursor) {
         Ok(filter) => LogicTree::Filter(filter),
-        Err(Mismatch) if cursor.crossed() => return Err(Mismatch),
+        Err(Mismatch) if cursor.exceeded_limit() => return Err(Mismatch),
         Err(Mismatch) => {
             cursor.go_back(start);
             group(cursor)?

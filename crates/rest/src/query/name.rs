@@ -1,6 +1,6 @@
 //! Names and JSON paths.
 
-use super::cursor::{Cursor, Parsed, looked_at};
+use super::cursor::{Cursor, Parsed, count_scanned};
 use super::types::{Arrow, Field, JsonStep, Operand};
 
 const FIELD_NAME: &str = "field name (* or [a..z0..9_$])";
@@ -18,7 +18,7 @@ pub(super) fn name(cursor: &mut Cursor<'_>) -> Parsed<String> {
 
 /// Parses a `name` and reports whether it was quoted.
 pub(super) fn named(cursor: &mut Cursor<'_>) -> Parsed<ParsedName> {
-    if cursor.sees("\"") {
+    if cursor.is_next("\"") {
         return Ok(ParsedName { text: quoted(cursor)?, quoted: true });
     }
     match dashed(cursor, is_ident_char) {
@@ -53,7 +53,7 @@ pub(super) fn scan_quoted(rest: &str) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
-        looked_at(1);
+        count_scanned(1);
         match c {
             '"' => return Some((text, at + 1)),
             '\\' => text.push(chars.next()?.1),
@@ -93,7 +93,7 @@ fn operand(cursor: &mut Cursor<'_>) -> Parsed<Operand> {
         cursor.skip(length);
         return Ok(Operand::Index(index));
     }
-    if cursor.sees("\"") {
+    if cursor.is_next("\"") {
         return quoted(cursor).map(Operand::Key);
     }
     match dashed(cursor, |c| !matches!(c, '(' | '-' | ':' | '.' | ',' | '>' | ')')) {

@@ -8,9 +8,9 @@ use super::types::{Aggregate, Field, Join, SelectColumn, SelectItem, SelectRelat
 /// item at all.
 pub(super) fn select(cursor: &mut Cursor<'_>) -> Parsed<Vec<SelectItem>> {
     cursor.spaces();
-    let begin = cursor.place();
+    let begin = cursor.position();
     match cursor.list(item) {
-        Err(_) if cursor.came_no_further_than(begin) => Ok(Vec::new()),
+        Err(_) if cursor.failed_at_or_before(begin) => Ok(Vec::new()),
         read => read,
     }
 }
@@ -25,7 +25,7 @@ fn item(cursor: &mut Cursor<'_>) -> Parsed<SelectItem> {
     }
     let mut target = named(cursor)?;
     let mut alias = None;
-    if cursor.sees(":") && !cursor.sees("::") {
+    if cursor.is_next(":") && !cursor.is_next("::") {
         cursor.skip(1);
         cursor.spaces();
         alias = Some(std::mem::replace(&mut target, named(cursor)?).text);
@@ -64,7 +64,7 @@ fn relation(cursor: &mut Cursor<'_>, spread: bool, alias: Option<String>, name: 
     }
     cursor.expect("(", "\"(\"")?;
     cursor.spaces();
-    let select = if cursor.sees(")") { Vec::new() } else { cursor.nest(|cursor| cursor.list(item))? };
+    let select = if cursor.is_next(")") { Vec::new() } else { cursor.nest(|cursor| cursor.list(item))? };
     cursor.expect(")", "\")\"")?;
     Ok(SelectItem::Relation(SelectRelation { spread, alias, name, hint, join, select }))
 }

@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// Counts the bytes that the parsers of this thread scan.
-pub(super) fn looked_at(bytes: usize) {
+pub(super) fn count_scanned(bytes: usize) {
     LOOKED_AT.set(LOOKED_AT.get() + bytes);
 }
 

@@ -226,12 +226,12 @@ pub fn content_type(headers: &HeaderMap) -> MediaType {
 
 /// Returns `q` in thousandths; 1 if it is absent or not a number.
 fn quality(item: &str) -> i64 {
-    let given = parts(item).skip(1).find_map(|part| {
+    let value = parts(item).skip(1).find_map(|part| {
         let (key, value) = part.split_once('=')?;
         key.trim().eq_ignore_ascii_case("q").then_some(value)
     });
-    let given = given.and_then(|text| text.trim().parse::<f64>().ok()).filter(|quality| quality.is_finite());
-    given.map_or(1000, |quality| (quality.clamp(0.0, 1.0) * 1000.0) as i64)
+    let value = value.and_then(|text| text.trim().parse::<f64>().ok()).filter(|quality| quality.is_finite());
+    value.map_or(1000, |quality| (quality.clamp(0.0, 1.0) * 1000.0) as i64)
 }
 
 /// Splits at each `;` outside of quotes.

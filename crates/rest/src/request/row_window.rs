@@ -32,16 +32,16 @@ impl RowWindow {
             return Err(RestError::PutRange);
         }
         let root = root.unwrap_or_default();
-        let asked = Self {
+        let requested = Self {
             offset: root.offset.map_or(0, |offset| offset.max(0).unsigned_abs()),
             limit: root.limit.map(i64::unsigned_abs),
         };
         let header = if method == Method::GET { headers.get(header::RANGE) } else { None };
         match header.and_then(|value| bounds(value.to_str().ok()?)) {
             // A limit of 0 is never an error
-            Some(_) | None if asked.limit == Some(0) => Ok(asked),
-            None => Ok(asked),
-            Some(bounds) => asked.within(bounds),
+            Some(_) | None if requested.limit == Some(0) => Ok(requested),
+            None => Ok(requested),
+            Some(bounds) => requested.within(bounds),
         }
     }
 

@@ -49,6 +49,6 @@ impl ServerTiming {
 }
 
 /// Returns the duration of a stage.
-pub(crate) fn since(begun: Option<Instant>) -> Duration {
-    begun.map(|begun| begun.elapsed()).unwrap_or_default()
+pub(crate) fn since(started: Option<Instant>) -> Duration {
+    started.map(|started| started.elapsed()).unwrap_or_default()
 }

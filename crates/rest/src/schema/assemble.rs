@@ -219,7 +219,7 @@ fn combinations(aliases: &[Vec<&str>]) -> Vec<Vec<String>> {
     for names in aliases {
         all = all
             .iter()
-            .flat_map(|begun| names.iter().map(move |name| [begun.as_slice(), &[(*name).to_owned()]].concat()))
+            .flat_map(|prefix| names.iter().map(move |name| [prefix.as_slice(), &[(*name).to_owned()]].concat()))
             .take(MAX_COMBINATIONS)
             .collect();
     }

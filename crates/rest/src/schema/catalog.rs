@@ -238,12 +238,12 @@ impl RepresentationRow {
 
     /// Stores the function.
     pub fn enter(self, representation: &mut Representation) {
-        let place = match (self.from_domain, self.is_json) {
+        let function = match (self.from_domain, self.is_json) {
             (true, _) => &mut representation.to_json,
             (false, true) => &mut representation.from_json,
             (false, false) => &mut representation.from_text,
         };
-        *place = Some(self.function);
+        *function = Some(self.function);
     }
 }
 

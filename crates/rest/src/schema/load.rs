@@ -62,7 +62,7 @@ pub async fn load(client: &Client, settings: &LoadSettings) -> Result<SchemaCach
         Ok(catalog) => catalog,
         Err(error) => {
             if let Err(error) = client.batch_execute("rollback").await {
-                debug!(%error, "the transaction of a failed load is not rolled back");
+                debug!(error = %error, "the transaction of a failed load is not rolled back");
             }
             return Err(error);
         }
@@ -79,7 +79,7 @@ async fn time_zones(client: &Client) -> Result<HashSet<String>, Error> {
     match client.query(TIME_ZONES, &[]).await {
         Ok(rows) => rows.iter().map(|row| row.try_get(0)).collect(),
         Err(error) if error.as_db_error().is_some() => {
-            warn!(%error, "PostgreSQL does not tell its time zones");
+            warn!(error = %error, "the names of time zones cannot be read");
             Ok(HashSet::new())
         }
         Err(error) => Err(error),

@@ -196,13 +196,13 @@ impl Reloader {
     }
 
     async fn load(&self, scope: ReloadScope) -> Result<(), DatabaseError> {
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         self.shared.update_statistics(|statistics| statistics.stale = true);
         // Until the new cache is in place
         self.pool.forget_function_traits();
         let outcome = self.read(scope).await;
         self.shared.update_statistics(|statistics| {
-            statistics.last = begun.elapsed();
+            statistics.last = started.elapsed();
             match outcome {
                 Ok(()) => (statistics.succeeded, statistics.stale) = (statistics.succeeded + 1, false),
                 Err(_) => statistics.failed += 1,

@@ -17,23 +17,23 @@ const ROW: RowSeparators = RowSeparators { open: "", between: ",", close: "" };
 /// Writes the statement of a read whose body is JSON.
 pub fn read(plan: &ReadPlan, body_format: &BodyFormat) -> Option<(Sql, StatementOutput)> {
     let mut sql = Sql::new();
-    let joining = rows(&mut sql, body_format, &|sql| read::rows(sql, plan, None))?;
-    Some((sql, StatementOutput::Rows(joining)))
+    let separators = rows(&mut sql, body_format, &|sql| read::rows(sql, plan, None))?;
+    Some((sql, StatementOutput::Rows(separators)))
 }
 
 /// Writes the statement of a write whose response is JSON or has no body.
 pub fn write(plan: &WritePlan, body_format: &BodyFormat) -> Option<(Sql, StatementOutput)> {
-    if plan.counts_inserted() || plan.tells_location() {
+    if plan.counts_inserted() || plan.returns_location() {
         return None;
     }
     let mut sql = Sql::new();
-    match &plan.answer {
+    match &plan.returning {
         WriteReturn::Rows(answer) => {
             sql.raw("WITH pgrst_source AS (");
             super::write::source(&mut sql, plan);
             sql.raw(") ");
-            let joining = rows(&mut sql, body_format, &|sql| read::rows(sql, answer, None))?;
-            Some((sql, StatementOutput::Rows(joining)))
+            let separators = rows(&mut sql, body_format, &|sql| read::rows(sql, answer, None))?;
+            Some((sql, StatementOutput::Rows(separators)))
         }
         WriteReturn::Count => {
             super::write::change(&mut sql, plan);
@@ -45,7 +45,7 @@ pub fn write(plan: &WritePlan, body_format: &BodyFormat) -> Option<(Sql, Stateme
 
 /// Appends the SELECT of the rows' JSON, and returns their separators.
 fn rows(sql: &mut Sql, body_format: &BodyFormat, rows: &dyn Fn(&mut Sql)) -> Option<RowSeparators> {
-    let (strip_nulls, joining) = match body_format {
+    let (strip_nulls, separators) = match body_format {
         BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true } => (true, STRIPPED_LIST),
         BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false } => (false, LIST),
         BodyFormat::Object { shape: ResultShape::Set, strip_nulls } => (*strip_nulls, ROW),
@@ -55,5 +55,5 @@ fn rows(sql: &mut Sql, body_format: &BodyFormat, rows: &dyn Fn(&mut Sql)) -> Opt
     sql.raw("SELECT ").raw(open).raw("to_json(_postgrest_t)").raw(close).raw(" FROM (");
     rows(sql);
     sql.raw(") AS _postgrest_t");
-    Some(joining)
+    Some(separators)
 }

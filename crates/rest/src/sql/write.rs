@@ -20,13 +20,13 @@ pub fn write(plan: &WritePlan, count: RowCount, body_format: &BodyFormat) -> Sql
     let written = |sql: &mut Sql| {
         sql.raw("SELECT count(*) FROM pgrst_source");
     };
-    let rows = |sql: &mut Sql| match &plan.answer {
+    let rows = |sql: &mut Sql| match &plan.returning {
         WriteReturn::Rows(read) => read::rows(sql, read, None),
         WriteReturn::Count | WriteReturn::Location(_) => {
             sql.raw("SELECT 1 FROM pgrst_source");
         }
     };
-    let (total, body_format) = match (&plan.answer, count) {
+    let (total, body_format) = match (&plan.returning, count) {
         (WriteReturn::Rows(_), RowCount::None) => (TotalSource::None, body_format),
         (WriteReturn::Rows(_), _) => (TotalSource::Query(&written), body_format),
         (_, RowCount::None) => (TotalSource::None, &BodyFormat::Nothing),
@@ -40,7 +40,7 @@ pub fn write(plan: &WritePlan, count: RowCount, body_format: &BodyFormat) -> Sql
         rows: &rows,
         body_format,
         inserted: plan.counts_inserted().then_some(&inserted),
-        location: plan.tells_location().then_some(&location),
+        location: plan.returns_location().then_some(&location),
     };
     envelope(&mut sql, &parts);
     sql
@@ -83,7 +83,7 @@ pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
             sql.raw("SELECT ");
             returned_columns(sql, plan);
             // Without rows to return, nothing is read and no privilege to read is needed
-            if !matches!(plan.answer, WriteReturn::Count) {
+            if !matches!(plan.returning, WriteReturn::Count) {
                 sql.raw(" FROM ").qualified(&relation.name.schema, &relation.name.name);
             }
             sql.raw(" WHERE false");
@@ -184,7 +184,7 @@ fn inserted(sql: &mut Sql, plan: &WritePlan) {
 /// Appends the primary key of the only row that was written, as a JSON array of names and texts.
 /// The values read like those in bodies, in the order of the returned columns.
 fn location(sql: &mut Sql, plan: &WritePlan) {
-    let WriteReturn::Location(returned) = &plan.answer else { return };
+    let WriteReturn::Location(returned) = &plan.returning else { return };
     let key = &plan.relation.primary_key;
     let columns: Vec<_> = if returned.all {
         plan.relation.columns.keys().filter(|column| key.contains(column)).collect()
@@ -215,7 +215,7 @@ fn returning(sql: &mut Sql, plan: &WritePlan) {
 }
 
 fn returned_columns(sql: &mut Sql, plan: &WritePlan) {
-    match &plan.answer {
+    match &plan.returning {
         WriteReturn::Count => {
             sql.raw("1");
         }

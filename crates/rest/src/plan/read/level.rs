@@ -100,8 +100,8 @@ pub(super) fn build_root(
     let mut builder = LevelBuilder { context, written, used: HashSet::new(), aggregates: 0 };
     let alias = builder.unique(alias);
     let level_use = LevelUse::Rows;
-    let place = LevelContext { source, alias, relation, origin: &origin, depth: 0, level_use, expand: false };
-    let (level, _) = builder.level(node, place)?;
+    let position = LevelContext { source, alias, relation, origin: &origin, depth: 0, level_use, expand: false };
+    let (level, _) = builder.level(node, position)?;
     Ok(level)
 }
 
@@ -118,21 +118,22 @@ impl LevelBuilder<'_> {
     fn level(
         &mut self,
         node: &QueryNode<'_>,
-        place: LevelContext<'_>,
+        position: LevelContext<'_>,
     ) -> Result<(Level, Vec<SpreadColumn>), RestError> {
-        let relation = place.relation.as_deref();
+        let relation = position.relation.as_deref();
         // The types of a function's result are not known, only its columns
-        let typed = relation.filter(|_| place.source != LevelSource::Call);
+        let typed = relation.filter(|_| position.source != LevelSource::Call);
         let aggregated = node.has_aggregates();
-        let expand = place.expand || aggregated || place.level_use != LevelUse::Rows || self.has_representation(typed);
-        let hoist = place.level_use == LevelUse::SpreadRow;
-        let mut selected = LevelOutputs::of(place.level_use);
+        let expand =
+            position.expand || aggregated || position.level_use != LevelUse::Rows || self.has_representation(typed);
+        let hoist = position.level_use == LevelUse::SpreadRow;
+        let mut selected = LevelOutputs::of(position.level_use);
         for item in node.items() {
             self.output(item, (relation, typed), expand, hoist, &mut selected);
         }
         let mut embeds = Vec::with_capacity(node.children.len());
         for child in &node.children {
-            let mut embed = self.embed(child, &place, aggregated || place.expand)?;
+            let mut embed = self.embed(child, &position, aggregated || position.expand)?;
             if let EmbedShape::Spread(of_child) | EmbedShape::SpreadArrays(of_child) = &mut embed.shape {
                 for each in of_child.iter_mut() {
                     match (hoist, &*each) {
@@ -157,14 +158,14 @@ impl LevelBuilder<'_> {
             embeds.push(embed);
         }
         let order = orders(node, typed, &mut embeds);
-        let filtered = !matches!(place.source, LevelSource::Written);
+        let filtered = !matches!(position.source, LevelSource::Written);
         let conditions = if filtered { self.conditions(node, typed) } else { Vec::new() };
         let to_one = node.relationship.as_ref().is_some_and(|relationship| relationship.is_to_one());
         let (limit, offset) = if filtered { self.range(node, to_one, relation)? } else { (None, None) };
         let level = Level {
-            source: place.source,
-            alias: place.alias,
-            relation: place.relation.clone(),
+            source: position.source,
+            alias: position.alias,
+            relation: position.relation.clone(),
             columns: selected.columns,
             embeds,
             conditions,
@@ -172,7 +173,7 @@ impl LevelBuilder<'_> {
             limit,
             offset,
             aggregated: aggregated && !hoist,
-            repeated: node.repeated_key().map(|key| format!("{}_{key}_{}", place.origin, place.depth + 1)),
+            repeated: node.repeated_key().map(|key| format!("{}_{key}_{}", position.origin, position.depth + 1)),
         };
         Ok((level, selected.lifted))
     }
@@ -200,8 +201,8 @@ impl LevelBuilder<'_> {
             (true, false) => LevelUse::SpreadArrays,
         };
         let relation = self.context.cache.relation(&target.schema, &target.name).cloned();
-        let place = LevelContext { source, alias, relation, origin: &target.name, depth, level_use, expand };
-        let (level, lifted) = self.level(child, place)?;
+        let position = LevelContext { source, alias, relation, origin: &target.name, depth, level_use, expand };
+        let (level, lifted) = self.level(child, position)?;
         let shape = match (level_use, relationship.is_to_one()) {
             _ if child.selects_nothing() => EmbedShape::Hidden,
             (LevelUse::SpreadRow, _) => EmbedShape::Spread(lifted),
@@ -319,19 +320,19 @@ impl LevelBuilder<'_> {
         to_one: bool,
         relation: Option<&Relation>,
     ) -> Result<(Option<u64>, Option<u64>), RestError> {
-        let asked = node.range.limit.map(u64::try_from).transpose().map_err(|_| RestError::Range {
+        let requested = node.range.limit.map(u64::try_from).transpose().map_err(|_| RestError::Range {
             details: "Limit should be greater than or equal to zero.".to_owned(),
             content_range: None,
         })?;
         // There is only one row; a view may have more
-        let asked = asked.filter(|asked| *asked == 0 || !to_one);
+        let requested = requested.filter(|requested| *requested == 0 || !to_one);
         let offset = node.range.offset.and_then(|offset| u64::try_from(offset).ok()).filter(|offset| *offset > 0);
         let most = self.context.settings.max_rows.filter(|_| !self.written);
         let single = to_one || relation.is_some_and(|relation| finds_one_row(node, relation));
-        let limit = match (asked, most) {
-            (asked, Some(most)) if most > 0 && single => asked,
-            (Some(asked), Some(most)) => Some(asked.min(most)),
-            (asked, most) => asked.or(most),
+        let limit = match (requested, most) {
+            (requested, Some(most)) if most > 0 && single => requested,
+            (Some(requested), Some(most)) => Some(requested.min(most)),
+            (requested, most) => requested.or(most),
         };
         Ok((limit, offset))
     }

@@ -192,21 +192,21 @@ fn a_put_needs_exactly_its_primary_key() {
 fn the_result_of_a_write_depends_on_the_preference() {
     let cache = cinema();
     let plan = |url, returns| request(Insert, url, r#"{"id":1}"#).returning(returns).plan(&cache).unwrap();
-    assert!(matches!(plan("films", ReturnPreference::Minimal).answer, WriteReturn::Count));
+    assert!(matches!(plan("films", ReturnPreference::Minimal).returning, WriteReturn::Count));
     let plan_with_location = plan("films?select=title", ReturnPreference::HeadersOnly);
-    assert!(plan_with_location.tells_location());
-    let WriteReturn::Location(returned) = plan_with_location.answer else { panic!("no location") };
+    assert!(plan_with_location.returns_location());
+    let WriteReturn::Location(returned) = plan_with_location.returning else { panic!("no location") };
     assert!(!returned.all);
     let mut columns = returned.columns;
     columns.sort();
     assert_eq!(columns, ["id", "title"]);
-    let WriteReturn::Location(returned) = plan("films", ReturnPreference::HeadersOnly).answer else {
+    let WriteReturn::Location(returned) = plan("films", ReturnPreference::HeadersOnly).returning else {
         panic!("no location")
     };
     assert!(returned.all);
-    assert!(matches!(plan("films", ReturnPreference::Representation).answer, WriteReturn::Rows(_)));
+    assert!(matches!(plan("films", ReturnPreference::Representation).returning, WriteReturn::Rows(_)));
     let update = request(Update, "films?id=eq.1", r#"{"id":1}"#).returning(ReturnPreference::HeadersOnly);
-    assert!(!update.plan(&cache).unwrap().tells_location());
+    assert!(!update.plan(&cache).unwrap().returns_location());
 }
 
 #[test]

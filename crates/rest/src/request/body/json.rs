@@ -48,12 +48,12 @@ struct KeyScan {
 }
 
 impl KeyScan {
-    /// Adds the key at position `place` of the current object. Returns true if it is new in this
+    /// Adds the key at position `position` of the current object. Returns true if it is new in this
     /// object.
-    fn note(&mut self, key: &str, place: usize) -> bool {
+    fn note(&mut self, key: &str, position: usize) -> bool {
         // Most objects list their keys in the same order
-        let found = match self.keys.get_index(place) {
-            Some((same, _)) if same == key => Some(place),
+        let found = match self.keys.get_index(position) {
+            Some((same, _)) if same == key => Some(position),
             _ => self.keys.get_index_of(key),
         };
         match found.and_then(|at| self.keys.get_index_mut(at)) {
@@ -85,10 +85,10 @@ impl<'de> Visitor<'de> for &mut KeyScan {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.objects += 1;
-        let (mut place, mut distinct) = (0, 0);
-        while let Some(is_new) = map.next_key_seed(KeySeed { scan: self, place })? {
+        let (mut position, mut distinct) = (0, 0);
+        while let Some(is_new) = map.next_key_seed(KeySeed { scan: self, position })? {
             map.next_value::<IgnoredAny>()?;
-            place += 1;
+            position += 1;
             distinct += usize::from(is_new);
         }
         self.differs |= distinct != self.keys.len();
@@ -151,7 +151,7 @@ impl<'de> Visitor<'de> for ArrayElements<'_> {
 /// A key of an object.
 struct KeySeed<'a> {
     scan: &'a mut KeyScan,
-    place: usize,
+    position: usize,
 }
 
 impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
@@ -170,6 +170,6 @@ impl Visitor<'_> for KeySeed<'_> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<bool, E> {
-        Ok(self.scan.note(key, self.place))
+        Ok(self.scan.note(key, self.position))
     }
 }
