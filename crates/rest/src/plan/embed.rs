@@ -9,27 +9,25 @@ use crate::error::RelationshipText;
 use crate::query::SelectRelation;
 use crate::schema::{QualifiedName, Relationship, RelationshipKind, nearest};
 
-/// Finds the relationship of every embed below a node, parents first.
+/// Returns a node with the relationship of every embed below it; parents are resolved first.
 ///
 /// # Errors
 ///
 /// PGRST200 if there is none, PGRST201 if there are several.
-pub(super) fn resolve(
+pub(super) fn resolve<'q>(
     context: &PlanContext<'_>,
     origin: &QualifiedName,
     is_relation: bool,
-    node: &mut QueryNode<'_>,
-) -> Result<(), RestError> {
-    for child in &mut node.children {
-        let Some(item) = child.item else { continue };
+    node: QueryNode<'q>,
+) -> Result<QueryNode<'q>, RestError> {
+    node.try_map_children(|child| {
+        let Some(item) = child.item else { return Ok(child) };
         let known: &[_] =
             if is_relation { context.cache.relationships_of(&origin.schema, &origin.name) } else { Default::default() };
         let relationship = choose(context, origin, known, item)?;
         let target = relationship.target.clone();
-        child.relationship = Some(relationship);
-        resolve(context, &target, true, child)?;
-    }
-    Ok(())
+        resolve(context, &target, true, child.with_relationship(relationship))
+    })
 }
 
 fn choose(

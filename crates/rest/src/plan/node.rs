@@ -89,6 +89,17 @@ impl<'q> QueryNode<'q> {
         child.at(rest, legacy, used)
     }
 
+    /// Replaces each child by the one that `map` returns.
+    pub(super) fn try_map_children(self, map: impl FnMut(Self) -> Result<Self, RestError>) -> Result<Self, RestError> {
+        let children = self.children.into_iter().map(map).collect::<Result<_, _>>()?;
+        Ok(Self { children, ..self })
+    }
+
+    /// Sets the relationship to the parent.
+    pub(super) fn with_relationship(self, relationship: Arc<Relationship>) -> Self {
+        Self { relationship: Some(relationship), ..self }
+    }
+
     /// Returns the items that are not relations.
     pub(super) fn items(&self) -> impl Iterator<Item = &'q SelectItem> {
         self.select.iter().filter(|item| !matches!(item, SelectItem::Relation(_)))

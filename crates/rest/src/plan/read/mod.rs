@@ -40,8 +40,8 @@ impl ReadPlan {
     /// PGRST108, 200, 201, 118, 123 and 127, in this order; PGRST103 for a negative limit.
     pub fn new(context: &PlanContext<'_>, root: ReadRoot<'_>, query: &Query) -> Result<Self, RestError> {
         let mut legacy_names = Vec::new();
-        let mut node = QueryNode::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
-        embed::resolve(context, &root.name(), root.relation_name().is_some(), &mut node)?;
+        let node = QueryNode::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
+        let node = embed::resolve(context, &root.name(), root.relation_name().is_some(), node)?;
         node.check_orders(&root.name().name)?;
         node.check_aggregates(context.settings.aggregates)?;
         let (source, alias, relation) = match root {
