@@ -11,4 +11,5 @@ mod reads;
 mod request_log;
 mod schema;
 mod schema_functions;
+mod schema_relationships;
 mod writes;
