@@ -23,14 +23,15 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Reports whether the schema cache is loaded and, as far as is known, current, and the database answers.
+/// Reports whether the schema cache is loaded and, as far as is known, current, and the database
+/// answers.
 async fn ready(State(service): State<Arc<Service>>) -> StatusCode {
     let is_loaded = service.snapshots.current().await.cache.is_some() && !service.snapshots.statistics().stale;
     if is_loaded && service.pool.checkout().await.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-/// Returns the names of the relations and functions of the exposed schemas, for the secret key only: enough to see
-/// whether the cache contains a table or function.
+/// Returns the names of the relations and functions of the exposed schemas, for the secret key
+/// only: enough to see whether the cache contains a table or function.
 async fn schema_cache(State(service): State<Arc<Service>>, Extension(caller): Extension<Caller>) -> Response {
     if !caller.is_service_role() {
         return StatusCode::FORBIDDEN.into_response();
@@ -40,7 +41,8 @@ async fn schema_cache(State(service): State<Arc<Service>>, Extension(caller): Ex
     axum::Json(cache.outline()).into_response()
 }
 
-/// Returns the figures of the server's keys, which all services share, and of the keys that the database defines.
+/// Returns the figures of the server's keys, which all services share, and of the keys that the
+/// database defines.
 async fn token_figures(service: &Service) -> RingFigures {
     let own = service.keys.figures();
     match &service.snapshots.current().await.config.keys {

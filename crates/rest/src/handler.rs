@@ -104,8 +104,8 @@ async fn respond(
     response
 }
 
-/// Plans a request by the snapshot, or by a newer one where the age of the snapshot may be the cause of an error.
-/// Returns the snapshot that was used.
+/// Plans a request by the snapshot, or by a newer one where the age of the snapshot may be the
+/// cause of an error. Returns the snapshot that was used.
 async fn plan(
     service: &Service,
     snapshot: Arc<Snapshot>,
@@ -126,8 +126,8 @@ fn plan_by(snapshot: &Snapshot, request: &ApiRequest<'_>) -> Result<RequestPlan,
     plan::plan(cache, &snapshot.config, request)
 }
 
-/// Runs the statement of a plan. Where PostgreSQL rejects it because the schema has changed since, the request is
-/// planned again by a newer snapshot. Returns the plan that was run.
+/// Runs the statement of a plan. Where PostgreSQL rejects it because the schema has changed since,
+/// the request is planned again by a newer snapshot. Returns the plan that was run.
 async fn run(
     service: &Service,
     snapshot: Arc<Snapshot>,
@@ -172,7 +172,8 @@ fn is_about_the_schema(error: &RestError) -> bool {
     )
 }
 
-/// Returns true for errors of PostgreSQL about a name that no longer exists or whose type has changed.
+/// Returns true for errors of PostgreSQL about a name that no longer exists or whose type has
+/// changed.
 fn does_not_fit_the_schema(error: &RestError) -> bool {
     const UNFIT: [&str; 7] = ["42703", "42704", "42804", "42883", "42P01", "0A000", "22P02"];
     matches!(error, RestError::Postgres(error) if UNFIT.contains(&error.code.as_str()))

@@ -19,11 +19,12 @@ use crate::service::Service;
 use crate::snapshot::SnapshotStore;
 use crate::{admin, handler};
 
-/// Connections for quick reads per processor. With fewer, PostgreSQL would wait for this server; with more, its
-/// processes would compete with each other (`bench/README.md`).
+/// Connections for quick reads per processor. With fewer, PostgreSQL would wait for this server;
+/// with more, its processes would compete with each other (`bench/README.md`).
 const QUICK_READS_PER_PROCESSOR: NonZero<usize> = NonZero::new(4).expect("it is not zero");
 
-/// The operator's settings of the service itself. Settings that the database may override are in [`Config`].
+/// The operator's settings of the service itself. Settings that the database may override are in
+/// [`Config`].
 #[derive(Debug, Clone)]
 pub struct RestSettings {
     /// The server's own configuration.
@@ -32,7 +33,8 @@ pub struct RestSettings {
     pub connections: usize,
     /// The time limit of a request's wait for a connection (`db-pool-acquisition-timeout`).
     pub wait: Duration,
-    /// The address that the OpenAPI document shows when no other is configured, with the service's prefix.
+    /// The address that the OpenAPI document shows when no other is configured, with the service's
+    /// prefix.
     pub public_url: String,
 }
 
@@ -54,8 +56,8 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Makes the service and starts to load the schema cache in the background. The first requests wait for the cache.
-    /// Needs a Tokio runtime.
+    /// Makes the service and starts to load the schema cache in the background. The first requests
+    /// wait for the cache. Needs a Tokio runtime.
     ///
     /// # Errors
     /// The certificates that the database's endpoint names cannot be read.
@@ -86,19 +88,20 @@ impl Rest {
         Ok(Self { service: Arc::new(service) })
     }
 
-    /// ResultSets a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds the headers that SQL
-    /// sees in addition: the client's address and the original URL.
+    /// ResultSets a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds
+    /// the headers that SQL sees in addition: the client's address and the original URL.
     pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
         handler::answer(&self.service, request, &forwarded).await
     }
 
-    /// Returns the routes below `/rest-admin/v1`, without that prefix: liveness, readiness and metrics.
+    /// Returns the routes below `/rest-admin/v1`, without that prefix: liveness, readiness and
+    /// metrics.
     pub fn admin_router(&self) -> Router {
         admin::router(Arc::clone(&self.service))
     }
 
-    /// Returns true if the configuration lets pages of this origin read responses (`server-cors-allowed-origins`);
-    /// `None` if it lists no origins, which allows all.
+    /// Returns true if the configuration lets pages of this origin read responses
+    /// (`server-cors-allowed-origins`); `None` if it lists no origins, which allows all.
     pub fn admits_page(&self, origin: &str) -> Option<bool> {
         let listed = self.service.snapshots.now().config.cors_origins.clone()?;
         Some(listed.iter().any(|each| each == origin))

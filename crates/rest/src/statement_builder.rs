@@ -40,7 +40,8 @@ impl Sql {
         Self { text: String::with_capacity(512), params: Vec::new() }
     }
 
-    /// Appends trusted SQL: the program's own text, or types and expressions of the database's catalog.
+    /// Appends trusted SQL: the program's own text, or types and expressions of the database's
+    /// catalog.
     pub fn raw(&mut self, sql: &str) -> &mut Self {
         self.text.push_str(sql);
         self

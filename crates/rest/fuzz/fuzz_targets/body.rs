@@ -1,5 +1,5 @@
-//! Any body is parsed or rejected. The first byte selects its type, its purpose and whether `columns`
-//! was given.
+//! Any body is parsed or rejected. The first byte selects its type, its purpose and whether
+//! `columns` was given.
 
 #![no_main]
 

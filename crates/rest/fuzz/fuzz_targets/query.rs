@@ -1,4 +1,5 @@
-//! Any query string is parsed or rejected. A parsed one has the properties that later stages rely on.
+//! Any query string is parsed or rejected. A parsed one has the properties that later stages rely
+//! on.
 
 #![no_main]
 

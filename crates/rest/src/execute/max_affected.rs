@@ -1,7 +1,7 @@
 //! `max-affected`: the limit of rows that a request may write or return.
 //!
-//! The limit applies with `handling=strict` only (`Preferences::max_affected`), to PATCH, DELETE and calls of functions
-//! that return a set. Exceeding it rolls the transaction back.
+//! The limit applies with `handling=strict` only (`Preferences::max_affected`), to PATCH, DELETE
+//! and calls of functions that return a set. Exceeding it rolls the transaction back.
 
 use super::statement_result::StatementResult;
 use crate::error::RestError;

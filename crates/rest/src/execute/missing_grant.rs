@@ -1,9 +1,10 @@
 //! The hint of an error for a missing privilege: the GRANT that is missing.
 //!
-//! PostgreSQL names the relation without its schema, and it need not be the relation of the request: a view reads others
-//! with its owner's privileges, and functions, triggers and policies read any. So the catalog is searched for the
-//! relation of that name that lacks a grant, and for the role that lacks it. The search runs after the error, as the
-//! server's own login, and reads privileges only.
+//! PostgreSQL names the relation without its schema, and it need not be the relation of the
+//! request: a view reads others with its owner's privileges, and functions, triggers and policies
+//! read any. So the catalog is searched for the relation of that name that lacks a grant, and for
+//! the role that lacks it. The search runs after the error, as the server's own login, and reads
+//! privileges only.
 
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// The kinds of relations, as PostgreSQL's messages name them.
 const KINDS: [&str; 4] = ["table ", "view ", "materialized view ", "foreign table "];
 
-/// Adds the hint to a `permission denied for table x` that has none. It has none where several relations of the catalog
-/// could be meant.
+/// Adds the hint to a `permission denied for table x` that has none. It has none where several
+/// relations of the catalog could be meant.
 pub(crate) async fn with_hint(
     context: &RequestContext<'_>,
     error: Box<PostgresErrorResponse>,
@@ -86,7 +87,8 @@ fn grant_hint(found: &[Row], name: &str, needed: &str) -> Option<String> {
     Some(format!("Grant the required privileges to the current role with: GRANT {};", grant.text()))
 }
 
-/// Returns the names of the relations of a request: first the one that it reads or writes, then the embeds.
+/// Returns the names of the relations of a request: first the one that it reads or writes, then the
+/// embeds.
 fn relation_names<'a>(request: &'a ApiRequest<'_>) -> Vec<&'a str> {
     fn embedded<'a>(items: &'a [SelectItem], names: &mut Vec<&'a str>) {
         for item in items {

@@ -1,7 +1,8 @@
--- Finds the relation named $2 on which a privilege is missing. $1 is the role of the request, $3 its
--- schema, $4 the names of its relations; the first of them is read or written with the privileges $5.
--- Returns the relation's schema, the role that lacks the privilege, whether the relation is the first
--- one or lies below it, and the missing privileges. Two rows mean that several relations are possible.
+-- Finds the relation named $2 on which a privilege is missing. $1 is the role of the request, $3
+-- its schema, $4 the names of its relations; the first of them is read or written with the
+-- privileges $5. Returns the relation's schema, the role that lacks the privilege, whether the
+-- relation is the first one or lies below it, and the missing privileges. Two rows mean that
+-- several relations are possible.
 with recursive reached as (
   select c.oid, c.relname, c.relkind, c.relowner, c.reloptions, c.relnamespace, r.oid as acting, c.relname = ($4::text[])[1] as is_target
     from pg_catalog.pg_class as c
@@ -30,8 +31,8 @@ with recursive reached as (
     from reached
    where relname = $2
   union all
-  -- Functions, triggers and policies read other relations, in schemas that the role may use: otherwise
-  -- the error would name the schema
+  -- Functions, triggers and policies read other relations, in schemas that the role may use:
+  -- otherwise the error would name the schema
   select c.oid, c.relnamespace, r.oid, false, 1
     from pg_catalog.pg_class as c
     join pg_catalog.pg_namespace as n on n.oid = c.relnamespace

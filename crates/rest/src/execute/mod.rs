@@ -74,7 +74,8 @@ impl RequestContext<'_> {
 
     fn checkout_error(&self, error: WireError) -> RestError {
         match error {
-            // Not caused by the request: PostgreSQL starts, stops, has too many connections, or rejects the login
+            // Not caused by the request: PostgreSQL starts, stops, has too many connections, or
+            // rejects the login
             WireError::Postgres(error) => {
                 tracing::error!(error = %error, "the database accepts no connection of the data API");
                 RestError::NoConnection("the database does not accept the server's connections".into())

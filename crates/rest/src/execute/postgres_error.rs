@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::error::{PostgresErrorResponse, RestError};
 use crate::execute::response_overrides::{final_status, is_framing};
 
-/// Returns the error that the client sees for an error of the connection or of PostgreSQL. `is_anonymous`: the role is
-/// that of callers without a token.
+/// Returns the error that the client sees for an error of the connection or of PostgreSQL.
+/// `is_anonymous`: the role is that of callers without a token.
 pub(crate) fn rest_error(error: &WireError, is_anonymous: bool) -> RestError {
     match error {
         WireError::Postgres(error) => of_postgres(error, is_anonymous),
@@ -112,7 +112,8 @@ const MESSAGE_HINT: &str =
 const DETAIL_HINT: &str =
     "DETAIL must be a JSON object with obligatory keys: 'status', 'headers' and optional key: 'status_text'.";
 
-/// Reads the response that SQL has defined: `RAISE SQLSTATE 'PGRST'` with JSON in MESSAGE and DETAIL.
+/// Reads the response that SQL has defined: `RAISE SQLSTATE 'PGRST'` with JSON in MESSAGE and
+/// DETAIL.
 fn raised(error: &PostgresError) -> Result<RestError, UnreadableRaise> {
     let message = || UnreadableRaise {
         details: format!("Invalid JSON value for MESSAGE: '{}'", error.message),

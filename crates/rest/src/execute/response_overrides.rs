@@ -36,13 +36,14 @@ impl ResponseOverrides {
     }
 }
 
-/// Returns the status with this number, if a response can end with it: another one has to follow after 1xx.
+/// Returns the status with this number, if a response can end with it: another one has to follow
+/// after 1xx.
 pub(crate) fn final_status(number: u16) -> Option<StatusCode> {
     StatusCode::from_u16(number).ok().filter(|status| !status.is_informational())
 }
 
-/// Returns true for headers that delimit the body or control the connection. Only the server sets them; a wrong one
-/// breaks the connection.
+/// Returns true for headers that delimit the body or control the connection. Only the server sets
+/// them; a wrong one breaks the connection.
 pub(crate) fn is_framing(name: &HeaderName) -> bool {
     [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION, header::UPGRADE, header::TRAILER]
         .contains(name)

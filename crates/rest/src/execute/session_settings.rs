@@ -1,7 +1,7 @@
 //! The session settings of a request: its role, and the settings that describe the request to SQL.
 //!
-//! All of them are set in every transaction, for that transaction alone. Neither the statement nor the schema decides
-//! which ones; see `portico_database::wire` for the invariant.
+//! All of them are set in every transaction, for that transaction alone. Neither the statement nor
+//! the schema decides which ones; see `portico_database::wire` for the invariant.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -92,7 +92,8 @@ impl<'a> SessionSettings<'a> {
     }
 }
 
-/// Returns the statement that sets `count` settings for the transaction, from pairs of names and values.
+/// Returns the statement that sets `count` settings for the transaction, from pairs of names and
+/// values.
 pub(crate) fn set_local(count: usize) -> Cow<'static, str> {
     static COMMON: LazyLock<Vec<String>> = LazyLock::new(|| (0..32).map(write_set_local).collect());
     COMMON.get(count).map_or_else(|| write_set_local(count).into(), |text| text.as_str().into())
@@ -106,7 +107,8 @@ fn write_set_local(count: usize) -> String {
 
 const NO_COOKIES: &str = "{}";
 
-/// Writes the headers that SQL sees as a JSON object: names in lower case; of several headers with one name the last.
+/// Writes the headers that SQL sees as a JSON object: names in lower case; of several headers with
+/// one name the last.
 fn write_headers(out: &mut String, headers: &HeaderMap, authorization: Option<&Secret>) {
     let mut write = |name: &str, value: &str| {
         out.push(if out.is_empty() { '{' } else { ',' });

@@ -1,7 +1,7 @@
 //! The transaction of a request: its session settings, its statements, and its end.
 //!
-//! Where the server checks nothing before the commit, everything is sent in one write, together with the statements of
-//! the session reset. Otherwise a second write ends the transaction.
+//! Where the server checks nothing before the commit, everything is sent in one write, together
+//! with the statements of the session reset. Otherwise a second write ends the transaction.
 
 use std::borrow::Cow;
 
@@ -80,7 +80,8 @@ impl BatchResults {
         self.answers.rows(self.positions.then)
     }
 
-    /// Returns the row with `response.headers` and `response.status`; `None` where the main statement returns them.
+    /// Returns the row with `response.headers` and `response.status`; `None` where the main
+    /// statement returns them.
     pub fn overrides(&self) -> Option<&Row> {
         self.answers.row(self.positions.overrides).filter(|_| self.positions.overrides > 0)
     }
@@ -205,13 +206,15 @@ pub(crate) async fn finish(
 
 /// Appends the commit.
 ///
-/// A failure of the commit itself would end the transaction before the session reset, and a pooler would hand the
-/// session to another client as it is. Where a pooler may be in use, deferred constraints are therefore checked before.
+/// A failure of the commit itself would end the transaction before the session reset, and a pooler
+/// would hand the session to another client as it is. Where a pooler may be in use, deferred
+/// constraints are therefore checked before.
 fn committed<'a>(context: &TransactionContext<'_>, mut batch: Batch<'a>) -> Batch<'a> {
     if !context.config.prepared_statements {
         batch.push(Statement::named("set constraints all immediate", &[]));
     }
-    // Not by its name: a function may have deallocated the prepared statement before the second write
+    // Not by its name: a function may have deallocated the prepared statement before the second
+    // write
     if batch.is_empty() {
         return batch.statement(Statement::unnamed("commit", &[]));
     }

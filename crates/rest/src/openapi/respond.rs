@@ -19,7 +19,8 @@ use crate::sql::StatementOutput;
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/openapi+json; charset=utf-8");
 
-/// Returns true if the caller has the secret key. The key decides; the token, if the request has no key.
+/// Returns true if the caller has the secret key. The key decides; the token, if the request has no
+/// key.
 pub(crate) fn has_secret_key(caller: &Caller) -> bool {
     match caller.api_key {
         Some(role) => role == ApiRole::ServiceRole,
@@ -27,8 +28,8 @@ pub(crate) fn has_secret_key(caller: &Caller) -> bool {
     }
 }
 
-/// Makes the response for callers without the secret key, where the document requires it. The body is that of the hosted
-/// service's gateway.
+/// Makes the response for callers without the secret key, where the document requires it. The body
+/// is that of the hosted service's gateway.
 pub(crate) fn forbidden() -> Response {
     let body = json!({
         "message": "Access to schema is forbidden",

@@ -1,4 +1,5 @@
-//! The plan of a whole request: its statement's plan, the format of its body, and what its transaction needs. Pure.
+//! The plan of a whole request: its statement's plan, the format of its body, and what its
+//! transaction needs. Pure.
 
 use http::Method;
 
@@ -88,7 +89,8 @@ impl StatementPlan {
 /// Plans a request against the schema cache.
 ///
 /// # Errors
-/// PGRST1xx and 2xx: the request does not fit the schema, or no accepted media type can be produced.
+/// PGRST1xx and 2xx: the request does not fit the schema, or no accepted media type can be
+/// produced.
 pub(crate) fn plan(cache: &SchemaCache, config: &Config, request: &ApiRequest<'_>) -> Result<RequestPlan, RestError> {
     let head = &request.head;
     let context = PlanContext { cache, schema: head.schema, settings: &config.plan };
@@ -112,7 +114,8 @@ pub(crate) fn plan(cache: &SchemaCache, config: &Config, request: &ApiRequest<'_
 }
 
 fn relation<'a>(cache: &'a SchemaCache, schema: &str, name: &str) -> Result<&'a std::sync::Arc<Relation>, RestError> {
-    /// The least similarity of a suggested name. A lower one would reveal names to a caller that guesses.
+    /// The least similarity of a suggested name. A lower one would reveal names to a caller that
+    /// guesses.
     const SIMILAR: f64 = 0.75;
     /// No name is suggested in schemas of this size and larger.
     const LARGE: usize = 500;
@@ -244,7 +247,8 @@ fn expects_one_row(format: &NegotiatedFormat) -> bool {
     matches!(format.body_format, BodyFormat::Object { .. }) && format.explain.is_none()
 }
 
-/// Returns how rows are counted for a preference. An estimate counts no further than `most`, the size of a page.
+/// Returns how rows are counted for a preference. An estimate counts no further than `most`, the
+/// size of a page.
 fn row_count(mode: Option<CountMode>, most: Option<u64>) -> RowCount {
     match (mode, most) {
         (None | Some(CountMode::Planned), _) => RowCount::None,

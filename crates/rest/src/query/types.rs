@@ -80,7 +80,8 @@ pub struct SelectColumn {
     pub alias: Option<String>,
     /// The column, with a path into its JSON.
     pub field: Field,
-    /// The type that the value is cast to, before any aggregate. Letters, digits, `_`, `$` and spaces only.
+    /// The type that the value is cast to, before any aggregate. Letters, digits, `_`, `$` and
+    /// spaces only.
     pub cast: Option<String>,
     /// The aggregate over all rows' values.
     pub aggregate: Option<Aggregate>,

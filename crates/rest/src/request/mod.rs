@@ -1,7 +1,8 @@
 //! A request as types.
 //!
-//! [`RequestHead`] says who calls and what is requested; [`ApiRequest`] adds the query string, the preferences and the
-//! body. Neither changes once it is read: every later stage borrows the request and adds a type of its own.
+//! [`RequestHead`] says who calls and what is requested; [`ApiRequest`] adds the query string, the
+//! preferences and the body. Neither changes once it is read: every later stage borrows the request
+//! and adds a type of its own.
 
 pub mod body;
 pub mod media;
@@ -33,7 +34,8 @@ use crate::query::{self, Query, QueryTarget, RowRange};
 /// Bodies of this size and longer take milliseconds to parse.
 const LONG_BODY: usize = 512 * 1024;
 
-/// Adds the headers that the gateway knows (the client's address, the original URL) to those of a request.
+/// Adds the headers that the gateway knows (the client's address, the original URL) to those of a
+/// request.
 pub(crate) type ForwardedHeaders<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
 
 /// The caller of a request and the resource that it names.
@@ -43,7 +45,8 @@ pub(crate) struct RequestHead<'a> {
     pub caller: &'a Caller,
     pub role: RequestRole,
     pub profile: SchemaProfile<'a>,
-    /// The schema in which the resource is looked up: that of the profile, or of the function that answers the root.
+    /// The schema in which the resource is looked up: that of the profile, or of the function that
+    /// answers the root.
     pub schema: &'a str,
     pub resource: Resource,
     pub action: RequestAction,

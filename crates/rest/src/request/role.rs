@@ -27,9 +27,10 @@ pub struct RequestRole {
 }
 
 impl RequestRole {
-    /// Determines the role. The gateway has verified the caller's token; its times are checked again with the leeway of
-    /// this service, and its audience. Where the database defines keys of its own, the token is verified with those.
-    /// `login` is the role that the server logs in with, which no request may assume.
+    /// Determines the role. The gateway has verified the caller's token; its times are checked
+    /// again with the leeway of this service, and its audience. Where the database defines keys of
+    /// its own, the token is verified with those. `login` is the role that the server logs in with,
+    /// which no request may assume.
     ///
     /// # Errors
     /// PGRST300 to PGRST303; 42501 and 22023 for roles that no token may have.
@@ -98,12 +99,14 @@ impl RequestRole {
                 StatusCode::UNAUTHORIZED,
             ));
         }
-        // Every role may assume itself: a token could use privileges of the login that roles of requests lack
+        // Every role may assume itself: a token could use privileges of the login that roles of
+        // requests lack
         if role == LOGIN || role == login {
             let message = format!("permission denied to set role \"{role}\"");
             return Err(role_error(INSUFFICIENT_PRIVILEGE.code(), message, StatusCode::FORBIDDEN));
         }
-        // The signed claims are passed on byte for byte, unless their role is not the one that was determined
+        // The signed claims are passed on byte for byte, unless their role is not the one that was
+        // determined
         let claims = if claims.role() == Some(&*role) {
             claims.text().to_owned()
         } else {

@@ -30,8 +30,9 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Percent-encodes everything but the unreserved characters of RFC 3986.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A longer `Content-Location` is left out. Clients and proxies reject responses whose heads are too long, some from
-/// 8 KiB on, and the encoded query can be three times as long as the one that was sent.
+/// A longer `Content-Location` is left out. Clients and proxies reject responses whose heads are
+/// too long, some from 8 KiB on, and the encoded query can be three times as long as the one that
+/// was sent.
 const LONGEST_LOCATION: usize = 4096;
 
 /// A request whose statement has succeeded.
@@ -131,7 +132,8 @@ fn honoured(plan: &StatementPlan, transaction: bool) -> HonouredPreferences {
     }
 }
 
-/// Returns the status of a write, and whether the response has a body. Sets the headers that depend on the action.
+/// Returns the status of a write, and whether the response has a body. Sets the headers that depend
+/// on the action.
 fn write_head(
     headers: &mut HeaderMap,
     plan: &WritePlan,
@@ -236,7 +238,8 @@ pub(crate) fn error(error: &RestError, terse: bool) -> Response {
     response
 }
 
-/// Sets a header whose text contains names of the request. A text that no header can hold is left out.
+/// Sets a header whose text contains names of the request. A text that no header can hold is left
+/// out.
 fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {
     if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
         headers.insert(name, value);

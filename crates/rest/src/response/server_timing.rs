@@ -23,7 +23,8 @@ impl ServerTiming {
         Self { is_enabled, ..Self::default() }
     }
 
-    /// Returns the start of a stage, for [`since`]. The clock is read only if the header is enabled.
+    /// Returns the start of a stage, for [`since`]. The clock is read only if the header is
+    /// enabled.
     pub fn begin(&self) -> Option<Instant> {
         self.is_enabled.then(Instant::now)
     }

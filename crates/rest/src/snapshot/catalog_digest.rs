@@ -1,7 +1,7 @@
 //! A digest of the catalogs, to detect changes that no event trigger announces.
 
-/// The catalogs that the schema cache, the roles and the settings are read from. The column tells rows of projects from
-/// rows of PostgreSQL itself.
+/// The catalogs that the schema cache, the roles and the settings are read from. The column tells
+/// rows of projects from rows of PostgreSQL itself.
 const CATALOGS: [(&str, &str); 17] = [
     ("pg_attrdef", "adrelid"),
     ("pg_attribute", "attrelid"),

@@ -1,7 +1,7 @@
 //! The state that requests are answered with: configuration, settings of roles, schema cache.
 //!
-//! A [`Snapshot`] never changes. A change in the database leads to a new one in the background (`reload`); a request
-//! keeps the snapshot that it started with.
+//! A [`Snapshot`] never changes. A change in the database leads to a new one in the background
+//! (`reload`); a request keeps the snapshot that it started with.
 
 mod catalog_digest;
 mod reload;
@@ -88,7 +88,8 @@ impl Drop for ReloadTask {
 }
 
 impl SnapshotStore {
-    /// Starts the reload task. `server` is the server's own configuration, which the database may override.
+    /// Starts the reload task. `server` is the server's own configuration, which the database may
+    /// override.
     pub fn start(database: Database, pool: Pool, server: Config) -> (Self, ReloadTask) {
         let snapshot = Snapshot { config: Arc::new(server.clone()), roles: Arc::default(), cache: None };
         let shared = Arc::new(Shared { snapshot: RwLock::new(Arc::new(snapshot)), statistics: RwLock::default() });
@@ -106,7 +107,8 @@ impl SnapshotStore {
         (Self { shared, catch_up, attempted }, ReloadTask(tokio::spawn(reloader.run())))
     }
 
-    /// Returns the current snapshot. Right after the start, waits until the schema cache is loaded or its load has failed.
+    /// Returns the current snapshot. Right after the start, waits until the schema cache is loaded
+    /// or its load has failed.
     pub async fn current(&self) -> Arc<Snapshot> {
         if !*self.attempted.borrow() {
             let mut attempted = self.attempted.clone();
@@ -121,9 +123,9 @@ impl SnapshotStore {
         self.shared.snapshot()
     }
 
-    /// Waits until the snapshot contains everything that was committed before this call, as far as PostgreSQL announces
-    /// it. A request right after a migration must not fail while the cache is reloaded. Returns `None` if the snapshot is
-    /// still `known`.
+    /// Waits until the snapshot contains everything that was committed before this call, as far as
+    /// PostgreSQL announces it. A request right after a migration must not fail while the cache is
+    /// reloaded. Returns `None` if the snapshot is still `known`.
     pub async fn newer_than(&self, known: &Arc<Snapshot>) -> Option<Arc<Snapshot>> {
         let (done, settled) = oneshot::channel();
         self.catch_up.send(done).await.ok()?;

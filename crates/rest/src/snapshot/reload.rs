@@ -1,7 +1,7 @@
 //! Reloads the schema cache and the configuration.
 //!
-//! An event trigger sends `notify pgrst` after DDL; clients may send it too (`reload schema`, `reload config`). Where no
-//! trigger exists, the catalogs are compared at an interval.
+//! An event trigger sends `notify pgrst` after DDL; clients may send it too (`reload schema`,
+//! `reload config`). Where no trigger exists, the catalogs are compared at an interval.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -104,7 +104,8 @@ impl Reloader {
         }
     }
 
-    /// Loads everything, and then every announced change, until the connection is lost or a load fails.
+    /// Loads everything, and then every announced change, until the connection is lost or a load
+    /// fails.
     async fn follow(&mut self, mut listener: Listener, failures: &mut usize) -> Result<(), DatabaseError> {
         self.load(ReloadScope::Schema).await?;
         *failures = 0;
@@ -153,7 +154,8 @@ impl Reloader {
         Ok(())
     }
 
-    /// Collects the notifications of a burst after a load, for one more load. Requests are answered meanwhile.
+    /// Collects the notifications of a burst after a load, for one more load. Requests are answered
+    /// meanwhile.
     async fn collect_burst(&mut self, listener: &mut Listener) -> Result<(), DatabaseError> {
         let end = Instant::now() + BURST;
         let mut announced = None;
@@ -227,7 +229,8 @@ impl Reloader {
                 let settings = LoadSettings {
                     schemas: config.schemas.clone(),
                     extra_search_path: config.extra_search_path.clone(),
-                    // They depend on PostgreSQL's version only, and take longer to read than everything else
+                    // They depend on PostgreSQL's version only, and take longer to read than
+                    // everything else
                     time_zones: before.cache.as_ref().map(|cache| Arc::clone(&cache.time_zones)),
                 };
                 Arc::new(load_schema(&client, &settings).await?)

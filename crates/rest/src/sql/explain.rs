@@ -1,5 +1,5 @@
-//! `EXPLAIN` statements: of the main statement for a client that requests its execution plan, and of the counted rows
-//! for a client that accepts an estimate.
+//! `EXPLAIN` statements: of the main statement for a client that requests its execution plan, and
+//! of the counted rows for a client that accepts an estimate.
 
 use super::Sql;
 use crate::request::media::{ExplainFormat, ExplainRequest};

@@ -13,8 +13,8 @@ pub(crate) struct MainStatement {
 }
 
 impl MainStatement {
-    /// Writes the statements of a plan: the plain form where it suffices, else the form with an envelope, or the
-    /// `EXPLAIN` of that.
+    /// Writes the statements of a plan: the plain form where it suffices, else the form with an
+    /// envelope, or the `EXPLAIN` of that.
     pub fn of(plan: &StatementPlan) -> Self {
         let body_format = &plan.format.body_format;
         let uncounted = plan.row_count == RowCount::None;

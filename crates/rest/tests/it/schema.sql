@@ -1,7 +1,7 @@
 -- The schema of this crate's tests: a cinema with every kind of object that the data API handles.
 --
--- Run by the cluster's superuser on a database with the bootstrap. `public`, `archive` and `Qu"oted schéma`
--- are exposed, `private` is not. Works on PostgreSQL 14 to 18.
+-- Run by the cluster's superuser on a database with the bootstrap. `public`, `archive` and `Qu"oted
+-- schéma` are exposed, `private` is not. Works on PostgreSQL 14 to 18.
 
 -- Without a handler, such a table can be described, but not read.
 create foreign data wrapper nowhere;

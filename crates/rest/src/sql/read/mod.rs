@@ -90,7 +90,7 @@ fn select(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<Fr
     where_of(sql, level, parent, false);
     if level.aggregated && !grouped_by.is_empty() {
         sql.raw(" GROUP BY ").list(", ", &grouped_by, |sql, group| match group {
-            GroupingKey::OutputColumn(at) => drop(sql.raw(&at.to_string())),
+            GroupingKey::Position(at) => drop(sql.raw(&at.to_string())),
             GroupingKey::Column(name) => drop(sql.qualified(&level.alias, name)),
         });
     }

@@ -18,7 +18,7 @@ impl SelectList<'_> {
         }
         self.written += 1;
         if groups {
-            self.grouped_by.push(GroupingKey::OutputColumn(self.written));
+            self.grouped_by.push(GroupingKey::Position(self.written));
         }
     }
 }
@@ -26,7 +26,7 @@ impl SelectList<'_> {
 /// A key of GROUP BY.
 pub(super) enum GroupingKey<'a> {
     /// The output at this position.
-    OutputColumn(usize),
+    Position(usize),
     /// A column. Its domain converts it to JSON, which has no equality.
     Column(&'a str),
 }

@@ -1,6 +1,7 @@
 //! Functions that are declared immutable and read settings all the same, called without a column
-//! where PostgreSQL computes such calls once for a session, outside of plans. Sessions end with their
-//! transactions while a database has them, so these places are not in the other tests' databases.
+//! where PostgreSQL computes such calls once for a session, outside of plans. Sessions end with
+//! their transactions while a database has them, so these places are not in the other tests'
+//! databases.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule::{self, MismatchReport};
