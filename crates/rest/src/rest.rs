@@ -88,7 +88,7 @@ impl Rest {
         Ok(Self { service: Arc::new(service) })
     }
 
-    /// ResultSets a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds
+    /// Answers a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds
     /// the headers that SQL sees in addition: the client's address and the original URL.
     pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
         handler::answer(&self.service, request, &forwarded).await

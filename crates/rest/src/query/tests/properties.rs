@@ -231,7 +231,7 @@ fn at<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Valu
     vec((vec(name(), 0..3), value).prop_map(|(path, value)| AtLevel { path, value }), 0..3)
 }
 
-/// AtLevel most one at each level.
+/// At most one at each level.
 fn unique<T>(list: Vec<AtLevel<T>>) -> Vec<AtLevel<T>> {
     let mut paths = Vec::new();
     list.into_iter()

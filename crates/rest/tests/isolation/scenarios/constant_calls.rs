@@ -1,7 +1,7 @@
-//! Functions that are declared immutable and read settings all the same, called without a column
-//! where PostgreSQL computes such calls once for a session, outside of plans. Sessions end with
-//! their transactions while a database has them, so these places are not in the other tests'
-//! databases.
+//! Functions that are declared immutable and read settings nevertheless, called without a column
+//! where PostgreSQL evaluates such calls once per session, outside of plans. While a database has
+//! such functions, its sessions end with their transactions, so these scenarios are not part of the
+//! other tests' databases.
 
 use crate::scenario::{Probe, Scenario};
 use crate::schedule::{self, MismatchReport};
