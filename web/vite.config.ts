@@ -7,7 +7,7 @@ import { precompress } from "./build/precompress.ts";
 import { preloadFont } from "./build/preload-font.ts";
 import { singleLocale } from "./build/single-locale.ts";
 
-// While the pages are developed with `npm run dev -w web`, everything else is answered by `portico dev`.
+// During `npm run dev -w web` every request but those for pages goes to `portico dev`.
 const server = process.env.PORTICO_URL ?? "http://127.0.0.1:54321";
 
 export default defineConfig(({ command, mode }) => ({
@@ -26,7 +26,7 @@ export default defineConfig(({ command, mode }) => ({
     alias: [{ find: /^use-sync-external-store\/shim.*$/, replacement: "react" }],
   },
   build: {
-    // The oldest browsers that know `light-dark()`, which the design tokens rest on.
+    // The oldest browsers with `light-dark()`, which the design tokens use.
     target: ["chrome123", "edge123", "firefox120", "safari17.5"],
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,

@@ -1,10 +1,10 @@
-// What a person does in a browser, against the running program: the obligations S1 to S10 of the web application.
+// The web application in a browser, against the running program: S1 to S10 are its obligations.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
-import { codeIn, linkIn, mailTo } from "../harness/mail.ts";
+import { codeIn, linkIn, emailTo } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { chooseGooglePerson, launch, watch, type Watched } from "./harness.ts";
+import { chooseGoogleAccount, launch, openWatchedPage, type WatchedPage } from "./harness.ts";
 
 let portico: Portico;
 let browser: Browser;
@@ -23,17 +23,17 @@ beforeEach(async () => {
 afterEach(() => context.close());
 
 let count = 0;
-const address = (): string => `visitor-${++count}@portico.test`;
+const newEmail = (): string => `visitor-${++count}@portico.test`;
 const password = "correct horse battery";
 
-const open = async (path: string): Promise<Watched> => {
-  const watched = await watch(context, portico.url);
+const open = async (path: string): Promise<WatchedPage> => {
+  const watched = await openWatchedPage(context, portico.url);
   await watched.page.goto(`${portico.url}${path}`);
   return watched;
 };
 const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 
-async function signUp(page: Page, email = address()): Promise<string> {
+async function signUp(page: Page, email = newEmail()): Promise<string> {
   await page.goto(`${portico.url}/sign-up`);
   await page.getByLabel("E-mail").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(password);
@@ -46,15 +46,15 @@ const stored = (page: Page): Promise<Record<string, unknown> | null> =>
   page.evaluate(() => JSON.parse(localStorage.getItem("portico.session") ?? "null") as Record<string, unknown> | null);
 
 describe("S1: a visitor signs in with a Google account", () => {
-  test("and lands in /app, without the code in the address", async () => {
+  test("and arrives at /app, without the code in the address", async () => {
     const { page, requests, events, errors } = await open("/");
     const authorize = page.waitForRequest((request) => new URL(request.url()).pathname === "/auth/v1/authorize");
     await page.getByRole("button", { name: "Continue with Google" }).click();
-    const asked = new URL((await authorize).url()).searchParams;
-    expect(asked.get("provider")).toBe("google");
-    expect(asked.get("redirect_to")).toBe(`${portico.url}/app`);
-    expect(asked.get("code_challenge_method")).toBe("s256");
-    await chooseGooglePerson(page);
+    const parameters = new URL((await authorize).url()).searchParams;
+    expect(parameters.get("provider")).toBe("google");
+    expect(parameters.get("redirect_to")).toBe(`${portico.url}/app`);
+    expect(parameters.get("code_challenge_method")).toBe("s256");
+    await chooseGoogleAccount(page);
     await heading(page, /^Hello/);
     expect(page.url()).toBe(`${portico.url}/app`);
     expect(requests.some((request) => request.startsWith("POST /auth/v1/token?grant_type=pkce"))).toBe(true);
@@ -62,7 +62,7 @@ describe("S1: a visitor signs in with a Google account", () => {
     expect(errors).toEqual([]);
   });
 
-  test("who cancels is told so, and stays a visitor", async () => {
+  test("a cancelled sign-in shows an alert and leaves no session", async () => {
     const { page } = await open("/sign-in");
     await page.getByRole("button", { name: "Continue with Google" }).click();
     await page.getByText("Make it fail").click();
@@ -72,18 +72,18 @@ describe("S1: a visitor signs in with a Google account", () => {
     expect(await stored(page)).toBeNull();
   });
 
-  test("comes back to where they were going", async () => {
+  test("the sign-in leads to the page that was requested", async () => {
     const { page } = await open("/app?tab=sessions");
     await page.waitForURL(/\/sign-in\?next=/);
     await page.getByRole("button", { name: "Continue with Google" }).click();
-    await chooseGooglePerson(page);
+    await chooseGoogleAccount(page);
     await heading(page, /^Hello/);
     await page.waitForURL(`${portico.url}/app?tab=sessions`);
   });
 });
 
 describe("S4: signing in", () => {
-  test("with e-mail and password is reported once, as e-mail", async () => {
+  test("with email and password is reported once, as email", async () => {
     const { page, events } = await open("/");
     const email = await signUp(page);
     await page.getByText(email).first().waitFor();
@@ -94,7 +94,7 @@ describe("S4: signing in", () => {
     expect(events.filter(({ name }) => name === "sign_in")).toHaveLength(1);
   });
 
-  test("with a wrong password says so and keeps what was typed", async () => {
+  test("with a wrong password shows an alert and keeps the input", async () => {
     const { page } = await open("/sign-in");
     await page.getByLabel("E-mail").fill("nobody@portico.test");
     await page.getByLabel("Password", { exact: true }).fill("wrong password");
@@ -106,7 +106,7 @@ describe("S4: signing in", () => {
 });
 
 describe("S5: signing out", () => {
-  test("reports first, then asks the server, then forgets", async () => {
+  test("reports the event, then sends the request, then removes the session", async () => {
     const { page } = await open("/");
     await signUp(page);
     const order: string[] = [];
@@ -122,7 +122,7 @@ describe("S5: signing out", () => {
     await page.getByRole("button", { name: "Continue with Google" }).waitFor();
   });
 
-  test("that fails is logged, told, and leaves the person signed in", async () => {
+  test("that fails is logged and shown, and keeps the session", async () => {
     const { page, errors } = await open("/");
     await signUp(page);
     await page.route("**/auth/v1/logout**", (route) => route.fulfill({ status: 500, contentType: "application/json", body: '{"code":"unexpected_failure","message":"no"}' }));
@@ -146,7 +146,7 @@ describe("S6: the session", () => {
     });
   });
 
-  test("of one tab is the session of all", async () => {
+  test("of one tab is the session of all tabs", async () => {
     const first = await open("/");
     const second = await open("/");
     await second.page.getByRole("button", { name: "Continue with Google" }).waitFor();
@@ -162,7 +162,7 @@ describe("S6: the session", () => {
 test("S3: no screen flashes the wrong state", async () => {
   const { page } = await open("/");
   await signUp(page);
-  // Records every text that the page ever shows from its first moment on.
+  // Records every text that the page shows, from its start.
   await page.addInitScript(() => {
     const seen: string[] = [];
     Object.assign(window, { seen });
@@ -193,14 +193,14 @@ test("S7: entries under earlier session keys are deleted at start-up", async () 
   expect(keys.filter((key) => key.startsWith("sb-") || key === "supabase.auth.token")).toEqual([]);
 });
 
-describe("S8: when the session can not be refreshed", () => {
+describe("S8: when the session cannot be refreshed", () => {
   const expire = (page: Page): Promise<void> =>
     page.evaluate(() => {
       const session = JSON.parse(localStorage.getItem("portico.session")!) as Record<string, unknown>;
       localStorage.setItem("portico.session", JSON.stringify({ ...session, expires_at: 1, expires_in: 0 }));
     });
 
-  test("for good, it is removed, and the person is told calmly with a way back", async () => {
+  test("permanently, it is removed, and the page links to the sign-in", async () => {
     const { page } = await open("/");
     await signUp(page);
     await page.route("**/auth/v1/token?grant_type=refresh_token", (route) =>
@@ -214,7 +214,7 @@ describe("S8: when the session can not be refreshed", () => {
     expect(decodeURIComponent(back ?? "")).toContain("/app?tab=sessions");
   });
 
-  test("for now, it is tried again until it works", async () => {
+  test("temporarily, the refresh is retried until it succeeds", async () => {
     const { page } = await open("/");
     await signUp(page);
     let attempts = 0;
@@ -230,7 +230,7 @@ describe("S8: when the session can not be refreshed", () => {
   });
 });
 
-test("S9: calls carry the public key before, and the person's token after signing in", async () => {
+test("S9: calls carry the public key before sign-in, and the user's token after it", async () => {
   const { page } = await open("/");
   const headers: Record<string, string>[] = [];
   page.on("request", (request) => {
@@ -245,13 +245,13 @@ test("S9: calls carry the public key before, and the person's token after signin
   await expect.poll(() => headers.some((sent) => sent["authorization"] === `Bearer ${String(session?.["access_token"])}`)).toBe(true);
 });
 
-test("S10: an error in the address is told and removed from it", async () => {
+test("S10: an error in the address is shown and removed from it", async () => {
   const { page } = await open("/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired");
   await page.getByText("Email link is invalid or has expired").waitFor();
   expect(page.url()).not.toContain("error");
 });
 
-test("the last session but this one can be ended from the account", async () => {
+test("the account page ends the other sessions", async () => {
   const { page } = await open("/");
   const email = await signUp(page);
   const elsewhere = portico.client();
@@ -264,31 +264,31 @@ test("the last session but this one can be ended from the account", async () => 
   await expect.poll(async () => (await elsewhere.auth.refreshSession()).error?.status ?? 0).toBeGreaterThanOrEqual(400);
 });
 
-test("an unknown address has a page that helps", async () => {
+test("an unknown address shows a page with a link to the start page", async () => {
   const { page } = await open("/no/such/place");
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.getByRole("link", { name: /start/i }).first().click();
   await page.waitForURL(`${portico.url}/`);
 });
 
-test("sign-in leads only to places of its own", async () => {
+test("sign-in leads only to addresses of its own origin", async () => {
   const { page } = await open("/sign-in?next=https://elsewhere.test/");
   await page.getByRole("button", { name: "Continue with Google" }).click();
-  await chooseGooglePerson(page);
+  await chooseGoogleAccount(page);
   await heading(page, /^Hello/);
   expect(new URL(page.url()).origin).toBe(portico.url);
 });
 
-describe("with confirmation by mail", () => {
+describe("with confirmation by email", () => {
   let confirming: Portico;
   beforeAll(async () => {
     confirming = await Portico.start({ config: "[auth.email]\nenable_confirmations = true\n" });
   });
   afterAll(() => confirming.dispose());
 
-  const begin = async (): Promise<{ page: Page; email: string }> => {
-    const { page } = await watch(context, confirming.url);
-    const email = address();
+  const signUpUnconfirmed = async (): Promise<{ page: Page; email: string }> => {
+    const { page } = await openWatchedPage(context, confirming.url);
+    const email = newEmail();
     await page.goto(`${confirming.url}/sign-up`);
     await page.getByLabel("E-mail").fill(email);
     await page.getByLabel("Password", { exact: true }).fill(password);
@@ -297,26 +297,26 @@ describe("with confirmation by mail", () => {
     return { page, email };
   };
 
-  test("a new person enters the code from the mail", async () => {
-    const { page, email } = await begin();
-    const code = codeIn(await mailTo(confirming.status.MAILPIT_URL, email));
+  test("a new user enters the code from the email", async () => {
+    const { page, email } = await signUpUnconfirmed();
+    const code = codeIn(await emailTo(confirming.status.MAILPIT_URL, email));
     await page.getByLabel(/code/i).fill(code);
     await heading(page, /^Hello/);
   });
 
-  test("or opens the link in the same browser", async () => {
-    const { page, email } = await begin();
-    await page.goto(linkIn(await mailTo(confirming.status.MAILPIT_URL, email)));
+  test("a new user opens the link in the same browser", async () => {
+    const { page, email } = await signUpUnconfirmed();
+    await page.goto(linkIn(await emailTo(confirming.status.MAILPIT_URL, email)));
     await heading(page, /^Hello/);
     expect(page.url()).toBe(`${confirming.url}/app`);
   });
 
-  test("in another browser the link explains itself and offers the code", async () => {
-    const { email } = await begin();
+  test("the link opened in another browser explains what to do", async () => {
+    const { email } = await signUpUnconfirmed();
     const elsewhere = await browser.newContext();
     const page = await elsewhere.newPage();
     page.setDefaultTimeout(60_000);
-    await page.goto(linkIn(await mailTo(confirming.status.MAILPIT_URL, email)));
+    await page.goto(linkIn(await emailTo(confirming.status.MAILPIT_URL, email)));
     await page.getByText("another browser").first().waitFor();
     await elsewhere.close();
   });

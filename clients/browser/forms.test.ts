@@ -1,11 +1,11 @@
-// Forms of the web app against the running program: another e-mail address, sign-in by phone, and links in other browsers.
+// Forms of the web app against the running program: the email change, sign-in by phone, and links in other browsers.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
-import { codeIn, linkIn, mailTo } from "../harness/mail.ts";
+import { codeIn, linkIn, emailTo } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { textTo } from "../harness/texts.ts";
-import { launch, watch, type Watched } from "./harness.ts";
+import { textTo } from "../harness/text-messages.ts";
+import { launch, openWatchedPage, type WatchedPage } from "./harness.ts";
 
 let browser: Browser;
 let context: BrowserContext;
@@ -19,39 +19,39 @@ beforeEach(async () => {
 afterEach(() => context.close());
 
 let count = 0;
-const address = (): string => `form-${String(++count)}@portico.test`;
-const number = (): string => `1555100${String(++count).padStart(4, "0")}`;
+const newEmail = (): string => `form-${String(++count)}@portico.test`;
+const newPhone = (): string => `1555100${String(++count).padStart(4, "0")}`;
 const password = "correct horse battery";
 const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 const card = (page: Page) => page.getByRole("region", { name: "E-mail address" });
 
-async function open(portico: Portico, path: string, within = context): Promise<Watched> {
-  const watched = await watch(within, portico.url);
+async function open(portico: Portico, path: string, within = context): Promise<WatchedPage> {
+  const watched = await openWatchedPage(within, portico.url);
   await watched.page.goto(`${portico.url}${path}`);
   return watched;
 }
 
 async function signUp(portico: Portico, page: Page, confirms: boolean): Promise<string> {
-  const email = address();
+  const email = newEmail();
   await page.goto(`${portico.url}/sign-up`);
   await page.getByLabel("E-mail").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Create account" }).click();
   if (confirms) {
     await heading(page, /Check your inbox/);
-    await page.getByLabel(/code/i).fill(codeIn(await mailTo(portico.status.MAILPIT_URL, email)));
+    await page.getByLabel(/code/i).fill(codeIn(await emailTo(portico.status.MAILPIT_URL, email)));
   }
   await heading(page, /^Hello/);
   return email;
 }
 
-async function askFor(page: Page, wanted: string): Promise<void> {
+async function requestEmailChange(page: Page, newAddress: string): Promise<void> {
   await page.getByRole("button", { name: "Change address" }).click();
-  await page.getByLabel("New e-mail address").fill(wanted);
+  await page.getByLabel("New e-mail address").fill(newAddress);
   await page.getByRole("button", { name: "Ask for the change" }).click();
 }
 
-describe("another e-mail address", () => {
+describe("an email change", () => {
   let portico: Portico;
   beforeAll(async () => {
     portico = await Portico.start({ config: '[auth.email]\nenable_confirmations = true\nmax_frequency = "0s"\n' });
@@ -59,67 +59,67 @@ describe("another e-mail address", () => {
   afterAll(() => portico.dispose());
   const mailbox = (): string => portico.status.MAILPIT_URL;
 
-  test("is confirmed by the links in both mails", async () => {
+  test("is confirmed by the links in both emails", async () => {
     const { page, errors } = await open(portico, "/");
     const email = await signUp(portico, page, true);
-    const wanted = address();
+    const newAddress = newEmail();
     await page.getByRole("button", { name: "Change address" }).click();
     await page.getByText(`one to ${email}. The change is made when both are opened.`).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
-    await askFor(page, wanted);
-    await page.getByText(`Waiting for ${wanted} to be confirmed`).waitFor();
+    await requestEmailChange(page, newAddress);
+    await page.getByText(`Waiting for ${newAddress} to be confirmed`).waitFor();
     await page.reload();
-    await page.getByText(`Waiting for ${wanted} to be confirmed`).waitFor();
+    await page.getByText(`Waiting for ${newAddress} to be confirmed`).waitFor();
 
-    await page.goto(linkIn(await mailTo(mailbox(), wanted)));
+    await page.goto(linkIn(await emailTo(mailbox(), newAddress)));
     await heading(page, /One more to go/);
     expect(new URL(page.url()).pathname).toBe("/confirm-email-change");
-    await page.goto(linkIn(await mailTo(mailbox(), email, 1)));
+    await page.goto(linkIn(await emailTo(mailbox(), email, 1)));
     await heading(page, /Your address is confirmed/);
-    await page.getByText(`From now on it is ${wanted}.`).waitFor();
+    await page.getByText(`From now on it is ${newAddress}.`).waitFor();
     expect(new URL(page.url()).search + new URL(page.url()).hash).toBe("");
     await page.getByRole("link", { name: "Open your account" }).click();
-    await card(page).getByText(wanted).waitFor();
+    await card(page).getByText(newAddress).waitFor();
     expect(await page.getByText(/Waiting for/).count()).toBe(0);
     expect(errors).toEqual([]);
   });
 
-  test("confirmed in another browser is told in both", async () => {
+  test("confirmed in another browser is shown in both", async () => {
     const { page } = await open(portico, "/");
     const email = await signUp(portico, page, true);
-    const wanted = address();
-    await askFor(page, wanted);
-    await page.getByText(`Waiting for ${wanted}`).waitFor();
+    const newAddress = newEmail();
+    await requestEmailChange(page, newAddress);
+    await page.getByText(`Waiting for ${newAddress}`).waitFor();
     const elsewhere = await browser.newContext();
     try {
       const other = await open(portico, "/", elsewhere);
-      await other.page.goto(linkIn(await mailTo(mailbox(), email, 1)));
+      await other.page.goto(linkIn(await emailTo(mailbox(), email, 1)));
       await heading(other.page, /One more to go/);
-      await other.page.goto(linkIn(await mailTo(mailbox(), wanted)));
+      await other.page.goto(linkIn(await emailTo(mailbox(), newAddress)));
       await heading(other.page, /Your address is changed/);
       expect(other.errors).toEqual([]);
     } finally {
       await elsewhere.close();
     }
-    // The first browser asks now and then, without anybody doing anything.
+    // The first browser looks for the change at an interval.
     await page.getByText("Your address is changed.").waitFor();
-    await card(page).getByText(wanted).waitFor();
+    await card(page).getByText(newAddress).waitFor();
   });
 
-  test("that somebody has is refused at the field; a used-up link says what to do", async () => {
+  test("to a taken address is rejected at the field; a spent link explains what to do", async () => {
     const { page } = await open(portico, "/");
     const first = await signUp(portico, page, true);
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await page.waitForURL(`${portico.url}/`);
     const email = await signUp(portico, page, true);
-    await askFor(page, first);
+    await requestEmailChange(page, first);
     await page.getByText("There is already an account with this address.").waitFor();
     expect(await page.getByLabel("New e-mail address").inputValue()).toBe(first);
-    const wanted = address();
-    await page.getByLabel("New e-mail address").fill(wanted);
+    const newAddress = newEmail();
+    await page.getByLabel("New e-mail address").fill(newAddress);
     await page.getByRole("button", { name: "Ask for the change" }).click();
-    await page.getByText(`Waiting for ${wanted}`).waitFor();
-    const link = linkIn(await mailTo(mailbox(), email, 1));
+    await page.getByText(`Waiting for ${newAddress}`).waitFor();
+    const link = linkIn(await emailTo(mailbox(), email, 1));
     await page.goto(link);
     await heading(page, /One more to go/);
     await page.goto(link);
@@ -134,15 +134,15 @@ describe("a link that is opened in another browser", () => {
   });
   afterAll(() => portico.dispose());
 
-  test("uses up the code of its mail, and both pages lead on", async () => {
+  test("spends the code of its email, and both pages link to the next step", async () => {
     const { page } = await open(portico, "/sign-up");
-    const email = address();
+    const email = newEmail();
     await page.getByLabel("E-mail").fill(email);
     await page.getByLabel("Password", { exact: true }).fill(password);
     await page.getByRole("button", { name: "Create account" }).click();
     await heading(page, /Check your inbox/);
     await page.getByText("a mail with an eight-digit code and a link").waitFor();
-    const mail = await mailTo(portico.status.MAILPIT_URL, email);
+    const mail = await emailTo(portico.status.MAILPIT_URL, email);
     const elsewhere = await browser.newContext();
     try {
       const other = (await open(portico, "/", elsewhere)).page;
@@ -152,12 +152,12 @@ describe("a link that is opened in another browser", () => {
       await other.getByLabel("E-mail").fill(email);
       await other.getByRole("button", { name: "Send me a code" }).click();
       await heading(other, /Check your inbox/);
-      await other.getByLabel(/code/i).fill(codeIn(await mailTo(portico.status.MAILPIT_URL, email, 1)));
+      await other.getByLabel(/code/i).fill(codeIn(await emailTo(portico.status.MAILPIT_URL, email, 1)));
       await heading(other, /^Hello/);
     } finally {
       await elsewhere.close();
     }
-    // Where the sign-up began, the code of the first mail is dead, but the account is confirmed.
+    // In the browser of the sign-up, the code of the first email is spent, but the account is confirmed.
     await page.getByLabel(/code/i).fill(codeIn(mail));
     await page.getByText("Opened the link in that mail elsewhere?").waitFor();
     await page.getByRole("link", { name: "sign in", exact: true }).click();
@@ -176,9 +176,9 @@ describe("by phone", () => {
   afterAll(() => portico.dispose());
   const codeTo = async (phone: string, after = 0): Promise<string> => (await textTo(portico.status.MAILPIT_URL, phone, after)).code;
 
-  test("an account is made, and signed in to again", async () => {
+  test("an account is created, and signed in to again", async () => {
     const { page, events, errors } = await open(portico, "/sign-up");
-    const phone = number();
+    const phone = newPhone();
     await page.getByRole("link", { name: "Use your phone number instead" }).click();
     await page.getByLabel("Phone number").fill(`+${phone.slice(0, 1)} ${phone.slice(1, 4)} ${phone.slice(4)}`);
     await page.getByRole("button", { name: "Text me a code" }).click();
@@ -187,7 +187,7 @@ describe("by phone", () => {
     const right = await codeTo(phone);
     await page.getByLabel(/code/i).fill(right === "000000" ? "000001" : "000000");
     await page.getByText("This code is wrong or no longer valid.").waitFor();
-    // A reload asks nothing again.
+    // A reload keeps the pending code.
     await page.reload();
     await heading(page, /Check your phone/);
     await page.getByLabel(/code/i).fill(right);
@@ -203,13 +203,13 @@ describe("by phone", () => {
     await heading(page, /Check your phone/);
     await page.getByLabel(/code/i).fill(await codeTo(phone, 1));
     await heading(page, /^Hello/);
-    // The refused code is an answer that browsers note in their console.
+    // Browsers log the error response to the wrong code in their console.
     expect(errors.filter((line) => !line.includes("403"))).toEqual([]);
   });
 
-  test("an unknown number makes no account at sign-in, and is kept", async () => {
+  test("an unknown number creates no account at sign-in, and stays in the form", async () => {
     const { page } = await open(portico, "/sign-in?with=phone");
-    const phone = number();
+    const phone = newPhone();
     await page.getByLabel("Phone number").fill(`+${phone}`);
     await page.getByRole("button", { name: "Text me a code" }).click();
     await page.getByText(`There is no account with +${phone} yet.`).waitFor();
@@ -219,7 +219,7 @@ describe("by phone", () => {
     await page.getByLabel("Phone number").waitFor();
   });
 
-  test("is not offered where the server has no phones", async () => {
+  test("is not offered where the server has phone sign-in disabled", async () => {
     const without = await Portico.start();
     try {
       const { page } = await open(without, "/sign-in");
@@ -231,7 +231,7 @@ describe("by phone", () => {
   });
 });
 
-describe("a product of its own name", () => {
+describe("a brand", () => {
   const mark = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><circle cx="4" cy="4" r="4" fill="#7c3aed"/></svg>';
   let portico: Portico;
   beforeAll(async () => {
@@ -246,38 +246,38 @@ describe("a product of its own name", () => {
   });
   afterAll(() => portico.dispose());
 
-  test("wears its mark, and offers further ways in where linking is allowed", async () => {
+  test("shows its mark; further sign-in methods are offered where linking is allowed", async () => {
     const { page, errors } = await open(portico, "/");
     const image = page.locator("header img");
     await image.waitFor();
     expect(await image.evaluate((element: HTMLImageElement) => element.decode().then(() => element.naturalWidth > 0))).toBe(true);
     const source = (await image.getAttribute("src"))!;
     expect(await page.locator('link[rel="icon"]').getAttribute("href")).toBe(source);
-    const answer = await fetch(new URL(source, portico.url));
-    expect([answer.headers.get("content-type"), answer.headers.get("content-security-policy")]).toEqual(["image/svg+xml", expect.stringContaining("sandbox")]);
-    expect(await answer.text()).toBe(mark);
+    const response = await fetch(new URL(source, portico.url));
+    expect([response.headers.get("content-type"), response.headers.get("content-security-policy")]).toEqual(["image/svg+xml", expect.stringContaining("sandbox")]);
+    expect(await response.text()).toBe(mark);
     await signUp(portico, page, false);
     await page.getByRole("button", { name: "Add Google" }).waitFor();
     expect(errors).toEqual([]);
   });
 });
 
-test("the mailbox shows what comes in, without being asked again and again", async () => {
+test("the mailbox shows new messages without a reload", async () => {
   const portico = await Portico.start();
   try {
     const { page } = await open(portico, "/mailbox");
     await page.getByText("Nothing here yet").waitFor();
-    const email = address();
+    const email = newEmail();
     const client = portico.client();
     await client.auth.signUp({ email, password });
     expect((await client.auth.resetPasswordForEmail(email)).error).toBeNull();
     await page.getByRole("list", { name: "Messages" }).getByText(email, { exact: true }).waitFor();
-    // Another website in the same browser reads nothing, though the port is the same machine's.
-    const stranger = await context.newPage();
-    await stranger.route("http://stranger.test/", (route) => route.fulfill({ contentType: "text/html", body: "<title>A stranger</title>" }));
-    await stranger.goto("http://stranger.test/");
-    const read = await stranger.evaluate(
-      (url) => fetch(url).then((answer) => answer.text(), () => "refused"),
+    // Another website in the same browser cannot read it, although the port is on the same machine.
+    const otherSite = await context.newPage();
+    await otherSite.route("http://stranger.test/", (route) => route.fulfill({ contentType: "text/html", body: "<title>A stranger</title>" }));
+    await otherSite.goto("http://stranger.test/");
+    const read = await otherSite.evaluate(
+      (url) => fetch(url).then((response) => response.text(), () => "refused"),
       `${portico.status.MAILPIT_URL}/api/v1/messages`,
     );
     expect(read).toBe("refused");

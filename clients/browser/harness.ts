@@ -25,10 +25,10 @@ export function launch(): Promise<Browser> {
   });
 }
 
-/** What a page did that nobody asserted on: errors that nobody caught. */
-export interface Watched {
+/** A page, and what it does beside what a test asserts. */
+export interface WatchedPage {
   page: Page;
-  /** Lines of the console of kind `error`, and uncaught errors. */
+  /** Error messages of the console, and uncaught errors. */
   errors: string[];
   /** Bodies sent to the collector of analytics events, in order. */
   events: { name: string; properties: Record<string, unknown> }[];
@@ -36,10 +36,10 @@ export interface Watched {
   requests: string[];
 }
 
-export async function watch(context: BrowserContext, origin: string): Promise<Watched> {
+export async function openWatchedPage(context: BrowserContext, origin: string): Promise<WatchedPage> {
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
-  const watched: Watched = { page, errors: [], events: [], requests: [] };
+  const watched: WatchedPage = { page, errors: [], events: [], requests: [] };
   page.on("console", (message) => {
     if (message.type() === "error") watched.errors.push(`${message.text()} (${message.location().url})`);
   });
@@ -49,7 +49,7 @@ export async function watch(context: BrowserContext, origin: string): Promise<Wa
     if (url.origin !== origin) return;
     if (url.pathname === "/portico/v1/events") {
       const body = request.postData();
-      if (body !== null) watched.events.push(...(JSON.parse(body) as { events: Watched["events"] }).events);
+      if (body !== null) watched.events.push(...(JSON.parse(body) as { events: WatchedPage["events"] }).events);
     }
     if (url.pathname.startsWith("/auth/v1") || url.pathname.startsWith("/portico/v1")) {
       watched.requests.push(`${request.method()} ${url.pathname}${url.search}`);
@@ -58,9 +58,9 @@ export async function watch(context: BrowserContext, origin: string): Promise<Wa
   return watched;
 }
 
-/** Fails with what axe finds on the page as it is now. */
+/** Fails with the violations that axe finds on the page. */
 export async function expectAccessible(page: Page): Promise<void> {
-  // By evaluation and not by a script element, which the page's content security policy would refuse.
+  // By evaluation: the page's content security policy blocks a script element.
   await page.evaluate(axeSource);
   const violations = await page.evaluate(async () => {
     const { axe } = window as unknown as { axe: { run: (options: object) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } };
@@ -70,14 +70,14 @@ export async function expectAccessible(page: Page): Promise<void> {
   expect(violations).toEqual([]);
 }
 
-/** Keeps a picture of the page for people to look at. */
-export async function picture(page: Page, name: string): Promise<void> {
+/** Stores a screenshot of the page among the artefacts. */
+export async function takeScreenshot(page: Page, name: string): Promise<void> {
   await mkdir(artefacts, { recursive: true });
   await page.screenshot({ path: join(artefacts, `${name}.png`), fullPage: true });
 }
 
-/** On the emulated Google's page: the first person of the list. */
-export async function chooseGooglePerson(page: Page): Promise<void> {
+/** Chooses the first account on the emulated Google's page. */
+export async function chooseGoogleAccount(page: Page): Promise<void> {
   await page.waitForURL(/\/portico\/google\//);
   await page.locator("button[name=account], a[data-account], button[data-account]").first().click();
 }

@@ -1,4 +1,4 @@
-// The implicit flow in a real browser, for an app of another origin: its cookie, and the two names of one server.
+// The implicit flow in a browser, for an app of another origin: its cookie, and the two host names of one server.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -6,7 +6,7 @@ import type { Browser, BrowserContext } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { chooseGooglePerson, launch } from "./harness.ts";
+import { chooseGoogleAccount, launch } from "./harness.ts";
 
 let app: Server;
 let origin: string;
@@ -15,7 +15,7 @@ let browser: Browser;
 let context: BrowserContext;
 
 beforeAll(async () => {
-  // The page of an app: what it is opened at is all that counts.
+  // The page of an app. The tests read only its address.
   app = createServer((_request, response) => response.setHeader("content-type", "text/html").end("<title>App</title>"));
   await new Promise<void>((resolve) => app.listen(0, "127.0.0.1", resolve));
   origin = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
@@ -31,12 +31,12 @@ beforeEach(async () => {
 });
 afterEach(() => context.close());
 
-test.each(["127.0.0.1", "localhost"])("a browser that begins at %s comes back with a session", async (name) => {
+test.each(["127.0.0.1", "localhost"])("a flow that begins at %s returns to the app with a session", async (name) => {
   const api = new URL(portico.url);
   api.hostname = name;
   const page = await context.newPage();
   await page.goto(new URL("/auth/v1/authorize?provider=google", api).href);
-  await chooseGooglePerson(page);
+  await chooseGoogleAccount(page);
   await page.waitForURL(`${origin}/**`);
   const { hash, search } = new URL(page.url());
   expect(search).toBe("");
@@ -48,7 +48,7 @@ test("another browser cannot finish the flow", async () => {
   const back = page.waitForRequest((request) => new URL(request.url()).pathname === "/auth/v1/callback");
   await page.route("**/auth/v1/callback?**", (route) => route.abort());
   await page.goto(new URL("/auth/v1/authorize?provider=google", portico.url).href);
-  await chooseGooglePerson(page).catch(() => undefined);
+  await chooseGoogleAccount(page).catch(() => undefined);
   const callback = (await back).url();
   const other = await browser.newContext();
   try {

@@ -1,10 +1,10 @@
-// Every page in light and dark, narrow and wide: nothing for axe to find, nothing that needs scrolling sideways, no error in the
-// console. The pictures are kept for people to look at.
+// Every page in light and dark, narrow and wide: no violation found by axe, no horizontal scrolling, no error in the
+// console. The screenshots are artefacts to look at.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { expectAccessible, launch, picture, watch } from "./harness.ts";
+import { expectAccessible, launch, takeScreenshot, openWatchedPage } from "./harness.ts";
 
 let portico: Portico;
 let browser: Browser;
@@ -14,7 +14,7 @@ beforeAll(async () => {
   const config = '[auth.email]\nmax_frequency = "0s"\n[auth.sms]\nenable_signup = true\nmax_frequency = "0s"\n';
   [portico, browser] = await Promise.all([Portico.start({ config }), launch()]);
   const context = await browser.newContext();
-  const { page } = await watch(context, portico.url);
+  const { page } = await openWatchedPage(context, portico.url);
   await page.goto(`${portico.url}/sign-up`);
   await page.getByLabel("E-mail").fill("ada@portico.test");
   await page.getByLabel("Password", { exact: true }).fill("correct horse battery");
@@ -28,25 +28,25 @@ afterAll(async () => {
   await portico.dispose();
 });
 
-interface Shown {
+interface PageState {
   path: string;
   name: string;
-  as: "visitor" | "person";
-  /** What brings the page into the state that is meant. */
+  as: "visitor" | "user";
+  /** Brings the page into the state to show. */
   until?: (page: Page) => Promise<unknown>;
 }
 
-async function askForAddress(page: Page): Promise<void> {
+async function fillEmailChange(page: Page): Promise<void> {
   await page.getByRole("button", { name: "Change address" }).click();
   await page.getByLabel("New e-mail address").fill("grace@portico.test");
 }
 
-async function askForText(page: Page): Promise<void> {
+async function requestTextMessage(page: Page): Promise<void> {
   await page.getByLabel("Phone number").fill("+1 555 000 9999");
   await page.getByRole("button", { name: "Text me a code" }).click();
 }
 
-const pages: Shown[] = [
+const pages: PageState[] = [
   { path: "/", name: "landing", as: "visitor" },
   { path: "/sign-in", name: "sign-in", as: "visitor" },
   { path: "/sign-up", name: "sign-up", as: "visitor" },
@@ -54,8 +54,8 @@ const pages: Shown[] = [
   { path: "/verify", name: "verify", as: "visitor" },
   { path: "/no/such/place", name: "not-found", as: "visitor" },
   { path: "/mailbox", name: "mailbox", as: "visitor" },
-  { path: "/app", name: "app", as: "person" },
-  { path: "/update-password", name: "update-password", as: "person" },
+  { path: "/app", name: "app", as: "user" },
+  { path: "/update-password", name: "update-password", as: "user" },
   { path: "/sign-in?with=phone", name: "sign-in-phone", as: "visitor", until: (page) => page.getByLabel("Phone number").waitFor() },
   {
     path: "/sign-in?with=phone",
@@ -72,17 +72,17 @@ const pages: Shown[] = [
     name: "verify-phone",
     as: "visitor",
     until: async (page) => {
-      await askForText(page);
+      await requestTextMessage(page);
       await page.getByRole("heading", { name: "Check your phone" }).waitFor();
     },
   },
-  { path: "/app", name: "app-address-form", as: "person", until: askForAddress },
+  { path: "/app", name: "app-address-form", as: "user", until: fillEmailChange },
   {
     path: "/app",
     name: "app-address-wrong",
-    as: "person",
+    as: "user",
     until: async (page) => {
-      await askForAddress(page);
+      await fillEmailChange(page);
       await page.getByLabel("New e-mail address").fill("ada@portico.test");
       await page.getByRole("button", { name: "Ask for the change" }).click();
       await page.getByText("That is your address already.").waitFor();
@@ -91,9 +91,9 @@ const pages: Shown[] = [
   {
     path: "/app",
     name: "app-address-pending",
-    as: "person",
+    as: "user",
     until: async (page) => {
-      await askForAddress(page);
+      await fillEmailChange(page);
       await page.getByRole("button", { name: "Ask for the change" }).click();
       await page.getByText("Waiting for grace@portico.test to be confirmed").waitFor();
     },
@@ -102,7 +102,7 @@ const pages: Shown[] = [
   { path: "/confirm-email-change#message=Accepted&sb=", name: "address-half-changed", as: "visitor" },
   { path: "/app?code=spent", name: "other-browser", as: "visitor", until: (page) => page.getByText("in another browser").waitFor() },
   { path: "/update-password?code=spent", name: "other-browser-recovery", as: "visitor" },
-  // By now there are mails and text messages.
+  // The pages above have sent emails and text messages.
   { path: "/mailbox", name: "mailbox-filled", as: "visitor", until: (page) => page.getByRole("list", { name: "Messages" }).waitFor() },
 ];
 
@@ -117,16 +117,16 @@ describe.each(pages)("$path, $name", ({ path, name, as, until }) => {
       colorScheme,
       reducedMotion: "reduce",
       viewport: { width, height: 800 },
-      ...(as === "person" ? { storageState: signedIn } : {}),
+      ...(as === "user" ? { storageState: signedIn } : {}),
     });
     try {
-      const { page, errors } = await watch(context, portico.url);
+      const { page, errors } = await openWatchedPage(context, portico.url);
       await page.goto(`${portico.url}${path}`);
       await page.getByRole("heading", { level: 1 }).first().waitFor();
       await page.waitForLoadState("load");
       await until?.(page);
       await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
-      await picture(page, `${name}-${colorScheme}-${width}`);
+      await takeScreenshot(page, `${name}-${colorScheme}-${width}`);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       expect(overflow).toBe(0);
       await expectAccessible(page);

@@ -1,4 +1,4 @@
--- A club with events and members, and the to-do lists of its members: what the data tests read and write.
+-- The tables of the data tests: a club with events and members, and its members' to-do lists.
 create type public.mood as enum ('calm', 'lively');
 
 create table public.clubs (
@@ -109,7 +109,7 @@ create policy "everybody reads members" on public.members for select using (true
 create policy "everybody reads events" on public.events for select using (true);
 create policy "everybody reads attendances" on public.attendances for select using (true);
 
--- The usual pair: a profile that a trigger makes for every new account, and rows that belong to it.
+-- A profile that a trigger creates for every new account, and rows that belong to it.
 create table public.profiles (
   id uuid primary key references auth.users on delete cascade,
   name text not null
@@ -138,7 +138,7 @@ create policy "own is added" on public.todos for insert to authenticated with ch
 create policy "own is changed" on public.todos for update to authenticated using ((select auth.uid()) = owner) with check ((select auth.uid()) = owner);
 create policy "own is deleted" on public.todos for delete to authenticated using ((select auth.uid()) = owner);
 
--- Anybody may drop a letter, nobody but the secret key reads it.
+-- Every role may insert a letter; only the secret key can read it.
 create table public.letters (id bigint generated always as identity primary key, text text not null);
 alter table public.letters enable row level security;
 create policy "anybody writes" on public.letters for insert to anon, authenticated with check (true);
@@ -169,5 +169,5 @@ insert into public.events (id, club_id, title, starts_at, venue_id, rain_venue_i
   (4, 1, 'Open day', '2026-03-04 10:00+00', 2, 1);
 insert into public.attendances (event_id, member_id, paid) values (1, 1, 5), (1, 2, 5), (2, 3, 0), (4, 1, 0), (4, 2, 2.5), (4, 3, 0);
 insert into archive.minutes values (1, 'We met.');
--- What tests add comes behind.
+-- Rows that tests insert get higher ids.
 select setval(pg_get_serial_sequence('public.' || t, 'id'), 1000) from unnest(array['clubs', 'venues', 'members', 'events']) t;

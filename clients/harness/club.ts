@@ -1,4 +1,4 @@
-// The project of the data tests (club.sql), and how they look at answers.
+// The project of the data tests (club.sql), and helpers that read its responses.
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 
@@ -19,18 +19,18 @@ async function startClub(project: ProjectFiles = {}): Promise<Portico> {
   });
 }
 
-/** The club of one file's tests, until they are done. `db` reads and writes as nobody in particular, `service` with the secret key. */
+/** Starts the club for the tests of one file. `db` is an anonymous client, `service` has the secret key. */
 export async function club(project: ProjectFiles = {}): Promise<{ portico: Portico; db: SupabaseClient; service: SupabaseClient }> {
   const portico = await startClub(project);
   afterAll(() => portico.dispose());
   return { portico, db: portico.client(), service: admin(portico) };
 }
 
-/** A client with the secret key, which row-level security does not hold. */
+/** A client with the secret key, which bypasses row-level security. */
 export const admin = (portico: Portico): SupabaseClient => portico.client({}, portico.status.SECRET_KEY);
 
-/** What the client makes of an answer. */
-export interface Answer {
+/** A response as the client returns it. */
+export interface ClientResponse {
   data: unknown;
   error: { code: string; details: unknown; hint: string | null; message: string } | null;
   count: number | null;
@@ -38,27 +38,27 @@ export interface Answer {
   statusText: string;
 }
 
-/** The whole answer, as one value to compare. */
-export const answer = async (request: PromiseLike<unknown>): Promise<Answer> => (await request) as Answer;
+/** Returns the whole response, as one value to compare. */
+export const responseOf = async (request: PromiseLike<unknown>): Promise<ClientResponse> => (await request) as ClientResponse;
 
-/** The data of a request that must succeed. */
-export async function given(request: PromiseLike<unknown>): Promise<unknown> {
-  const { data, error } = await answer(request);
+/** Returns the data of a request that must succeed. */
+export async function dataOf(request: PromiseLike<unknown>): Promise<unknown> {
+  const { data, error } = await responseOf(request);
   expect(error).toBeNull();
   return data;
 }
 
-/** Status and error of a request that must fail. */
-export async function refused(request: PromiseLike<unknown>): Promise<{ status: number } & NonNullable<Answer["error"]>> {
-  const { data, error, status } = await answer(request);
+/** Returns the status and error of a request that must fail. */
+export async function errorOf(request: PromiseLike<unknown>): Promise<{ status: number } & NonNullable<ClientResponse["error"]>> {
+  const { data, error, status } = await responseOf(request);
   expect(data).toBeNull();
   expect(error).not.toBeNull();
   const { code, details, hint, message } = error!;
   return { status, code, details, hint, message };
 }
 
-/** `maxAffected` by its name: without generated types the client hides it. */
-export const atMost = (request: unknown, rows: number): PromiseLike<unknown> & { select(): PromiseLike<unknown> } =>
+/** Calls `maxAffected`, which the client's types hide without generated types. */
+export const withMaxAffected = (request: unknown, rows: number): PromiseLike<unknown> & { select(): PromiseLike<unknown> } =>
   (request as { maxAffected(rows: number): PromiseLike<unknown> & { select(): PromiseLike<unknown> } }).maxAffected(rows);
 
 /** Repeats `attempt` until it does not throw. */

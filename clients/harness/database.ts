@@ -1,4 +1,4 @@
-// The project's database, as its owner: to let time pass, and to see what stays behind.
+// The project's database, as its owner: to make rows older, and to look at what is stored.
 import { Client } from "pg";
 
 /** Runs one statement. */
@@ -12,15 +12,15 @@ export async function sql<Row extends object>(url: string, text: string, values:
   }
 }
 
-/** Makes every code and link that `email` got two hours old. */
-export async function ageMailsTo(url: string, email: string): Promise<void> {
+/** Makes every code and link that was sent to `email` two hours older. */
+export async function ageEmailsTo(url: string, email: string): Promise<void> {
   const columns = ["confirmation_sent_at", "recovery_sent_at", "email_change_sent_at", "reauthentication_sent_at"];
   const aged = columns.map((column) => `${column} = ${column} - interval '2 hours'`).join(", ");
   await sql(url, `update auth.users set ${aged} where email = $1`, [email]);
   await sql(url, "update auth.one_time_tokens set created_at = created_at - interval '2 hours' where relates_to = $1", [email]);
 }
 
-/** Lets the sessions of `email` have begun two days ago. */
+/** Makes the sessions of `email` two days older. */
 export async function ageSessionsOf(url: string, email: string): Promise<void> {
   await sql(url, "update auth.sessions set created_at = created_at - interval '2 days' where user_id = (select id from auth.users where email = $1)", [email]);
 }

@@ -1,7 +1,7 @@
-// What a client tells its app.
+// The authentication events of a client.
 import type { AuthChangeEvent, Session, SupabaseClient } from "@supabase/supabase-js";
 
-export class Events {
+export class AuthEvents {
   readonly seen: { event: AuthChangeEvent; session: Session | null }[] = [];
   private readonly subscription: { unsubscribe(): void };
 
@@ -16,14 +16,14 @@ export class Events {
     return this.seen.map(({ event }) => event);
   }
 
-  /** Waits until `event` was told. */
-  async told(event: AuthChangeEvent): Promise<Session | null> {
+  /** Waits for `event`, and returns its session. */
+  async waitFor(event: AuthChangeEvent): Promise<Session | null> {
     for (let attempt = 0; attempt < 600; attempt += 1) {
       const found = this.seen.find((seen) => seen.event === event);
       if (found !== undefined) return found.session;
       await new Promise((done) => setTimeout(done, 100));
     }
-    throw new Error(`${event} was not told; told were: ${this.names.join(", ")}`);
+    throw new Error(`${event} was not emitted, but: ${this.names.join(", ")}`);
   }
 
   end(): void {

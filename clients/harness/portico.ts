@@ -32,7 +32,7 @@ export interface Status {
   JWT_SECRET: string;
 }
 
-export interface Finished {
+export interface CommandResult {
   code: number | null;
   stdout: string;
   stderr: string;
@@ -45,7 +45,7 @@ const environment = (extra: Record<string, string> = {}): NodeJS.ProcessEnv => {
 };
 
 /** Runs a command to its end. */
-export function portico(args: string[], options: { cwd?: string; env?: Record<string, string>; input?: string } = {}): Promise<Finished> {
+export function portico(args: string[], options: { cwd?: string; env?: Record<string, string>; input?: string } = {}): Promise<CommandResult> {
   return new Promise((done, fail) => {
     const child = spawn(binary, args, { cwd: options.cwd ?? tmpdir(), env: environment(options.env), stdio: ["pipe", "pipe", "pipe"] });
     let stdout = "";
@@ -56,7 +56,7 @@ export function portico(args: string[], options: { cwd?: string; env?: Record<st
     child.on("close", (code) => {
       done({ code, stdout, stderr });
     });
-    // A child that ends without reading closes the pipe, which is not this test's concern.
+    // A child that ends without reading closes the pipe. Its exit code is what counts.
     child.stdin.on("error", () => undefined);
     child.stdin.end(options.input ?? "");
   });
@@ -82,11 +82,11 @@ const withPorts = (config: string): string => {
     const header = new RegExp(`^\\[${table}\\]$`, "m");
     text = header.test(text) ? text.replace(header, `[${table}]\nport = 0`) : `${text}\n[${table}]\nport = 0\n`;
   }
-  // Tests make tables in SQL and reach them at once; a folder without migrations would be a new project, which asks for grants
+  // Tests create tables in SQL and use them at once. A folder without migrations is a new project, which requires grants.
   return text.includes("auto_expose_new_tables") ? text : text.replace(/^\[api\]$/m, "[api]\nauto_expose_new_tables = true");
 };
 
-/** Starts a server and waits until it says that it is ready. */
+/** Starts a server and waits until it reports that it is ready. */
 async function launch(command: "dev" | "serve", folder: string, env?: Record<string, string>): Promise<{ child: ChildProcess; output: () => string }> {
   const child = spawn(binary, [command, "--workdir", folder], { cwd: folder, env: environment(env), stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
@@ -113,7 +113,7 @@ export class Portico {
     private readonly output: () => string,
   ) {}
 
-  /** Starts `portico dev` and waits until it says that it is ready. */
+  /** Starts `portico dev` and waits until it reports that it is ready. */
   static async start(project: ProjectFiles & { folder?: string } = {}): Promise<Portico> {
     const folder = project.folder ?? (await projectFolder(project));
     const { child, output } = await launch("dev", folder, project.env);
@@ -123,8 +123,8 @@ export class Portico {
   }
 
   /**
-   * Starts `portico serve`, as in production, behind a proxy on this machine: `X-Forwarded-For` says who the client is. There is no mailbox
-   * and no way to ask for the status; keys are those that the server made for itself.
+   * Starts `portico serve`, as in production, behind a proxy on this machine: `X-Forwarded-For` has the client's address. There is no mailbox
+   * and no status command; the keys are those that the server generated.
    */
   static async serve(project: ProjectFiles = {}): Promise<Portico> {
     const folder = await projectFolder(project);
@@ -153,12 +153,12 @@ export class Portico {
     return this.status.API_URL;
   }
 
-  /** Everything that the server printed so far. */
+  /** The server's output so far. */
   get log(): string {
     return this.output();
   }
 
-  /** A client as an app would make it, with storage of its own. */
+  /** Returns a client with the options of an app, and a storage of its own. */
   client(options: SupabaseClientOptions<"public"> = {}, key = this.status.PUBLISHABLE_KEY): SupabaseClient {
     // eslint-disable-next-line @typescript-eslint/no-unsafe-return -- without generated types the client's tables are `any`
     return createClient(this.url, key, {
@@ -187,7 +187,7 @@ export class Portico {
   }
 }
 
-/** What `localStorage` is in a browser. */
+/** Returns a storage in memory, with the interface of `localStorage`. */
 export function memoryStorage(): { getItem(key: string): string | null; setItem(key: string, value: string): void; removeItem(key: string): void } {
   const values = new Map<string, string>();
   return {

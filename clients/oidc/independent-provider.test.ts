@@ -1,4 +1,4 @@
-// Sign-in with Google against an OpenID provider that is not ours, so that the emulated one does not prove itself.
+// Sign-in with Google against an independent OpenID provider, so that the emulated one is not its only proof.
 import { generateKeyPairSync } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -56,29 +56,29 @@ async function browse(start: string, until: (url: URL) => boolean): Promise<URL>
   let url = new URL(start);
   let init: RequestInit = {};
   for (let step = 0; step < 20; step += 1) {
-    const answer = await fetch(url, { ...init, redirect: "manual", headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; ") } });
+    const response = await fetch(url, { ...init, redirect: "manual", headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; ") } });
     init = {};
-    for (const cookie of answer.headers.getSetCookie()) {
+    for (const cookie of response.headers.getSetCookie()) {
       const [name, value] = cookie.split(";", 1)[0]!.split(/=(.*)/s);
       cookies.set(name!, value!);
     }
-    const location = answer.headers.get("location");
+    const location = response.headers.get("location");
     if (location !== null) {
       url = new URL(location, url);
       if (until(url)) return url;
       continue;
     }
-    const page = await answer.text();
+    const page = await response.text();
     const action = /<form[^>]*action="([^"]+)"/.exec(page)?.[1];
-    if (action === undefined) throw new Error(`no form at ${url.href}: ${answer.status} ${page.slice(0, 500)}`);
+    if (action === undefined) throw new Error(`no form at ${url.href}: ${response.status} ${page.slice(0, 500)}`);
     const prompt = /name="prompt" value="([^"]+)"/.exec(page)?.[1] ?? "consent";
     url = new URL(action.replaceAll("&amp;", "&"), url);
     init = { method: "POST", body: new URLSearchParams({ prompt, login: person.sub, password: "any" }) };
   }
-  throw new Error("the flow does not end");
+  throw new Error("the flow has too many steps");
 }
 
-test("a person of an independent OpenID provider signs in through the Google code path", async () => {
+test("a user of an independent OpenID provider signs in through the Google code path", async () => {
   const client = portico.client({ auth: { flowType: "pkce" } });
   const { data, error } = await client.auth.signInWithOAuth({ provider: "google", options: { redirectTo: "http://127.0.0.1:3000/app", skipBrowserRedirect: true } });
   expect(error).toBeNull();

@@ -2,7 +2,7 @@
 import { isAuthApiError, isAuthWeakPasswordError, type SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { codeIn, linkIn, mailTo, mailsTo } from "../harness/mail.ts";
+import { codeIn, linkIn, emailTo, emailsTo } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
 
 let portico: Portico;
@@ -23,7 +23,7 @@ async function signedUp(email = address(), password = "correct horse battery"): 
 }
 
 describe("sign-up", () => {
-  test("gives a session at once where no confirmation is asked for", async () => {
+  test("returns a session where no confirmation is required", async () => {
     const email = address();
     const client = portico.client();
     const { data, error } = await client.auth.signUp({ email, password: "correct horse battery", options: { data: { name: "Ada" } } });
@@ -35,13 +35,13 @@ describe("sign-up", () => {
     expect(read.user?.id).toBe(data.user?.id);
   });
 
-  test("of a taken address says so", async () => {
+  test("of a taken address is rejected", async () => {
     const { email, password } = await signedUp();
     const { error } = await portico.client().auth.signUp({ email, password });
     expect(error).toMatchObject({ status: 422, code: "user_already_exists", message: "User already registered" });
   });
 
-  test("with a short password gives the reasons", async () => {
+  test("with a short password is rejected with the reasons", async () => {
     const { error } = await portico.client().auth.signUp({ email: address(), password: "abc" });
     expect(isAuthWeakPasswordError(error)).toBe(true);
     expect(error).toMatchObject({ status: 422, code: "weak_password", reasons: ["length"] });
@@ -54,7 +54,7 @@ describe("sign-up", () => {
 });
 
 describe("sign-in with a password", () => {
-  test("works, and remembers its session", async () => {
+  test("works, and stores its session", async () => {
     const { email, password } = await signedUp();
     const client = portico.client();
     const events: string[] = [];
@@ -66,7 +66,7 @@ describe("sign-in with a password", () => {
     expect(events).toContain("SIGNED_IN");
   });
 
-  test("gives one answer to a wrong password and to an unknown address", async () => {
+  test("has the same error for a wrong password and an unknown address", async () => {
     const { email } = await signedUp();
     for (const attempt of [{ email, password: "wrong password" }, { email: address(), password: "wrong password" }]) {
       const { error } = await portico.client().auth.signInWithPassword(attempt);
@@ -77,7 +77,7 @@ describe("sign-in with a password", () => {
 });
 
 describe("a session", () => {
-  test("is refreshed, and its token is verified by the published keys", async () => {
+  test("is refreshed, and its token is verified with the published keys", async () => {
     const { client } = await signedUp();
     const before = (await client.auth.getSession()).data.session;
     const { data, error } = await client.auth.refreshSession();
@@ -101,13 +101,13 @@ describe("a session", () => {
   test("survives many tabs that refresh at once", async () => {
     const { client } = await signedUp();
     const { refresh_token } = (await client.auth.getSession()).data.session!;
-    const answers = await Promise.all(Array.from({ length: 20 }, () => portico.client().auth.refreshSession({ refresh_token })));
-    expect(answers.map(({ error }) => error)).toEqual(answers.map(() => null));
-    const last = answers.at(-1)!.data.session!;
+    const responses = await Promise.all(Array.from({ length: 20 }, () => portico.client().auth.refreshSession({ refresh_token })));
+    expect(responses.map(({ error }) => error)).toEqual(responses.map(() => null));
+    const last = responses.at(-1)!.data.session!;
     expect((await portico.client().auth.refreshSession({ refresh_token: last.refresh_token })).error).toBeNull();
   });
 
-  test("with an unknown refresh token is refused for good", async () => {
+  test("with an unknown refresh token is rejected permanently", async () => {
     const { error } = await portico.client().auth.refreshSession({ refresh_token: "aaaaaaaaaaaa" });
     expect(error).toMatchObject({ status: 400, code: "refresh_token_not_found" });
   });
@@ -123,7 +123,7 @@ describe("sign-out", () => {
     expect((await other.auth.refreshSession()).error).toMatchObject({ status: 400 });
   });
 
-  test("of the others leaves this one", async () => {
+  test("of the others keeps this one", async () => {
     const { client, email, password } = await signedUp();
     const other = portico.client();
     await other.auth.signInWithPassword({ email, password });
@@ -143,15 +143,15 @@ describe("the account", () => {
     expect((await portico.client().auth.signInWithPassword({ email, password: "another good one" })).error).toBeNull();
   });
 
-  test("keeps what only the server may set", async () => {
+  test("cannot change what only the server may set", async () => {
     const { client } = await signedUp();
     const { access_token } = (await client.auth.getSession()).data.session!;
-    const answer = await fetch(`${portico.url}/auth/v1/user`, {
+    const response = await fetch(`${portico.url}/auth/v1/user`, {
       method: "PUT",
       headers: { authorization: `Bearer ${access_token}`, apikey: portico.status.PUBLISHABLE_KEY, "content-type": "application/json" },
       body: JSON.stringify({ app_metadata: { operator: true } }),
     });
-    expect([200, 403]).toContain(answer.status);
+    expect([200, 403]).toContain(response.status);
     const { data } = await client.auth.getUser();
     expect(data.user?.app_metadata).not.toHaveProperty("operator");
   });
@@ -179,16 +179,16 @@ describe("with confirmation", () => {
   });
   afterAll(() => confirming.dispose());
 
-  test("the link in the mail signs in, by PKCE", async () => {
+  test("the link in the email signs in, by PKCE", async () => {
     const email = address();
     const client = confirming.client({ auth: { flowType: "pkce" } });
     const { data, error } = await client.auth.signUp({ email, password: "correct horse battery" });
     expect(error).toBeNull();
     expect(data.session).toBeNull();
-    const mail = await mailTo(confirming.status.MAILPIT_URL, email);
-    const answer = await fetch(linkIn(mail), { redirect: "manual" });
-    expect(answer.status).toBe(303);
-    const code = new URL(answer.headers.get("location")!).searchParams.get("code")!;
+    const mail = await emailTo(confirming.status.MAILPIT_URL, email);
+    const response = await fetch(linkIn(mail), { redirect: "manual" });
+    expect(response.status).toBe(303);
+    const code = new URL(response.headers.get("location")!).searchParams.get("code")!;
     const exchanged = await client.auth.exchangeCodeForSession(code);
     expect(exchanged.error).toBeNull();
     expect(exchanged.data.user?.email).toBe(email);
@@ -196,13 +196,13 @@ describe("with confirmation", () => {
     expect(again.error).not.toBeNull();
   });
 
-  test("the code in the mail signs in", async () => {
+  test("the code in the email signs in", async () => {
     const email = address();
     const client = confirming.client();
     await client.auth.signUp({ email, password: "correct horse battery" });
     const early = await client.auth.signInWithPassword({ email, password: "correct horse battery" });
     expect(early.error).toMatchObject({ status: 400, code: "email_not_confirmed", message: "Email not confirmed" });
-    const token = codeIn(await mailTo(confirming.status.MAILPIT_URL, email));
+    const token = codeIn(await emailTo(confirming.status.MAILPIT_URL, email));
     const { data, error } = await client.auth.verifyOtp({ email, token, type: "signup" });
     expect(error).toBeNull();
     expect(data.session?.access_token).toBeTruthy();
@@ -210,15 +210,15 @@ describe("with confirmation", () => {
     expect(again.error).toMatchObject({ status: 403, code: "otp_expired" });
   });
 
-  test("a taken address is not given away", async () => {
+  test("a taken address is not disclosed", async () => {
     const email = address();
     const client = confirming.client();
     await client.auth.signUp({ email, password: "correct horse battery" });
-    await client.auth.verifyOtp({ email, token: codeIn(await mailTo(confirming.status.MAILPIT_URL, email)), type: "signup" });
+    await client.auth.verifyOtp({ email, token: codeIn(await emailTo(confirming.status.MAILPIT_URL, email)), type: "signup" });
     const { data, error } = await confirming.client().auth.signUp({ email, password: "a stranger's guess" });
     expect(error).toBeNull();
     expect(data.session).toBeNull();
     expect(data.user?.identities).toEqual([]);
-    expect(await mailsTo(confirming.status.MAILPIT_URL, email)).toHaveLength(1);
+    expect(await emailsTo(confirming.status.MAILPIT_URL, email)).toHaveLength(1);
   });
 });

@@ -1,4 +1,4 @@
-// The program as a developer and their scripts use it.
+// The commands of the program, as developers and scripts use them.
 import { existsSync } from "node:fs";
 import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ afterEach(async () => {
 
 async function query<Row extends pg.QueryResultRow>(server: Portico, text: string): Promise<Row[]> {
   const client = new pg.Client({ connectionString: server.status.DB_URL });
-  // A server that stops ends its connections, which the client reports here.
+  // A stopping server ends its connections, which the client reports here.
   client.on("error", () => undefined);
   await client.connect();
   try {
@@ -62,14 +62,14 @@ test("db reset starts afresh while the server runs", async () => {
   const reset = await portico(["db", "reset", "--workdir", server.folder]);
   expect(reset).toMatchObject({ code: 0 });
   expect(reset.stderr).toContain("Applying migration 20260101000000_notes.sql...");
-  // What the reset does to the server's own connections is nothing to warn of.
+  // The reset ends the server's own connections, which is no reason for a warning.
   expect(server.log).not.toMatch(/WARN|ERROR/);
   expect(await query(server, "select body from public.notes")).toEqual([{ body: "seeded" }]);
   expect((await person.auth.getUser()).error).toMatchObject({ status: 403, code: "user_not_found" });
   expect((await server.client().auth.signUp({ email: "before@portico.test", password: "correct horse battery" })).error).toBeNull();
 });
 
-test("a failing migration says where, and leaves nothing behind", async () => {
+test("a failing migration reports its place and changes nothing", async () => {
   const folder = await projectFolder({
     files: { "supabase/migrations/20260101000000_broken.sql": "create table public.half (id int);\n\ncreate table public.other (\n  id int references public.missing\n);\n" },
   });
@@ -82,7 +82,7 @@ test("a failing migration says where, and leaves nothing behind", async () => {
   expect(await query(server, "select * from public.half")).toEqual([]);
 });
 
-test("status speaks to people and to scripts", async () => {
+test("status prints text and JSON", async () => {
   const server = await start();
   const json = await portico(["status", "-o", "json", "--workdir", server.folder]);
   expect((JSON.parse(json.stdout) as Record<string, string>)["API_URL"]).toBe(server.url);
@@ -92,7 +92,7 @@ test("status speaks to people and to scripts", async () => {
   expect(pretty.stdout).toContain(server.url);
 });
 
-test("commands say so when nothing runs", async () => {
+test("commands report that no server is running", async () => {
   const folder = await projectFolder();
   const status = await portico(["status", "--workdir", folder]);
   expect(status.code).toBe(1);
@@ -100,14 +100,14 @@ test("commands say so when nothing runs", async () => {
   await rm(folder, { recursive: true });
 });
 
-test("a second server on the same folder is refused with the reason", async () => {
+test("a second server on the same folder is rejected with the reason", async () => {
   const server = await start();
   const second = await portico(["dev", "--workdir", server.folder]);
   expect(second.code).toBe(1);
   expect(second.stderr).toMatch(/already|in use|running/);
 });
 
-test("a server that was killed comes back with everything that was acknowledged", async () => {
+test("a killed server restarts with every acknowledged write", async () => {
   const first = await start();
   expect((await first.client().auth.signUp({ email: "kept@portico.test", password: "correct horse battery" })).error).toBeNull();
   await first.stop("SIGKILL");
@@ -133,7 +133,7 @@ test("a wrong type in the configuration names file, line and key", async () => {
   await rm(folder, { recursive: true });
 });
 
-test("serve makes its own secrets and refuses the development keys", async () => {
+test("serve generates its own secrets and rejects the development keys", async () => {
   const folder = await projectFolder({ config: '[auth]\nsite_url = "https://app.portico.test"\n' });
   await write(folder, "supabase/.env", "SUPABASE_AUTH_JWT_SECRET=super-secret-jwt-token-with-at-least-32-characters-long\n");
   const refused = await portico(["serve", "--workdir", folder]);
@@ -157,14 +157,14 @@ test("serve --check writes nothing, and reads no file of development", async () 
   await rm(folder, { recursive: true });
 });
 
-test("a seed that nobody named need not be there", async () => {
+test("the default seed file is optional", async () => {
   const server = await start();
   expect(server.log).not.toContain("seed.sql");
   const named = await start({ config: '[db.seed]\nsql_paths = ["./seed.sql", "./mine.sql"]\n' });
   expect(named.log).toContain("no files matched pattern: supabase/mine.sql");
 });
 
-test("colours of the log and of everything else follow one wish", async () => {
+test("one setting controls the colours of the log and of everything else", async () => {
   const wish = (env: Record<string, string>): Parameters<typeof start>[0] => ({
     env: { PORTICO_LOG_FORMAT: "text", PORTICO_LOG: "info", CLICOLOR_FORCE: "1", ...env },
   });

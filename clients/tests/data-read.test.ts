@@ -2,38 +2,38 @@
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { describe, expect, test } from "vitest";
 
-import { answer, club, eventually, given, refused } from "../harness/club.ts";
+import { responseOf, club, eventually, dataOf, errorOf } from "../harness/club.ts";
 import { sql } from "../harness/database.ts";
 
 const { portico, db } = await club();
 
 describe("select", () => {
   test("everything, some columns, aliases, casts and paths into json", async () => {
-    expect(await given(db.from("badges").select().order("club_id"))).toEqual([{ club_id: 1, colour: "gold" }, { club_id: 2, colour: "green" }]);
-    expect(await given(db.from("clubs").select("id, name").eq("id", 1))).toEqual([{ id: 1, name: "Chess" }]);
-    expect(await given(db.from("clubs").select("title:name, founded, rating::text, level:details->>level, fees:details->fees->year, tags->0, seats, mood").eq("id", 1))).toEqual([
+    expect(await dataOf(db.from("badges").select().order("club_id"))).toEqual([{ club_id: 1, colour: "gold" }, { club_id: 2, colour: "green" }]);
+    expect(await dataOf(db.from("clubs").select("id, name").eq("id", 1))).toEqual([{ id: 1, name: "Chess" }]);
+    expect(await dataOf(db.from("clubs").select("title:name, founded, rating::text, level:details->>level, fees:details->fees->year, tags->0, seats, mood").eq("id", 1))).toEqual([
       { title: "Chess", founded: "1990-05-01", rating: "4.5", level: "hard", fees: 30, tags: "board", seats: "[1,20)", mood: "calm" },
     ]);
-    expect(await given(db.from("members").select("name, initials").eq("id", 1))).toEqual([{ name: "Ada", initials: "A." }]);
-    expect(await given(db.from("open_clubs").select("name").order("id"))).toEqual([{ name: "Chess" }, { name: "Hiking" }]);
+    expect(await dataOf(db.from("members").select("name, initials").eq("id", 1))).toEqual([{ name: "Ada", initials: "A." }]);
+    expect(await dataOf(db.from("open_clubs").select("name").order("id"))).toEqual([{ name: "Chess" }, { name: "Hiking" }]);
   });
 
   test("counts, with rows and without", async () => {
-    expect(await answer(db.from("clubs").select("id", { count: "exact" }).order("id").limit(2))).toMatchObject({ status: 206, count: 4, data: [{ id: 1 }, { id: 2 }] });
-    expect(await answer(db.from("clubs").select("*", { count: "exact", head: true }))).toMatchObject({ status: 200, count: 4, data: null, error: null });
-    expect(await answer(db.from("clubs").select("*", { count: "estimated", head: true }))).toMatchObject({ count: 4 });
-    expect((await answer(db.from("clubs").select("*", { count: "planned", head: true }))).count).toBeGreaterThanOrEqual(1);
-    expect(await answer(db.from("clubs").select("*", { count: "exact", head: true }).eq("id", 99))).toMatchObject({ status: 200, count: 0 });
-    expect((await answer(db.from("clubs").select())).count).toBeNull();
+    expect(await responseOf(db.from("clubs").select("id", { count: "exact" }).order("id").limit(2))).toMatchObject({ status: 206, count: 4, data: [{ id: 1 }, { id: 2 }] });
+    expect(await responseOf(db.from("clubs").select("*", { count: "exact", head: true }))).toMatchObject({ status: 200, count: 4, data: null, error: null });
+    expect(await responseOf(db.from("clubs").select("*", { count: "estimated", head: true }))).toMatchObject({ count: 4 });
+    expect((await responseOf(db.from("clubs").select("*", { count: "planned", head: true }))).count).toBeGreaterThanOrEqual(1);
+    expect(await responseOf(db.from("clubs").select("*", { count: "exact", head: true }).eq("id", 99))).toMatchObject({ status: 200, count: 0 });
+    expect((await responseOf(db.from("clubs").select())).count).toBeNull();
   });
 
-  test("an error of a HEAD request has its status and no words", async () => {
-    expect(await answer(db.from("clubs").select("nowhere", { head: true }))).toMatchObject({ status: 400, data: null, error: { message: "" } });
+  test("an error of a HEAD request has its status and no message", async () => {
+    expect(await responseOf(db.from("clubs").select("nowhere", { head: true }))).toMatchObject({ status: 400, data: null, error: { message: "" } });
   });
 });
 
 describe("filters", () => {
-  const ids = async (request: PromiseLike<unknown>): Promise<number[]> => ((await given(request)) as { id: number }[]).map(({ id }) => id).sort((a, b) => a - b);
+  const ids = async (request: PromiseLike<unknown>): Promise<number[]> => ((await dataOf(request)) as { id: number }[]).map(({ id }) => id).sort((a, b) => a - b);
   const clubs = (): ReturnType<ReturnType<SupabaseClient["from"]>["select"]> => db.from("clubs").select("id");
 
   test("comparisons", async () => {
@@ -112,7 +112,7 @@ describe("filters", () => {
 
 describe("modifiers", () => {
   test("order, limit and range", async () => {
-    const names = async (request: PromiseLike<unknown>): Promise<string[]> => ((await given(request)) as { name: string }[]).map(({ name }) => name);
+    const names = async (request: PromiseLike<unknown>): Promise<string[]> => ((await dataOf(request)) as { name: string }[]).map(({ name }) => name);
     expect(await names(db.from("clubs").select("name").order("name"))).toEqual(["Chess", "Film (old)", "Hiking", "Rowing"]);
     expect(await names(db.from("clubs").select("name").order("rating", { ascending: false }))).toEqual(["Rowing", "Film (old)", "Chess", "Hiking"]);
     expect(await names(db.from("clubs").select("name").order("rating", { ascending: false, nullsFirst: false }))).toEqual(["Film (old)", "Chess", "Hiking", "Rowing"]);
@@ -122,7 +122,7 @@ describe("modifiers", () => {
     expect(await names(db.from("clubs").select("name").order("id").limit(1))).toEqual(["Chess"]);
     expect(await names(db.from("clubs").select("name").order("id").range(1, 2))).toEqual(["Hiking", "Film (old)"]);
     expect(await names(db.from("clubs").select("name").order("id").range(10, 20))).toEqual([]);
-    expect(await refused(db.from("clubs").select("name", { count: "exact" }).range(10, 20))).toEqual({
+    expect(await errorOf(db.from("clubs").select("name", { count: "exact" }).range(10, 20))).toEqual({
       status: 416,
       code: "PGRST103",
       details: "An offset of 10 was requested, but there are only 4 rows.",
@@ -132,75 +132,75 @@ describe("modifiers", () => {
   });
 
   test("one row, or none", async () => {
-    expect(await given(db.from("clubs").select("name").eq("id", 2).single())).toEqual({ name: "Hiking" });
-    expect(await given(db.from("clubs").select("name").eq("id", 2).maybeSingle())).toEqual({ name: "Hiking" });
-    expect(await answer(db.from("clubs").select("name").eq("id", 99).maybeSingle())).toMatchObject({ data: null, error: null, status: 200 });
-    expect(await refused(db.from("clubs").select("name").eq("id", 99).single())).toEqual({
+    expect(await dataOf(db.from("clubs").select("name").eq("id", 2).single())).toEqual({ name: "Hiking" });
+    expect(await dataOf(db.from("clubs").select("name").eq("id", 2).maybeSingle())).toEqual({ name: "Hiking" });
+    expect(await responseOf(db.from("clubs").select("name").eq("id", 99).maybeSingle())).toMatchObject({ data: null, error: null, status: 200 });
+    expect(await errorOf(db.from("clubs").select("name").eq("id", 99).single())).toEqual({
       status: 406,
       code: "PGRST116",
       details: "The result contains 0 rows",
       hint: null,
       message: "Cannot coerce the result to a single JSON object",
     });
-    expect(await refused(db.from("clubs").select("name").single())).toMatchObject({ status: 406, code: "PGRST116", details: "The result contains 4 rows" });
-    expect(await refused(db.from("clubs").select("name").maybeSingle())).toMatchObject({ code: "PGRST116" });
+    expect(await errorOf(db.from("clubs").select("name").single())).toMatchObject({ status: 406, code: "PGRST116", details: "The result contains 4 rows" });
+    expect(await errorOf(db.from("clubs").select("name").maybeSingle())).toMatchObject({ code: "PGRST116" });
   });
 
   test("csv", async () => {
-    expect(await given(db.from("clubs").select("id,name,motto,active,tags").order("id").csv())).toBe(
+    expect(await dataOf(db.from("clubs").select("id,name,motto,active,tags").order("id").csv())).toBe(
       'id,name,motto,active,tags\n1,Chess,"Think, then move",t,"{board,indoor}"\n2,Hiking,,t,{outdoor}\n3,"Film (old)","Silence, please",f,"{indoor,culture}"\n4,Rowing,,,"{outdoor,water}"',
     );
   });
 
-  test("geojson is refused where the database has no PostGIS", async () => {
-    expect(await answer(db.from("clubs").select().geojson())).toMatchObject({ status: 404, data: null, error: { code: "42883" } });
+  test("geojson is rejected where the database has no PostGIS", async () => {
+    expect(await responseOf(db.from("clubs").select().geojson())).toMatchObject({ status: 404, data: null, error: { code: "42883" } });
   });
 
   test("nulls are left out", async () => {
-    expect(await given(db.from("clubs").select("id,motto,rating").order("id").stripNulls())).toEqual([
+    expect(await dataOf(db.from("clubs").select("id,motto,rating").order("id").stripNulls())).toEqual([
       { id: 1, motto: "Think, then move", rating: 4.5 },
       { id: 2, rating: 3.2 },
       { id: 3, motto: "Silence, please", rating: 4.9 },
       { id: 4 },
     ]);
-    expect(await given(db.from("clubs").select("id,motto").eq("id", 4).single().stripNulls())).toEqual({ id: 4 });
+    expect(await dataOf(db.from("clubs").select("id,motto").eq("id", 4).single().stripNulls())).toEqual({ id: 4 });
   });
 
-  test("plans, once they are switched on", async () => {
-    expect(await refused(db.from("clubs").select().explain())).toMatchObject({ status: 406, code: "PGRST107" });
+  test("plans, once they are enabled", async () => {
+    expect(await errorOf(db.from("clubs").select().explain())).toMatchObject({ status: 406, code: "PGRST107" });
     await sql(portico.status.DB_URL, "alter role authenticator set pgrst.db_plan_enabled = 'true'");
     await sql(portico.status.DB_URL, "notify pgrst, 'reload config'");
-    await eventually(async () => { expect(await given(db.from("clubs").select().explain())).toContain("Aggregate"); });
-    const plans = (await given(db.from("clubs").select().eq("id", 1).explain({ format: "json", analyze: true, verbose: true, settings: true, buffers: true }))) as { Plan: { "Actual Rows": number } }[];
+    await eventually(async () => { expect(await dataOf(db.from("clubs").select().explain())).toContain("Aggregate"); });
+    const plans = (await dataOf(db.from("clubs").select().eq("id", 1).explain({ format: "json", analyze: true, verbose: true, settings: true, buffers: true }))) as { Plan: { "Actual Rows": number } }[];
     expect(plans[0]!.Plan["Actual Rows"]).toBe(1);
-    // Of the form that was asked for before, which the client's types do not foresee.
+    // In the format requested before, which the client's types do not have.
     const single = db.from("clubs").select().eq("id", 1).single() as unknown as { explain(options: object): PromiseLike<unknown> };
-    expect(await given(single.explain({ analyze: true }))).toContain("actual");
+    expect(await dataOf(single.explain({ analyze: true }))).toContain("actual");
   });
 
   test("throwOnError, overrideTypes, abortSignal", async () => {
     await expect(db.from("nowhere").select().throwOnError().then()).rejects.toMatchObject({ code: "PGRST205", message: "Could not find the table 'public.nowhere' in the schema cache" });
-    expect(await given(db.from("clubs").select("id").eq("id", 1).overrideTypes<{ id: number }[], { merge: false }>())).toEqual([{ id: 1 }]);
-    // eslint-disable-next-line @typescript-eslint/no-deprecated -- what is deprecated is used nevertheless
-    expect(await given(db.from("clubs").select("id").eq("id", 1).returns<{ id: number }[]>())).toEqual([{ id: 1 }]);
-    expect((await answer(db.from("clubs").select().abortSignal(AbortSignal.abort()))).error?.message).toContain("AbortError");
-    expect(await given(db.from("clubs").select("id").eq("id", 1).abortSignal(new AbortController().signal))).toEqual([{ id: 1 }]);
+    expect(await dataOf(db.from("clubs").select("id").eq("id", 1).overrideTypes<{ id: number }[], { merge: false }>())).toEqual([{ id: 1 }]);
+    // eslint-disable-next-line @typescript-eslint/no-deprecated -- apps still use it
+    expect(await dataOf(db.from("clubs").select("id").eq("id", 1).returns<{ id: number }[]>())).toEqual([{ id: 1 }]);
+    expect((await responseOf(db.from("clubs").select().abortSignal(AbortSignal.abort()))).error?.message).toContain("AbortError");
+    expect(await dataOf(db.from("clubs").select("id").eq("id", 1).abortSignal(new AbortController().signal))).toEqual([{ id: 1 }]);
   });
 });
 
-describe("refusals pass through the client unchanged", () => {
+describe("errors pass through the client unchanged", () => {
   test("of Portico", async () => {
-    expect(await refused(db.from("club").select())).toEqual({
+    expect(await errorOf(db.from("club").select())).toEqual({
       status: 404,
       code: "PGRST205",
       details: null,
       hint: "Perhaps you meant the table 'public.clubs'",
       message: "Could not find the table 'public.club' in the schema cache",
     });
-    expect(await refused(db.from("clubs").select("id,venues(name)"))).toMatchObject({ status: 400, code: "PGRST200" });
-    expect(await refused(db.from("clubs").select("id,name.sum()"))).toMatchObject({ status: 400, code: "PGRST123" });
-    expect(await refused(db.from("clubs").select("id,,"))).toMatchObject({ status: 400, code: "PGRST100" });
-    expect(await refused(db.schema("private").from("hidden").select())).toEqual({
+    expect(await errorOf(db.from("clubs").select("id,venues(name)"))).toMatchObject({ status: 400, code: "PGRST200" });
+    expect(await errorOf(db.from("clubs").select("id,name.sum()"))).toMatchObject({ status: 400, code: "PGRST123" });
+    expect(await errorOf(db.from("clubs").select("id,,"))).toMatchObject({ status: 400, code: "PGRST100" });
+    expect(await errorOf(db.schema("private").from("hidden").select())).toEqual({
       status: 406,
       code: "PGRST106",
       details: null,
@@ -210,15 +210,15 @@ describe("refusals pass through the client unchanged", () => {
   });
 
   test("of PostgreSQL", async () => {
-    expect(await refused(db.from("clubs").select("colour"))).toEqual({ status: 400, code: "42703", details: null, hint: null, message: "column clubs.colour does not exist" });
-    expect(await refused(db.from("clubs").select().eq("id", "one"))).toEqual({ status: 400, code: "22P02", details: null, hint: null, message: 'invalid input syntax for type bigint: "one"' });
-    expect(await refused(db.from("clubs").select().contains("name", ["a"]))).toMatchObject({ status: 404, code: "42883" });
-    expect(await refused(db.from("clubs").select().regexMatch("name", "("))).toMatchObject({ status: 400, code: "2201B" });
+    expect(await errorOf(db.from("clubs").select("colour"))).toEqual({ status: 400, code: "42703", details: null, hint: null, message: "column clubs.colour does not exist" });
+    expect(await errorOf(db.from("clubs").select().eq("id", "one"))).toEqual({ status: 400, code: "22P02", details: null, hint: null, message: 'invalid input syntax for type bigint: "one"' });
+    expect(await errorOf(db.from("clubs").select().contains("name", ["a"]))).toMatchObject({ status: 404, code: "42883" });
+    expect(await errorOf(db.from("clubs").select().regexMatch("name", "("))).toMatchObject({ status: 400, code: "2201B" });
   });
 });
 
 test("another schema", async () => {
-  expect(await given(db.schema("archive").from("minutes").select())).toEqual([{ id: 1, text: "We met." }]);
-  expect(await given(db.schema("archive").rpc("pages"))).toBe(12);
-  expect(await refused(db.from("minutes").select())).toMatchObject({ status: 404, code: "PGRST205" });
+  expect(await dataOf(db.schema("archive").from("minutes").select())).toEqual([{ id: 1, text: "We met." }]);
+  expect(await dataOf(db.schema("archive").rpc("pages"))).toBe(12);
+  expect(await errorOf(db.from("minutes").select())).toMatchObject({ status: 404, code: "PGRST205" });
 });

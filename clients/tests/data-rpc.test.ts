@@ -1,12 +1,12 @@
-// Functions of the database, called in all the ways of `rpc()`.
+// Functions of the database, called with every form of `rpc()`.
 import { describe, expect, test } from "vitest";
 
-import { admin, answer, atMost, club, given, refused } from "../harness/club.ts";
+import { admin, responseOf, withMaxAffected, club, dataOf, errorOf } from "../harness/club.ts";
 import { sql } from "../harness/database.ts";
 
 const { portico, db } = await club();
 
-test("a busy server is asked again, after the pause that it names", async () => {
+test("a request to a busy server is retried after the pause that it names", async () => {
   await sql(
     portico.status.DB_URL,
     `create function public.busy_once() returns text stable language plpgsql as $$
@@ -23,107 +23,107 @@ test("a busy server is asked again, after the pause that it names", async () => 
     return response;
   };
   const client = portico.client({ global: { fetch: recording } });
-  expect(await answer(client.rpc("busy_once", {}, { get: true }))).toMatchObject({ data: "1", status: 200 });
+  expect(await responseOf(client.rpc("busy_once", {}, { get: true }))).toMatchObject({ data: "1", status: 200 });
   expect(asked.map(({ count, retryAfter }) => ({ count, retryAfter }))).toEqual([{ count: null, retryAfter: "1" }, { count: "1", retryAfter: null }]);
   expect(asked[1]!.at - asked[0]!.at).toBeGreaterThanOrEqual(990);
-  // What may have been done is not done twice
-  expect(await refused(client.rpc("busy_once"))).toMatchObject({ status: 503, message: "Later" });
+  // A write that may have run is not retried.
+  expect(await errorOf(client.rpc("busy_once"))).toMatchObject({ status: 503, message: "Later" });
   expect(asked).toHaveLength(3);
 });
 
 describe("arguments", () => {
   test("by name, with defaults, over POST and GET", async () => {
-    expect(await answer(db.rpc("add_them", { a: 1, b: 2 }))).toMatchObject({ data: 3, status: 200 });
-    expect(await given(db.rpc("add_them", { a: 1, b: 2 }, { get: true }))).toBe(3);
-    expect(await given(db.rpc("hello"))).toBe("hello");
-    expect(await given(db.rpc("hello", {}, { get: true }))).toBe("hello");
-    expect(await given(db.rpc("hello", undefined, { get: true }))).toBe("hello");
-    expect(await given(db.rpc("price", { members: 3 }))).toBe(20);
-    expect(await given(db.rpc("price", { members: 3, discount: 0 }))).toBe(30);
-    expect(await given(db.rpc("price", { members: 3, discount: undefined }, { get: true }))).toBe(20);
+    expect(await responseOf(db.rpc("add_them", { a: 1, b: 2 }))).toMatchObject({ data: 3, status: 200 });
+    expect(await dataOf(db.rpc("add_them", { a: 1, b: 2 }, { get: true }))).toBe(3);
+    expect(await dataOf(db.rpc("hello"))).toBe("hello");
+    expect(await dataOf(db.rpc("hello", {}, { get: true }))).toBe("hello");
+    expect(await dataOf(db.rpc("hello", undefined, { get: true }))).toBe("hello");
+    expect(await dataOf(db.rpc("price", { members: 3 }))).toBe(20);
+    expect(await dataOf(db.rpc("price", { members: 3, discount: 0 }))).toBe(30);
+    expect(await dataOf(db.rpc("price", { members: 3, discount: undefined }, { get: true }))).toBe(20);
   });
 
   test("lists, documents and many", async () => {
-    expect(await given(db.rpc("longest", { words: ["a", "abc", "ab"] }))).toBe("abc");
-    expect(await given(db.rpc("longest", { words: ["a", "abc", "ab"] }, { get: true }))).toBe("abc");
-    expect(await given(db.rpc("total", { numbers: [1, 2, 3] }))).toBe(6);
-    expect(await given(db.rpc("mirror", { any: ["thing", null] }))).toEqual({ any: ["thing", null] });
-    expect(await given(db.rpc("measure", { settings: { a: 1, b: { c: 2 } } }))).toBe(2);
+    expect(await dataOf(db.rpc("longest", { words: ["a", "abc", "ab"] }))).toBe("abc");
+    expect(await dataOf(db.rpc("longest", { words: ["a", "abc", "ab"] }, { get: true }))).toBe("abc");
+    expect(await dataOf(db.rpc("total", { numbers: [1, 2, 3] }))).toBe(6);
+    expect(await dataOf(db.rpc("mirror", { any: ["thing", null] }))).toEqual({ any: ["thing", null] });
+    expect(await dataOf(db.rpc("measure", { settings: { a: 1, b: { c: 2 } } }))).toBe(2);
   });
 
-  test("that no function has", async () => {
-    expect(await refused(db.rpc("add_them", { a: 1, c: 2 }))).toEqual({
+  test("that no function has are rejected", async () => {
+    expect(await errorOf(db.rpc("add_them", { a: 1, c: 2 }))).toEqual({
       status: 404,
       code: "PGRST202",
       details: "Searched for the function public.add_them with parameters a, c or with a single unnamed json/jsonb parameter, but no matches were found in the schema cache.",
       hint: "Perhaps you meant to call the function public.add_them(a, b)",
       message: "Could not find the function public.add_them(a, c) in the schema cache",
     });
-    expect(await refused(db.rpc("helo"))).toMatchObject({ status: 404, code: "PGRST202" });
-    expect(await refused(db.rpc("clash", { a: 1 }))).toMatchObject({ status: 300, code: "PGRST203" });
-    expect(await refused(db.rpc("add_them", { a: "x", b: 1 }))).toMatchObject({ status: 400, code: "22P02" });
+    expect(await errorOf(db.rpc("helo"))).toMatchObject({ status: 404, code: "PGRST202" });
+    expect(await errorOf(db.rpc("clash", { a: 1 }))).toMatchObject({ status: 300, code: "PGRST203" });
+    expect(await errorOf(db.rpc("add_them", { a: "x", b: 1 }))).toMatchObject({ status: 400, code: "22P02" });
   });
 });
 
 describe("results", () => {
   test("nothing, null, values and lists", async () => {
-    expect(await answer(db.rpc("nothing"))).toMatchObject({ data: null, error: null, status: 204 });
-    expect(await answer(db.rpc("null_text"))).toMatchObject({ data: null, status: 200 });
-    expect(await given(db.rpc("club_ids"))).toEqual([1, 2, 3, 4]);
-    expect(await given(db.rpc("figures"))).toEqual({ clubs: 4, members: 5 });
+    expect(await responseOf(db.rpc("nothing"))).toMatchObject({ data: null, error: null, status: 204 });
+    expect(await responseOf(db.rpc("null_text"))).toMatchObject({ data: null, status: 200 });
+    expect(await dataOf(db.rpc("club_ids"))).toEqual([1, 2, 3, 4]);
+    expect(await dataOf(db.rpc("figures"))).toEqual({ clubs: 4, members: 5 });
   });
 
   test("a row, or a row of nulls", async () => {
-    expect(await given(db.rpc("best_club").select("name, members(name)"))).toEqual({ name: "Film (old)", members: [{ name: "Dan" }] });
-    expect(await given(db.rpc("best_club").single())).toMatchObject({ name: "Film (old)" });
-    expect(await given(db.rpc("no_club"))).toMatchObject({ id: null, name: null });
+    expect(await dataOf(db.rpc("best_club").select("name, members(name)"))).toEqual({ name: "Film (old)", members: [{ name: "Dan" }] });
+    expect(await dataOf(db.rpc("best_club").single())).toMatchObject({ name: "Film (old)" });
+    expect(await dataOf(db.rpc("no_club"))).toMatchObject({ id: null, name: null });
   });
 
   test("rows are filtered, ordered, cut and embedded from", async () => {
-    expect(await given(db.rpc("events_of", { club: 1 }).select("title, venue:venues!events_venue(name)").order("id", { ascending: false }))).toEqual([
+    expect(await dataOf(db.rpc("events_of", { club: 1 }).select("title, venue:venues!events_venue(name)").order("id", { ascending: false }))).toEqual([
       { title: "Open day", venue: { name: "Park" } },
       { title: "Blitz night", venue: { name: "Hall" } },
     ]);
-    expect(await given(db.rpc("events_of", { club: 1 }).select("title").eq("id", 4).single())).toEqual({ title: "Open day" });
-    expect(await given(db.rpc("events_of", { club: 1 }, { get: true }).select("id").gt("id", 1))).toEqual([{ id: 4 }]);
-    expect(await given(db.rpc("events_of", { club: 1 }).select("id").order("id").range(1, 1))).toEqual([{ id: 4 }]);
-    expect(await given(db.rpc("events_of", { club: 99 }).maybeSingle())).toBeNull();
-    expect(await refused(db.rpc("events_of", { club: 1 }).single())).toMatchObject({ status: 406, code: "PGRST116" });
-    expect(await given(db.rpc("attendance_table").gte("guests", 2).order("guests"))).toEqual([{ title: "Blitz night", guests: 2 }, { title: "Open day", guests: 3 }]);
-    expect(await given(db.rpc("attendance_table").select("title").order("title").limit(1).csv())).toBe('title\n"Blitz night"');
+    expect(await dataOf(db.rpc("events_of", { club: 1 }).select("title").eq("id", 4).single())).toEqual({ title: "Open day" });
+    expect(await dataOf(db.rpc("events_of", { club: 1 }, { get: true }).select("id").gt("id", 1))).toEqual([{ id: 4 }]);
+    expect(await dataOf(db.rpc("events_of", { club: 1 }).select("id").order("id").range(1, 1))).toEqual([{ id: 4 }]);
+    expect(await dataOf(db.rpc("events_of", { club: 99 }).maybeSingle())).toBeNull();
+    expect(await errorOf(db.rpc("events_of", { club: 1 }).single())).toMatchObject({ status: 406, code: "PGRST116" });
+    expect(await dataOf(db.rpc("attendance_table").gte("guests", 2).order("guests"))).toEqual([{ title: "Blitz night", guests: 2 }, { title: "Open day", guests: 3 }]);
+    expect(await dataOf(db.rpc("attendance_table").select("title").order("title").limit(1).csv())).toBe('title\n"Blitz night"');
   });
 
   test("are counted", async () => {
-    expect(await answer(db.rpc("events_of", { club: 1 }, { count: "exact" }).limit(1))).toMatchObject({ status: 206, count: 2 });
-    expect(await answer(db.rpc("events_of", { club: 1 }, { head: true, count: "exact" }))).toMatchObject({ status: 200, count: 2, data: null });
-    expect(await answer(db.rpc("hello", {}, { count: "exact" }))).toMatchObject({ count: 1 });
-    // An object can not be an argument of a HEAD request, so the client makes it a POST.
-    expect(await answer(db.rpc("measure", { settings: { a: 1 } }, { head: true, count: "exact" }))).toMatchObject({ status: 200, count: 1, error: null });
+    expect(await responseOf(db.rpc("events_of", { club: 1 }, { count: "exact" }).limit(1))).toMatchObject({ status: 206, count: 2 });
+    expect(await responseOf(db.rpc("events_of", { club: 1 }, { head: true, count: "exact" }))).toMatchObject({ status: 200, count: 2, data: null });
+    expect(await responseOf(db.rpc("hello", {}, { count: "exact" }))).toMatchObject({ count: 1 });
+    // An object cannot be an argument of a HEAD request, so the client sends a POST.
+    expect(await responseOf(db.rpc("measure", { settings: { a: 1 } }, { head: true, count: "exact" }))).toMatchObject({ status: 200, count: 1, error: null });
   });
 
-  test("of at most so many rows", async () => {
-    expect(await refused(atMost(db.rpc("events_of", { club: 1 }), 1))).toMatchObject({ status: 400, code: "PGRST124" });
-    expect(await given(atMost(db.rpc("events_of", { club: 1 }), 2))).toHaveLength(2);
-    expect(await refused(atMost(db.rpc("hello"), 1))).toMatchObject({ status: 400, code: "PGRST128" });
+  test("are limited by maxAffected", async () => {
+    expect(await errorOf(withMaxAffected(db.rpc("events_of", { club: 1 }), 1))).toMatchObject({ status: 400, code: "PGRST124" });
+    expect(await dataOf(withMaxAffected(db.rpc("events_of", { club: 1 }), 2))).toHaveLength(2);
+    expect(await errorOf(withMaxAffected(db.rpc("hello"), 1))).toMatchObject({ status: 400, code: "PGRST128" });
   });
 });
 
 describe("writing", () => {
-  test("is for POST and volatile functions", async () => {
-    expect(await given(admin(portico).rpc("join_event", { event: 3, member: 1 }))).toEqual({ event_id: 3, member_id: 1, paid: 0 });
-    expect(await refused(admin(portico).rpc("join_event", { event: 3, member: 2 }, { get: true }))).toMatchObject({ status: 405, code: "25006" });
-    expect(await refused(admin(portico).rpc("sneaky_write"))).toMatchObject({ status: 405, code: "25006" });
+  test("requires POST and a volatile function", async () => {
+    expect(await dataOf(admin(portico).rpc("join_event", { event: 3, member: 1 }))).toEqual({ event_id: 3, member_id: 1, paid: 0 });
+    expect(await errorOf(admin(portico).rpc("join_event", { event: 3, member: 2 }, { get: true }))).toMatchObject({ status: 405, code: "25006" });
+    expect(await errorOf(admin(portico).rpc("sneaky_write"))).toMatchObject({ status: 405, code: "25006" });
   });
 
-  test("is held by the caller's policies", async () => {
-    expect(await refused(db.rpc("join_event", { event: 3, member: 2 }))).toMatchObject({ status: 401, code: "42501", message: 'new row violates row-level security policy for table "attendances"' });
+  test("is subject to the caller's policies", async () => {
+    expect(await errorOf(db.rpc("join_event", { event: 3, member: 2 }))).toMatchObject({ status: 401, code: "42501", message: 'new row violates row-level security policy for table "attendances"' });
   });
 });
 
-describe("answers that a function chooses", () => {
+describe("responses that a function controls", () => {
   test("exceptions", async () => {
-    expect(await refused(admin(portico).rpc("join_event", { event: 4, member: 5 }))).toEqual({ status: 400, code: "P0001", details: "Three are enough.", hint: "Try another event.", message: "no seats left" });
-    expect(await refused(db.rpc("teapot"))).toEqual({ status: 418, code: "PT418", details: null, hint: "Tip me over.", message: "short and stout" });
+    expect(await errorOf(admin(portico).rpc("join_event", { event: 4, member: 5 }))).toEqual({ status: 400, code: "P0001", details: "Three are enough.", hint: "Try another event.", message: "no seats left" });
+    expect(await errorOf(db.rpc("teapot"))).toEqual({ status: 418, code: "PT418", details: null, hint: "Tip me over.", message: "short and stout" });
   });
 
   test("status and headers", async () => {
@@ -134,7 +134,7 @@ describe("answers that a function chooses", () => {
     expect(await response.json()).toEqual({ queued: true });
   });
 
-  test("too slow", async () => {
-    expect(await refused(db.rpc("sleepy", { seconds: 30 }))).toEqual({ status: 500, code: "57014", details: null, hint: null, message: "canceling statement due to statement timeout" });
+  test("a function that is too slow", async () => {
+    expect(await errorOf(db.rpc("sleepy", { seconds: 30 }))).toEqual({ status: 500, code: "57014", details: null, hint: null, message: "canceling statement due to statement timeout" });
   });
 });

@@ -1,4 +1,4 @@
-// The worked requests of the client, byte for byte, and what browsers ask.
+// The requests of the client, byte for byte, and the preflight requests of browsers.
 import { request } from "node:http";
 import { connect } from "node:net";
 
@@ -16,17 +16,17 @@ interface Raw {
   body: string;
 }
 
-/** A request with exactly these headers: what `fetch` would add or hide stays out. */
+/** Sends a request with exactly these headers, without those that `fetch` adds or hides. */
 function call(method: string, path: string, options: { headers?: Record<string, string>; body?: string; key?: string } = {}): Promise<Raw> {
   const key = options.key ?? portico.status.SECRET_KEY;
   return new Promise((done, fail) => {
     const headers = { apikey: key, ...(options.body === undefined ? {} : { "Content-Type": "application/json" }), ...options.headers };
-    const sent = request(`${portico.url}/rest/v1${path}`, { method, headers }, (answer) => {
+    const sent = request(`${portico.url}/rest/v1${path}`, { method, headers }, (response) => {
       const parts: Buffer[] = [];
-      answer.on("data", (part: Buffer) => parts.push(part));
-      answer.on("error", fail);
-      answer.on("end", () => {
-        done({ status: answer.statusCode!, reason: answer.statusMessage!, headers: answer.headers, body: Buffer.concat(parts).toString() });
+      response.on("data", (part: Buffer) => parts.push(part));
+      response.on("error", fail);
+      response.on("end", () => {
+        done({ status: response.statusCode!, reason: response.statusMessage!, headers: response.headers, body: Buffer.concat(parts).toString() });
       });
     });
     sent.on("error", fail);
@@ -34,7 +34,7 @@ function call(method: string, path: string, options: { headers?: Record<string, 
   });
 }
 
-describe("worked requests", () => {
+describe("the client's requests", () => {
   test("a page with embeds", async () => {
     const got = await call("GET", "/events?select=id%2Ctitle%2Cclub%3Aclubs%28name%29%2Cattendances%28count%29&club_id=eq.1&order=id.desc&offset=0&limit=10", { headers: { "Accept-Profile": "public" } });
     expect(got.status).toBe(200);
@@ -51,7 +51,7 @@ describe("worked requests", () => {
   });
 
   test("a path into JSON as it was typed", async () => {
-    // Neither `fetch` nor this client's builder would send it so; `curl` does
+    // `curl` sends it so; `fetch` and the client's builder do not.
     const got = await call("GET", "/clubs?select=id,level:details->>level&details->>level=eq.hard&order=id");
     expect(got).toMatchObject({ status: 200, body: '[{"id":1,"level":"hard"}, \n {"id":4,"level":"hard"}]' });
   });
@@ -122,7 +122,7 @@ describe("worked requests", () => {
     expect(await call("POST", "/counters", { body: '[{"slug":"x"},{"slug":"y","n":1}]' })).toMatchObject({ status: 400, body: '{"code":"PGRST102","details":null,"hint":null,"message":"All object keys must match"}' });
   });
 
-  test("refusals", async () => {
+  test("errors", async () => {
     expect(await call("POST", "/rpc/teapot", { body: "{}" })).toMatchObject({ status: 418, body: '{"code":"PT418","details":null,"hint":"Tip me over.","message":"short and stout"}' });
     expect(await call("GET", "/clubs/")).toMatchObject({ status: 404, body: '{"code":"PGRST125","details":null,"hint":null,"message":"Invalid path specified in request URL"}' });
     expect(await call("GET", "/clubs", { headers: { Prefer: "handling=strict, anything=goes" } })).toMatchObject({ status: 400, body: '{"code":"PGRST122","details":"Invalid preferences: anything=goes","hint":null,"message":"Invalid preferences given with handling=strict"}' });
@@ -130,23 +130,23 @@ describe("worked requests", () => {
   });
 });
 
-test("a refusal of the database's own has its words as the reason", async () => {
+test("an error of the database has its message as the reason", async () => {
   const got = await call("POST", "/rpc/teapot", { body: "{}" });
   expect(got).toMatchObject({ status: 418, reason: "short and stout" });
   expect(JSON.parse(got.body)).toEqual({ code: "PT418", details: null, hint: "Tip me over.", message: "short and stout" });
 });
 
-test("a body beyond the limit is refused, also when nobody said how long it is", async () => {
+test("a body beyond the limit is rejected, also without a Content-Length", async () => {
   const megabyte = Buffer.alloc(1024 * 1024, " ");
   const status = await new Promise<number>((done, fail) => {
     const headers = { apikey: portico.status.SECRET_KEY, "Content-Type": "application/json" };
     let answered = false;
-    const sent = request(`${portico.url}/rest/v1/uploads`, { method: "POST", headers }, (answer) => {
+    const sent = request(`${portico.url}/rest/v1/uploads`, { method: "POST", headers }, (response) => {
       answered = true;
-      answer.resume();
-      done(answer.statusCode!);
+      response.resume();
+      done(response.statusCode!);
     });
-    // Whoever is not listened to any more may be cut off
+    // The server may close the connection of a request that it no longer reads.
     sent.on("error", (error) => { if (!answered) fail(error); });
     let left = 65;
     const write = (): void => {
@@ -162,7 +162,7 @@ test("a body beyond the limit is refused, also when nobody said how long it is",
     write();
   });
   expect(status).toBe(413);
-  // Who says it beforehand need not send it
+  // A client that sends the length first need not send the body.
   const head = ["POST /rest/v1/uploads HTTP/1.1", "Host: portico", `apikey: ${portico.status.SECRET_KEY}`, "Content-Type: application/json"];
   const length = `Content-Length: ${65 * megabyte.length}`;
   const said = await new Promise<string>((done, fail) => {
@@ -177,15 +177,15 @@ test("a body beyond the limit is refused, also when nobody said how long it is",
   expect(await call("GET", "/uploads?select=id")).toMatchObject({ status: 200, body: "[]" });
 });
 
-test("a long answer is compressed for whoever takes it so, and one with a session never", async () => {
+test("a long response is compressed on request, and one with a session never", async () => {
   const encodings: (string | null)[] = [];
   const taking = (accepted: string): SupabaseClient => {
     const fetcher: typeof fetch = async (input, init) => {
       const headers = new Headers(init?.headers);
       headers.set("Accept-Encoding", accepted);
-      const answer = await fetch(input, { ...init, headers });
-      encodings.push(answer.headers.get("content-encoding"));
-      return answer;
+      const response = await fetch(input, { ...init, headers });
+      encodings.push(response.headers.get("content-encoding"));
+      return response;
     };
     return portico.client({ global: { fetch: fetcher } }, portico.status.SECRET_KEY);
   };
@@ -196,7 +196,7 @@ test("a long answer is compressed for whoever takes it so, and one with a sessio
     expect(data).toEqual(letters.slice(0, 1000));
   }
   expect(encodings.splice(0)).toEqual(["br", "gzip", null]);
-  // Without the header, as the answer is; caches learn that there are others
+  // Without the header uncompressed; `Vary` tells caches that there are other encodings.
   const plain = await call("GET", "/letters?select=text&limit=1000");
   expect(plain.headers).toMatchObject({ "content-length": `${plain.body.length}`, vary: "Accept, Prefer, Range, Accept-Encoding" });
   const { data } = await taking("br, gzip").auth.signInAnonymously();
@@ -207,7 +207,7 @@ test("a long answer is compressed for whoever takes it so, and one with a sessio
 describe("browsers", () => {
   const asked = ["authorization", "apikey", "x-client-info", "content-type", "accept-profile", "content-profile", "prefer", "x-retry-count", "accept", "traceparent", "tracestate", "baggage"];
 
-  test("ask before they write, without a key", async () => {
+  test("send a preflight request before a write, without a key", async () => {
     for (const method of ["GET", "POST", "PATCH", "PUT", "DELETE", "HEAD"]) {
       const response = await fetch(`${portico.url}/rest/v1/clubs`, {
         method: "OPTIONS",
@@ -221,7 +221,7 @@ describe("browsers", () => {
     }
   });
 
-  test("may read the answer, its count and its refusals", async () => {
+  test("may read the response, its count and its errors", async () => {
     for (const path of ["/clubs?select=id", "/nowhere"]) {
       const got = await call("GET", path, { headers: { Origin: "https://app.example", Prefer: "count=exact" }, key: portico.status.PUBLISHABLE_KEY });
       expect(["*", "https://app.example"]).toContain(got.headers["access-control-allow-origin"]);
@@ -232,7 +232,7 @@ describe("browsers", () => {
     expect(wrong.headers["access-control-allow-origin"]).toBeDefined();
   });
 
-  test("learn what a table allows", async () => {
+  test("get the methods that a table allows", async () => {
     const got = await call("OPTIONS", "/clubs");
     expect(got.status).toBe(200);
     expect(got.headers["allow"]).toBe("OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE");

@@ -1,4 +1,4 @@
-// The examples of docs/data.md, as they stand there: whoever copies one gets what the text says.
+// The examples of docs/data.md, run as they are written: each returns what the text says.
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,10 +11,10 @@ import { WebSocket } from "ws";
 
 import { eventually } from "../harness/club.ts";
 import { sql } from "../harness/database.ts";
-import { PASSWORD, signedUp } from "../harness/people.ts";
+import { PASSWORD, signedUp } from "../harness/accounts.ts";
 import { Portico } from "../harness/portico.ts";
 
-/** What the examples take for granted: films, as everybody knows them. */
+/** The tables that the examples use. */
 const FILMS = `
   create table directors (id bigint primary key, first_name text, last_name text);
   create table actors (id bigint primary key, first_name text);
@@ -39,7 +39,7 @@ const guide = await readFile(join(import.meta.dirname, "../../docs/data.md"), "u
 const blocks = [...guide.matchAll(/^```(\w+)\n(.*?)^```/gms)].map(([, language, text]) => ({ language, text: text! }));
 const spans = [...guide.replaceAll(/^```.*?^```/gms, "").matchAll(/`([^`\n]+)`/g)].map(([, text]) => text!.replaceAll("\\|", "|"));
 
-/** The one example in a language that mentions something. */
+/** Returns the one example in a language that contains a text. */
 function example(language: string, mentioned: string): string {
   const found = blocks.filter((block) => block.language === language && block.text.includes(mentioned));
   expect(found, mentioned).toHaveLength(1);
@@ -57,7 +57,7 @@ beforeAll(async () => {
 });
 afterAll(() => portico.dispose());
 
-/** Runs an example of the client library with what it takes for granted. */
+/** Runs an example of the client library with the variables that it uses. */
 async function run(text: string, known: Record<string, unknown>): Promise<{ data: unknown; error: unknown }> {
   const body = text.replaceAll(/^import .*\n/gm, "").replaceAll("http://127.0.0.1:54321", portico.url);
   const whole = /\bconst \{ data\b/.test(body) ? body : body.replace(/^await (?=portico\.(?:from|rpc))/m, "const { data, error } = await ");
@@ -68,15 +68,15 @@ async function run(text: string, known: Record<string, unknown>): Promise<{ data
   return made(known);
 }
 
-/** What an address gives, with the secret key. */
+/** Returns the body at an address, with the secret key. */
 async function read(path: string): Promise<{ status: number; body: unknown; headers: Headers }> {
   const response = await fetch(`${portico.url}/rest/v1/${path}`, { headers: { apikey: portico.status.SECRET_KEY } });
   return { status: response.status, body: await response.json(), headers: response.headers };
 }
 
-test("the first steps", async () => {
+test("the first steps work as written", async () => {
   const { email, client } = await signedUp(portico);
-  // This Node.js has no WebSocket of its own
+  // Node.js 20 has no WebSocket.
   const withSocket = (url: string, key: string): unknown => createClient(url, key, { realtime: { transport: WebSocket as unknown as typeof globalThis.WebSocket } });
   const known = { createClient: withSocket, PUBLISHABLE_KEY: portico.status.PUBLISHABLE_KEY, email, password: PASSWORD };
   const { data, error } = await run(example("ts", "signInWithPassword"), known);
@@ -90,7 +90,7 @@ test("the first steps", async () => {
   expect(JSON.parse(stdout)).toEqual(data);
 });
 
-test("embeds and functions", async () => {
+test("embeds and functions work as written", async () => {
   const embedded = await run(example("ts", "director:directors"), { portico: service });
   expect(embedded.error).toBeNull();
   expect(embedded.data).toMatchObject([
@@ -101,30 +101,30 @@ test("embeds and functions", async () => {
   expect(called.data).toEqual([{ title: "B Day" }]);
 });
 
-test("every word and filter of the text", async () => {
+test("every operator and filter of the text is accepted", async () => {
   const columns = /^(select|order|limit|or|id|title)=\S+$/;
-  // The first examples need embeds, and columns that films do not have
+  // The first examples have embeds, and columns that films lack.
   const others = /…|roles|directors|full_name|avg\(\)/;
-  const asked = spans.filter((span) => columns.test(span) && !others.test(span)).map((span) => `films?${span}`);
-  // The examples of the words that stand in a column of their own
+  const requests = spans.filter((span) => columns.test(span) && !others.test(span)).map((span) => `films?${span}`);
+  // The examples of the operators are in a column of their own.
   for (const word of ["select", "order"]) {
     const row = new RegExp(`^\\| \`${word}\` \\| \`([^\`]+)\``, "m").exec(guide);
-    asked.push(`films?${word}=${row![1]!}`);
+    requests.push(`films?${word}=${row![1]!}`);
   }
-  asked.push(...spans.filter((span) => span.startsWith("films?")));
-  asked.push(`films?${spans.find((span) => span === "select=*,roles(count)")!}`);
+  requests.push(...spans.filter((span) => span.startsWith("films?")));
+  requests.push(`films?${spans.find((span) => span === "select=*,roles(count)")!}`);
   const relatedFilters = spans.find((span) => span.startsWith("roles.order="));
-  asked.push(`films?select=title,roles(*),directors(*)&${relatedFilters!}`);
-  asked.push(`films?select=title,${spans.find((span) => span.startsWith("directors!inner"))!}`);
-  asked.push(`films?select=title,directors(*)&${spans.find((span) => span === "order=directors(last_name)")!}`);
-  expect(asked.length).toBeGreaterThan(8);
-  for (const path of asked) {
+  requests.push(`films?select=title,roles(*),directors(*)&${relatedFilters!}`);
+  requests.push(`films?select=title,${spans.find((span) => span.startsWith("directors!inner"))!}`);
+  requests.push(`films?select=title,directors(*)&${spans.find((span) => span === "order=directors(last_name)")!}`);
+  expect(requests.length).toBeGreaterThan(8);
+  for (const path of requests) {
     const { status, body } = await read(path);
     expect([200, 206], `${path}: ${JSON.stringify(body)}`).toContain(status);
   }
 });
 
-test("settings in the database", async () => {
+test("settings in the database apply", async () => {
   await sql(portico.status.DB_URL, example("sql", "alter role authenticator"));
   const grouped = spans.find((span) => span.includes("rating.avg()"))!;
   await eventually(async () => {

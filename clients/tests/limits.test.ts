@@ -1,9 +1,9 @@
-// What an app hears when it asks too often. Limits by client address are off in development, so they are of `portico serve`.
+// The rate limits as an app meets them. Limits by client address are off in development, so they need `portico serve`.
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { codeIn, mailTo, mailsTo } from "../harness/mail.ts";
-import { address, signedUp } from "../harness/people.ts";
+import { codeIn, emailTo, emailsTo } from "../harness/emails.ts";
+import { newEmail, signedUp } from "../harness/accounts.ts";
 import { Portico } from "../harness/portico.ts";
 
 let portico: Portico;
@@ -12,18 +12,18 @@ beforeAll(async () => {
 });
 afterAll(() => portico.dispose());
 
-/** A client, and the headers of its last answer. */
+/** A client, and the headers of its last response. */
 const watched = (server = portico, headers: Record<string, string> = {}): { client: SupabaseClient; last: () => Headers } => {
   let last = new Headers();
   const watching: typeof fetch = async (input, init) => {
-    const answer = await fetch(input, init);
-    last = answer.headers;
-    return answer;
+    const response = await fetch(input, init);
+    last = response.headers;
+    return response;
   };
   return { client: server.client({ global: { fetch: watching, headers } }), last: () => last };
 };
 
-test("a mail that is asked for again too early is not sent, and the client hears when it may", async () => {
+test("an email requested again too early is not sent, and the error has the time of the next one", async () => {
   const { email } = await signedUp(portico);
   const { client, last } = watched();
   expect((await client.auth.resetPasswordForEmail(email)).error).toBeNull();
@@ -35,13 +35,13 @@ test("a mail that is asked for again too early is not sent, and the client hears
     expect(Number(last().get("retry-after"))).toBeGreaterThan(3000);
     expect(last().get("x-ratelimit-name")).toBeTruthy();
   }
-  const mail = await mailTo(portico.status.MAILPIT_URL, email);
-  expect(await mailsTo(portico.status.MAILPIT_URL, email)).toHaveLength(1);
-  // The one that was sent still works.
+  const mail = await emailTo(portico.status.MAILPIT_URL, email);
+  expect(await emailsTo(portico.status.MAILPIT_URL, email)).toHaveLength(1);
+  // The code that was sent still works.
   expect((await client.auth.verifyOtp({ email, token: codeIn(mail), type: "recovery" })).error).toBeNull();
 });
 
-test("a text message that is asked for again too early is not sent", async () => {
+test("a text message requested again too early is not sent", async () => {
   const { client, last } = watched();
   const phone = "15550001111";
   expect((await client.auth.signInWithOtp({ phone })).error).toBeNull();
@@ -49,11 +49,11 @@ test("a text message that is asked for again too early is not sent", async () =>
   expect(Number(last().get("retry-after"))).toBeGreaterThan(3000);
 });
 
-test("a code can not be found by trying", async () => {
+test("a code cannot be guessed", async () => {
   const { email } = await signedUp(portico);
   const { client, last } = watched();
   expect((await client.auth.signInWithOtp({ email })).error).toBeNull();
-  const token = codeIn(await mailTo(portico.status.MAILPIT_URL, email));
+  const token = codeIn(await emailTo(portico.status.MAILPIT_URL, email));
   const wrong = token === "000000" ? "000001" : "000000";
   let tries = 0;
   let refused;
@@ -65,8 +65,8 @@ test("a code can not be found by trying", async () => {
   expect(tries).toBeGreaterThan(10);
   expect(Number(last().get("retry-after"))).toBeGreaterThan(0);
   expect(last().get("x-ratelimit-name")).toBeTruthy();
-  // Others are not held up.
-  const other = address();
+  // Other addresses are not limited.
+  const other = newEmail();
   expect((await client.auth.verifyOtp({ email: other, token, type: "email" })).error).toMatchObject({ code: "otp_expired" });
 });
 
@@ -80,22 +80,22 @@ describe("by client address, in production", () => {
   const from = (ip: string): ReturnType<typeof watched> => watched(served, { "X-Forwarded-For": ip });
 
   test.each<[string, string, string, (client: SupabaseClient) => Promise<{ error: unknown }>]>([
-    ["sign-up", "signup", "192.0.2.1", (client) => client.auth.signUp({ email: address(), password: "short" })],
+    ["sign-up", "signup", "192.0.2.1", (client) => client.auth.signUp({ email: newEmail(), password: "short" })],
     ["sign-in without a name", "anonymous-signup", "192.0.2.2", (client) => client.auth.signInAnonymously()],
     ["a token of a provider", "token", "192.0.2.3", (client) => client.auth.signInWithIdToken({ provider: "google", token: "a.b.c" })],
-    ["a code", "verify", "192.0.2.4", (client) => client.auth.verifyOtp({ email: address(), token: "000000", type: "email" })],
+    ["a code", "verify", "192.0.2.4", (client) => client.auth.verifyOtp({ email: newEmail(), token: "000000", type: "email" })],
     ["recovery", "recover", "192.0.2.5", (client) => client.auth.resetPasswordForEmail("nonsense")],
     ["sign-in by link", "otp", "192.0.2.6", (client) => client.auth.signInWithOtp({ email: "nonsense" })],
     ["a message once more", "resend", "192.0.2.7", (client) => client.auth.resend({ type: "signup", email: "nonsense" })],
   ])("%s is held up, and other addresses are not", async (_, limit, ip, ask) => {
     const { client, last } = from(ip);
-    let answer;
+    let response;
     let tries = 0;
     do {
       tries += 1;
-      answer = await ask(client);
+      response = await ask(client);
     } while (last().get("x-ratelimit-name") !== limit && tries < 200);
-    expect(answer.error).toMatchObject({ status: 429, code: "over_request_rate_limit", message: "Request rate limit reached" });
+    expect(response.error).toMatchObject({ status: 429, code: "over_request_rate_limit", message: "Request rate limit reached" });
     expect(tries).toBeGreaterThan(30);
     expect(Number(last().get("retry-after"))).toBeGreaterThan(0);
     const other = from("198.51.100.1");
@@ -103,7 +103,7 @@ describe("by client address, in production", () => {
     expect(other.last().get("x-ratelimit-name")).toBeNull();
   });
 
-  test("whoever is signed in stays so", async () => {
+  test("a session is not affected", async () => {
     const { client } = from("192.0.2.8");
     expect((await client.auth.signInAnonymously()).error).toBeNull();
     const beginning = async (): Promise<Response> =>

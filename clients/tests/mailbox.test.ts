@@ -1,8 +1,8 @@
-// The mailbox's HTTP API, as test suites that were written for Mailpit use it.
+// The mailbox's HTTP API, as test suites written for Mailpit use it.
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 
-import { codeIn, linkIn, mailTo } from "../harness/mail.ts";
-import { PASSWORD, address } from "../harness/people.ts";
+import { codeIn, linkIn, emailTo } from "../harness/emails.ts";
+import { PASSWORD, newEmail } from "../harness/accounts.ts";
 import { Portico } from "../harness/portico.ts";
 
 interface Summary {
@@ -33,7 +33,7 @@ beforeAll(async () => {
 });
 afterAll(() => portico.dispose());
 beforeEach(async () => {
-  // What suites do between their tests.
+  // Suites do this between their tests.
   expect((await fetch(at("/messages"), { method: "DELETE" })).status).toBe(200);
   expect((await list("/messages")).total).toBe(0);
 });
@@ -42,11 +42,11 @@ const at = (path: string): string => `${portico.status.MAILPIT_URL}/api/v1${path
 const list = async (path: string): Promise<List> => (await (await fetch(at(path))).json()) as List;
 const search = (query: string): Promise<List> => list(`/search?query=${encodeURIComponent(query)}`);
 
-/** A sign-up and its mail. */
-async function arrived(email = address()): Promise<{ email: string; id: string }> {
+/** Signs up, which sends an email. */
+async function arrived(email = newEmail()): Promise<{ email: string; id: string }> {
   const { error } = await portico.client().auth.signUp({ email, password: PASSWORD });
   expect(error).toBeNull();
-  return { email, id: (await mailTo(portico.status.MAILPIT_URL, email)).ID };
+  return { email, id: (await emailTo(portico.status.MAILPIT_URL, email)).ID };
 }
 
 test("messages are listed, the newest first, in pages", async () => {
@@ -128,7 +128,7 @@ test("messages are deleted by id, by search, and all at once", async () => {
   expect((await fetch(at(`/message/${sent[3]!.id}`))).status).toBe(404);
 });
 
-test("the server says that it is there, and only pages of this machine and of the project's site may read", async () => {
+test("the server reports its version, and only pages of this machine and of the project's site may read", async () => {
   const info = (await (await fetch(at("/info"))).json()) as { Version: string; Messages: number; Unread: number };
   expect(info).toMatchObject({ Messages: 0, Unread: 0 });
   expect(info.Version).not.toBe("");

@@ -1,10 +1,10 @@
-// Phone numbers with the official client: codes read from the mailbox, and codes of a gateway that a stand-in plays.
+// Phone numbers with the official client: codes read from the mailbox, and codes of an emulated gateway.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { textTo, textsTo } from "../harness/texts.ts";
+import { textTo, textsTo } from "../harness/text-messages.ts";
 import { Portico } from "../harness/portico.ts";
 
 const PASSWORD = "correct horse battery";
@@ -41,7 +41,7 @@ describe("in development", () => {
     expect((await portico.client().auth.signInWithPassword({ phone: `+${phone}`, password: PASSWORD })).error).toBeNull();
   });
 
-  test("a code signs in, and names its message to an account that is there", async () => {
+  test("a code signs in to an existing account, and the response has the message's id", async () => {
     const phone = number();
     const client = portico.client();
     const first = await client.auth.signInWithOtp({ phone });
@@ -57,14 +57,14 @@ describe("in development", () => {
     expect((await other.auth.getUser()).data.user?.id).toBe(data.user?.id);
   });
 
-  test("an unknown number gets no code where no account may be made", async () => {
+  test("an unknown number gets no code where no account may be created", async () => {
     const phone = number();
     const { error } = await portico.client().auth.signInWithOtp({ phone, options: { shouldCreateUser: false } });
     expect(error).toMatchObject({ status: 422, code: "otp_disabled" });
     expect(await textsTo(portico.status.MAILPIT_URL, phone)).toEqual([]);
   });
 
-  test("a code is sent again, and the older one is dead", async () => {
+  test("a code sent again replaces the older one", async () => {
     const phone = number();
     const client = portico.client();
     await client.auth.signInWithOtp({ phone });
@@ -99,7 +99,7 @@ describe("in development", () => {
     expect(await textsTo(portico.status.MAILPIT_URL, phone)).toEqual([]);
   });
 
-  test("what is no number is refused, and so is a channel that nobody serves", async () => {
+  test("a malformed number and an unsupported channel are rejected", async () => {
     const bad = await portico.client().auth.signInWithOtp({ phone: "0123" });
     expect(bad.error).toMatchObject({ status: 400, code: "validation_failed", message: "Invalid phone number format (E.164 required)" });
     const channel = await portico.client().auth.signInWithOtp({ phone: number(), options: { channel: "whatsapp" } });
@@ -125,12 +125,12 @@ describe("with Twilio Verify", () => {
       request.on("end", () => {
         const form = Object.fromEntries(new URLSearchParams(body));
         calls.push({ path: request.url!, authorization: request.headers.authorization, form });
-        const answer = (status: number, value: unknown): void => {
+        const respond = (status: number, value: unknown): void => {
           response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
         };
-        if (form["To"] === "+15558880000") answer(400, { code: 60200, message: "Invalid parameter `To`", status: 400 });
-        else if (request.url!.endsWith("/VerificationCheck")) answer(200, { sid: "VE1", status: form["Code"] === "424242" ? "approved" : "pending" });
-        else answer(201, { sid: "VE1", status: "pending" });
+        if (form["To"] === "+15558880000") respond(400, { code: 60200, message: "Invalid parameter `To`", status: 400 });
+        else if (request.url!.endsWith("/VerificationCheck")) respond(200, { sid: "VE1", status: form["Code"] === "424242" ? "approved" : "pending" });
+        else respond(201, { sid: "VE1", status: "pending" });
       });
     });
     await new Promise<void>((done) => standIn.listen(0, "127.0.0.1", done));
@@ -143,7 +143,7 @@ describe("with Twilio Verify", () => {
     standIn.close();
   });
 
-  test("the gateway makes the code and checks it", async () => {
+  test("the gateway creates and verifies the code", async () => {
     const phone = number();
     const client = portico.client();
     const { error } = await client.auth.signInWithOtp({ phone, options: { channel: "whatsapp" } });
@@ -162,7 +162,7 @@ describe("with Twilio Verify", () => {
     ]);
   });
 
-  test("what the gateway refuses is said, and nothing stays behind", async () => {
+  test("the gateway's rejection is reported, and nothing is stored", async () => {
     const phone = "15558880000";
     const { error } = await portico.client().auth.signUp({ phone, password: PASSWORD });
     expect(error).toMatchObject({ status: 422, code: "sms_send_failed", message: "Error sending confirmation OTP to provider: Invalid parameter `To`" });

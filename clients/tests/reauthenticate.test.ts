@@ -1,9 +1,9 @@
-// A password change that must be confirmed by a code: `reauthenticate` and `updateUser({ password, nonce })`.
+// A password change that requires a code: `reauthenticate` and `updateUser({ password, nonce })`.
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { ageMailsTo, ageSessionsOf } from "../harness/database.ts";
-import { codeIn, mailTo, mailsTo } from "../harness/mail.ts";
-import { PASSWORD, signedUp } from "../harness/people.ts";
+import { ageEmailsTo, ageSessionsOf } from "../harness/database.ts";
+import { codeIn, emailTo, emailsTo } from "../harness/emails.ts";
+import { PASSWORD, signedUp } from "../harness/accounts.ts";
 import { Portico } from "../harness/portico.ts";
 
 const NEW = "an entirely new one";
@@ -15,13 +15,13 @@ beforeAll(async () => {
 });
 afterAll(() => portico.dispose());
 
-test("who signed in just now needs no code", async () => {
+test("a recent sign-in needs no code", async () => {
   const { email, client } = await signedUp(portico);
   expect((await client.auth.updateUser({ password: NEW })).error).toBeNull();
   expect((await portico.client().auth.signInWithPassword({ email, password: NEW })).error).toBeNull();
 });
 
-test("who signed in long ago needs the code of a mail, which works once", async () => {
+test("an old sign-in needs the code of an email, which works once", async () => {
   const { email, client } = await signedUp(portico);
   await ageSessionsOf(portico.status.DB_URL, email);
   const needed = await client.auth.updateUser({ password: NEW });
@@ -30,7 +30,7 @@ test("who signed in long ago needs the code of a mail, which works once", async 
   const { data, error } = await client.auth.reauthenticate();
   expect(error).toBeNull();
   expect(data).toEqual({ user: null, session: null });
-  const nonce = codeIn(await mailTo(portico.status.MAILPIT_URL, email));
+  const nonce = codeIn(await emailTo(portico.status.MAILPIT_URL, email));
   const wrong = await client.auth.updateUser({ password: NEW, nonce: nonce === "000000" ? "000001" : "000000" });
   expect(wrong.error).toMatchObject(INVALID);
   expect((await portico.client().auth.signInWithPassword({ email, password: PASSWORD })).error).toBeNull();
@@ -40,26 +40,26 @@ test("who signed in long ago needs the code of a mail, which works once", async 
   expect((await client.auth.updateUser({ password: "yet another one", nonce })).error).toMatchObject(INVALID);
 });
 
-test("the code expires, is for its owner, and signs nobody in", async () => {
+test("the code expires, belongs to its account, and does not sign in", async () => {
   const [{ email, client }, other] = [await signedUp(portico), await signedUp(portico)];
   await ageSessionsOf(portico.status.DB_URL, email);
   await ageSessionsOf(portico.status.DB_URL, other.email);
   await client.auth.reauthenticate();
-  const nonce = codeIn(await mailTo(portico.status.MAILPIT_URL, email));
+  const nonce = codeIn(await emailTo(portico.status.MAILPIT_URL, email));
   expect((await other.client.auth.updateUser({ password: NEW, nonce })).error).toMatchObject(INVALID);
   for (const type of ["email", "magiclink", "recovery", "signup", "email_change"] as const) {
     expect((await portico.client().auth.verifyOtp({ email, token: nonce, type })).error, type).toMatchObject({ status: 403, code: "otp_expired" });
   }
-  await ageMailsTo(portico.status.DB_URL, email);
+  await ageEmailsTo(portico.status.DB_URL, email);
   expect((await client.auth.updateUser({ password: NEW, nonce })).error).toMatchObject(INVALID);
 });
 
-test("nobody without a session is sent a code", async () => {
+test("a code is not sent without a session", async () => {
   const { data, error } = await portico.client().auth.reauthenticate();
   expect(error).toMatchObject({ name: "AuthSessionMissingError" });
   expect(data).toEqual({ user: null, session: null });
   const { email, client } = await signedUp(portico);
-  expect(await mailsTo(portico.status.MAILPIT_URL, email)).toEqual([]);
+  expect(await emailsTo(portico.status.MAILPIT_URL, email)).toEqual([]);
   // Other changes need no code, however old the session is.
   await ageSessionsOf(portico.status.DB_URL, email);
   expect((await client.auth.updateUser({ data: { name: "Ada" } })).error).toBeNull();

@@ -1,12 +1,12 @@
-// Sessions in the client: `getSession`, `getUser`, `getClaims`, `setSession`, `refreshSession`, `signOut`, and what the app hears.
+// Sessions in the client: `getSession`, `getUser`, `getClaims`, `setSession`, `refreshSession`, `signOut`, and their events.
 import { generateKeyPairSync, sign } from "node:crypto";
 
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
 import { sql } from "../harness/database.ts";
-import { Events } from "../harness/events.ts";
-import { PASSWORD, address, signedUp } from "../harness/people.ts";
+import { AuthEvents } from "../harness/events.ts";
+import { PASSWORD, newEmail, signedUp } from "../harness/accounts.ts";
 import { Portico, memoryStorage } from "../harness/portico.ts";
 
 let portico: Portico;
@@ -20,7 +20,7 @@ const tokensOf = async (client: SupabaseClient): Promise<{ access_token: string;
   return { access_token, refresh_token };
 };
 
-/** The same account on another device. */
+/** Signs in to the same account on another device. */
 const elsewhere = async (email: string): Promise<SupabaseClient> => {
   const client = portico.client();
   expect((await client.auth.signInWithPassword({ email, password: PASSWORD })).error).toBeNull();
@@ -28,7 +28,7 @@ const elsewhere = async (email: string): Promise<SupabaseClient> => {
 };
 
 describe("getClaims", () => {
-  test("verifies a token with the published keys, without asking the server for the person", async () => {
+  test("verifies a token with the published keys, without requesting the user", async () => {
     const asked: string[] = [];
     const watching: typeof fetch = (input, init) => {
       asked.push(new URL(input instanceof Request ? input.url : input).pathname);
@@ -50,7 +50,7 @@ describe("getClaims", () => {
     for (const key of jwks.keys) expect(key).not.toHaveProperty("d");
   });
 
-  test("refuses what another key signed, what is changed, and what is none", async () => {
+  test("rejects a token of another key, a changed one and a malformed one", async () => {
     const { client } = await signedUp(portico);
     const { access_token } = await tokensOf(client);
     const [header, payload, signature] = access_token.split(".") as [string, string, string];
@@ -62,8 +62,8 @@ describe("getClaims", () => {
       expect((await client.auth.getUser(token)).error).toMatchObject({ status: 403, code: "bad_jwt" });
     }
     expect((await client.auth.getClaims("nonsense")).error).not.toBeNull();
-    const nobody = await portico.client().auth.getClaims();
-    expect(nobody).toEqual({ data: null, error: null });
+    const withoutSession = await portico.client().auth.getClaims();
+    expect(withoutSession).toEqual({ data: null, error: null });
   });
 });
 
@@ -72,26 +72,26 @@ describe("getSession and getUser", () => {
     const storage = memoryStorage();
     const { id } = await signedUp(portico, { auth: { storage } });
     const reloaded = portico.client({ auth: { storage } });
-    const events = new Events(reloaded);
-    expect((await events.told("INITIAL_SESSION"))?.user.id).toBe(id);
+    const events = new AuthEvents(reloaded);
+    expect((await events.waitFor("INITIAL_SESSION"))?.user.id).toBe(id);
     events.end();
     expect((await reloaded.auth.getUser()).data.user?.id).toBe(id);
     const other = portico.client();
-    const none = new Events(other);
-    expect(await none.told("INITIAL_SESSION")).toBeNull();
+    const none = new AuthEvents(other);
+    expect(await none.waitFor("INITIAL_SESSION")).toBeNull();
     none.end();
     expect((await other.auth.getSession()).data.session).toBeNull();
     expect((await other.auth.getUser()).error).toMatchObject({ name: "AuthSessionMissingError" });
   });
 
-  test("a token that is handed over is checked", async () => {
+  test("a token passed as an argument is verified", async () => {
     const { client, id } = await signedUp(portico);
     const { access_token } = await tokensOf(client);
     expect((await portico.client().auth.getUser(access_token)).data.user?.id).toBe(id);
     expect((await portico.client().auth.getUser("nonsense")).error).toMatchObject({ status: 403, code: "bad_jwt" });
   });
 
-  test("an account that is gone is said to be", async () => {
+  test("a deleted account is reported", async () => {
     const { client, id } = await signedUp(portico);
     await sql(portico.status.DB_URL, "delete from auth.users where id = $1", [id]);
     expect((await client.auth.getUser()).error).toMatchObject({ status: 403, code: "user_not_found", message: "User from sub claim in JWT does not exist" });
@@ -100,14 +100,14 @@ describe("getSession and getUser", () => {
 });
 
 describe("setSession", () => {
-  test("takes a session over, and says so", async () => {
+  test("takes a session over, and emits an event", async () => {
     const { client, id } = await signedUp(portico);
     const other = portico.client();
-    const events = new Events(other);
+    const events = new AuthEvents(other);
     const { data, error } = await other.auth.setSession(await tokensOf(client));
     expect(error).toBeNull();
     expect(data.session?.user.id).toBe(id);
-    expect((await events.told("SIGNED_IN"))?.user.id).toBe(id);
+    expect((await events.waitFor("SIGNED_IN"))?.user.id).toBe(id);
     events.end();
     expect((await other.auth.refreshSession()).error).toBeNull();
   });
@@ -115,7 +115,7 @@ describe("setSession", () => {
   test("refreshes one whose token has expired", async () => {
     const { client, id } = await signedUp(portico);
     const { access_token, refresh_token } = await tokensOf(client);
-    // The client looks at the time in the token only; the server never sees this one.
+    // The client reads only the time in the token; the server never receives it.
     const [header, payload] = access_token.split(".") as [string, string];
     const past = Buffer.from(JSON.stringify({ ...(JSON.parse(Buffer.from(payload, "base64url").toString()) as object), exp: 1 })).toString("base64url");
     const other = portico.client();
@@ -125,7 +125,7 @@ describe("setSession", () => {
     expect(data.session?.refresh_token).not.toBe(refresh_token);
   });
 
-  test("refuses tokens that are none", async () => {
+  test("rejects malformed tokens", async () => {
     const client = portico.client();
     expect((await client.auth.setSession({ access_token: "", refresh_token: "" })).error).toMatchObject({ name: "AuthSessionMissingError" });
     expect((await client.auth.setSession({ access_token: "nonsense", refresh_token: "nonsense" })).error).not.toBeNull();
@@ -134,19 +134,19 @@ describe("setSession", () => {
 });
 
 describe("refreshSession", () => {
-  test("gives new tokens, and says so", async () => {
+  test("returns new tokens, and emits an event", async () => {
     const { client, id } = await signedUp(portico);
     const before = await tokensOf(client);
-    const events = new Events(client);
+    const events = new AuthEvents(client);
     const { data, error } = await client.auth.refreshSession();
     expect(error).toBeNull();
     expect(data.session?.refresh_token).not.toBe(before.refresh_token);
-    expect((await events.told("TOKEN_REFRESHED"))?.user.id).toBe(id);
+    expect((await events.waitFor("TOKEN_REFRESHED"))?.user.id).toBe(id);
     events.end();
     expect((await client.auth.getUser(data.session!.access_token)).data.user?.id).toBe(id);
   });
 
-  test("sees what was changed meanwhile", async () => {
+  test("returns the user as changed meanwhile", async () => {
     const { client, email } = await signedUp(portico);
     const other = await elsewhere(email);
     await other.auth.updateUser({ data: { name: "Grace" } });
@@ -155,62 +155,62 @@ describe("refreshSession", () => {
     expect((await client.auth.getClaims()).data?.claims.user_metadata).toMatchObject({ name: "Grace" });
   });
 
-  test("a refresh token that was stolen and comes late ends the session", async () => {
+  test("a stolen refresh token that is used late ends the session", async () => {
     const storage = memoryStorage();
     const { client } = await signedUp(portico, { auth: { storage, storageKey: "session" } });
     const stolen = (await tokensOf(client)).refresh_token;
     await client.auth.refreshSession();
     await client.auth.refreshSession();
-    // Older than the seconds in which a used token may come again
+    // Older than the interval in which a used token is accepted again.
     await sql(portico.status.DB_URL, "update auth.refresh_tokens set created_at = created_at - interval '1 hour', updated_at = updated_at - interval '1 hour' where session_id = (select session_id from auth.refresh_tokens where token = $1)", [stolen]);
     await sql(portico.status.DB_URL, "update auth.sessions set refreshed_at = refreshed_at - interval '1 hour' where id = (select session_id from auth.refresh_tokens where token = $1)", [stolen]);
     const theft = await portico.client().auth.refreshSession({ refresh_token: stolen });
     expect(theft.error).toMatchObject({ status: 400, code: "refresh_token_already_used" });
-    // The client keeps what it has until the access token expires, and then hears that there is no more.
+    // The client keeps its session until the access token expires; the refresh then fails.
     storage.setItem("session", JSON.stringify({ ...(JSON.parse(storage.getItem("session")!) as object), expires_at: 1 }));
-    const events = new Events(client);
-    // It also prints what it returns.
+    const events = new AuthEvents(client);
+    // It also logs the error that it returns.
     const printed = vi.spyOn(console, "error").mockImplementation(() => undefined);
     const after = await client.auth.getSession();
     printed.mockRestore();
     expect(after.data.session).toBeNull();
     expect(after.error).toMatchObject({ status: 400 });
-    expect(await events.told("SIGNED_OUT")).toBeNull();
+    expect(await events.waitFor("SIGNED_OUT")).toBeNull();
     events.end();
   });
 
-  test("a ban ends what a session may do", async () => {
+  test("a banned account cannot use its session", async () => {
     const { client, id, email } = await signedUp(portico);
     await sql(portico.status.DB_URL, "update auth.users set banned_until = now() + interval '1 day' where id = $1", [id]);
     expect((await client.auth.refreshSession()).error).toMatchObject({ code: "user_banned" });
     expect((await portico.client().auth.signInWithPassword({ email, password: PASSWORD })).error).toMatchObject({ code: "user_banned" });
   });
 
-  test("nobody has nothing to refresh", async () => {
+  test("a client without a session cannot refresh", async () => {
     expect((await portico.client().auth.refreshSession()).error).toMatchObject({ name: "AuthSessionMissingError" });
     expect((await portico.client().auth.refreshSession({ refresh_token: "" })).error).not.toBeNull();
   });
 });
 
 describe("signOut", () => {
-  test("of this device leaves the others", async () => {
+  test("of this device keeps the others", async () => {
     const { client, email } = await signedUp(portico);
     const other = await elsewhere(email);
-    const events = new Events(client);
+    const events = new AuthEvents(client);
     const { access_token } = await tokensOf(client);
     expect((await client.auth.signOut({ scope: "local" })).error).toBeNull();
-    expect(await events.told("SIGNED_OUT")).toBeNull();
+    expect(await events.waitFor("SIGNED_OUT")).toBeNull();
     events.end();
     expect((await client.auth.getSession()).data.session).toBeNull();
     expect((await other.auth.refreshSession()).error).toBeNull();
-    // The token of the ended session is worth nothing at once, not only when it expires.
+    // The token of the ended session is invalid at once, not only when it expires.
     expect((await client.auth.getUser(access_token)).error).toMatchObject({ name: "AuthSessionMissingError" });
   });
 
-  test("of the others keeps this device, and is no event here", async () => {
+  test("of the others keeps this device, and emits no event here", async () => {
     const { client, email } = await signedUp(portico);
     const others = [await elsewhere(email), await elsewhere(email)];
-    const events = new Events(client);
+    const events = new AuthEvents(client);
     expect((await client.auth.signOut({ scope: "others" })).error).toBeNull();
     expect((await client.auth.refreshSession()).error).toBeNull();
     expect(events.names).not.toContain("SIGNED_OUT");
@@ -218,7 +218,7 @@ describe("signOut", () => {
     for (const other of others) expect((await other.auth.refreshSession()).error).not.toBeNull();
   });
 
-  test("of all, and of nobody", async () => {
+  test("of all devices, and without a session", async () => {
     const { client, email } = await signedUp(portico);
     const other = await elsewhere(email);
     expect((await client.auth.signOut({ scope: "global" })).error).toBeNull();
@@ -229,17 +229,17 @@ describe("signOut", () => {
   });
 });
 
-test("the app hears everything that happens to the session, in order", async () => {
+test("every change of the session is an event, in order", async () => {
   const client = portico.client();
-  const events = new Events(client);
-  await events.told("INITIAL_SESSION");
-  await client.auth.signUp({ email: address(), password: PASSWORD });
+  const events = new AuthEvents(client);
+  await events.waitFor("INITIAL_SESSION");
+  await client.auth.signUp({ email: newEmail(), password: PASSWORD });
   await client.auth.updateUser({ data: { name: "Ada" } });
   await client.auth.refreshSession();
   await client.auth.signOut();
-  await events.told("SIGNED_OUT");
+  await events.waitFor("SIGNED_OUT");
   expect(events.names).toEqual(["INITIAL_SESSION", "SIGNED_IN", "USER_UPDATED", "TOKEN_REFRESHED", "SIGNED_OUT"]);
   events.end();
-  await client.auth.signUp({ email: address(), password: PASSWORD });
+  await client.auth.signUp({ email: newEmail(), password: PASSWORD });
   expect(events.names).toHaveLength(5);
 });

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "portico-web-"));
-  // As `npm run build` does it; what a test's environment would build is a little larger.
+  // As `npm run build` does it: the build of the test environment is larger.
   vi.stubEnv("NODE_ENV", "production");
   await build({
     root: resolve(import.meta.dirname, ".."),
@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 300_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** The entry's script and everything it imports, and with the authentication client that follows, all that the landing page loads. */
+/** Returns the entry's script and its static imports: with the authentication client, every script of the landing page. */
 async function landingScripts(includesClient: boolean): Promise<string[]> {
   // Our own build's manifest has Vite's shape.
   const manifest = JSON.parse(await readFile(join(folder, "manifest.json"), "utf8")) as Manifest;
@@ -38,14 +38,14 @@ async function landingScripts(includesClient: boolean): Promise<string[]> {
   return [...files];
 }
 
-/** In KiB, as browsers load it. */
+/** Returns the compressed size in KiB. */
 async function compressed(scripts: string[]): Promise<number> {
   const sizes = await Promise.all(scripts.map(async (file) => (await stat(join(folder, `${file}.br`))).size));
   expect(sizes.length).toBeGreaterThan(1);
   return sizes.reduce((sum, size) => sum + size, 0) / 1024;
 }
 
-test("the landing page loads at most 90 KiB of compressed script, 75 of them before it is seen", async () => {
+test("the landing page loads at most 90 KiB of compressed script, 75 of them before it is shown", async () => {
   const first = await compressed(await landingScripts(false));
   expect(first).toBeGreaterThan(40);
   expect(first).toBeLessThanOrEqual(75);

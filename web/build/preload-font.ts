@@ -1,6 +1,6 @@
 import type { Plugin } from "vite";
 
-/** Preloads the one font file of the first paint, so that text does not change its face after it is drawn. */
+/** Preloads the one font file of the first paint, so that text does not change its font after the first paint. */
 export function preloadFont(fragment: string): Plugin {
   return {
     name: "portico:preload-font",

@@ -7,7 +7,7 @@ import { TabChannel } from "./testing/tab-channel";
 const patient = { timeout: 20_000 };
 
 describe("the landing page", () => {
-  test("offers visitors the ways in, and people who are signed in their account", async () => {
+  test("offers sign-in to visitors, and the account to signed-in users", async () => {
     fakeServer();
     const { unmount } = renderApp("/");
     expect(await screen.findByRole("button", { name: "Continue with Google" }, patient)).toBeEnabled();
@@ -19,7 +19,7 @@ describe("the landing page", () => {
     expect(screen.queryByRole("button", { name: "Continue with Google" })).toBeNull();
   });
 
-  test("leads on without loading the page anew", async () => {
+  test("leads on without a page load", async () => {
     fakeServer();
     const { user, beacons } = renderApp("/");
     await user.click(await screen.findByRole("link", { name: "Create an account" }, patient));
@@ -29,7 +29,7 @@ describe("the landing page", () => {
 });
 
 describe("/app", () => {
-  test("sends a visitor to sign in, and back to the same place after", async () => {
+  test("sends a visitor to sign in, and back to the same address after", async () => {
     fakeServer({
       "POST /auth/v1/token": ({ body }) =>
         body.password === "correct horse"
@@ -45,7 +45,7 @@ describe("/app", () => {
     await user.type(screen.getByLabelText("Password"), "wrong");
     await user.click(screen.getByRole("button", { name: "Sign in" }));
     expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("That e-mail and password don’t match an account.");
-    // Nothing that was typed is lost.
+    // The input is kept.
     expect(screen.getByLabelText("E-mail")).toHaveValue("ada@portico.test");
     expect(screen.getByLabelText("Password")).toHaveValue("wrong");
 
@@ -56,7 +56,7 @@ describe("/app", () => {
     expect(window.location.pathname + window.location.search).toBe("/app?tab=sessions");
   });
 
-  test("shows who is here and every session, and ends them", async () => {
+  test("shows the user and every session, and ends sessions", async () => {
     let sessions = [
       { id: "a", created_at: "2026-11-01T10:00:00Z", user_agent: "Mozilla/5.0 (X11; Linux) Firefox/140.0", ip: "192.0.2.1", current: true },
       { id: "b", created_at: "2026-11-02T10:00:00Z", user_agent: "Mozilla/5.0 (iPhone) Version/18 Safari/604.1", ip: null, current: false },
@@ -78,7 +78,7 @@ describe("/app", () => {
     expect(server.paths()).toContain("DELETE /auth/v1/sessions/b");
   });
 
-  test("offers another try when the sessions can not be loaded", async () => {
+  test("offers a retry when the sessions cannot be loaded", async () => {
     fakeServer({ "GET /auth/v1/sessions": { status: 500, body: { message: "broken" } } });
     storeSession(session());
     renderApp("/app");
@@ -86,7 +86,7 @@ describe("/app", () => {
     expect(screen.getByRole("button", { name: "Try again" })).toBeEnabled();
   });
 
-  test("says calmly that the session has ended, with a way back", async () => {
+  test("shows that the session has ended, with a link to sign in again", async () => {
     fakeServer({ "POST /auth/v1/token": { status: 400, body: { code: "refresh_token_not_found", message: "gone" } } });
     vi.spyOn(console, "error").mockImplementation(() => undefined);
     storeSession(session({ expiresIn: -10 }));
@@ -95,38 +95,38 @@ describe("/app", () => {
     expect(screen.getByRole("link", { name: "Sign in again" })).toHaveAttribute("href", "/sign-in?next=%2Fapp%3Ftab%3D2");
   });
 
-  test("says it still when the client finds out twice", async () => {
+  test("still shows it when the client reports it twice", async () => {
     fakeServer({ "GET /auth/v1/user": { status: 403, body: { code: "session_not_found", message: "gone" } } });
     vi.spyOn(console, "error").mockImplementation(() => undefined);
     storeSession(session());
     const { auth } = renderApp("/app");
-    const told = vi.fn();
+    const onSignedOut = vi.fn();
     (await auth.opened).onAuthStateChange((event) => {
-      if (event === "SIGNED_OUT") told();
+      if (event === "SIGNED_OUT") onSignedOut();
     });
-    // As when another tab signs out while this one asks who it is
+    // This happens when another tab signs out while this one requests the user.
     await act(async () => {
       await auth.client.getUser("a token");
       await auth.client.getUser("a token");
     });
-    expect(told.mock.calls.length).toBeGreaterThanOrEqual(2);
+    expect(onSignedOut.mock.calls.length).toBeGreaterThanOrEqual(2);
     expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
     expect(window.location.pathname).toBe("/app");
   });
 
-  test("says it when another tab signs out, even before the storage shows it", async () => {
+  test("shows it when another tab signs out, even before the storage changes", async () => {
     vi.stubGlobal("BroadcastChannel", TabChannel);
     fakeServer({});
     storeSession(session());
     renderApp("/app");
     await screen.findByRole("heading", { name: /^Hello/ }, patient);
-    // What the client of the other tab sends; what that tab removed from the storage is still there to see.
+    // The message of the other tab's client. The storage still holds the session that the tab removes.
     act(() => new TabChannel("portico.session").postMessage({ event: "SIGNED_OUT", session: null }));
     expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
     expect(window.location.pathname).toBe("/app");
   });
 
-  test("leads home after signing out, and stays when that fails", async () => {
+  test("goes to the landing page after signing out, and stays when that fails", async () => {
     let isBroken = true;
     fakeServer({ "POST /auth/v1/logout": () => (isBroken ? { status: 500, body: { message: "broken" } } : { status: 204 }) });
     vi.spyOn(console, "error").mockImplementation(() => undefined);
@@ -142,7 +142,7 @@ describe("/app", () => {
 });
 
 describe("creating an account", () => {
-  test("asks for the code from the inbox, and submits it on the sixth digit", async () => {
+  test("requires the code from the email, and submits it on the sixth digit", async () => {
     const server = fakeServer({
       "POST /auth/v1/signup": { body: { id: "1", email: "grace@portico.test", identities: [] } },
       "POST /auth/v1/verify": ({ body }) =>
@@ -171,7 +171,7 @@ describe("creating an account", () => {
     expect(beacons.map(({ name }) => name)).toContain("sign_up");
   });
 
-  test("checks what can be checked here, and lists the server's reasons", async () => {
+  test("validates the form, and lists the server's reasons", async () => {
     fakeServer({
       "POST /auth/v1/signup": {
         status: 422,
@@ -191,7 +191,7 @@ describe("creating an account", () => {
   });
 });
 
-test("a forgotten password is mailed for and set anew", async () => {
+test("a forgotten password is replaced with a code from an email", async () => {
   const server = fakeServer({
     "POST /auth/v1/recover": {},
     "POST /auth/v1/verify": { body: session() },
@@ -207,22 +207,22 @@ test("a forgotten password is mailed for and set anew", async () => {
   expect(server.seen.find(({ method }) => method === "PUT")?.body).toMatchObject({ password: "a new long password" });
 });
 
-test("the form to sign in waits neither for the client's code nor for what it says", async () => {
+test("the sign-in form waits neither for the client's code nor for its first event", async () => {
   const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
   const { user } = renderApp("/sign-in?next=/app/files", config, new Promise(() => undefined));
   await user.type(await screen.findByLabelText("E-mail", {}, patient), "ada@portico.test");
   await user.type(screen.getByLabelText("Password"), "correct horse");
   expect(server.paths()).toEqual(["GET /auth/v1/settings"]);
-  // Sending it is the first question to the client, which is then loaded whatever else is still on its way.
+  // Submitting is the first call of the client, which is then loaded whatever else is pending.
   await user.click(screen.getByRole("button", { name: "Sign in" }));
   await waitFor(() => expect(server.paths()).toContain("POST /auth/v1/token?grant_type=password"), patient);
   await waitFor(() => expect(window.location.pathname).toBe("/app/files"), patient);
 });
 
-describe("codes of the length that the server decided on", () => {
+describe("codes of the configured length", () => {
   const own = { ...config, accounts: { ...config.accounts, codeLength: { email: 8, phone: 7 } as const } };
 
-  test("are asked for, and submitted on the last digit", async () => {
+  test("are required, and submitted on the last digit", async () => {
     const server = fakeServer({ "POST /auth/v1/otp": { body: {} }, "POST /auth/v1/verify": { body: session() } });
     const { user } = renderApp("/verify", own);
     expect(await screen.findByText(/Eight digits from your inbox/, {}, patient)).toBeVisible();
@@ -241,7 +241,7 @@ describe("codes of the length that the server decided on", () => {
   test.each([
     [ada, "Eight-digit code", "87654321"],
     [{ ...ada, email: "", phone: "41791234567" }, "Seven-digit code", "7654321"],
-  ])("save a password whose change has to be confirmed, person %#", async (person, label, nonce) => {
+  ])("save a password whose change has to be confirmed, user %#", async (person, label, nonce) => {
     storeSession(session({ user: person }));
     const server = fakeServer({
       "GET /auth/v1/reauthenticate": { body: {} },
@@ -257,7 +257,7 @@ describe("codes of the length that the server decided on", () => {
   });
 });
 
-test("only the ways in that the server offers are shown", async () => {
+test("only the sign-in methods that the server offers are shown", async () => {
   fakeServer({ "GET /auth/v1/settings": { body: { external: { google: false, email: true, github: true }, disable_signup: true } } });
   renderApp("/sign-in");
   expect(await screen.findByRole("button", { name: "Continue with GitHub" }, patient)).toBeVisible();
@@ -265,7 +265,7 @@ test("only the ways in that the server offers are shown", async () => {
   expect(screen.queryByRole("link", { name: "Create an account" })).toBeNull();
 });
 
-test("an error that a provider sent back is told in words of ours, and the address is clean", async () => {
+test("a provider's error is shown in our own words and removed from the address", async () => {
   fakeServer();
   renderApp("/app?error=access_denied&error_description=Your+account+is+locked.+Call+555-0100");
   const alert = await screen.findByRole("alert", {}, patient);
@@ -274,7 +274,7 @@ test("an error that a provider sent back is told in words of ours, and the addre
   await waitFor(() => expect(window.location.href).toBe("http://portico.test/sign-in"), patient);
 });
 
-test("an unknown address is a friendly page, and the mailbox is one where there is none", async () => {
+test("an unknown address shows the page for it, and so does the mailbox in production", async () => {
   fakeServer();
   const { unmount } = renderApp("/no/such/page");
   expect(await screen.findByRole("heading", { name: "There is no door here" }, patient)).toBeVisible();

@@ -7,7 +7,7 @@ import { renderApp } from "./testing/render-app";
 const patient = { timeout: 20_000 };
 const development = { ...config, development: true, mailbox: "http://portico.test" };
 
-/** A stream of events that the test sends, in the place of the browser's. */
+/** Replaces the browser's `EventSource` by a stream whose events the test sends. */
 class FakeStream extends EventTarget {
   static readonly CLOSED = 2;
   static opened: FakeStream[] = [];
@@ -33,7 +33,7 @@ function fakeStreams(): FakeStream[] {
 const mail = { ID: "m", To: [{ Address: "ada@portico.test" }], Subject: "Confirm", Created: "2026-11-01T10:00:00Z" };
 const text = { id: "t", to: "41790000000", body: "Your code is 135790", provider: "", received_at: "2026-11-01T11:00:00Z" };
 
-test("mails and text messages are listed together, and shown", async () => {
+test("emails and text messages are listed together, and shown", async () => {
   fakeServer({
     "GET /api/v1/messages": { body: { total: 1, messages: [mail] } },
     "GET /portico/v1/texts": { body: { texts: [text] } },
@@ -49,7 +49,7 @@ test("mails and text messages are listed together, and shown", async () => {
   expect(frame.getAttribute("srcdoc")).toContain("Hi");
 });
 
-test("what comes in appears when the mailbox tells of it, and nothing is asked for in between", async () => {
+test("a new message appears with the mailbox's event, and the lists are not read in between", async () => {
   vi.useFakeTimers({ shouldAdvanceTime: true });
   const streams = fakeStreams();
   let messages: (typeof mail)[] = [];
@@ -58,15 +58,15 @@ test("what comes in appears when the mailbox tells of it, and nothing is asked f
     "GET /portico/v1/texts": { body: { texts: [] } },
     "GET /api/v1/message/m": { body: { ...mail, Date: mail.Created, Text: "Hi" } },
   });
-  const asked = () => server.paths().filter((path) => path.startsWith("GET /api/v1/messages")).length;
+  const reads = () => server.paths().filter((path) => path.startsWith("GET /api/v1/messages")).length;
   const { unmount } = renderApp("/mailbox", development);
   await screen.findByText("Nothing here yet", {}, patient);
   expect(streams.map(({ url }) => url)).toEqual(["http://portico.test/api/v1/events"]);
   const [stream] = streams;
   stream?.send("open");
-  await waitFor(() => expect(asked()).toBe(2));
+  await waitFor(() => expect(reads()).toBe(2));
   await act(() => vi.advanceTimersByTimeAsync(10 * refetchMs));
-  expect(asked()).toBe(2);
+  expect(reads()).toBe(2);
 
   messages = [mail];
   stream?.send("mail");
@@ -76,23 +76,23 @@ test("what comes in appears when the mailbox tells of it, and nothing is asked f
   vi.useRealTimers();
 });
 
-test("while the mailbox can not tell, it is asked, and the stream is opened anew", async () => {
+test("without a stream the lists are read at an interval, and the stream is opened again", async () => {
   vi.useFakeTimers({ shouldAdvanceTime: true });
   const streams = fakeStreams();
   const server = fakeServer({
     "GET /api/v1/messages": { body: { total: 0, messages: [] } },
     "GET /portico/v1/texts": { body: { texts: [] } },
   });
-  const asked = () => server.paths().filter((path) => path.startsWith("GET /api/v1/messages")).length;
+  const reads = () => server.paths().filter((path) => path.startsWith("GET /api/v1/messages")).length;
   const { unmount } = renderApp("/mailbox", development);
   await screen.findByText("Nothing here yet", {}, patient);
   const [stream] = streams;
   stream?.send("open");
   stream?.close();
   stream?.send("error");
-  const before = asked();
+  const before = reads();
   await act(() => vi.advanceTimersByTimeAsync(3 * refetchMs));
-  expect(asked()).toBeGreaterThan(before);
+  expect(reads()).toBeGreaterThan(before);
   expect(streams).toHaveLength(2);
   unmount();
   vi.useRealTimers();

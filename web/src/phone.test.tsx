@@ -5,15 +5,15 @@ import { ada, fakeServer, session } from "./testing/fake-server";
 import { renderApp } from "./testing/render-app";
 
 const patient = { timeout: 20_000 };
-const byPhone = { body: { external: { google: true, email: true, phone: true } } };
+const phoneSettings = { body: { external: { google: true, email: true, phone: true } } };
 
 test.each([
   ["+41 79 123 45 67", "+41791234567"],
   ["0041 (0)79-123.45.67", "+41791234567"],
   ["+1 (555) 000‑1234", "+15550001234"],
-])("%s is dialled as %s", (typed, dialled) => {
-  expect(internationalNumber(typed)).toBe(dialled);
-  expect(phoneField.parse(typed)).toBe(dialled);
+])("the international form of %s is %s", (input, expected) => {
+  expect(internationalNumber(input)).toBe(expected);
+  expect(phoneField.parse(input)).toBe(expected);
 });
 
 test.each([
@@ -21,11 +21,11 @@ test.each([
   ["079 123 45 67", "Begin with the code of the country, such as +41 or +1."],
   ["+41", "This doesn’t look like a phone number."],
   ["+0791234567", "This doesn’t look like a phone number."],
-])("of %j it is said: %s", (typed, problem) => {
-  expect(phoneField.safeParse(typed).error?.issues[0]?.message).toBe(problem);
+])("the number %j is rejected: %s", (input, message) => {
+  expect(phoneField.safeParse(input).error?.issues[0]?.message).toBe(message);
 });
 
-test("where the server knows no phones, none is asked for", async () => {
+test("without phone sign-in there is no form for phone numbers", async () => {
   fakeServer();
   renderApp("/sign-in?with=phone");
   expect(await screen.findByLabelText("E-mail", {}, patient)).toBeVisible();
@@ -33,7 +33,7 @@ test("where the server knows no phones, none is asked for", async () => {
   expect(screen.queryByLabelText("Phone number")).toBeNull();
 });
 
-test("where phones are the only way, the number is asked for at once", async () => {
+test("with phone sign-in alone the form for phone numbers shows at once", async () => {
   fakeServer({ "GET /auth/v1/settings": { body: { external: { google: false, email: false, phone: true } } } });
   renderApp("/sign-in");
   expect(await screen.findByLabelText("Phone number", {}, patient)).toBeVisible();
@@ -41,8 +41,8 @@ test("where phones are the only way, the number is asked for at once", async () 
   expect(screen.queryByText("or")).toBeNull();
 });
 
-test("whoever began with their number goes on with it, to an account and back", async () => {
-  fakeServer({ "GET /auth/v1/settings": byPhone });
+test("the form for phone numbers stays selected from sign-in to sign-up and back", async () => {
+  fakeServer({ "GET /auth/v1/settings": phoneSettings });
   const { user } = renderApp("/sign-in?with=phone&next=/app/files");
   await user.click(await screen.findByRole("link", { name: "Create an account" }, patient));
   expect(await screen.findByRole("heading", { name: "Create your account" }, patient)).toBeVisible();
@@ -52,9 +52,9 @@ test("whoever began with their number goes on with it, to an account and back", 
   expect(back).toHaveAttribute("href", "/sign-in?next=%2Fapp%2Ffiles&with=phone");
 });
 
-test("a person signs in with a code that was texted to them", async () => {
+test("a user signs in with a code from a text message", async () => {
   const server = fakeServer({
-    "GET /auth/v1/settings": byPhone,
+    "GET /auth/v1/settings": phoneSettings,
     "POST /auth/v1/otp": { body: {} },
     "POST /auth/v1/verify": ({ body }) =>
       body.token === "123456"
@@ -71,7 +71,7 @@ test("a person signs in with a code that was texted to them", async () => {
   expect(await screen.findByText(/Begin with the code of the country/, {}, patient)).toBeVisible();
   await waitFor(() => expect(number).toHaveFocus(), patient);
 
-  // Nothing typed is lost on the way to the other form and back.
+  // The input is kept on the way to the other form and back.
   await user.click(screen.getByRole("link", { name: "Use your e-mail address instead" }));
   expect(screen.getByLabelText("E-mail")).toHaveValue("ada@");
   await user.click(await screen.findByRole("link", { name: "Use your phone number instead" }, patient));
@@ -101,10 +101,10 @@ test("a person signs in with a code that was texted to them", async () => {
   await waitFor(() => expect(beacons).toContainEqual(expect.objectContaining({ name: "sign_in", properties: { method: "phone" } })), patient);
 });
 
-test("an unknown number is told so, with the way to an account, and is there when one comes back", async () => {
+test("an unknown number shows an alert with a link to sign-up, and is kept for the way back", async () => {
   let isKnown = false;
   const server = fakeServer({
-    "GET /auth/v1/settings": byPhone,
+    "GET /auth/v1/settings": phoneSettings,
     "POST /auth/v1/otp": ({ body }) =>
       isKnown || body.create_user === true
         ? { body: {} }
@@ -122,10 +122,10 @@ test("an unknown number is told so, with the way to an account, and is there whe
   expect(server.paths().filter((path) => path === "POST /auth/v1/otp")).toHaveLength(2);
 });
 
-test("an account is made with a number, and what the gateway refuses is said at the number", async () => {
+test("an account is created with a number, and the gateway's rejection shows at the number", async () => {
   let isWorking = false;
   const server = fakeServer({
-    "GET /auth/v1/settings": byPhone,
+    "GET /auth/v1/settings": phoneSettings,
     "POST /auth/v1/otp": () => (isWorking ? { body: {} } : { status: 422, body: { code: "sms_send_failed", message: "no" } }),
   });
   const { user } = renderApp("/sign-up?with=phone");

@@ -17,7 +17,7 @@ test("the built-in collector gets name, properties and time", () => {
 test.each([
   ["Global Privacy Control", "globalPrivacyControl", true],
   ["Do Not Track", "doNotTrack", "1"],
-])("%s is honoured", (_name, property, value) => {
+])("%s stops all events", (_name, property, value) => {
   const beacons = watchBeacons();
   Object.defineProperty(navigator, property, { value, configurable: true });
   try {

@@ -8,9 +8,9 @@ export function googleAnalytics(settings: Config["analytics"]): AnalyticsAdapter
   if (settings.key === null) return null;
   const measurementId = settings.key;
   const layer: IArguments[] = [];
-  // The tag's own script looks for its queue under this name.
+  // The tag's script reads its queue from this property.
   (window as { dataLayer?: unknown[] }).dataLayer = layer;
-  // It reads `arguments` objects off the queue and ignores arrays, hence the old form of function.
+  // It reads `arguments` objects and ignores arrays, hence the old form of function.
   const gtag = function () {
     // eslint-disable-next-line prefer-rest-params
     layer.push(arguments);

@@ -1,11 +1,11 @@
 import type { Config } from "../lib/config";
 
-/** Everything that is ever reported, with all it may carry. */
+/** Every event, with its properties. */
 export interface AnalyticsEvents {
   sign_in: { method: string };
   sign_up: { method: string };
   sign_out: Record<string, never>;
-  /** The pattern of the route, never the address itself. */
+  /** The pattern of the page's path, never the address itself. */
   page_view: { route: string };
 }
 
@@ -17,9 +17,9 @@ export interface AnalyticsAdapter {
 
 let adapter: Promise<AnalyticsAdapter | null> | AnalyticsAdapter | null = null;
 
-/** Chooses the adapter. Until then, and where the person asked not to be tracked, events go nowhere. */
+/** Selects the adapter. Before that, and for users who opted out of tracking, events are dropped. */
 export function startAnalytics(settings: Config["analytics"]): void {
-  adapter = asksForPrivacy() ? null : load(settings);
+  adapter = optsOut() ? null : load(settings);
 }
 
 export function track<Name extends keyof AnalyticsEvents>(event: Name, properties: AnalyticsEvents[Name]): void {
@@ -34,13 +34,13 @@ export function reset(): void {
   withAdapter((chosen) => chosen.reset());
 }
 
-/** Runs the call at once when the adapter is there, else when it comes. Its failures never reach the caller. */
+/** Runs the call once the adapter is loaded. Its failures never reach the caller. */
 function withAdapter(call: (chosen: AnalyticsAdapter) => void): void {
   const run = (chosen: AnalyticsAdapter | null) => {
     try {
       if (chosen) call(chosen);
     } catch {
-      // What is measured must never break what is measured.
+      // Analytics must never break the application.
     }
   };
   if (adapter instanceof Promise) void adapter.then(run);
@@ -60,7 +60,7 @@ function load(settings: Config["analytics"]): Promise<AnalyticsAdapter | null> |
   }
 }
 
-/** The own server's collector. It knows people by nothing but their events, so there is no one to identify. */
+/** The server's own collector. It stores no user ids, so there is no user to identify. */
 function builtIn(): AnalyticsAdapter {
   const address = "/portico/v1/events";
   return {
@@ -74,9 +74,9 @@ function builtIn(): AnalyticsAdapter {
   };
 }
 
-/** Global Privacy Control or Do Not Track. */
-function asksForPrivacy(): boolean {
+/** Returns true with Global Privacy Control or Do Not Track. */
+function optsOut(): boolean {
   // Neither is in the DOM's declarations of every browser.
-  const asked = navigator as { globalPrivacyControl?: boolean; doNotTrack?: string | null };
-  return asked.globalPrivacyControl === true || asked.doNotTrack === "1";
+  const settings = navigator as { globalPrivacyControl?: boolean; doNotTrack?: string | null };
+  return settings.globalPrivacyControl === true || settings.doNotTrack === "1";
 }

@@ -1,6 +1,6 @@
 import { parseRecord, recordOf } from "./json";
 
-/** The parts of an access token that the pages read. Only the server decides whether a token is valid. */
+/** The parts of an access token that the pages read. Only the server verifies it. */
 export interface AccessClaims {
   sessionId: string | null;
   /** The methods that opened the session, oldest first. */

@@ -5,7 +5,7 @@ import { ApiError, openApi } from "./api";
 import { openBackend } from "./backend";
 import { z } from "./zod";
 
-test("calls carry the anonymous key, and the access token once somebody is signed in", async () => {
+test("calls carry the anonymous key, and the access token of a session", async () => {
   const server = fakeServer({ "GET /rest/v1/notes": { body: [] } });
   const visitor = openAuth(config);
   await openApi(config, visitor.client).get("/auth/v1/sessions", z.array(z.unknown()));
@@ -26,7 +26,7 @@ test("calls carry the anonymous key, and the access token once somebody is signe
   ]);
 });
 
-test("a refusal keeps its code", async () => {
+test("an error response keeps its code", async () => {
   fakeServer({ "GET /auth/v1/sessions": { status: 403, body: { code: "session_not_found", message: "gone" } } });
   const { client } = openAuth(config);
   const failure: unknown = await openApi(config, client)

@@ -4,7 +4,7 @@ import { fakeServer } from "../testing/fake-server";
 import { describeError } from "./errors";
 import { observedFetch } from "./http";
 
-describe("a failure is told by its code", () => {
+describe("a failure is described by its code", () => {
   test.each([
     ["invalid_credentials", "That e-mail and password don’t match an account."],
     ["email_not_confirmed", "This address isn’t confirmed yet. Enter the code we sent you first."],
@@ -14,7 +14,7 @@ describe("a failure is told by its code", () => {
     expect(describeError(new AuthApiError("raw", 400, code)).message).toBe(message);
   });
 
-  test("with the field it belongs to", () => {
+  test("with the field that it belongs to", () => {
     expect(describeError(new AuthApiError("raw", 403, "otp_expired")).field).toBe("code");
     expect(describeError(new AuthApiError("raw", 422, "email_exists")).field).toBe("email");
   });
@@ -31,14 +31,14 @@ describe("a failure is told by its code", () => {
     ]);
   });
 
-  test("no answer at all, and no session", () => {
+  test("no response, and no session", () => {
     expect(describeError(new AuthRetryableFetchError("Failed to fetch", 0)).message).toMatch(/can’t reach the server/);
     expect(describeError(new AuthSessionMissingError()).message).toMatch(/signed out/);
     expect(describeError("odd").message).toBe("odd");
   });
 });
 
-test("a rate limit says when to try again, as far as the server did", async () => {
+test("a rate limit names the time of the next try when the server did", async () => {
   const limited = new AuthApiError("slow down", 429, "over_email_send_rate_limit");
   expect(describeError(limited).message).toMatch(/a little/);
   vi.useFakeTimers({ now: 0 });

@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { rememberNext, safeNext, takeRememberedNext } from "./next";
 import { visitorAddress } from "./paths";
 
-test.each([["/app"], ["/app/security"], ["/app?tab=files#top"]])("%s is a place to return to", (place) => {
-  expect(safeNext(place)).toBe(place);
+test.each([["/app"], ["/app/security"], ["/app?tab=files#top"]])("%s is an address to return to", (address) => {
+  expect(safeNext(address)).toBe(address);
 });
 
 test.each([
@@ -18,17 +18,17 @@ test.each([
   ["/application"],
   ["/\t/evil.test/app"],
   ["/sign-in"],
-])("%s is not", (place) => {
-  expect(safeNext(place)).toBeNull();
+])("%s is not", (address) => {
+  expect(safeNext(address)).toBeNull();
 });
 
-test("a place survives the round trip to a provider, once", () => {
+test("an address is remembered during the round trip to a provider, once", () => {
   rememberNext("/app/files");
   expect(takeRememberedNext()).toBe("/app/files");
   expect(takeRememberedNext()).toBeNull();
 });
 
-test("the account's own address needs no mention", () => {
+test("the account's own address is left out", () => {
   expect(visitorAddress("/sign-in", { next: "/app" })).toBe("/sign-in");
   expect(visitorAddress("/sign-in", { next: "/app/files?a=1" })).toBe("/sign-in?next=%2Fapp%2Ffiles%3Fa%3D1");
 });

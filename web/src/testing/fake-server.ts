@@ -4,28 +4,28 @@ import { type Config, readConfig } from "../lib/config";
 
 export const config: Config = readConfig({ url: "http://portico.test", anonKey: "anon-key", mailbox: null });
 
-export interface SeenRequest {
+export interface ReceivedRequest {
   method: string;
   path: string;
   headers: Headers;
   body: Record<string, unknown>;
 }
-type Answer = { status?: number; body?: unknown; headers?: Record<string, string> } | Error;
-type Handler = (request: SeenRequest) => Answer | Promise<Answer>;
+type FakeResponse = { status?: number; body?: unknown; headers?: Record<string, string> } | Error;
+type FakeHandler = (request: ReceivedRequest) => FakeResponse | Promise<FakeResponse>;
 
-/** Answers `fetch` in the place of the server, by method and path, and keeps what was asked. */
-export function fakeServer(handlers: Record<string, Handler | Answer> = {}) {
-  const seen: SeenRequest[] = [];
-  const all: Record<string, Handler | Answer> = {
+/** Replaces `fetch` by handlers for methods and paths, and records the requests. */
+export function fakeServer(handlers: Record<string, FakeHandler | FakeResponse> = {}) {
+  const seen: ReceivedRequest[] = [];
+  const all: Record<string, FakeHandler | FakeResponse> = {
     "GET /auth/v1/settings": { body: { external: { google: true, email: true } } },
     "POST /auth/v1/logout": { status: 204 },
     "GET /auth/v1/sessions": { body: [] },
     ...handlers,
   };
-  const answer = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+  const respond = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const url = new URL(input instanceof Request ? input.url : input.toString(), window.location.origin);
     const text = typeof init?.body === "string" ? init.body : "{}";
-    const request: SeenRequest = {
+    const request: ReceivedRequest = {
       method: init?.method ?? "GET",
       path: url.pathname + url.search,
       headers: new Headers(init?.headers),
@@ -34,13 +34,13 @@ export function fakeServer(handlers: Record<string, Handler | Answer> = {}) {
     };
     seen.push(request);
     const handler = all[`${request.method} ${request.path}`] ?? all[`${request.method} ${url.pathname}`];
-    const given = typeof handler === "function" ? await handler(request) : handler;
-    if (given instanceof Error) throw given;
-    if (!given) return json(404, { message: "404 page not found" });
-    if (given.status === 204) return new Response(null, { status: 204 });
-    return json(given.status ?? 200, given.body ?? {}, given.headers);
+    const response = typeof handler === "function" ? await handler(request) : handler;
+    if (response instanceof Error) throw response;
+    if (!response) return json(404, { message: "404 page not found" });
+    if (response.status === 204) return new Response(null, { status: 204 });
+    return json(response.status ?? 200, response.body ?? {}, response.headers);
   };
-  vi.stubGlobal("fetch", vi.fn(answer));
+  vi.stubGlobal("fetch", vi.fn(respond));
   return { seen, paths: () => seen.map(({ method, path }) => `${method} ${path}`) };
 }
 
@@ -63,7 +63,7 @@ export const ada: User = {
   identities: [],
 };
 
-/** A session that the server could have given out. */
+/** Returns a session as the server creates it. */
 export function session(options: { id?: string; user?: User; expiresIn?: number } = {}): Session {
   const { id = "session-1", user = ada, expiresIn = 3600 } = options;
   const now = Math.floor(Date.now() / 1000);

@@ -5,10 +5,10 @@ import { startAnalytics } from "../analytics";
 import { App } from "../app";
 import { openAuth } from "../lib/auth/client";
 import type { Config } from "../lib/config";
-import { config as usual } from "./fake-server";
+import { config as defaultConfig } from "./fake-server";
 
-/** Opens the whole application at an address, as a browser would. `pageCode` is what the client's code waits for. */
-export function renderApp(address: string, config: Config = usual, pageCode: Promise<unknown> = Promise.resolve()) {
+/** Opens the whole application at an address, as a browser does. The client's code is loaded after `pageCode`. */
+export function renderApp(address: string, config: Config = defaultConfig, pageCode: Promise<unknown> = Promise.resolve()) {
   window.history.replaceState(null, "", address);
   const beacons = watchBeacons();
   startAnalytics(config.analytics);
@@ -22,7 +22,7 @@ export interface SentEvent {
   properties: Record<string, string>;
 }
 
-/** What reaches the collector, as it does. */
+/** Records the events that are sent to the collector. */
 export function watchBeacons(onSent: (event: SentEvent) => void = () => undefined): SentEvent[] {
   const sent: SentEvent[] = [];
   vi.spyOn(navigator, "sendBeacon").mockImplementation((_url, body) => {

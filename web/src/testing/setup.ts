@@ -2,7 +2,7 @@ import "@testing-library/jest-dom/vitest";
 import { cleanup } from "@testing-library/react";
 import { afterEach, beforeEach, vi } from "vitest";
 
-// What jsdom lacks of a browser.
+// Functions of a browser that jsdom lacks.
 if (typeof window !== "undefined") {
   window.matchMedia = (media) => Object.assign(new EventTarget(), { matches: false, media }) as MediaQueryList;
   window.scrollTo = () => undefined;
@@ -19,9 +19,9 @@ if (typeof window !== "undefined") {
     window.localStorage.clear();
     window.sessionStorage.clear();
     window.history.replaceState(null, "", "/");
-    // Each test is a browser of its own; the tests of several tabs bring their own channel.
+    // Each test is a browser of its own; the tests of several tabs use a channel of their own.
     vi.stubGlobal("BroadcastChannel", undefined);
-    // The client warns of its second instance on a page; here each belongs to another test.
+    // The client warns about a second instance on a page; here each belongs to another test.
     const { warn } = console;
     vi.spyOn(console, "warn").mockImplementation((...parts: unknown[]) => {
       if (!String(parts[0]).includes("Multiple GoTrueClient instances")) warn(...parts);

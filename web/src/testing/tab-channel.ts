@@ -1,4 +1,4 @@
-/** Channels between the tabs of one test, in place of the browser's `BroadcastChannel`. */
+/** Replaces the browser's `BroadcastChannel` between the tabs of one test. */
 export class TabChannel extends EventTarget {
   static open: TabChannel[] = [];
   constructor(readonly name: string) {

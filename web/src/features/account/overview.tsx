@@ -16,7 +16,7 @@ import { IdentityList } from "./identity-list";
 import { SessionList } from "./session-list";
 import { SignOutButton } from "./sign-out-button";
 
-/** The account page: who is signed in, the sessions, the email address and the sign-in methods. */
+/** The account page: the user, the sessions, the email address and the identities. */
 export function Overview({ session }: { session: Session }) {
   const { client } = useAuth();
   const config = useConfig();

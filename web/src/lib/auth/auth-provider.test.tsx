@@ -8,19 +8,19 @@ import { type AuthState, useAuth } from "./auth-context";
 import { AuthProvider } from "./auth-provider";
 import { openAuth } from "./client";
 
-/** Renders the provider and records every state a screen would have seen. */
+/** Renders the provider and records every state that it provides. */
 function openProvider() {
   startAnalytics(config.analytics);
   const auth = openAuth(config);
   const states: AuthState[] = [];
-  function Witness() {
+  function StateRecorder() {
     const state = useAuth();
     states.push(state);
     return null;
   }
   render(
     <AuthProvider auth={auth}>
-      <Witness />
+      <StateRecorder />
     </AuthProvider>,
   );
   const current = (): AuthState => {
@@ -34,13 +34,13 @@ function openProvider() {
 
 const signIn = { email: "ada@portico.test", password: "correct horse" };
 
-test("useAuth outside its provider throws the agreed words", () => {
+test("useAuth outside its provider throws the specified error", () => {
   vi.spyOn(console, "error").mockImplementation(() => undefined);
-  function Lost() {
+  function Outside() {
     useAuth();
     return null;
   }
-  expect(() => render(<Lost />)).toThrow("useAuth must be used within an AuthProvider");
+  expect(() => render(<Outside />)).toThrow("useAuth must be used within an AuthProvider");
 });
 
 describe("loading", () => {
@@ -52,7 +52,7 @@ describe("loading", () => {
     expect(current()).toMatchObject({ loading: false, user: null, session: null, hasEnded: false });
   });
 
-  test("never shows a signed-in person as a visitor", async () => {
+  test("never shows a signed-in user as a visitor", async () => {
     fakeServer();
     storeSession(session());
     const { states, current, ready } = openProvider();
@@ -73,7 +73,7 @@ describe("signing in", () => {
     expect(beacons).toEqual([expect.objectContaining({ name: "sign_in", properties: { method: "google" } })]);
   });
 
-  test("reports e-mail when the account names no provider", async () => {
+  test("reports email when the account names no provider", async () => {
     fakeServer({ "POST /auth/v1/token": { body: session({ user: { ...ada, app_metadata: {} } }) } });
     const beacons = watchBeacons();
     const { auth, ready } = openProvider();
@@ -89,7 +89,7 @@ describe("signing in", () => {
     await ready();
     await act(() => auth.client.signInWithPassword(signIn));
     vi.useFakeTimers();
-    // What the client does when the tab comes to the front again, and in every other tab.
+    // The client does so when the tab becomes visible again, and in every other tab.
     const { data } = await act(() => auth.client.getSession());
     await act(async () => repeatSignedIn(await auth.opened, data.session));
     await act(() => vi.advanceTimersByTimeAsync(10_000));
@@ -124,7 +124,7 @@ describe("signing in", () => {
     expect(beacons.map((event) => event.name)).toEqual(["sign_in"]);
   });
 
-  test("with Google goes through PKCE and comes back to /app at our origin", async () => {
+  test("with Google uses PKCE and returns to /app at our origin", async () => {
     fakeServer();
     const { auth, current, ready } = openProvider();
     await ready();
@@ -147,7 +147,7 @@ describe("signing in", () => {
 });
 
 describe("signing out", () => {
-  test("is reported before it is asked for, and clears session and user", async () => {
+  test("is reported before it is requested, and clears session and user", async () => {
     const order: string[] = [];
     fakeServer({
       "POST /auth/v1/logout": () => {
@@ -165,7 +165,7 @@ describe("signing out", () => {
     expect(window.localStorage.getItem("portico.session")).toBeNull();
   });
 
-  test("that fails is logged in the agreed words, told to the caller, and leaves the session", async () => {
+  test("that fails is logged as specified, thrown to the caller, and keeps the session", async () => {
     fakeServer({ "POST /auth/v1/logout": { status: 500, body: { code: "unexpected_failure", message: "broken" } } });
     storeSession(session());
     const log = vi.spyOn(console, "error").mockImplementation(() => undefined);
@@ -179,7 +179,7 @@ describe("signing out", () => {
 });
 
 describe("a session that ends by itself", () => {
-  test("at the start, because its refresh is refused for good", async () => {
+  test("at the start, because its refresh is rejected permanently", async () => {
     fakeServer({ "POST /auth/v1/token": { status: 400, body: { code: "refresh_token_not_found", message: "Invalid Refresh Token" } } });
     storeSession(session({ expiresIn: -10 }));
     vi.spyOn(console, "error").mockImplementation(() => undefined);
@@ -190,7 +190,7 @@ describe("a session that ends by itself", () => {
     expect(window.localStorage.getItem("portico.session")).toBeNull();
   });
 
-  test("is refreshed with waits of 200 ms, doubling, while the server does not answer", async () => {
+  test("is refreshed with waits of 200 ms, doubling, while the server does not respond", async () => {
     vi.spyOn(console, "error").mockImplementation(() => undefined);
     vi.useFakeTimers({ shouldAdvanceTime: true });
     const at: number[] = [];
@@ -207,7 +207,7 @@ describe("a session that ends by itself", () => {
     await waitFor(() => expect(current().session?.refresh_token).toBe("refresh-renewed"));
     const waits = at.slice(1).map((time, index) => time - (at[index] ?? 0));
     expect(waits).toHaveLength(3);
-    // Timers are never early; how late they are says nothing about us.
+    // Timers are never early; how late they are depends on the machine.
     for (const [index, wait] of waits.entries()) expect(wait).toBeGreaterThanOrEqual(200 * 2 ** index - 5);
   });
 });
@@ -226,7 +226,7 @@ test("another tab's sign-in and sign-out show in this one", async () => {
   expect(here.current().hasEnded).toBe(true);
 });
 
-test("blocked storage leaves sign-in working, and says that it will be forgotten", async () => {
+test("sign-in works with blocked storage, and is reported as not remembered", async () => {
   fakeServer({ "POST /auth/v1/token": { body: session() } });
   vi.spyOn(Storage.prototype, "setItem").mockImplementation(() => {
     throw new DOMException("blocked", "SecurityError");
@@ -238,7 +238,7 @@ test("blocked storage leaves sign-in working, and says that it will be forgotten
   expect(current().user?.id).toBe(ada.id);
 });
 
-/** Makes the client say "signed in" as it does on its own when a tab comes back to the front. */
+/** Makes the client emit "signed in", as it does by itself when a tab becomes visible again. */
 function repeatSignedIn(client: object, repeated: unknown): Promise<void> {
   const notify: unknown = Reflect.get(client, "_notifyAllSubscribers");
   if (typeof notify !== "function") throw new Error("The client has no such method any more");

@@ -51,7 +51,7 @@ test("a code whose sign-in began in another browser explains itself", async () =
 test.each([
   ["/app?error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired"],
   ["/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired&sb="],
-])("an error in the address is told with its description and removed: %s", async (address) => {
+])("an error in the address is shown with its description and removed: %s", async (address) => {
   fakeServer();
   window.history.replaceState(null, "", address);
   const { redirectOutcome, client } = openAuth(config);
@@ -72,17 +72,17 @@ test("an implicit-flow address, which this flow does not accept, is an authentic
   expect(window.location.hash).toBe("");
 });
 
-test("sign-up without address and phone has the agreed words", async () => {
+test("sign-up without address and phone has the specified message", async () => {
   fakeServer();
   const { client } = openAuth(config);
-  // The types forbid it, which is the point: this is what a caller without them gets.
+  // The types forbid it; a caller without them gets this error.
   const nothing = { password: "correct horse" } as { email: string; password: string };
   const words = "You must provide either an email or phone number and a password";
   expect((await client.signUp(nothing)).error?.message).toBe(words);
   expect((await client.signInWithPassword(nothing)).error?.message).toBe(words);
 });
 
-test("the first of two links of an e-mail change is told by its page", async () => {
+test("the first of two links of an email change is shown by its page", async () => {
   fakeServer();
   vi.spyOn(console, "error").mockImplementation(() => undefined);
   window.history.replaceState(null, "", "/confirm-email-change#message=Confirmation+link+accepted&sb=");
@@ -100,7 +100,7 @@ test.each([
   "error_description=Unverified+email+with+call.+Verify+the+email+with+call+in+order+to+sign+in+555-0100",
   "error_description=Unverified+email+with+call_us.+Verify+the+email+with+call_us+in+order+to+sign+in",
   "message=Call+555-0100",
-])("nothing of the address is shown: %s", async (said) => {
+])("no text of the address is shown: %s", async (said) => {
   fakeServer();
   vi.spyOn(console, "error").mockImplementation(() => undefined);
   for (const address of [`/app?${said}`, `/app#${said}&sb=`]) {
@@ -111,7 +111,7 @@ test.each([
   }
 });
 
-test("a code on the page of an e-mail change says that it is made, in whichever browser", async () => {
+test("a code on the page of an email change means that it is made, in every browser", async () => {
   fakeServer();
   window.history.replaceState(null, "", "/confirm-email-change?code=abc");
   expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "change-done", shownIn: "page" });

@@ -6,7 +6,7 @@ import { deferClient } from "./deferred-client";
 const credentials = { email: "ada@portico.test", password: "correct horse" };
 const open = () => Promise.resolve(new GoTrueClient({ url: `${config.url}/auth/v1`, autoRefreshToken: false, persistSession: false }));
 
-test("what is asked before the client is there is asked once it is", async () => {
+test("a call before the client is loaded runs once it is", async () => {
   const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
   const opening = vi.fn(open);
   const { client, start } = deferClient(opening);
@@ -20,7 +20,7 @@ test("what is asked before the client is there is asked once it is", async () =>
   expect(opening).toHaveBeenCalledTimes(1);
 });
 
-test("a client that can not be loaded is told like a server that can not be reached, and tried again", async () => {
+test("a client that cannot be loaded is reported like an unreachable server, and loaded again", async () => {
   vi.useFakeTimers();
   try {
     fakeServer({ "POST /auth/v1/token": { body: session() } });

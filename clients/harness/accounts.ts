@@ -1,4 +1,4 @@
-// Accounts that tests begin with.
+// The accounts of tests.
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { expect } from "vitest";
 
@@ -7,12 +7,12 @@ import type { Portico } from "./portico.ts";
 export const PASSWORD = "correct horse battery";
 
 let count = 0;
-/** An address that nobody else in this file has. */
-export const address = (): string => `person-${++count}@portico.test`;
+/** Returns an email address that is unique in the file. */
+export const newEmail = (): string => `person-${++count}@portico.test`;
 
-/** Someone who is signed in, where sign-up needs no confirmation. */
+/** Signs up an account on a server that requires no confirmation. */
 export async function signedUp(portico: Portico, options: Parameters<Portico["client"]>[0] = {}): Promise<{ client: SupabaseClient; email: string; id: string }> {
-  const email = address();
+  const email = newEmail();
   const client = portico.client(options);
   const { data, error } = await client.auth.signUp({ email, password: PASSWORD });
   expect(error).toBeNull();
@@ -20,7 +20,7 @@ export async function signedUp(portico: Portico, options: Parameters<Portico["cl
   return { client, email, id: data.user!.id };
 }
 
-/** What the access token of a client's session says. */
+/** Returns the claims of the access token of a client's session. */
 export async function claims(client: SupabaseClient): Promise<Record<string, unknown>> {
   const { data, error } = await client.auth.getClaims();
   expect(error).toBeNull();

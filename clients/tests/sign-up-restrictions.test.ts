@@ -1,15 +1,15 @@
-// Servers that do not let everybody in, or not in every way.
+// Servers with sign-up or some sign-in methods disabled.
 import { isAuthWeakPasswordError } from "@supabase/supabase-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
-import { tokens, visit } from "../harness/google.ts";
-import { mailsTo } from "../harness/mail.ts";
+import { googleTokens, signInAtGoogle } from "../harness/google.ts";
+import { emailsTo } from "../harness/emails.ts";
 import { query } from "../harness/page.ts";
-import { PASSWORD, address } from "../harness/people.ts";
+import { PASSWORD, newEmail } from "../harness/accounts.ts";
 import { Portico } from "../harness/portico.ts";
 
-describe("where nobody may sign up", () => {
+describe("with sign-up disabled", () => {
   const CLOSED = { status: 422, code: "signup_disabled", message: "Signups not allowed for this instance" };
   let portico: Portico;
   beforeAll(async () => {
@@ -17,24 +17,24 @@ describe("where nobody may sign up", () => {
   });
   afterAll(() => portico.dispose());
 
-  test("every way to an account says so, and leaves nothing behind", async () => {
+  test("every kind of sign-up is rejected, and stores nothing", async () => {
     const client = portico.client({ auth: { flowType: "pkce" } });
-    const email = address();
+    const email = newEmail();
     expect((await client.auth.signUp({ email, password: PASSWORD })).error).toMatchObject(CLOSED);
     expect((await client.auth.signInWithOtp({ email })).error).toMatchObject(CLOSED);
     expect((await client.auth.signInAnonymously()).error).toMatchObject(CLOSED);
-    const { id_token: token } = await tokens(portico.url, { name: "Ada", email });
+    const { id_token: token } = await googleTokens(portico.url, { name: "Ada", email });
     expect((await client.auth.signInWithIdToken({ provider: "google", token })).error).toMatchObject(CLOSED);
     const { data } = await client.auth.signInWithOAuth({ provider: "google", options: { skipBrowserRedirect: true } });
-    const back = await visit(data.url!, { name: "Ada", email });
+    const back = await signInAtGoogle(data.url!, { name: "Ada", email });
     expect(query(back)).toMatchObject({ error: "access_denied", error_code: "signup_disabled", error_description: CLOSED.message });
-    expect(await mailsTo(portico.status.MAILPIT_URL, email)).toEqual([]);
+    expect(await emailsTo(portico.status.MAILPIT_URL, email)).toEqual([]);
     expect(await sql(portico.status.DB_URL, "select id from auth.users")).toEqual([]);
     expect(await sql(portico.status.DB_URL, "select id from auth.identities")).toEqual([]);
   });
 });
 
-describe("where passwords have rules", () => {
+describe("with password rules", () => {
   let portico: Portico;
   beforeAll(async () => {
     portico = await Portico.start({ config: '[auth]\nminimum_password_length = 10\npassword_requirements = "lower_upper_letters_digits"\n' });
@@ -46,33 +46,33 @@ describe("where passwords have rules", () => {
     ["long enough but plain", ["characters"]],
     ["plain", ["length", "characters"]],
   ])("the password %j is refused with its reasons", async (password, reasons) => {
-    const email = address();
+    const email = newEmail();
     const { data, error } = await portico.client().auth.signUp({ email, password });
     expect(isAuthWeakPasswordError(error)).toBe(true);
     expect(error).toMatchObject({ status: 422, code: "weak_password", reasons });
     expect(data).toEqual({ user: null, session: null });
   });
 
-  test("a good one is taken; one that bcrypt would cut is not", async () => {
-    const email = address();
+  test("a valid password is accepted; one that bcrypt would truncate is rejected", async () => {
+    const email = newEmail();
     expect((await portico.client().auth.signUp({ email, password: "Long enough 1" })).error).toBeNull();
-    expect((await portico.client().auth.signUp({ email: address(), password: `Aa1${"x".repeat(100)}` })).error).toMatchObject({ status: 400, code: "validation_failed", message: expect.stringContaining("72") as string });
+    expect((await portico.client().auth.signUp({ email: newEmail(), password: `Aa1${"x".repeat(100)}` })).error).toMatchObject({ status: 400, code: "validation_failed", message: expect.stringContaining("72") as string });
   });
 });
 
-describe("where mail is no way in", () => {
+describe("with email sign-in disabled", () => {
   let portico: Portico;
   beforeAll(async () => {
     portico = await Portico.start({ config: "[auth.email]\nenable_signup = false\n" });
   });
   afterAll(() => portico.dispose());
 
-  test("passwords and codes are refused", async () => {
+  test("passwords and codes are rejected", async () => {
     const client = portico.client();
     const off = { status: 422, code: "email_provider_disabled" };
-    expect((await client.auth.signUp({ email: address(), password: PASSWORD })).error).toMatchObject({ code: off.code });
-    expect((await client.auth.signInWithPassword({ email: address(), password: PASSWORD })).error).toMatchObject(off);
-    expect((await client.auth.signInWithOtp({ email: address() })).error).toMatchObject(off);
-    expect((await client.auth.resetPasswordForEmail(address())).error).toMatchObject({ code: off.code });
+    expect((await client.auth.signUp({ email: newEmail(), password: PASSWORD })).error).toMatchObject({ code: off.code });
+    expect((await client.auth.signInWithPassword({ email: newEmail(), password: PASSWORD })).error).toMatchObject(off);
+    expect((await client.auth.signInWithOtp({ email: newEmail() })).error).toMatchObject(off);
+    expect((await client.auth.resetPasswordForEmail(newEmail())).error).toMatchObject({ code: off.code });
   });
 });

@@ -1,4 +1,4 @@
-// What the server's door tells clients that come to a wrong place, or from a wrong one.
+// The gateway's responses to requests with a wrong path, or from a wrong origin.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => portico.dispose());
 
-describe("a body that is sent to a path that is not there", () => {
+describe("a body sent to an unknown path", () => {
   const kinds: [string, () => { body: BodyInit; duplex?: "half" }][] = [
     ["a form with a file", () => {
       const form = new FormData();
@@ -29,21 +29,21 @@ describe("a body that is sent to a path that is not there", () => {
   ];
   test.each(kinds)("%s: the client reads the 404", async (_, init) => {
     for (const path of ["/analytics/v1/logs", "/nowhere/v9"]) {
-      const answer = await fetch(`${portico.url}${path}`, { method: "POST", ...init() });
-      expect(answer.status).toBe(404);
-      expect(await answer.json()).toEqual({ message: "no Route matched with those values" });
+      const response = await fetch(`${portico.url}${path}`, { method: "POST", ...init() });
+      expect(response.status).toBe(404);
+      expect(await response.json()).toEqual({ message: "no Route matched with those values" });
     }
   });
 });
 
 describe("a page of another website in the developer's browser", () => {
   const statusOf = async (path: string, headers: Record<string, string>): Promise<number> => {
-    const answer = await fetch(`${portico.url}${path}`, { headers });
-    await answer.arrayBuffer();
-    return answer.status;
+    const response = await fetch(`${portico.url}${path}`, { headers });
+    await response.arrayBuffer();
+    return response.status;
   };
 
-  test("has no use for the published secret keys", async () => {
+  test("cannot use the published secret keys", async () => {
     const { SECRET_KEY: secret, SERVICE_ROLE_KEY: legacy, ANON_KEY: anon } = portico.status;
     const keys: Record<string, string>[] = [{ apikey: secret }, { apikey: legacy }, { apikey: anon, authorization: `Bearer ${legacy}` }];
     for (const key of keys) {
@@ -64,8 +64,8 @@ describe("a page of another website in the developer's browser", () => {
 
   test("cannot sign in at the emulated provider", async () => {
     const discovery = "/portico/google/.well-known/openid-configuration";
-    const answer = await fetch(`${portico.url}${discovery}`);
-    expect([answer.status, answer.headers.get("access-control-allow-origin")]).toEqual([200, null]);
+    const response = await fetch(`${portico.url}${discovery}`);
+    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([200, null]);
     expect(await statusOf(discovery, { origin: "https://evil.example" })).toBe(403);
     expect(await statusOf(discovery, { origin: "https://shop.example.com" })).toBe(200);
     const decision = { method: "POST", headers: { origin: "null" }, body: new URLSearchParams({ action: "add" }) };
@@ -76,8 +76,8 @@ describe("a page of another website in the developer's browser", () => {
 test("redirect targets within the server's own services are ignored", async () => {
   const target = async (to: string): Promise<string | null> => {
     const query = new URLSearchParams({ token: "x", type: "signup", redirect_to: to });
-    const answer = await fetch(`${portico.url}/auth/v1/verify?${query.toString()}`, { redirect: "manual" });
-    return answer.headers.get("location");
+    const response = await fetch(`${portico.url}/auth/v1/verify?${query.toString()}`, { redirect: "manual" });
+    return response.headers.get("location");
   };
   expect(await target("https://shop.example.com/welcome")).toMatch(/^https:\/\/shop\.example\.com\/welcome/);
   for (const path of ["/auth/v1/authorize?provider=google", "/rest/v1/rpc/f", "/portico/google/authorize"]) {
