@@ -26,7 +26,7 @@ use portico_base::{AllowedOrigins, ClientAddress, Clock, RequestId};
 use portico_tokens::{ApiKeys, KeyRing};
 use tower::Service;
 
-use crate::connection::request_line::LONGEST_TARGET;
+use crate::request::LONGEST_TARGET;
 use crate::request::access::{Access, KeyPolicy};
 use crate::request::body::{self, RequestBody};
 use crate::request::client::Client;

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{Place, ProjectError};
+use crate::error::{ProjectError, SourcePosition};
 
 /// A value and its line.
 #[derive(Debug, Clone)]
@@ -27,8 +27,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub fn place(&self) -> Place {
-        Place::line(self.file.as_ref(), self.line)
+    pub fn place(&self) -> SourcePosition {
+        SourcePosition::line(self.file.as_ref(), self.line)
     }
 }
 
@@ -65,7 +65,7 @@ impl Node {
         let file = Arc::new(shown.to_owned());
         let lines = LineIndex::new(text);
         let table = DeTable::parse(text).map_err(|error| ProjectError::Syntax {
-            place: Place::line(shown, error.span().map_or(1, |span| lines.line(span.start))),
+            place: SourcePosition::line(shown, error.span().map_or(1, |span| lines.line(span.start))),
             message: error.message().to_owned(),
         })?;
         let reader = Reader { file, lines };

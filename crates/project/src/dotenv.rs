@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::error::{Place, ProjectError};
+use crate::error::{ProjectError, SourcePosition};
 
 /// A mistake in an environment file.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) struct DotenvError {
 
 impl DotenvError {
     pub(crate) fn in_file(self, path: &Path) -> ProjectError {
-        ProjectError::EnvironmentFile { place: Place::line(path, self.line), reason: self.reason }
+        ProjectError::EnvironmentFile { place: SourcePosition::line(path, self.line), reason: self.reason }
     }
 }
 

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 /// A position in a text file of the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// The path of the file for display.
     pub file: PathBuf,
     /// The 1-based line, if known.
     pub line: Option<usize>,
 }
 
-impl Place {
+impl SourcePosition {
     /// Returns the position of a whole file.
     pub fn file(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into(), line: None }
@@ -24,7 +24,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "{}:{line}", self.file.display()),
@@ -37,7 +37,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The position of the value; absent for a value that is missing or comes from the environment.
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     /// The full name of the key, for example `auth.email.otp_length`.
     pub key: String,
     /// The problem, in words that name the key.
@@ -59,7 +59,7 @@ pub struct Warning {
     /// The kind of remark.
     pub kind: WarningKind,
     /// The position that it is about.
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     /// The full name of the key concerned; may be empty.
     pub key: String,
     /// The text.
@@ -128,7 +128,7 @@ pub enum ProjectError {
     #[error("failed to parse environment file: {} ({reason})", place.file.display())]
     EnvironmentFile {
         /// File and line.
-        place: Place,
+        place: SourcePosition,
         /// One of the fixed texts of the syntax.
         reason: String,
     },
@@ -136,7 +136,7 @@ pub enum ProjectError {
     #[error("failed to parse config: {place}: {message}")]
     Syntax {
         /// File and line.
-        place: Place,
+        place: SourcePosition,
         /// The message of the parser.
         message: String,
     },

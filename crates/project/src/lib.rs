@@ -27,7 +27,7 @@ mod unprotected;
 
 pub use config::*;
 pub use environment::Environment;
-pub use error::{Place, Problem, ProjectError, Warning, WarningKind};
+pub use error::{Problem, ProjectError, SourcePosition, Warning, WarningKind};
 pub use exposure::Exposure;
 pub use init::init;
 pub use migrations::{Migration, MigrationError, PlanError, PlanOptions, StatementError};

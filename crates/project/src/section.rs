@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 use crate::document::{Node, Origin, Value};
 use crate::encrypted::DecryptionKeys;
 use crate::environment::Environment;
-use crate::error::{Place, Problem, Warning, WarningKind};
+use crate::error::{Problem, SourcePosition, Warning, WarningKind};
 use crate::nearest::nearest;
 use crate::units;
 
@@ -71,12 +71,18 @@ impl<'e> Reading<'e> {
     }
 
     /// Adds a problem that makes the configuration unusable.
-    pub fn fail(&self, place: Option<Place>, key: impl Into<String>, message: impl Into<String>) {
+    pub fn fail(&self, place: Option<SourcePosition>, key: impl Into<String>, message: impl Into<String>) {
         self.problems.borrow_mut().push(Problem { place, key: key.into(), message: message.into() });
     }
 
     /// Adds a warning.
-    pub fn warn(&self, kind: WarningKind, place: Option<Place>, key: impl Into<String>, message: impl Into<String>) {
+    pub fn warn(
+        &self,
+        kind: WarningKind,
+        place: Option<SourcePosition>,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) {
         self.warnings.borrow_mut().push(Warning { kind, place, key: key.into(), message: message.into() });
     }
 
@@ -102,7 +108,7 @@ pub(crate) struct Section<'r, 'e, 'n> {
 /// A value that was found, with its description for messages.
 struct Found<'n> {
     value: Source<'n>,
-    place: Option<Place>,
+    place: Option<SourcePosition>,
     /// The variable that it came from; if there is one, the text is never shown.
     variable: Option<String>,
 }
@@ -174,7 +180,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     }
 
     /// Returns the position of a key, else of its table.
-    pub fn place(&self, name: &str) -> Option<Place> {
+    pub fn place(&self, name: &str) -> Option<SourcePosition> {
         match self.node(name) {
             Some(node) => Some(node.origin.place()),
             None => self.table.and(self.origin).filter(|_| !self.path.is_empty()).map(Origin::place),
@@ -297,7 +303,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         &mut self,
         name: &str,
         text: String,
-        place: Option<Place>,
+        place: Option<SourcePosition>,
         variable: Option<String>,
     ) -> Option<Found<'n>> {
         let Some(wanted) = reference(&text) else {
@@ -315,7 +321,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         }
     }
 
-    fn report_unset(&mut self, name: &str, variable: &str, place: Option<Place>) {
+    fn report_unset(&mut self, name: &str, variable: &str, place: Option<SourcePosition>) {
         self.unresolved.push(name.to_owned());
         if !self.quiet {
             let key = self.key(name);

@@ -40,12 +40,6 @@ const STORED: &str = "
       from supabase_migrations.seed_files
      where path = $1";
 
-const RECORD: &str = "
-    insert into supabase_migrations.seed_files (path, hash)
-    values ($1, $2)
-    on conflict (path) do update
-       set hash = excluded.hash";
-
 /// Returns the files that `db.seed.sql_paths` names. None if seeds are off.
 ///
 /// # Errors
@@ -110,7 +104,7 @@ pub async fn apply(
             Some(_) => {
                 progress(Progress::UpdatingSeedHash { path: file.shown.clone() });
                 let failed = MigrationError::history("record the seed file");
-                record(session, &file.shown, &hash).await.map_err(failed)?;
+                history::record_seed(session, &file.shown, &hash).await.map_err(failed)?;
             }
             None => {
                 progress(Progress::Seeding { path: file.shown.clone() });
@@ -121,8 +115,4 @@ pub async fn apply(
         }
     }
     Ok(ran)
-}
-
-pub(crate) async fn record(session: &MigrationSession, path: &str, hash: &str) -> Result<(), tokio_postgres::Error> {
-    session.client().execute(RECORD, &[&path, &hash]).await.map(drop)
 }

@@ -34,13 +34,12 @@ use tokio::time::{Instant, Sleep};
 
 use chunks::{Chunks, Walk};
 
+use crate::request::LONGEST_TARGET;
+
 pub(crate) use calls::{BodyLength, Calls, Standing, UnderWay};
 
 mod calls;
 mod chunks;
-
-/// The longest target that the gateway accepts, in bytes. The HTTP library accepts a little more.
-pub(crate) const LONGEST_TARGET: usize = 65_000;
 
 /// The replacement of a bare line feed. The library rejects this byte everywhere in a head.
 const REJECTED_BYTE: u8 = 0;

@@ -11,3 +11,6 @@ pub(crate) mod gateway_headers;
 pub(crate) mod host;
 pub(crate) mod keys;
 pub(crate) mod rejection;
+
+/// The longest target that the gateway accepts, in bytes. The HTTP library accepts a little more.
+pub(crate) const LONGEST_TARGET: usize = 65_000;

@@ -136,6 +136,21 @@ pub(super) async fn insert(
     session.client().execute(INSERT, &[&version, &name, &statements]).await.map(drop)
 }
 
+const RECORD_SEED: &str = "
+    insert into supabase_migrations.seed_files (path, hash)
+    values ($1, $2)
+    on conflict (path) do update
+       set hash = excluded.hash";
+
+/// Records a seed file with its hash.
+pub(crate) async fn record_seed(
+    session: &MigrationSession,
+    path: &str,
+    hash: &str,
+) -> Result<(), tokio_postgres::Error> {
+    session.client().execute(RECORD_SEED, &[&path, &hash]).await.map(drop)
+}
+
 /// Marks migrations as applied without running them.
 ///
 /// # Errors

@@ -13,7 +13,6 @@ use tokio_postgres::error::SqlState;
 
 use super::statement_error::StatementError;
 use super::{MigrationError, extension_advice, history};
-use crate::seeds;
 use crate::sql::{Statement, split};
 
 /// The text of a file and its name for display.
@@ -226,7 +225,7 @@ async fn finish(
             history::insert(session, version, name, &texts).await.map_err(failed)?;
         }
         Record::Seed { path, hash } => {
-            seeds::record(session, path, hash).await.map_err(MigrationError::history("record the seed file"))?;
+            history::record_seed(session, path, hash).await.map_err(MigrationError::history("record the seed file"))?;
         }
     }
     // Deferred constraints are checked only now

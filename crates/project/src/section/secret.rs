@@ -7,7 +7,7 @@ use portico_base::Secret;
 
 use super::{Section, Source, reference};
 use crate::document::Value;
-use crate::error::Place;
+use crate::error::SourcePosition;
 
 impl Section<'_, '_, '_> {
     /// Reads a secret, decrypted if it is written as `encrypted:...`. An empty one counts as unset.
@@ -76,7 +76,7 @@ impl Section<'_, '_, '_> {
         secrets
     }
 
-    fn decrypted(&self, key: String, place: Option<Place>, text: String) -> Option<Secret> {
+    fn decrypted(&self, key: String, place: Option<SourcePosition>, text: String) -> Option<Secret> {
         match text.strip_prefix("encrypted:") {
             None => Some(text).filter(|text| !text.is_empty()).map(Secret::new),
             // A feature that is off needs no key
