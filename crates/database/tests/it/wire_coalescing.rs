@@ -132,7 +132,7 @@ async fn coalesced_reads_have_settings_of_their_own() {
     scratch.drop().await;
 }
 
-/// However many are coalesced, and whichever of them fail or are cancelled.
+/// The number of coalesced reads makes no difference, nor that some of them fail or are cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coalesced_reads_see_their_own_settings_among_failures_and_cancellations() {
     let scratch = Scratch::new().await;

@@ -76,7 +76,7 @@ async fn next(pool: &Pool) -> (String, i32) {
     (seen, connection.process())
 }
 
-/// However the last transaction ended: committed, rolled back, failed, or left open by a caller that was cancelled.
+/// The end of the last transaction makes no difference: committed, rolled back, failed, or left open by a caller that was cancelled.
 #[tokio::test]
 async fn nothing_that_a_transaction_leaves_in_the_session_reaches_the_next_caller() {
     let scratch = Scratch::new().await;
@@ -339,7 +339,7 @@ async fn a_session_ends_with_its_transaction_while_expressions_keep_values() {
     scratch.drop().await;
 }
 
-/// What was compiled or resolved while a temporary table hid another one may stay with the session.
+/// A session may keep what was compiled or resolved while a temporary table hid another one.
 #[tokio::test]
 async fn a_session_with_a_temporary_table_ends() {
     let scratch = Scratch::new().await;

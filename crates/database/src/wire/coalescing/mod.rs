@@ -40,7 +40,8 @@ use super::protocol::result_sets::ResultSets;
 use super::session::batch_copy::{BatchCopy, size};
 use super::session::connection::WireConnection;
 
-/// How long a quick read waits for one of the connections for quick reads. Then it waits for any connection.
+/// The time for which a quick read waits for one of the connections for quick reads. Then it waits for any
+/// connection.
 const QUICK_READ_PATIENCE: Duration = Duration::from_millis(10);
 /// The maximum size of a read, texts and values together, that can be coalesced: it has to be copied.
 const MAX_SIZE: usize = 16 * 1024;

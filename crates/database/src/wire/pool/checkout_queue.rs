@@ -18,7 +18,7 @@ use crate::wire::session::connection::WireConnection;
 
 /// A caller that has waited for longer than this is served next, whatever its runtime.
 const LONGEST_DETOUR: Duration = Duration::from_millis(10);
-/// How many callers are considered in a search for batches that another caller can run.
+/// The number of callers that are considered in a search for batches that another caller can run.
 const MAX_SEARCHED: usize = 64;
 
 /// The numbers of connections and waiting callers.
@@ -36,13 +36,13 @@ pub struct PoolStatus {
 #[derive(Debug)]
 pub(crate) struct IdleConnection {
     pub connection: Box<WireConnection>,
-    /// When it was returned.
+    /// The time at which it was returned.
     pub since: Instant,
     /// The generation of the pool in which it was opened.
     pub generation: u64,
 }
 
-/// What a waiting caller receives.
+/// The message to a waiting caller.
 #[derive(Debug)]
 pub(crate) enum CheckoutGrant {
     /// Permission to use a connection: this one, or a new one.
@@ -77,7 +77,7 @@ pub(crate) struct WaiterId(u64);
 /// A batch of a waiting caller for another caller to run, and the receiver of its results.
 pub(crate) type DelegatedBatch = (BatchCopy, oneshot::Sender<CheckoutGrant>);
 
-/// What happens to a connection that was returned.
+/// The outcome of a return.
 pub(crate) enum ReturnedConnection {
     /// It is idle.
     Idle,
@@ -99,7 +99,7 @@ pub(crate) struct CheckoutQueue {
     waiters: VecDeque<Waiter>,
     in_use: usize,
     max_connections: usize,
-    /// How many of the checkouts in use are limited.
+    /// The number of limited checkouts in use.
     limited_in_use: usize,
     is_closed: bool,
     last_waiter: u64,

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct WirePoolSettings {
     /// The maximum number of connections.
     pub max_connections: usize,
-    /// How long a caller waits for a connection to become free before it gets
+    /// The time for which a caller waits for a connection to become free before it gets
     /// [`WireError::Busy`](crate::wire::WireError::Busy).
     pub checkout_timeout: Duration,
     /// A connection older than this is closed when it is returned.
