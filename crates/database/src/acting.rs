@@ -18,7 +18,7 @@ use tokio_postgres::Client;
 use crate::connection;
 use crate::endpoint::{Endpoint, Password};
 use crate::error::DatabaseError;
-use crate::pooler;
+use crate::pooler::{self, Pooling};
 
 /// The role that owns the objects of a project.
 pub(crate) const OWNER: &str = "postgres";
@@ -175,6 +175,7 @@ struct State {
     logins: Option<Logins>,
     names: RwLock<Option<Arc<Names>>>,
     admitted: RwLock<Vec<&'static str>>,
+    pooling: RwLock<Option<Pooling>>,
 }
 
 /// An endpoint is where a server is and as whom to connect; what was found out there is no part of it.
@@ -194,7 +195,18 @@ impl Acting {
 
     /// Returns a state that knows nothing of the server, for another database of it.
     pub fn afresh(&self) -> Self {
-        Self(Arc::new(State { logins: self.0.logins.clone(), ..State::default() }))
+        let pooling = RwLock::new(self.known_pooling());
+        Self(Arc::new(State { logins: self.0.logins.clone(), pooling, ..State::default() }))
+    }
+
+    /// Returns how connections get server sessions, once that was found out.
+    pub fn known_pooling(&self) -> Option<Pooling> {
+        *self.0.pooling.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps how connections get server sessions.
+    pub fn set_pooling(&self, pooling: Pooling) {
+        *self.0.pooling.write().unwrap_or_else(PoisonError::into_inner) = Some(pooling);
     }
 
     /// The login roles of this installation.
@@ -233,7 +245,7 @@ pub(crate) async fn names(endpoint: &Endpoint) -> Result<Arc<Names>, DatabaseErr
     if let Some(names) = endpoint.acting().names() {
         return Ok(names);
     }
-    pooler::refuse(endpoint).await?;
+    pooler::detect(endpoint).await?;
     let client = connection::connect_guarded(endpoint).await?;
     Ok(endpoint.acting().set_names(Names::choose(&client).await?))
 }

@@ -4,13 +4,16 @@ use std::error::Error as _;
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::{Client, Config, Connection, NoTls};
 
 use crate::endpoint::Endpoint;
 use crate::error::{DatabaseError, is_unavailable};
+use crate::pooler::SessionEmulation;
 use crate::tls::Tls;
 
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.
@@ -23,13 +26,26 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// [`DatabaseError::Unreachable`] when nothing answers in time; [`DatabaseError::Postgres`] when the server refuses us.
 pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
-    Ok(open(endpoint, &endpoint.to_config(), &tls).await?.0)
+    Ok(open(endpoint, &endpoint.to_config(), &tls, &local_role(endpoint)).await?.0)
+}
+
+/// Returns the statement by which a transaction takes on the endpoint's role where the session does not begin as it.
+/// Empty where the login role is the role.
+pub(crate) fn local_role(endpoint: &Endpoint) -> String {
+    match endpoint.role() == endpoint.user() {
+        true => String::new(),
+        false => format!("set local role \"{}\"", endpoint.role().replace('"', "\"\"")),
+    }
 }
 
 /// The settings of an administrator's session, which take precedence over those that the owner of the
 /// database can make: names resolve in PostgreSQL's catalog only, and literals have one meaning.
 const GUARD: &str = "-c search_path=pg_catalog,pg_temp -c standard_conforming_strings=on \
                      -c default_transaction_read_only=off -c transform_null_equals=off -c quote_all_identifiers=off";
+
+/// As [`GUARD`], for one transaction.
+const LOCAL_GUARD: &str = "set local search_path = pg_catalog, pg_temp; set local standard_conforming_strings = on; \
+                           set local transform_null_equals = off; set local quote_all_identifiers = off";
 
 /// Switches triggers and event triggers off in a superuser's session, since those of a project would run
 /// with its rights. Other sessions may not do that, and need not.
@@ -43,9 +59,17 @@ pub(crate) async fn connect_guarded(endpoint: &Endpoint) -> Result<Client, Datab
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
     let mut config = endpoint.to_config();
     config.options(guarded_options(endpoint));
-    let (client, _driver) = open(endpoint, &config, &tls).await?;
-    client.batch_execute(NO_TRIGGERS).await?;
+    let (client, _driver) = open(endpoint, &config, &tls, &guarded_preamble(endpoint)).await?;
+    if !endpoint.is_pooled() {
+        client.batch_execute(NO_TRIGGERS).await?;
+    }
     Ok(client)
+}
+
+/// Returns the statements by which a transaction gets the settings of a guarded session.
+pub(crate) fn guarded_preamble(endpoint: &Endpoint) -> String {
+    let no_triggers = NO_TRIGGERS.replace("'replica', false", "'replica', true");
+    format!("{LOCAL_GUARD}; {no_triggers}; {}", local_role(endpoint))
 }
 
 /// Returns the options of a guarded session. Ours come last, so that they take precedence.
@@ -59,16 +83,17 @@ pub(crate) fn guarded_options(endpoint: &Endpoint) -> String {
 }
 
 /// As [`connect`], with a configuration that may differ from the endpoint's in options; also the task that drives it.
+/// Behind a pooler each transaction begins with the statements of `preamble`, and the options are not sent.
 pub(crate) async fn open(
     endpoint: &Endpoint,
     config: &Config,
     tls: &Tls,
+    preamble: &str,
 ) -> Result<(Client, JoinHandle<()>), DatabaseError> {
     let patience = endpoint.connect_timeout();
+    let start = SessionStart { endpoint, config, tls, preamble };
     // One attempt may hang by itself, in a server that accepts and says nothing.
-    match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(config, tls, patience, is_passing))
-        .await
-    {
+    match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(&start, patience, is_passing)).await {
         Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => Err(refusal(endpoint, error)),
         Err(_) => {
@@ -87,16 +112,25 @@ pub(crate) fn refusal(endpoint: &Endpoint, error: tokio_postgres::Error) -> Data
     }
 }
 
+/// The beginning of a session.
+pub(crate) struct SessionStart<'a> {
+    pub endpoint: &'a Endpoint,
+    /// The driver's settings; they apply where the connection leads to the server itself.
+    pub config: &'a Config,
+    pub tls: &'a Tls,
+    /// The statements that each transaction begins with behind a pooler.
+    pub preamble: &'a str,
+}
+
 /// As [`dial`], again and again while the failure is a `passing` one, until `patience` is used up.
 pub(crate) async fn dial_patiently(
-    config: &Config,
-    tls: &Tls,
+    start: &SessionStart<'_>,
     patience: Duration,
     passing: fn(&tokio_postgres::Error) -> bool,
 ) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
     let deadline = Instant::now() + patience;
     loop {
-        match dial(config, tls).await {
+        match dial(start).await {
             Err(error) if passing(&error) && Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
             outcome => return outcome,
         }
@@ -104,14 +138,29 @@ pub(crate) async fn dial_patiently(
 }
 
 /// Opens a connection and spawns the task that drives it.
-async fn dial(config: &Config, tls: &Tls) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+async fn dial(start: &SessionStart<'_>) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+    let SessionStart { endpoint, config, tls, preamble } = *start;
+    if endpoint.is_pooled() {
+        let stream = SessionEmulation::start(endpoint.clone(), tls.clone(), preamble.to_owned());
+        let mut config = Config::new();
+        config.user(endpoint.user()).ssl_mode(SslMode::Disable);
+        let (client, connection) = config.connect_raw(stream, NoTls).await?;
+        return Ok((client, drive(connection)));
+    }
     let (client, connection) = config.connect(tls.clone()).await?;
-    let driver = tokio::spawn(async move {
+    Ok((client, drive(connection)))
+}
+
+fn drive<S, T>(connection: Connection<S, T>) -> JoinHandle<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a database connection ended");
         }
-    });
-    Ok((client, driver))
+    })
 }
 
 /// Refused, reset or told to come back: over in a moment when the server is restarting. A name that does not resolve or a

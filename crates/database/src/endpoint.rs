@@ -10,11 +10,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use url::Url;
 
 use crate::acting::Acting;
+use crate::pooler::Pooling;
 
 /// What a URL part may hold unescaped.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Parameters of other programs that share the URL with us and change nothing about the connection.
-const IGNORED: &[&str] = &["pgbouncer", "connection_limit", "pool_timeout", "schema", "supa", "workaround"];
+const IGNORED: &[&str] = &["connection_limit", "pool_timeout", "schema", "supa", "workaround"];
 /// What we understand, for the error message.
 const KNOWN: &str = "sslmode, sslrootcert, sslcert, sslkey, channel_binding, host, port, user, password, dbname, \
                      application_name, connect_timeout, options";
@@ -205,6 +206,8 @@ impl Endpoint {
                         .map_err(|_| invalid("connect_timeout", format!("`{value}` is not a number of seconds")))?;
                     endpoint.connect_timeout = Duration::from_secs(seconds.clamp(2, 300));
                 }
+                "pgbouncer" if value == "true" => endpoint.acting.set_pooling(Pooling::Transaction),
+                "pgbouncer" => {}
                 ignored if IGNORED.contains(&ignored) => {}
                 _ => return Err(EndpointError::UnknownParameter(name.into_owned())),
             }
@@ -244,7 +247,11 @@ impl Endpoint {
     /// if the server admits them. The embedded cluster needs none.
     #[must_use]
     pub fn with_login_secret(&self, secret: &[u8]) -> Self {
-        Self { acting: Acting::with_secret(secret), ..self.clone() }
+        let acting = Acting::with_secret(secret);
+        if let Some(pooling) = self.acting.known_pooling() {
+            acting.set_pooling(pooling);
+        }
+        Self { acting, ..self.clone() }
     }
 
     /// Returns the endpoint whose sessions act as the role that plays `part`, without the login role's rights where
@@ -274,6 +281,16 @@ impl Endpoint {
     /// The role that sessions act as from their beginning.
     pub(crate) fn role(&self) -> &str {
         self.role.as_deref().unwrap_or(&self.user)
+    }
+
+    /// Returns whether connections lead to a connection pooler, as far as that is known.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.acting.known_pooling().is_some_and(|pooling| pooling != Pooling::None)
+    }
+
+    /// Returns whether a connection can receive notifications (`listen`), as far as that is known.
+    pub(crate) fn receives_notifications(&self) -> bool {
+        self.acting.known_pooling() != Some(Pooling::Transaction)
     }
 
     /// What was found out about the server's roles.

@@ -15,8 +15,14 @@ use crate::tls::Tls;
 const WAITING: usize = 1024;
 
 /// A connection that listens on one channel (`LISTEN`). It closes when this is dropped.
+///
+/// Behind a connection pooler in transaction mode nothing can be received: there a listener has no connection,
+/// and no notification ever comes.
 #[derive(Debug)]
-pub struct Listener {
+pub struct Listener(Option<Listening>);
+
+#[derive(Debug)]
+struct Listening {
     client: Client,
     payloads: mpsc::Receiver<String>,
     driver: JoinHandle<()>,
@@ -29,6 +35,9 @@ impl Listener {
     /// As [`connect`](crate::connect); [`DatabaseError::Postgres`] also when the server does not take writes, whose
     /// notifications never arrive (a stand-by).
     pub async fn open(endpoint: &Endpoint, channel: &str) -> Result<Self, DatabaseError> {
+        if !endpoint.receives_notifications() {
+            return Ok(Self(None));
+        }
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
         let connected = endpoint.to_config().connect(tls).await;
         let (client, mut driven) = connected.map_err(|error| connection::refusal(endpoint, error))?;
@@ -41,24 +50,28 @@ impl Listener {
                 }
             }
         });
-        let listener = Self { client, payloads, driver };
+        let listening = Listening { client, payloads, driver };
         let channel = channel.replace('"', "\"\"");
-        listener
+        listening
             .client
             .batch_execute(&format!("listen \"{channel}\""))
             .await
             .map_err(|error| connection::refusal(endpoint, error))?;
-        Ok(listener)
+        Ok(Self(Some(listening)))
     }
 
     /// The payload of the next notification; `None` when the connection is lost.
     pub async fn next(&mut self) -> Option<String> {
-        self.payloads.recv().await
+        match &mut self.0 {
+            Some(listening) => listening.payloads.recv().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The payloads that have arrived and were not read yet, without waiting.
     pub fn pending(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.payloads.try_recv().ok()).collect()
+        let Some(listening) = &mut self.0 else { return Vec::new() };
+        std::iter::from_fn(|| listening.payloads.try_recv().ok()).collect()
     }
 
     /// Returns when every notification of a transaction that was committed before this call can be read.
@@ -67,12 +80,14 @@ impl Listener {
     /// [`DatabaseError::Unreachable`] when the connection is lost.
     pub async fn catch_up(&self) -> Result<(), DatabaseError> {
         // The server sends what waits for a session before it says that the session's statement is done
-        self.client.simple_query("").await?;
+        if let Some(listening) = &self.0 {
+            listening.client.simple_query("").await?;
+        }
         Ok(())
     }
 }
 
-impl Drop for Listener {
+impl Drop for Listening {
     fn drop(&mut self) {
         self.driver.abort();
     }

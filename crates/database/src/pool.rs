@@ -15,7 +15,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::acting::AUTH;
 use crate::bootstrap::Limitation;
-use crate::connection::{self, dial_patiently, is_passing};
+use crate::connection::{self, SessionStart, dial_patiently, is_passing};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
@@ -187,6 +187,18 @@ impl Database {
         &self.inner.endpoint
     }
 
+    /// Returns whether a connection pooler lends the server sessions, so that they cannot keep prepared statements.
+    #[must_use]
+    pub fn is_pooled(&self) -> bool {
+        self.inner.endpoint.is_pooled()
+    }
+
+    /// Returns whether a [`Listener`](crate::Listener) can receive notifications.
+    #[must_use]
+    pub fn receives_notifications(&self) -> bool {
+        self.inner.endpoint.receives_notifications()
+    }
+
     /// The limits in force.
     pub fn settings(&self) -> &PoolSettings {
         &self.inner.settings
@@ -281,6 +293,7 @@ impl Profile {
             endpoint: endpoint.clone(),
             role: self.role,
             set_up: self.set_up(settings),
+            preamble: self.preamble(settings),
         };
         // A connection known to be closed is never handed out again. One that lay idle may have broken unnoticed, so it is
         // asked; one that was in use a moment ago need not be.
@@ -310,9 +323,20 @@ impl Profile {
     /// The statements that begin a new connection, in one round trip. Nothing here comes from a request.
     fn set_up(&self, settings: &PoolSettings) -> String {
         let guard = if self.role.is_none() { GUARD_SERVICE } else { "" };
+        format!("{guard} {}", self.settings("set", settings))
+    }
+
+    /// As [`set_up`](Self::set_up), for one transaction: behind a pooler each one begins with them.
+    fn preamble(&self, settings: &PoolSettings) -> String {
+        let guard = if self.role.is_none() { GUARD_SERVICE } else { "" };
+        let guard = guard.replace("'replica', false", "'replica', true");
+        format!("{guard} {}", self.settings("set local", settings))
+    }
+
+    fn settings(&self, set: &str, settings: &PoolSettings) -> String {
         format!(
-            "{guard} set search_path = {}; set statement_timeout = {}; set lock_timeout = {}; \
-             set idle_in_transaction_session_timeout = {}; set timezone = 'UTC';",
+            "{set} search_path = {}; {set} statement_timeout = {}; {set} lock_timeout = {}; \
+             {set} idle_in_transaction_session_timeout = {}; {set} timezone = 'UTC';",
             self.search_path,
             settings.statement_timeout.as_millis(),
             settings.lock_timeout.as_millis(),
@@ -356,6 +380,7 @@ struct Connector {
     /// The role to act as; `None`: the endpoint's login role.
     role: Option<&'static str>,
     set_up: String,
+    preamble: String,
 }
 
 type Opened = (tokio_postgres::Client, JoinHandle<()>);
@@ -378,12 +403,38 @@ impl Connector {
     }
 }
 
+impl Connector {
+    /// As [`login`](Self::login), behind a pooler: the statements begin each transaction.
+    fn pooled_login(&self) -> (Endpoint, String) {
+        let Some(part) = self.role else {
+            let guard = connection::guarded_preamble(&self.endpoint);
+            return (self.endpoint.clone(), format!("{guard}; {}", self.preamble));
+        };
+        let (endpoint, role) = (self.endpoint.for_part(part), self.endpoint.role_for(part));
+        let preamble = match endpoint.user() == role {
+            true => self.preamble.clone(),
+            false => format!("{} set local role {role}", self.preamble),
+        };
+        (endpoint, preamble)
+    }
+}
+
 impl Connect for Connector {
     fn connect(&self, _: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
         async move {
-            let (config, set_up) = self.login();
             let patience = self.endpoint.connect_timeout();
-            let (client, driver) = dial_patiently(&config, &self.tls, patience, is_passing_for_services).await?;
+            if self.endpoint.is_pooled() {
+                let (endpoint, preamble) = self.pooled_login();
+                let config = endpoint.to_config();
+                let start = SessionStart { endpoint: &endpoint, config: &config, tls: &self.tls, preamble: &preamble };
+                let opened = dial_patiently(&start, patience, is_passing_for_services).await?;
+                // A login that may not act as the role is noticed here, and not by the first statement of a service
+                opened.0.batch_execute("").await?;
+                return Ok(opened);
+            }
+            let (config, set_up) = self.login();
+            let start = SessionStart { endpoint: &self.endpoint, config: &config, tls: &self.tls, preamble: "" };
+            let (client, driver) = dial_patiently(&start, patience, is_passing_for_services).await?;
             client.batch_execute(&set_up).await?;
             Ok((client, driver))
         }

@@ -44,8 +44,7 @@ pub struct Prepared {
 
 /// The lock of the preparation: several servers may start on one database, and one of them prepares
 /// it.
-const LOCK: &str = "select pg_catalog.pg_advisory_lock(7306352187424)";
-const UNLOCK: &str = "select pg_catalog.pg_advisory_unlock(7306352187424)";
+const LOCK: i64 = 7_306_352_187_424;
 
 /// The progress of the first preparation is stored as a comment on the history: a start that was
 /// interrupted is continued by the next, and a prepared database is never seeded again.
@@ -73,10 +72,9 @@ pub async fn prepare(
     options: &PrepareOptions,
     progress: ProgressSink<'_>,
 ) -> Result<Prepared, MigrationError> {
-    session.client().batch_execute(LOCK).await.map_err(MigrationError::history("lock the migration history"))?;
+    let lock = session.lock(LOCK).await?;
     let outcome = prepare_locked(session, project, options, progress).await;
-    // If the connection is lost, the lock is released with it
-    let _ = session.client().batch_execute(UNLOCK).await;
+    lock.release().await;
     outcome
 }
 

@@ -24,8 +24,12 @@ pub(super) async fn probe(endpoint: &Endpoint) -> Result<Vec<Refusal>, DatabaseE
     let (mut admitted, mut refusals) = (Vec::new(), Vec::new());
     for (part, _) in Logins::PARTS {
         let Some(login) = endpoint.with_own_login(part) else { continue };
-        match connection::connect(&login).await {
-            Ok(_) => admitted.push(part),
+        match try_login(&login).await {
+            Ok(()) => admitted.push(part),
+            // A pooler has such an error for logins that it does not know
+            Err(error) if endpoint.is_pooled() && error.sqlstate().is_some_and(is_refusal) => {
+                refusals.push(Refusal { part, error });
+            }
             // A server without a free connection says nothing about the login
             Err(error) if error.is_unavailable() => return Err(error),
             Err(error) => refusals.push(Refusal { part, error }),
@@ -33,6 +37,18 @@ pub(super) async fn probe(endpoint: &Endpoint) -> Result<Vec<Refusal>, DatabaseE
     }
     endpoint.acting().set_admitted(admitted);
     Ok(refusals)
+}
+
+/// Runs a statement, since a pooler may admit a client before it logs in to the server.
+async fn try_login(login: &Endpoint) -> Result<(), DatabaseError> {
+    let client = connection::connect(login).await?;
+    Ok(client.batch_execute("select 1").await?)
+}
+
+/// Returns whether a pooler refuses a login with this code: PgBouncer reports unknown users as a violation of the protocol.
+fn is_refusal(code: &SqlState) -> bool {
+    [SqlState::PROTOCOL_VIOLATION, SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
+        .contains(code)
 }
 
 /// Creates the login roles in the caller's transaction, with the rights to connect and to act in their parts. An
@@ -54,9 +70,13 @@ pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) 
                from pg_roles where rolname = {role} and not rolsuper;
              -- Who drops the database has to end these sessions
              select pg_temp.ensure_member(session_user, {name}, 'inherit true, set true') where not pg_temp.is_superuser();
-             select pg_temp.attempt({what}, {connect}, '')",
+             select pg_temp.attempt({what}, {connect}, '');
+             select pg_temp.attempt({what}, {acts}, '') where {is_pooled}",
             what = quote_literal(&format!("login {login}")),
             password = quote_literal(&format!("alter role {login} login password {}", quote_literal(&verifier))),
+            // Where sessions do not begin with our settings, `reset role` returns to what the server knows of the login
+            acts = quote_literal(&format!("alter role {login} set role = {}", quote_identifier(names.of(part)))),
+            is_pooled = endpoint.is_pooled(),
             connect = quote_literal(&format!(
                 "grant connect, temporary on database {} to {login}",
                 quote_identifier(endpoint.database())
@@ -87,6 +107,11 @@ pub(super) fn limitation(endpoint: &Endpoint, refusals: &[Refusal]) -> Option<Li
             "-- in pg_hba.conf, above the other lines (`samenet`: or the address of this machine):\n--   {rule}\n\
              select pg_reload_conf();"
         ),
+        _ if endpoint.is_pooled() => {
+            format!(
+                "-- let the connection pooler admit the logins {roles} with their passwords (PgBouncer: `auth_query`)"
+            )
+        }
         _ => String::new(),
     };
     Some(Limitation {

@@ -28,6 +28,7 @@ use tracing::{debug, warn};
 pub use extensions::{EMULATED as EMULATED_EXTENSIONS, install as install_extensions};
 pub use limitation::Limitation;
 pub use session::MigrationSession;
+pub(crate) use session::words;
 pub use settings::BootstrapSettings;
 
 use crate::Database;
@@ -35,6 +36,7 @@ use crate::acting::{self, Logins, Names, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::lock::HeldLock;
 use crate::pooler;
 
 /// A step: its name in errors, and its text.
@@ -102,7 +104,7 @@ impl Database {
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let endpoint = self.endpoint();
         if !endpoint.trusts_any_role() {
-            pooler::refuse(endpoint).await?;
+            pooler::detect(endpoint).await?;
         }
         let mut client = self.guarded_administrator().await?;
         if !endpoint.trusts_any_role() {
@@ -225,14 +227,12 @@ impl Work<'_> {
         if self.is_done(client).await? && logins::probe(self.endpoint).await?.is_empty() {
             return Ok(Vec::new());
         }
-        // A lock of this database, held over several transactions
-        client.batch_execute("select pg_advisory_lock(7306352187423)").await?;
+        let lock = HeldLock::acquire(self.endpoint, 7_306_352_187_423).await?;
         let outcome = self.run_locked(client).await;
-        // If the connection is lost, the server releases the lock
         if outcome.is_err() {
             let _ = client.batch_execute("rollback").await;
         }
-        let _ = client.batch_execute("select pg_advisory_unlock(7306352187423)").await;
+        lock.release().await;
         outcome
     }
 

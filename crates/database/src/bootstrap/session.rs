@@ -11,6 +11,7 @@ use crate::acting::{self, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::lock::HeldLock;
 use crate::tls::Tls;
 
 /// `postgres`' own setting, with the literal backslash of the hosted service, given at login so that `reset all` returns to it.
@@ -39,6 +40,7 @@ enum Identity {
 /// any other session of the owner can call as well.
 pub struct MigrationSession {
     client: Client,
+    endpoint: Endpoint,
     identity: Identity,
     owner: String,
     /// Indicates whether `portico.run` exists and this session needs it.
@@ -61,7 +63,9 @@ impl MigrationSession {
             None => SEARCH_PATH.to_owned(),
         };
         config.options(options);
-        let (client, _driver) = connection::open(endpoint, &config, &tls).await?;
+        let preamble =
+            format!("set local search_path = '\\$user', public, extensions; {}", connection::local_role(endpoint));
+        let (client, _driver) = connection::open(endpoint, &config, &tls, &preamble).await?;
         let row = client
             .query_one(
                 "select rolsuper, pg_catalog.current_setting('server_version_num')::int4 operator(pg_catalog./) 10000
@@ -76,7 +80,7 @@ impl MigrationSession {
             (false, false) => Identity::Member,
         };
         let major = u32::try_from(major).unwrap_or_default();
-        let mut session = Self { client, identity, owner, has_run: false, major };
+        let mut session = Self { client, endpoint: endpoint.clone(), identity, owner, has_run: false, major };
         session.assume_role().await?;
         session.has_run = session.client.query_one(HAS_RUN, &[]).await?.get(0);
         Ok(session)
@@ -85,6 +89,14 @@ impl MigrationSession {
     /// The connection itself, for queries of one's own.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Waits for an advisory lock of the database, which lasts until it is released.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn lock(&self, key: i64) -> Result<HeldLock, DatabaseError> {
+        HeldLock::acquire(&self.endpoint, key).await
     }
 
     /// Returns PostgreSQL's major version, such as 18.
@@ -342,7 +354,7 @@ fn without_version(sql: &str) -> Cow<'_, str> {
 
 /// The words of the first statement in lower case, comments and the quotes of identifiers left out. `rest` is moved on to the
 /// semicolon that ends it, or to the end.
-fn words<'a>(rest: &'a mut &str) -> impl Iterator<Item = String> + 'a {
+pub(crate) fn words<'a>(rest: &'a mut &str) -> impl Iterator<Item = String> + 'a {
     std::iter::from_fn(move || next_word(rest).map(|(word, _)| word))
 }
 

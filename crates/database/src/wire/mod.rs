@@ -50,3 +50,4 @@ pub use protocol::error::{PostgresError, WireError};
 pub use protocol::joined_rows::{JoinedRows, RowSeparators};
 pub use protocol::result_sets::{ResultSets, Row};
 pub use session::function_traits::FunctionTraits;
+pub(crate) use session::raw::RawConnection;

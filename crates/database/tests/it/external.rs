@@ -41,7 +41,7 @@ pub(crate) async fn set_up(endpoint: &Endpoint, what: &str) -> Database {
 }
 
 /// Does what projects do, with SQL that names `postgres` as the hosted service's dumps do.
-async fn works(database: &Database, what: &str) {
+pub(crate) async fn works(database: &Database, what: &str) {
     let mut session = database.migrations().await.unwrap();
     for statement in [
         "create table public.notes (id int primary key, owner uuid default auth.uid() references auth.users (id))",

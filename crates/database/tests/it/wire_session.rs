@@ -28,7 +28,7 @@ const VISIBLE_STATE: &str = "select concat_ws(' ', current_user, session_user, c
 
 /// Everything that SQL can leave in a session, each as a statement that a function can run. `true`: only where
 /// the transaction may write.
-const LEFTOVERS: [(bool, &str); 16] = [
+pub(crate) const LEFTOVERS: [(bool, &str); 16] = [
     (false, "select set_config('app.a', 'left', false)"),
     (false, "set app.b = 'left'"),
     (false, "set search_path = pg_catalog"),
@@ -48,12 +48,16 @@ const LEFTOVERS: [(bool, &str); 16] = [
 ];
 
 /// Returns a transaction that runs one statement inside a function.
-fn transaction(access: Access, sql: &str) -> String {
+pub(crate) fn transaction(access: Access, sql: &str) -> String {
     let begin = if access == Access::ReadOnly { "read only" } else { "read write" };
     format!("begin {begin}|do $do$ begin execute $sql${sql}$sql$; end $do$|commit")
 }
 
-async fn run(connection: &mut PooledConnection, texts: &str, ends: Option<Access>) -> Result<ResultSets, WireError> {
+pub(crate) async fn run(
+    connection: &mut PooledConnection,
+    texts: &str,
+    ends: Option<Access>,
+) -> Result<ResultSets, WireError> {
     let mut batch = Batch::new();
     for text in texts.split('|') {
         batch.push(Statement::named(text, &[]));
@@ -67,7 +71,7 @@ async fn run(connection: &mut PooledConnection, texts: &str, ends: Option<Access
 }
 
 /// Returns what the next caller sees, and the process of its connection.
-async fn next(pool: &Pool) -> (String, i32) {
+pub(crate) async fn next(pool: &Pool) -> (String, i32) {
     let mut connection = pool.checkout().await.unwrap();
     let seen = value(&mut connection, VISIBLE_STATE).await;
     // `lastval` returns the last value that was drawn from a sequence, if there is one

@@ -217,9 +217,10 @@ impl Reloader {
         // Not in a session of a superuser: `db_pre_config` is a function of the project
         let client = self.database.acting_as(LOGIN).await?;
         client.batch_execute("set statement_timeout = '60s'; set timezone = 'UTC'").await?;
-        let announces: bool = client.query_one(ANNOUNCES, &[]).await?.get(0);
+        let announces = self.database.receives_notifications() && client.query_one(ANNOUNCES, &[]).await?.get(0);
         let digest = if announces { None } else { client.query_one(&catalog_digest::query(), &[]).await?.get(0) };
-        let (config, roles) = database::load(&client, LOGIN, &self.server).await?;
+        let (mut config, roles) = database::load(&client, LOGIN, &self.server).await?;
+        config.prepared_statements &= !self.database.is_pooled();
         let before = self.shared.snapshot();
         let has_same_schemas =
             before.config.schemas == config.schemas && before.config.extra_search_path == config.extra_search_path;

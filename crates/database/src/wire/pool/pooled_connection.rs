@@ -11,6 +11,11 @@ use crate::wire::protocol::error::WireError;
 use crate::wire::protocol::result_sets::ResultSets;
 use crate::wire::session::connection::WireConnection;
 
+/// The attempts to run a batch, each on another connection.
+const ATTEMPTS: usize = 2;
+/// The attempts behind a pooler, where each may find a server session that has to end.
+const POOLED_ATTEMPTS: usize = 9;
+
 /// A connection for one caller. Dropped between two batches, it returns to the pool once its session is
 /// restored to its origin. Dropped during a batch, the statement is cancelled and the connection closed.
 #[derive(Debug)]
@@ -51,13 +56,16 @@ impl PooledConnection {
     /// next checkout is not affected by it.
     pub async fn run(&mut self, batch: &Batch<'_>) -> Result<ResultSets, WireError> {
         let is_whole_transaction = !self.in_transaction();
-        match self.run_once(batch).await {
-            Err(error) if self.may_retry(batch, is_whole_transaction, &error) => {
-                tracing::debug!(error = %error, "replacing a connection and retrying its batch");
-                self.connect().await?;
-                self.run_once(batch).await
+        let mut attempts = if self.pool.connector.is_pooled() { POOLED_ATTEMPTS } else { ATTEMPTS };
+        loop {
+            attempts -= 1;
+            match self.run_once(batch).await {
+                Err(error) if attempts > 0 && self.may_retry(batch, is_whole_transaction, &error) => {
+                    tracing::debug!(error = %error, "replacing a connection and retrying its batch");
+                    self.connect().await?;
+                }
+                outcome => return outcome,
             }
-            outcome => outcome,
         }
     }
 

@@ -87,8 +87,10 @@ impl SharedPool {
 
     /// Returns how batches run at the moment.
     pub fn mode(&self) -> SessionMode {
+        let pooled = self.connector.is_pooled();
         SessionMode {
-            prepared: self.prepared.load(Ordering::Relaxed),
+            prepared: self.prepared.load(Ordering::Relaxed) && !pooled,
+            pooled,
             traits: FunctionTraits::from_bits(self.traits.load(Ordering::Relaxed)),
         }
     }

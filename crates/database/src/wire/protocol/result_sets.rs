@@ -46,6 +46,11 @@ impl ResultSets {
         self.statements.truncate(statements);
     }
 
+    /// Discards the results of some statements. They have to be there.
+    pub(crate) fn leave_out(&mut self, statements: Range<usize>) {
+        self.statements.drain(statements);
+    }
+
     /// Takes the joined rows of the statement that asked for [joining](crate::wire::Statement::joined).
     /// Its [`rows`](Self::rows) are empty.
     pub fn take_joined_rows(&mut self) -> Option<JoinedRows> {

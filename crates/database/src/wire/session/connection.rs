@@ -41,6 +41,8 @@ pub(crate) struct WireConnection {
 pub(crate) struct SessionMode {
     /// The session stays ours between two batches, so statements stay prepared.
     pub prepared: bool,
+    /// A pooler lends another server session for each transaction.
+    pub pooled: bool,
     /// The known properties of the functions in the database.
     pub traits: FunctionTraits,
 }

@@ -64,6 +64,11 @@ impl Connector {
         })
     }
 
+    /// Returns whether connections lead to a connection pooler.
+    pub fn is_pooled(&self) -> bool {
+        self.endpoint.is_pooled()
+    }
+
     /// Returns the shared texts of prepared statements.
     pub fn texts(&self) -> &StatementTexts {
         &self.texts
@@ -103,6 +108,9 @@ impl Connector {
     }
 
     async fn attempt(&self, prepared: bool) -> Result<WireConnection, WireError> {
+        if self.is_pooled() {
+            return self.attempt_pooled().await;
+        }
         let mut settings = self.role_settings();
         loop {
             let connection = self.open(if prepared { &settings } else { &[] }).await?;
@@ -121,6 +129,17 @@ impl Connector {
             settings = found;
             *self.role_settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
         }
+    }
+
+    /// Opens a connection behind a pooler. Each of its transactions assumes the role and its settings.
+    async fn attempt_pooled(&self) -> Result<WireConnection, WireError> {
+        let mut connection = self.open(&[]).await?;
+        if self.endpoint.user() == self.role {
+            return Ok(self.begin_session(connection, SessionOrigin::of_login_role(&self.role)));
+        }
+        let (origin, settings) = self.inspect_role(&mut connection, &self.role_settings()).await?;
+        let assume_role = origin.assume_role.replacen("set ", "set local ", 1);
+        Ok(self.begin_session(connection, SessionOrigin { assume_role, settings, ..origin }))
     }
 
     fn role_settings(&self) -> Arc<[(String, String)]> {
@@ -151,7 +170,7 @@ impl Connector {
         connection: &mut WireConnection,
         initial: &Arc<[(String, String)]>,
     ) -> Result<(SessionOrigin, Arc<[(String, String)]>), WireError> {
-        let mode = SessionMode { prepared: false, traits: FunctionTraits::UNKNOWN };
+        let mode = SessionMode { prepared: false, pooled: self.is_pooled(), traits: FunctionTraits::UNKNOWN };
         let role = Some(self.role.as_bytes());
         let is_superuser = "select rolsuper, session_user from pg_catalog.pg_roles where rolname = current_user";
         let params = [role];
@@ -192,11 +211,13 @@ impl Connector {
                 role: "none".into(),
                 session_user: self.role.clone(),
                 assume_role: format!("set session authorization {quoted}"),
+                ..SessionOrigin::default()
             },
             false => SessionOrigin {
                 role: self.role.clone(),
                 session_user: login,
                 assume_role: format!("set role {quoted}"),
+                ..SessionOrigin::default()
             },
         };
         Ok((origin, settings.into()))

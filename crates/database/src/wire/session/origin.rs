@@ -1,5 +1,7 @@
 //! The state of a session at its start.
 
+use std::sync::Arc;
+
 /// The state of a session at its start, which every reset returns to.
 #[derive(Debug, Default)]
 pub(crate) struct SessionOrigin {
@@ -9,11 +11,13 @@ pub(crate) struct SessionOrigin {
     pub session_user: String,
     /// The statement that assumes the role again. Empty where the login role is the role.
     pub assume_role: String,
+    /// The settings of the role that each transaction starts with, behind a pooler.
+    pub settings: Arc<[(String, String)]>,
 }
 
 impl SessionOrigin {
     /// Returns the origin of a session of the role that logged in.
     pub fn of_login_role(role: &str) -> Self {
-        Self { role: "none".into(), session_user: role.to_owned(), assume_role: String::new() }
+        Self { role: "none".into(), session_user: role.to_owned(), ..Self::default() }
     }
 }

@@ -35,7 +35,7 @@ impl WireConnection {
         if self.is_reusable() {
             return Ok(());
         }
-        if !self.is_ready() || self.session.must_end() {
+        if mode.pooled || !self.is_ready() || self.session.must_end() {
             return Err(WireError::Lost(io::ErrorKind::NotConnected.into()));
         }
         // Only this removes what is left, at the price of the prepared statements

@@ -40,6 +40,9 @@ impl WireConnection {
         batch: &Batch<'_>,
         mode: SessionMode,
     ) -> Result<(ResultSets, Option<ResetCheck>), WireError> {
+        if mode.pooled {
+            return Ok((self.run_pooled(batch, mode).await?, None));
+        }
         let Some(access) = batch.ends else {
             self.session.mark_dirty();
             return Ok((self.run_with_reset(batch, batch.len(), mode.prepared).await?, None));
@@ -75,7 +78,12 @@ impl WireConnection {
 
     /// Runs a batch whose first `own` statements are the caller's; the statements after them reset the session.
     /// A result with only `own` statements means that the reset failed and that the connection has ended.
-    async fn run_with_reset(&mut self, batch: &Batch<'_>, own: usize, prepared: bool) -> Result<ResultSets, WireError> {
+    pub(super) async fn run_with_reset(
+        &mut self,
+        batch: &Batch<'_>,
+        own: usize,
+        prepared: bool,
+    ) -> Result<ResultSets, WireError> {
         check(batch)?;
         let is_whole_transaction = !self.in_transaction;
         let mut was_retried = false;
@@ -95,7 +103,10 @@ impl WireConnection {
                     results.truncate(own);
                     return Ok(results);
                 }
-                (Err(error), _) => return Err(error),
+                (Err(error), interrupted) => {
+                    self.interrupted = interrupted;
+                    return Err(error);
+                }
             };
             let Some(error) = responses.error else { return self.complete(batch, responses.results) };
             if has_ended(&responses.results) && !self.in_transaction {

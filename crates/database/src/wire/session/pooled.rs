@@ -1,0 +1,77 @@
+//! Batches behind a connection pooler that lends another server session for each transaction.
+//!
+//! [`cleaning`](crate::pooler::cleaning) has the rules. Here they are kept within one batch, which has one `Sync`: its transaction
+//! begins with statements that clean the session or end it, and what follows the `commit` arrives
+//! before the pooler takes the session away. After an error inside of the transaction the session is still lent, and
+//! is restored with the `rollback`.
+
+use std::sync::Arc;
+
+use super::connection::{SessionMode, WireConnection};
+use super::function_traits::FunctionTraits;
+use crate::pooler::cleaning::{END_UNLESS_BARE, END_UNLESS_BARE_OR_KEPT, MARK_AS_USED, RESET};
+use crate::wire::protocol::batch::{Batch, Param, Statement};
+use crate::wire::protocol::error::WireError;
+use crate::wire::protocol::result_sets::ResultSets;
+
+/// Sets one setting for a transaction.
+const SET: &str = "select pg_catalog.set_config($1, $2, true)";
+
+impl WireConnection {
+    /// Runs a batch; see [`run`](WireConnection::run).
+    pub(super) async fn run_pooled(&mut self, batch: &Batch<'_>, mode: SessionMode) -> Result<ResultSets, WireError> {
+        let begins = !self.in_transaction();
+        let origin = Arc::clone(&self.session().origin);
+        let settings: Vec<[Param<'_>; 2]> =
+            origin.settings.iter().map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect();
+        let plain = |text| Statement::unnamed(text, &[]);
+        let mut whole = Batch::new();
+        let keeps = mode.traits.keeps;
+        if begins && keeps {
+            // In a transaction of its own, since the mark has to outlast one that fails at its commit
+            let marked = ["begin"].into_iter().chain(RESET).chain([END_UNLESS_BARE, MARK_AS_USED, "commit"]);
+            whole.statements.extend(marked.map(plain));
+        }
+        let in_front = whole.len();
+        let (first, rest) = match batch.statements.split_first() {
+            Some((first, rest)) if begins && first.text.starts_with("begin") => (Some(first), rest),
+            _ => (None, &batch.statements[..]),
+        };
+        whole.statements.extend(first);
+        let start = whole.len();
+        if begins {
+            whole.statements.extend(RESET.into_iter().map(plain));
+            whole.statements.extend((!keeps).then(|| plain(END_UNLESS_BARE)));
+            whole.statements.extend((!origin.assume_role.is_empty()).then(|| plain(&origin.assume_role)));
+            whole.statements.extend(settings.iter().map(|setting| Statement::unnamed(SET, setting)));
+        }
+        let end = whole.len();
+        whole.statements.extend(rest);
+        let wanted = whole.len();
+        if batch.ends.is_some() {
+            whole.statements.extend(RESET.into_iter().map(plain));
+            // Without an end of its own the batch's transaction is still open here, and would be lost with the session
+            let has_end = batch.statements.last().is_some_and(|last| matches!(last.text, "commit" | "rollback"));
+            whole.statements.extend(has_end.then(|| plain(END_UNLESS_BARE_OR_KEPT)));
+        }
+        self.session().mark_dirty();
+        let outcome = self.run_with_reset(&whole, wanted, false).await;
+        let mut results = match outcome {
+            Err(error) => {
+                // The session was ended before it had run anything of the batch
+                let completed = self.interrupted.as_ref().map(ResultSets::len);
+                self.is_out_of_sync |= begins && completed.is_some_and(|completed| completed < end);
+                return Err(error);
+            }
+            Ok(results) => results,
+        };
+        if results.len() > wanted && !self.in_transaction() {
+            // What is left with the pooler's session is none of this connection's
+            self.session().record_discard(FunctionTraits::NONE);
+        }
+        results.truncate(wanted);
+        results.leave_out(start..end);
+        results.leave_out(0..in_front);
+        Ok(results)
+    }
+}
