@@ -1,12 +1,13 @@
 //! Accounts: everything under `/auth/v1`.
 //!
-//! Keeps the wire contract `auth-core`: sign-up, sign-in by password, code, link and provider, sessions and their tokens,
-//! and what people may change about their account. [`Auth`] is the service; [`Auth::router`] is its HTTP face.
+//! Sign-up, sign-in by password, code, link and provider, sessions and their tokens, and the changes that people
+//! make to their account. [`Auth`] is the service; [`Auth::router`] is its HTTP interface.
 //!
-//! Promises: what is answered is committed; what is promised by mail is in the outbox before the answer; an answer never
-//! says whether somebody else has an account, except where the contract demands it.
+//! Guarantees: the effects of a response are committed; a mail is in the outbox before the response; a response
+//! never shows whether another person has an account, except where the wire contract demands it.
 //!
-//! This crate must not know: configuration files, other services, or how requests reached it. API keys are checked before.
+//! This crate does not know configuration files, other services, or how requests reached it. API keys are
+//! checked before.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -45,7 +46,7 @@ use protection::limits::Limits;
 use protection::mail_domain::MailDomains;
 use protection::redirect_allow_list::RedirectAllowList;
 
-/// The account service. Clones share everything.
+/// The account service. Clones share their state.
 #[derive(Clone)]
 pub struct Auth {
     inner: Arc<Inner>,
@@ -57,7 +58,7 @@ struct Inner {
     keys: Arc<KeyRing>,
     clock: Clock,
     allow_list: RedirectAllowList,
-    refresh_gate: session::refresh::Gate,
+    refresh_queue: session::refresh_queue::RefreshQueue,
     passwords: Passwords,
     columns: ColumnKeys,
     limits: Limits,
@@ -69,10 +70,10 @@ struct Inner {
 }
 
 impl Auth {
-    /// Makes the service. Mails go out through `mail`, by a task that runs as long as the service lives.
+    /// Makes the service. A task that runs as long as the service sends mails through `mail`.
     ///
     /// # Errors
-    /// [`SettingsError`] names the setting that can not work.
+    /// [`SettingsError`] names the setting that cannot work.
     pub fn new(
         settings: AuthSettings,
         database: Database,
@@ -97,7 +98,7 @@ impl Auth {
             keys,
             clock,
             allow_list,
-            refresh_gate: session::refresh::Gate::default(),
+            refresh_queue: session::refresh_queue::RefreshQueue::default(),
             passwords,
             columns,
             limits,
@@ -110,42 +111,43 @@ impl Auth {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// All paths of the service, without the prefix `/auth/v1`.
+    /// Returns the routes of the service, without the prefix `/auth/v1`.
     pub fn router(&self) -> axum::Router {
         http::routes::router(self.clone())
     }
 
-    /// What the operator decided.
+    /// Returns the settings.
     pub fn settings(&self) -> &AuthSettings {
         &self.inner.settings
     }
 
-    /// Where accounts are kept.
+    /// Returns the database that keeps the accounts.
     pub fn database(&self) -> &Database {
         &self.inner.database
     }
 
-    /// Keys of access tokens.
+    /// Returns the keys of access tokens.
     pub fn keys(&self) -> &KeyRing {
         &self.inner.keys
     }
 
-    /// Where people may be sent back to.
+    /// Returns the redirect allow list.
     pub fn allow_list(&self) -> &RedirectAllowList {
         &self.inner.allow_list
     }
 
-    /// Sends text messages through `texts`. Before the first request: a service that is in use already is not changed.
+    /// Sends text messages through `texts`. To be called before the first request: a service in use is not
+    /// changed.
     #[must_use]
     pub fn with_texts(mut self, texts: Arc<dyn TextTransport>) -> Self {
         match Arc::get_mut(&mut self.inner) {
             Some(inner) => inner.texts = Some(texts),
-            None => tracing::error!("Text messages are not available: the service was in use already"),
+            None => tracing::error!("text messages not available: the service was in use already"),
         }
         self
     }
 
-    /// Rules and hashes of passwords.
+    /// Returns the rules and hashes of passwords.
     pub fn passwords(&self) -> &Passwords {
         &self.inner.passwords
     }
@@ -155,18 +157,19 @@ impl Auth {
         &self.inner.columns
     }
 
-    /// The hash of an account's password. `None`: there is none, or it can not be opened, which the log says.
+    /// Returns the hash of the password of an account. `None`: there is none, or it cannot be decrypted, which
+    /// is logged.
     fn stored_password(&self, user: &model::User) -> Option<DecryptedColumn> {
         match self.columns().decrypt(user.id.0, &user.encrypted_password) {
             Ok(opened) => Some(opened).filter(|opened| !opened.text.is_empty()),
             Err(error) => {
-                tracing::error!(user.id = %user.id, %error, "The password of an account can not be opened");
+                tracing::error!(user.id = %user.id, %error, "password of an account not decrypted");
                 None
             }
         }
     }
 
-    /// Compares a password with an account's; takes as long for an account without one.
+    /// Compares a password with that of an account; takes as long for an account without one.
     async fn is_password_of(&self, user: &model::User, password: &str) -> Result<bool, AuthError> {
         let stored = self.stored_password(user);
         Ok(self.passwords().compare(password, stored.as_ref().map(|stored| stored.text.as_str())).await?.matches)
@@ -184,7 +187,7 @@ impl Auth {
         self.inner.captcha.as_ref()
     }
 
-    /// Which domains take mail.
+    /// Returns the domains that take mail.
     fn mail_domains(&self) -> &MailDomains {
         &self.inner.mail_domains
     }
@@ -193,23 +196,23 @@ impl Auth {
         self.inner.texts.as_deref()
     }
 
-    /// Providers whose identities are not in the linking domain `default`.
+    /// Returns the providers whose identities are not in the linking domain `default`.
     fn providers_of_other_domains(&self) -> Vec<String> {
         let domains = &self.inner.settings.linking_domains;
         domains.iter().filter(|(_, domain)| *domain != "default").map(|(provider, _)| provider.clone()).collect()
     }
 
-    /// Connections to identity providers.
+    /// Returns the connections to identity providers.
     fn provider_connections(&self) -> &oauth::ProviderConnections {
         &self.inner.provider_connections
     }
 
-    /// Where refreshes of one token wait for each other.
-    fn refresh_gate(&self) -> &session::refresh::Gate {
-        &self.inner.refresh_gate
+    /// Returns the queue of refreshes with the same token.
+    fn refresh_queue(&self) -> &session::refresh_queue::RefreshQueue {
+        &self.inner.refresh_queue
     }
 
-    /// The time, in microseconds as PostgreSQL keeps it, so that what is written is what is read again.
+    /// Returns the time in microseconds, as PostgreSQL keeps it, so that a written time is read again unchanged.
     pub fn now(&self) -> OffsetDateTime {
         let now = self.inner.clock.now();
         now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now)

@@ -55,11 +55,11 @@ pub(crate) async fn withdraw(tx: &Tx, claimant: &User, now: OffsetDateTime) -> R
     Ok(users::refresh_providers(tx, claimant.id, now).await?)
 }
 
-/// Lets the address of a provider that does not vouch for it wait as a pending change of `user`, who
-/// has no address, and promises the mail whose link proves it.
+/// Stores the address of a provider that does not vouch for it as a pending change of `user`, who has no
+/// address, and sends the mail whose link proves it.
 ///
 /// # Errors
-/// 429 when it is too early, 400 when the address may not get mail.
+/// 429 when it is too soon, 400 when the address may not get mail.
 pub(crate) async fn await_proof(op: Operation<'_>, user: &User, email: &str) -> Result<(), AuthError> {
     message::send_claim_confirmation(op, user, &EmailAddress::from_stored(email)).await
 }

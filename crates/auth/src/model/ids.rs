@@ -1,6 +1,6 @@
-//! Names of things: ids, e-mail addresses and phone numbers as types.
+//! Ids, email addresses and phone numbers as types.
 //!
-//! Ids are newtypes so that two of them can not be swapped; addresses can only be made by parsing, so every query
+//! Ids are newtypes so that two of them cannot be swapped; addresses can only be made by parsing, so every query
 //! that takes one compares the form that is stored.
 
 use std::fmt;
@@ -56,13 +56,13 @@ id! {
     IdentityId
 }
 
-/// The most bytes an e-mail address may have: the width of the column.
+/// The greatest length of an email address in bytes: the width of the column.
 const EMAIL_MAX_BYTES: usize = 255;
 
-/// An e-mail address in the form we store and compare: trimmed and lower-cased.
+/// An email address in the form that is stored and compared: trimmed and lower-cased.
 ///
 /// Only [`EmailAddress::parse`] makes one, so a query that takes `&EmailAddress`
-/// can not miss a user because of letter case.
+/// cannot miss a user because of letter case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct EmailAddress(String);
 
@@ -90,17 +90,17 @@ impl EmailAddress {
         Ok(Self(lowered))
     }
 
-    /// The address of a row or claim that somebody else checked: lower-cased only.
+    /// Returns the address of a row or claim, which was checked before: lower-cased only.
     pub fn from_stored(text: &str) -> Self {
         Self(text.trim().to_lowercase())
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The part after the last `@`.
+    /// Returns the part after the last `@`.
     pub fn domain(&self) -> &str {
         self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
     }
@@ -169,12 +169,12 @@ fn is_domain(domain: &str) -> bool {
         })
 }
 
-/// Combining marks that words of some scripts can not be written without.
+/// Returns whether a character is a combining mark that words of some scripts cannot be written without.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{0300}'..='\u{036f}' | '\u{0900}'..='\u{0dff}' | '\u{0e00}'..='\u{0eff}' | '\u{3099}' | '\u{309a}')
 }
 
-/// Characters that nobody sees, or that change what others look like.
+/// Returns whether a character is invisible, or changes how others look.
 pub(crate) fn is_unsafe_character(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -189,7 +189,7 @@ pub(crate) fn is_unsafe_character(c: char) -> bool {
         || (c.is_whitespace() && c != ' ')
 }
 
-/// Whether a word is written with look-alike letters of several alphabets.
+/// Returns whether a word is written with look-alike letters of several alphabets.
 fn mixes_scripts(word: &str) -> bool {
     let mut seen = 0u8;
     for c in word.chars() {
@@ -225,7 +225,7 @@ impl PhoneNumber {
         Ok(Self(digits))
     }
 
-    /// The digits.
+    /// Returns the digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

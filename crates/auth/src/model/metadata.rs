@@ -1,4 +1,4 @@
-//! `user_metadata` and `identity_data`: what the service keeps in them, and how people change theirs (auth-core 2.3, 7.2).
+//! `user_metadata` and `identity_data`: the claims that the service writes, and the changes that people make.
 
 use serde_json::Value;
 
@@ -9,7 +9,8 @@ use crate::model::ids::UserId;
 /// `user_metadata` is part of every access token, which has to fit into a request header.
 const MAX_BYTES: usize = 40 * 1024;
 
-/// What the service says about the contact of an account that signs up by itself, over what the person gave.
+/// Adds the claims of the service about the contact of an account that signs up, over those that the
+/// person gave.
 pub(crate) fn of_contact(mut data: JsonObject, id: UserId, email: Option<&str>) -> JsonObject {
     data.insert("sub".into(), id.to_string().into());
     if let Some(email) = email {
@@ -20,7 +21,7 @@ pub(crate) fn of_contact(mut data: JsonObject, id: UserId, email: Option<&str>) 
     data
 }
 
-/// Shallow merge: `null` removes a key, everything else replaces it.
+/// Merges changes into metadata: `null` removes a key, every other value replaces it.
 pub(crate) fn merge(current: &JsonObject, changes: JsonObject) -> JsonObject {
     let mut merged = current.clone();
     for (key, value) in changes {
@@ -33,7 +34,7 @@ pub(crate) fn merge(current: &JsonObject, changes: JsonObject) -> JsonObject {
     merged
 }
 
-/// Whether metadata has a size that works.
+/// Checks the size of metadata.
 ///
 /// # Errors
 /// 422 `validation_failed`.

@@ -1,4 +1,4 @@
-//! The rows of an account, and the JSON a client sees (auth-core 2.3 and 2.4).
+//! The rows of an account, and the JSON that clients see.
 
 pub(crate) mod contact;
 pub mod ids;
@@ -60,65 +60,65 @@ pub struct User {
     pub email: String,
     /// Empty when there is none.
     pub encrypted_password: String,
-    /// When the address was confirmed.
+    /// The time at which the address was confirmed.
     pub email_confirmed_at: Option<OffsetDateTime>,
-    /// When the user was invited.
+    /// The time of the invitation.
     pub invited_at: Option<OffsetDateTime>,
     /// Hash; empty when there is none.
     pub confirmation_token: String,
-    /// When the confirmation was last sent.
+    /// The time at which the confirmation was last sent.
     pub confirmation_sent_at: Option<OffsetDateTime>,
     /// Hash; empty when there is none.
     pub recovery_token: String,
-    /// When a recovery or sign-in link was last sent.
+    /// The time at which a recovery or sign-in link was last sent.
     pub recovery_sent_at: Option<OffsetDateTime>,
     /// Hash; empty when there is none.
     pub email_change_token_new: String,
     /// Hash; empty when there is none.
     pub email_change_token_current: String,
-    /// Address that waits for its confirmation; empty when there is none.
+    /// The address of a pending change; empty when there is none.
     pub email_change: String,
-    /// When the change of address was last sent.
+    /// The time at which the change of address was last sent.
     pub email_change_sent_at: Option<OffsetDateTime>,
-    /// 0, or 1 when the first of two confirmations has come.
+    /// 0, or 1 after the first of two confirmations.
     pub email_change_confirm_status: i16,
-    /// When a session was last issued.
+    /// The time of the last sign-in.
     pub last_sign_in_at: Option<OffsetDateTime>,
-    /// Kept by the service and the administrator.
+    /// The metadata that the service and administrators write.
     pub app_metadata: JsonObject,
-    /// Kept by the user.
+    /// The metadata that the user writes.
     pub user_metadata: JsonObject,
     /// Digits; empty when there is none.
     pub phone: String,
-    /// When the number was confirmed.
+    /// The time at which the number was confirmed.
     pub phone_confirmed_at: Option<OffsetDateTime>,
-    /// Number that waits for its confirmation; empty when there is none.
+    /// The number of a pending change; empty when there is none.
     pub phone_change: String,
     /// Hash; empty when there is none.
     pub phone_change_token: String,
-    /// When the change of number was last sent.
+    /// The time at which the change of number was last sent.
     pub phone_change_sent_at: Option<OffsetDateTime>,
     /// The earlier of the two confirmations.
     pub confirmed_at: Option<OffsetDateTime>,
     /// Hash; empty when there is none.
     pub reauthentication_token: String,
-    /// When the nonce was last sent.
+    /// The time at which the nonce was last sent.
     pub reauthentication_sent_at: Option<OffsetDateTime>,
-    /// Banned while this is in the future.
+    /// The user is banned while this is in the future.
     pub banned_until: Option<OffsetDateTime>,
     /// Belongs to another linking domain than `default`.
     pub is_sso_user: bool,
-    /// Softly deleted.
+    /// The time of a soft deletion.
     pub deleted_at: Option<OffsetDateTime>,
-    /// Signed in without a name.
+    /// The account has no contact and no identity.
     pub is_anonymous: bool,
-    /// When the row was made.
+    /// The time at which the row was inserted.
     pub created_at: Option<OffsetDateTime>,
-    /// When the row was last changed.
+    /// The time of the last change.
     pub updated_at: Option<OffsetDateTime>,
-    /// Oldest first. Empty when not loaded.
+    /// The identities, oldest first; empty when they were not loaded.
     pub identities: Vec<Identity>,
-    /// Empty when not loaded.
+    /// The second factors; empty when they were not loaded.
     pub factors: Vec<Factor>,
 }
 
@@ -126,7 +126,7 @@ impl User {
     /// Columns of [`User::from_row`], of a table or alias named `users`.
     pub const COLUMNS: &str = user_columns!();
 
-    /// How many columns [`User::COLUMNS`] names: further ones of a statement start here.
+    /// The number of columns in [`User::COLUMNS`]: further ones of a statement start here.
     pub const COLUMN_COUNT: usize = 33;
 
     /// Reads a row that starts with [`User::COLUMNS`].
@@ -212,22 +212,22 @@ impl User {
         }
     }
 
-    /// Whether the user may not do anything now.
+    /// Returns whether the user is banned now.
     pub fn is_banned(&self, now: OffsetDateTime) -> bool {
         self.banned_until.is_some_and(|until| until > now)
     }
 
-    /// Whether the e-mail address was confirmed.
+    /// Returns whether the email address was confirmed.
     pub fn is_email_confirmed(&self) -> bool {
         self.email_confirmed_at.is_some()
     }
 
-    /// Whether the phone number was confirmed.
+    /// Returns whether the phone number was confirmed.
     pub fn is_phone_confirmed(&self) -> bool {
         self.phone_confirmed_at.is_some()
     }
 
-    /// The address if its owner has proved it, else empty: the only one that a token may carry. An
+    /// Returns the address if its owner has proved it, else nothing: only that may be in a token. An
     /// address that needs no confirmation is confirmed when it is stored.
     pub fn proved_email(&self) -> &str {
         if self.is_email_confirmed() { &self.email } else { "" }
@@ -238,22 +238,22 @@ impl User {
         if self.is_phone_confirmed() { &self.phone } else { "" }
     }
 
-    /// Whether there is a password to sign in with.
+    /// Returns whether there is a password to sign in with.
     pub fn has_password(&self) -> bool {
         !self.encrypted_password.is_empty()
     }
 
-    /// The stored address, if there is one.
+    /// Returns the stored address, if there is one.
     pub fn email_address(&self) -> Option<EmailAddress> {
         (!self.email.is_empty()).then(|| EmailAddress::from_stored(&self.email))
     }
 
-    /// The stored number, if there is one.
+    /// Returns the stored number, if there is one.
     pub fn phone_number(&self) -> Option<PhoneNumber> {
         PhoneNumber::parse(&self.phone).ok()
     }
 
-    /// Whether a second factor is set up.
+    /// Returns whether a second factor was verified.
     pub fn has_verified_factor(&self) -> bool {
         self.factors.iter().any(Factor::is_verified)
     }
@@ -306,7 +306,7 @@ impl Serialize for User {
             map.serialize_entry("factors", &self.factors)?;
         }
         map.serialize_entry("identities", &self.identities)?;
-        // Always there, also in rows that were imported without them
+        // Clients expect them also where an imported row lacks them
         let epoch = OffsetDateTime::UNIX_EPOCH;
         map.serialize_entry("created_at", &Timestamp(self.created_at.unwrap_or(epoch)))?;
         map.serialize_entry("updated_at", &Timestamp(self.updated_at.or(self.created_at).unwrap_or(epoch)))?;
@@ -333,19 +333,19 @@ fn time_entry<S: Serializer>(
 pub struct Identity {
     /// Primary key; clients see it as `identity_id`.
     pub id: IdentityId,
-    /// The provider's subject; for e-mail and phone the user's id. Clients see it as `id`.
+    /// The provider's subject; for email and phone the user's id. Clients see it as `id`.
     pub provider_id: String,
-    /// Whose.
+    /// The user.
     pub user_id: UserId,
     /// Claims.
     pub identity_data: JsonObject,
     /// `email`, `phone`, `google`, ...
     pub provider: String,
-    /// When it was made.
+    /// The time at which it was made.
     pub last_sign_in_at: Option<OffsetDateTime>,
-    /// When it was made.
+    /// The time at which it was made.
     pub created_at: Option<OffsetDateTime>,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Option<OffsetDateTime>,
     /// Lower-case address of the claims; empty when there is none.
     pub email: String,
@@ -370,7 +370,7 @@ impl Identity {
         }
     }
 
-    /// Whether the provider says that the address belongs to the person.
+    /// Returns whether the provider vouches for the address.
     pub fn is_email_verified(&self) -> bool {
         match self.identity_data.get("email_verified") {
             Some(Value::Bool(verified)) => *verified,
@@ -400,12 +400,12 @@ impl Serialize for Identity {
     }
 }
 
-/// A row of `auth.mfa_factors`, as far as a client sees it.
+/// A row of `auth.mfa_factors`: the columns that clients see.
 #[derive(Debug, Clone)]
 pub struct Factor {
     /// Primary key.
     pub id: Uuid,
-    /// Name that the person gave; may be empty.
+    /// The name that the person gave; may be empty.
     pub friendly_name: String,
     /// `totp`, `phone`, `webauthn`
     pub factor_type: String,
@@ -413,11 +413,11 @@ pub struct Factor {
     pub status: String,
     /// Number of a phone factor; may be empty.
     pub phone: String,
-    /// When it was made.
+    /// The time at which it was made.
     pub created_at: OffsetDateTime,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: OffsetDateTime,
-    /// When it was last asked for.
+    /// The time of the last challenge.
     pub last_challenged_at: Option<OffsetDateTime>,
 }
 
@@ -439,7 +439,7 @@ impl Factor {
         }
     }
 
-    /// Whether the factor was set up completely.
+    /// Returns whether the factor was verified.
     pub fn is_verified(&self) -> bool {
         self.status == "verified"
     }

@@ -1,9 +1,9 @@
-//! Codes and links that prove that a message was received (auth-core 13).
+//! The tokens of codes and links, which prove that a message was received.
 //!
-//! Only a hash is stored: of the address, the code and a salt, so that a code is worth nothing for another address. Links carry
-//! the stored text. The reference hashes without a salt, so that whoever knows an address can compute the links of all
-//! its codes and try those, past every limit on codes for one account; the salt makes a link unguessable. Stored hashes
-//! of the reference's form are still understood.
+//! Only a hash of the address, the code and a salt is stored, so that a code is worth nothing for another
+//! address. Links carry the stored text. Other servers hash without a salt: a person who knows an address
+//! can then compute the links of all codes and try those, past every limit on codes for one account. The
+//! salt makes a link unguessable. Stored hashes without a salt are still accepted.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::model::User;
 
 /// Marks the hash of a flow with a proof key.
 const PKCE_PREFIX: &str = "pkce_";
-/// Bytes of the salt that a stored text begins with, in hexadecimal digits.
+/// The number of bytes of the salt, with which a stored text begins in hexadecimal digits.
 const SALT_BYTES: usize = 16;
-/// Hexadecimal digits of the whole: as many as the reference's SHA-224 has.
+/// The number of hexadecimal digits of a stored text: that of SHA-224.
 const STORED_DIGITS: usize = 56;
 
-/// What a token is for.
+/// The purpose of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenKind {
     /// Sign-up, invitation, and codes by phone.
@@ -37,7 +37,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// The label of `auth.one_time_token_type`.
+    /// Returns the label of `auth.one_time_token_type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Confirmation => "confirmation_token",
@@ -49,7 +49,7 @@ impl TokenKind {
         }
     }
 
-    /// The stored hash; empty when there is none.
+    /// Returns the stored hash; empty when there is none.
     pub fn stored(self, user: &User) -> &str {
         match self {
             Self::Confirmation => &user.confirmation_token,
@@ -61,7 +61,7 @@ impl TokenKind {
         }
     }
 
-    /// When it was last sent.
+    /// Returns the time at which it was last sent.
     pub fn sent_at(self, user: &User) -> Option<OffsetDateTime> {
         match self {
             Self::Confirmation => user.confirmation_sent_at,
@@ -72,14 +72,14 @@ impl TokenKind {
         }
     }
 
-    /// Returns true if the stored token is still good. One from farther ahead than it lives was sent before the clock was
-    /// set back, and is not.
+    /// Returns whether the stored token has not expired. A token that was sent farther in the future than it
+    /// lives was sent before the clock was set back, and has expired.
     pub fn is_fresh(self, user: &User, life: Duration, now: OffsetDateTime) -> bool {
         !self.stored(user).is_empty() && self.sent_at(user).is_some_and(|sent| now < sent + life && sent < now + life)
     }
 
-    /// The time to wait before it may be sent again; `None`: it may be sent now. As with [`TokenKind::is_fresh`], a clock that
-    /// was set back does not make the wait longer.
+    /// Returns the time to wait before it may be sent again, or `None` if it may be sent now. As with
+    /// [`TokenKind::is_fresh`], a clock that was set back does not make the wait longer.
     pub fn wait(self, user: &User, interval: Duration, now: OffsetDateTime) -> Option<Duration> {
         let sent = self.sent_at(user)?;
         let next = sent + interval;
@@ -87,17 +87,17 @@ impl TokenKind {
     }
 }
 
-/// A token as it leaves us: the digits for the message, and the hash for the database and the link.
+/// A new token: the digits for the message, and the hash for the database and the link.
 #[derive(Clone)]
 pub struct OneTimeToken {
     /// Decimal digits.
     pub code: String,
-    /// What is stored, marked for flows with a proof key.
+    /// The stored text, marked for flows with a proof key.
     pub hash: String,
 }
 
 impl OneTimeToken {
-    /// A new token for an address or number.
+    /// Makes a token for a contact.
     pub fn generate(address: &str, digits: usize, is_pkce: bool) -> Self {
         let code = portico_base::random::digits(digits);
         let hash = salted(&hex::encode(portico_base::random::bytes::<SALT_BYTES>()), address, &code);
@@ -106,19 +106,19 @@ impl OneTimeToken {
     }
 }
 
-/// The salt, and as many digits of the hash as there is room for.
+/// Returns the salt, and the digits of the hash that there is room for.
 fn salted(salt: &str, address: &str, code: &str) -> String {
     let mut text = format!("{salt}{}", portico_base::hash::sha256_hex(format!("{salt} {address} {code}").as_bytes()));
     text.truncate(STORED_DIGITS);
     text
 }
 
-/// The reference's form: lower-case hexadecimal SHA-224 of address and code.
+/// Returns the form without a salt: SHA-224 of address and code, in lower-case hexadecimal digits.
 fn unsalted(address: &str, code: &str) -> String {
     portico_base::hash::sha224_hex(format!("{address}{code}").as_bytes())
 }
 
-/// Whether a typed code is the one that was sent to the address. In constant time.
+/// Returns whether a typed code is the one that was sent to the address. In constant time.
 pub fn code_matches(stored: &str, address: &str, code: &str) -> bool {
     let expected = stored.strip_prefix(PKCE_PREFIX).unwrap_or(stored);
     let Some(salt) = expected.get(..2 * SALT_BYTES) else { return false };
@@ -127,12 +127,12 @@ pub fn code_matches(stored: &str, address: &str, code: &str) -> bool {
     (ours | theirs).into()
 }
 
-/// Whether a hash from a link is the stored one. In constant time.
+/// Returns whether a hash from a link is the stored one. In constant time.
 pub fn hash_matches(stored: &str, given: &str) -> bool {
     !stored.is_empty() && bool::from(stored.as_bytes().ct_eq(given.as_bytes()))
 }
 
-/// Whether a link continues a flow with a proof key.
+/// Returns whether a link continues a flow with a proof key.
 pub fn is_pkce(hash: &str) -> bool {
     hash.starts_with(PKCE_PREFIX)
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_can_not_be_computed_from_address_and_code() {
+    fn a_link_cannot_be_computed_from_address_and_code() {
         let token = OneTimeToken::generate("ada@example.com", 6, false);
         assert_ne!(token.hash, unsalted("ada@example.com", &token.code));
         assert_ne!(token.hash, OneTimeToken::generate("ada@example.com", 6, false).hash);

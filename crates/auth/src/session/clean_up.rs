@@ -1,8 +1,8 @@
-//! Removes what is over (auth-core 24): old refresh tokens, ended sessions, abandoned flows.
+//! The upkeep of the tables: deletes old refresh tokens, ended sessions and abandoned flows.
 //!
-//! Small batches that pass over locked rows, each in its own transaction, which gives up where it would have to wait. So
-//! nobody who signs in ever waits for it for longer than one batch takes, and it never holds a lock while it waits for
-//! theirs.
+//! Batches are small and skip locked rows. Each runs in a transaction of its own, which fails where it would
+//! have to wait. So a sign-in waits at most for one batch, and the upkeep never holds a lock while it waits
+//! for another one.
 
 use time::{Duration, OffsetDateTime};
 use tokio_postgres::Error;
@@ -14,21 +14,23 @@ use crate::sql::{
     webauthn_challenges,
 };
 
-/// How long replaced refresh tokens and abandoned attempts stay, so that their reuse is told apart from an invented one.
+/// The time for which replaced refresh tokens and abandoned attempts stay, so that their reuse can be
+/// distinguished from an invented token.
 const KEPT: Duration = Duration::hours(24);
-/// Flows stay a little longer: a link that goes on with one may be opened for 24 hours.
+/// Flows stay a little longer: a link that continues one may be opened for 24 hours.
 const KEPT_FLOWS: Duration = Duration::hours(25);
 /// Sessions with a fixed end stay a little longer.
 const KEPT_ENDED: Duration = Duration::hours(72);
-/// Anonymous users whose account was not used any more.
+/// The time after which an unused anonymous account is deleted.
 const KEPT_ANONYMOUS: Duration = Duration::days(30);
 
-/// Networks from which an account was not signed in to any more: longer than most sessions live.
+/// The time after which a network is forgotten from which an account was not signed in to: longer than most
+/// sessions live.
 const KEPT_NETWORKS: Duration = Duration::days(180);
 
-/// One statement of the clean-up.
+/// A batch of the upkeep.
 #[derive(Debug, Clone, Copy)]
-enum Batch {
+enum UpkeepBatch {
     RefreshTokens,
     EndedSessions,
     OutlivedSessions { created: Option<OffsetDateTime>, used: Option<OffsetDateTime> },
@@ -43,9 +45,9 @@ enum Batch {
     KnownNetworks,
 }
 
-impl Batch {
-    /// The most batches of a clean-up. Guesses are written as fast as they are made, and must go as fast: a flood of
-    /// them leaves no more rows than it makes in a quarter of an hour.
+impl UpkeepBatch {
+    /// Returns the maximum number of batches in one run. Guesses are deleted as fast as they are written: a
+    /// flood of them leaves no more rows than it makes in a quarter of an hour.
     const fn rounds(self) -> usize {
         match self {
             Self::Attempts => 100,
@@ -72,38 +74,38 @@ impl Batch {
 }
 
 impl Auth {
-    /// Removes a bounded number of batches of everything that is over. Meant to be called now and then; failures are logged.
+    /// Deletes a bounded number of batches of expired rows. To be called periodically; failures are logged.
     pub async fn clean_up(&self) {
         let now = self.now();
         let policy = &self.settings().sessions;
         let created = policy.timebox.map(|timebox| now - timebox - KEPT);
         let used = policy.inactivity_timeout.map(|timeout| now - timeout - KEPT);
         let mut batches = vec![
-            Batch::RefreshTokens,
-            Batch::EndedSessions,
-            Batch::RelayStates,
-            Batch::Flows,
-            Batch::ClientStates,
-            Batch::Challenges,
-            Batch::Factors,
-            Batch::KeyChallenges,
-            Batch::Attempts,
-            Batch::KnownNetworks,
+            UpkeepBatch::RefreshTokens,
+            UpkeepBatch::EndedSessions,
+            UpkeepBatch::RelayStates,
+            UpkeepBatch::Flows,
+            UpkeepBatch::ClientStates,
+            UpkeepBatch::Challenges,
+            UpkeepBatch::Factors,
+            UpkeepBatch::KeyChallenges,
+            UpkeepBatch::Attempts,
+            UpkeepBatch::KnownNetworks,
         ];
         if created.is_some() || used.is_some() {
-            batches.push(Batch::OutlivedSessions { created, used });
+            batches.push(UpkeepBatch::OutlivedSessions { created, used });
         }
         if self.settings().anonymous_users {
-            batches.push(Batch::Anonymous);
+            batches.push(UpkeepBatch::Anonymous);
         }
         for batch in batches {
             for _ in 0..batch.rounds() {
                 match self.remove(batch, now).await {
                     Ok(0) => break,
-                    Ok(removed) => tracing::debug!(removed, ?batch, "Cleaned up"),
-                    // The others do not wait for it
+                    Ok(removed) => tracing::debug!(removed, ?batch, "expired rows deleted"),
+                    // The other batches run all the same
                     Err(error) => {
-                        tracing::warn!(%error, ?batch, "Clean-up failed and will be tried again");
+                        tracing::warn!(%error, ?batch, "upkeep failed, will retry");
                         break;
                     }
                 }
@@ -111,7 +113,7 @@ impl Auth {
         }
     }
 
-    async fn remove(&self, batch: Batch, now: OffsetDateTime) -> Result<u64, AuthError> {
+    async fn remove(&self, batch: UpkeepBatch, now: OffsetDateTime) -> Result<u64, AuthError> {
         let tx = Tx::begin(self.database()).await?;
         tx.give_way().await?;
         let removed = batch.remove(&tx, now).await?;

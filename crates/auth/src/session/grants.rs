@@ -1,4 +1,4 @@
-//! `POST /token`: the grants that end in a session (auth-core 5).
+//! `POST /token`: the grants that end in a session.
 
 use axum::extract::{FromRequest as _, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use crate::session::refresh;
 use crate::session::{self, Method, TokenResponse};
 use crate::sql::{Tx, flow_state, users};
 
-/// `POST /token?grant_type=`; forms may name the grant themselves.
+/// `POST /token?grant_type=`. A form may name the grant in its body.
 pub(crate) async fn token(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -94,7 +94,7 @@ async fn sign_in(
         let banned = AuthError::from(ContractError::BannedAtLogin);
         return Err(refuse(user.as_ref(), banned).await);
     }
-    // Also computed for nobody, so that the time of an answer does not tell who has an account
+    // Also computed for an unknown account, so that the time of the response does not show who has one
     let stored = user.as_ref().and_then(|user| auth.stored_password(user));
     let hash = stored.as_ref().map(|stored| stored.text.as_str());
     let comparison = auth.passwords().compare(&body.password, hash).await?;
@@ -102,9 +102,9 @@ async fn sign_in(
         Some(user) if comparison.matches => user,
         user => return Err(refuse(user.as_ref(), AuthError::from(ContractError::InvalidLogin)).await),
     };
-    // Only a hint: when it can not be had, nobody is kept out
+    // Only a hint: a failure to compute it does not prevent the sign-in
     let weak = auth.passwords().weakness(&body.password).await.unwrap_or_else(|error| {
-        tracing::warn!(error = error.to_string(), "The strength of a password is not known");
+        tracing::warn!(%error, "strength of a password unknown");
         None
     });
     let rehashed = match comparison.needs_rehash {
@@ -140,7 +140,7 @@ async fn sign_in(
     Ok(response.with_password_strength(weak.as_ref()))
 }
 
-/// The account of an address or number. Neither is checked for its form: what does not exist has no account.
+/// Returns the account of a contact. Malformed contacts are not rejected: they have no account.
 async fn find(
     auth: &Auth,
     request: &RequestInfo,
@@ -167,7 +167,7 @@ struct PkceBody {
     code_verifier: String,
 }
 
-/// The app exchanges the code that a redirect brought.
+/// Exchanges the code that a redirect brought for a session.
 async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<TokenResponse, AuthError> {
     if body.auth_code.is_empty() || body.code_verifier.is_empty() {
         return Err(ContractError::ExchangeIncomplete.into());
@@ -188,7 +188,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
     let tx = Tx::begin(auth.database()).await?;
     let flow = flow_state::lock_by_code(&tx, &body.auth_code)
         .await?
-        // A code that nobody was given yet is not a code
+        // A code that was not issued yet is not valid
         .filter(|flow| flow.auth_code_issued_at.is_some())
         .ok_or_else(not_found)?;
     let (Some(user_id), Some(challenge)) = (flow.user_id, &flow.challenge) else {
@@ -208,7 +208,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
         match oauth::flow::manual_linking::complete_pending_link(auth, &tx, request, user, &flow).await? {
             oauth::SignInOutcome::SignedIn(linked) => user = *linked,
             oauth::SignInOutcome::AwaitsConfirmation(error) => {
-                // The code has served: what follows is a mail
+                // The code was used: a mail continues the flow
                 flow_state::delete(&tx, flow.id).await?;
                 tx.commit().await?;
                 return Err(error);

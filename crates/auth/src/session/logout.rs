@@ -1,4 +1,4 @@
-//! `POST /logout` (auth-core 9), and a person's own list of sessions (`GET` and `DELETE /sessions`).
+//! `POST /logout`, and the list of a person's own sessions (`GET` and `DELETE /sessions`).
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -16,7 +16,7 @@ use crate::session::check_alive;
 use crate::sql::Tx;
 use crate::sql::sessions::{self, Session};
 
-/// `POST /logout?scope=`: ends this session, the others, or all. Their refresh tokens go with them.
+/// `POST /logout?scope=`: ends this session, the others, or all, with their refresh tokens.
 pub(crate) async fn logout(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -34,7 +34,7 @@ pub(crate) async fn logout(
     match (scope, session) {
         ("local", Some(session)) => sessions::delete(&tx, session).await?,
         ("others", Some(session)) => sessions::delete_others(&tx, user.id, session).await?,
-        // A token without a session can not mean one of them
+        // A token without a session cannot mean one of them
         _ => sessions::delete_all(&tx, user.id).await?,
     }
     tx.commit().await?;
@@ -46,7 +46,7 @@ fn shortened(text: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ListedSession {
     id: SessionId,
     created_at: Timestamp,
     refreshed_at: Option<Timestamp>,
@@ -58,7 +58,7 @@ struct Shown {
     current: bool,
 }
 
-impl Shown {
+impl ListedSession {
     fn from_session(session: Session, current: Option<SessionId>) -> Self {
         Self {
             id: session.id,
@@ -78,7 +78,8 @@ impl Shown {
     }
 }
 
-/// `GET /sessions`: where the person is signed in, last used first. Sessions that ended by their age are not shown.
+/// `GET /sessions`: the sessions of the person, last used first. Sessions that ended by their age are not
+/// listed.
 pub(crate) async fn list(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -89,12 +90,12 @@ pub(crate) async fn list(
     drop(client);
     let current = signed_in.session.as_ref().map(|session| session.id);
     let policy = &auth.settings().sessions;
-    let shown: Vec<Shown> = found
+    let shown: Vec<ListedSession> = found
         .into_iter()
         .filter(|session| {
             current == Some(session.id) || check_alive(policy, session, &signed_in.user, request.now).is_ok()
         })
-        .map(|session| Shown::from_session(session, current))
+        .map(|session| ListedSession::from_session(session, current))
         .collect();
     serde_json::to_value(shown).map(Json).map_err(AuthError::internal)
 }

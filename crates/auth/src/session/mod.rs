@@ -1,12 +1,13 @@
-//! Sessions: issuing one, what its access tokens say, and how long it lives (auth-core 2.1, 2.2 and 20).
+//! Sessions: their issue, the claims of their access tokens, and their life.
 //!
 //! Every sign-in makes a new session with its own family of refresh tokens. An access token is valid until it expires,
-//! whatever happens to its session elsewhere; this service itself asks for the session each time.
+//! whatever happens to its session; this service itself looks the session up for each request.
 
 pub(crate) mod clean_up;
 pub(crate) mod grants;
 pub(crate) mod logout;
 pub(crate) mod refresh;
+pub(crate) mod refresh_queue;
 pub mod refresh_token;
 
 use axum::response::{IntoResponse, Response};
@@ -26,7 +27,7 @@ use crate::settings::SessionSettings;
 use crate::sql::sessions::{self, Amr, NewSession, Session};
 use crate::sql::{Tx, refresh_tokens};
 
-/// How a person proved who they are: the first entry of `amr`.
+/// The authentication method of a sign-in: the first entry of `amr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Password.
@@ -45,7 +46,7 @@ pub enum Method {
     EmailSignup,
     /// Confirmation of another address, after a code exchange.
     EmailChange,
-    /// Without a name.
+    /// Without a contact or an identity.
     Anonymous,
 }
 
@@ -62,7 +63,7 @@ impl Method {
         Self::Anonymous,
     ];
 
-    /// As the claim and the table have it.
+    /// Returns the name in the claim and the table.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,14 +79,14 @@ impl Method {
         }
     }
 
-    /// The method of that name.
+    /// Returns the method with that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
 }
 
-/// What a client gets when it is signed in, or signed in still (auth-core 2.2).
+/// The response to a sign-in or a refresh.
 #[derive(Debug, Clone, Serialize)]
 pub struct TokenResponse {
     access_token: String,
@@ -98,7 +99,7 @@ pub struct TokenResponse {
     provider_token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_refresh_token: Option<String>,
-    /// Outer: shown at all. Inner: `null` for a password that is strong enough.
+    /// The outer option omits the field; the inner one is `null` for a password that is strong enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     weak_password: Option<Option<WeakPasswordNotice>>,
     #[serde(skip)]
@@ -114,7 +115,7 @@ struct WeakPasswordNotice {
 }
 
 impl TokenResponse {
-    /// Adds what the provider gave, for the app. Empty texts count as none.
+    /// Adds the tokens of the provider, for the app. Empty texts count as none.
     #[must_use]
     pub fn with_provider_tokens(mut self, access: Option<String>, refresh: Option<String>) -> Self {
         self.provider_token = access.filter(|token| !token.is_empty());
@@ -122,7 +123,7 @@ impl TokenResponse {
         self
     }
 
-    /// Says whether the password that was used is too weak by today's rules; only the password grant does.
+    /// Adds whether the password is too weak by the present rules; for the password grant only.
     #[must_use]
     pub fn with_password_strength(mut self, weak: Option<&WeakPassword>) -> Self {
         self.weak_password =
@@ -130,19 +131,19 @@ impl TokenResponse {
         self
     }
 
-    /// The session that was issued or refreshed.
+    /// Returns the session that was issued or refreshed.
     #[must_use]
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The user as the answer shows them.
+    /// Returns the user in the response.
     #[must_use]
     pub fn user(&self) -> &User {
         &self.user
     }
 
-    /// The fields that a redirect carries in its fragment, sorted by name.
+    /// Returns the fields that a redirect carries in its fragment, sorted by name.
     #[must_use]
     pub fn fragment(&self) -> Vec<(&'static str, String)> {
         let mut fields = vec![
@@ -176,12 +177,14 @@ impl IntoResponse for TokenResponse {
     }
 }
 
-/// Signs `user` in: makes a session, its first refresh token and an access token. Part of the caller's transaction.
+/// Signs `user` in: makes a session, its first refresh token and an access token. Part of the caller's
+/// transaction.
 ///
-/// `user` must have its identities and factors loaded: they are shown. The caller has checked that the person may sign in.
+/// The identities and factors of `user` must be loaded: they are in the response. The caller has checked that
+/// the person may sign in.
 ///
 /// # Errors
-/// Only what the database says.
+/// Those of the database.
 pub(crate) async fn issue(op: Operation<'_>, user: &User, method: Method) -> Result<TokenResponse, AuthError> {
     let Operation { auth, request, tx } = op;
     let settings = auth.settings();
@@ -243,7 +246,7 @@ pub(crate) async fn issue(op: Operation<'_>, user: &User, method: Method) -> Res
     Ok(response)
 }
 
-/// The answer for a session and a refresh token of it.
+/// Returns the response for a session and a refresh token of it.
 pub(crate) fn respond(
     auth: &Auth,
     session: &Session,
@@ -299,12 +302,12 @@ struct AmrClaim<'a> {
     timestamp: i64,
 }
 
-/// An access token and when it expires, in unix seconds.
+/// Returns an access token and the time at which it expires, in unix seconds.
 fn access_token(auth: &Auth, session: &Session, user: &User, now: OffsetDateTime) -> Result<(String, i64), AuthError> {
     let settings = auth.settings();
     let mut expires = now + settings.jwt.expiry;
     if let Some(end) = end_of_low_aal(&settings.sessions, session, user) {
-        // Never in the past: the session was found valid a moment ago
+        // Not in the past: the session was found valid a moment ago
         expires = expires.min(end).max(now + time::Duration::SECOND);
     }
     let claims = AccessClaims {
@@ -313,7 +316,7 @@ fn access_token(auth: &Auth, session: &Session, user: &User, now: OffsetDateTime
         aud: &user.aud,
         exp: expires.unix_timestamp(),
         iat: now.unix_timestamp(),
-        // Policies read these two as facts
+        // Policies trust these two
         email: user.proved_email(),
         phone: user.proved_phone(),
         app_metadata: &user.app_metadata,
@@ -332,16 +335,16 @@ fn access_token(auth: &Auth, session: &Session, user: &User, now: OffsetDateTime
     Ok((token, claims.exp))
 }
 
-/// When a session ends whose owner has a second factor and did not use it.
+/// Returns the end of a session whose user has a second factor and did not use it.
 fn end_of_low_aal(settings: &SessionSettings, session: &Session, user: &User) -> Option<OffsetDateTime> {
     let allowed = settings.allow_low_aal?;
     (session.aal == "aal1" && user.has_verified_factor()).then(|| session.created_at + allowed)
 }
 
-/// Whether a session may be refreshed now.
+/// Checks that a session may be refreshed now.
 ///
 /// # Errors
-/// `session_expired` with the contract's text for each policy.
+/// 400 `session_expired`, with a text for each policy.
 pub(crate) fn check_alive(
     settings: &SessionSettings,
     session: &Session,
@@ -361,10 +364,10 @@ pub(crate) fn check_alive(
     Ok(())
 }
 
-/// Whether another living session of the same class was used later: then only that one goes on.
+/// Checks that no other valid session of the same class was used later: then only that one continues.
 ///
 /// # Errors
-/// `session_expired`, or what the database says.
+/// 400 `session_expired`, or those of the database.
 pub(crate) async fn check_newest(
     auth: &Auth,
     tx: &Tx,
@@ -391,13 +394,13 @@ pub(crate) async fn check_newest(
     Ok(())
 }
 
-/// The class of a session among the configured ones; an unknown tag is in the first.
+/// Returns the class of a session among the configured ones. An unknown tag belongs to the first.
 fn class_of<'a>(settings: &'a SessionSettings, session: &'a Session) -> Option<&'a str> {
     let own = session.tag.as_deref().filter(|tag| settings.tags.iter().any(|known| known == tag));
     own.or(settings.tags.first().map(String::as_str))
 }
 
-/// The user agent of a request, if it says one.
+/// Returns the user agent of a request, if it has one.
 pub(crate) fn user_agent(request: &RequestInfo) -> Option<&str> {
     Some(request.user_agent.as_str()).filter(|text| !text.is_empty())
 }

@@ -1,16 +1,14 @@
-//! `grant_type=refresh_token` (auth-core 5.3): a session goes on with a new access token and usually a new refresh token.
+//! `grant_type=refresh_token`: continues a session with a new access token and usually a new refresh token.
 //!
-//! A browser with many tabs, or a client whose connection broke before it could save the answer, presents a token that was
-//! replaced already. Whoever presents the direct parent of the current token gets the current token; anything older means
-//! that two parties hold tokens of the family, so the family ends.
+//! A browser with many tabs, or a client whose connection broke before it could save the response, presents a
+//! token that was replaced already. The direct parent of the current token yields the current token. Anything
+//! older means that two parties hold tokens of the family, so the family ends.
 //!
-//! All refreshes of one session happen one after the other: the session's row is locked, and what follows in the
-//! transaction reads what its last owner wrote. Nobody waits with a connection in hand, so that many tabs can not use up
-//! the pool: requests of this process that carry the same token form a queue, and who finds the session locked by somebody
-//! else gives the connection back and comes again a moment later.
+//! The refreshes of one session happen one after the other: the row of the session is locked, and the statements
+//! behind the lock read what its last owner wrote. No request waits for the lock with a connection, so that
+//! many tabs cannot use up the pool: requests of this process that carry the same token form a queue, and a
+//! request that finds the session locked returns its connection and retries a moment later.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -19,7 +17,6 @@ use portico_base::{hash, random};
 use portico_database::sqlstate;
 use serde::Deserialize;
 use time::OffsetDateTime;
-use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
 use crate::Auth;
@@ -31,10 +28,10 @@ use crate::session::{self, user_agent};
 use crate::sql::refresh_tokens::{Family, Locked, StoredToken};
 use crate::sql::{Tx, refresh_tokens, sessions, users};
 
-/// How long a refresh waits for others of the same session (auth-core 5.3).
+/// The time for which a refresh waits for others of the same session.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks at a session that is locked elsewhere: the least, and how much may be added so that many who wait do
-/// not look at the same moment.
+/// The pause between two attempts to lock a session, in milliseconds: the minimum, and the maximum of a random
+/// addition, so that many requests do not retry at the same time.
 const PAUSE: (u64, u64) = (10, 20);
 
 /// The body of the grant.
@@ -47,7 +44,7 @@ pub(crate) struct RefreshBody {
 /// Refreshes a session.
 ///
 /// # Errors
-/// As the tables of auth-core 5.3 list them.
+/// 400 for a token that is unknown, used or of an ended session; 409 `conflict` when the queue is too long.
 pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody) -> Result<Response, AuthError> {
     let token = RefreshToken::parse(&body.refresh_token).map_err(|_| ContractError::RefreshTokenMalformed)?;
     let name = match &token {
@@ -55,7 +52,7 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody)
         RefreshToken::Counted(token) => hash::sha256(token.session().as_bytes()),
     };
     let deadline = Instant::now() + PATIENCE;
-    let _turn = auth.refresh_gate().enter(name, deadline).await.ok_or_else(busy)?;
+    let _turn = auth.refresh_queue().enter(name, deadline).await.ok_or_else(busy)?;
     loop {
         let tx = Tx::begin(auth.database()).await?;
         let refreshed = match &token {
@@ -97,7 +94,7 @@ fn already_used() -> AuthError {
     AuthError::from(ContractError::RefreshTokenUsed)
 }
 
-/// What both forms check before they look at the token itself.
+/// Checks the session and its user, for both forms of tokens.
 async fn check_family(auth: &Auth, tx: &Tx, family: &Family, now: OffsetDateTime) -> Result<(), AuthError> {
     let Family { session, user } = family;
     if user.is_banned(now) {
@@ -111,58 +108,60 @@ async fn check_family(auth: &Auth, tx: &Tx, family: &Family, now: OffsetDateTime
     Ok(())
 }
 
-/// What a presented stored token leads to.
-enum Verdict {
-    /// It is current: it is replaced.
+/// The consequence of a presented stored token.
+enum TokenVerdict {
+    /// The token is current: it is replaced.
     Replace,
-    /// It is the parent of this token, which was lost on its way.
+    /// The token is the parent of this one, which was lost on its way.
     Repeat(String),
-    /// It was replaced a moment ago: one more.
+    /// The token was replaced a moment ago: another one is issued.
     Another,
-    /// It was replaced, and the session has counted tokens since: the current one.
+    /// The token was replaced, and the session has counted tokens since: the current one is returned.
     RepeatCounted(SessionKey),
     /// Two parties hold tokens of this family.
     Reuse,
 }
 
-fn judge(auth: &Auth, presented: &str, token: &StoredToken, family: &Family, now: OffsetDateTime) -> Verdict {
+fn judge(auth: &Auth, presented: &str, token: &StoredToken, family: &Family, now: OffsetDateTime) -> TokenVerdict {
     if !token.revoked {
-        return Verdict::Replace;
+        return TokenVerdict::Replace;
     }
     if let Some(active) = token.active.as_ref().filter(|active| active.parent.as_deref() == Some(presented)) {
-        return Verdict::Repeat(active.token.clone());
+        return TokenVerdict::Repeat(active.token.clone());
     }
     let recent = token.updated_at.is_some_and(|at| is_recent(auth, at, now));
     match session_key(auth, family).map(|(key, _)| key) {
         // The first counted token replaced this one
-        Some(key) if token.active.is_none() && (recent || family.session.counter == 0) => Verdict::RepeatCounted(key),
-        // Without a current token the family was ended: then nobody is forgiven
-        None if recent && token.active.is_some() => Verdict::Another,
-        _ => Verdict::Reuse,
+        Some(key) if token.active.is_none() && (recent || family.session.counter == 0) => {
+            TokenVerdict::RepeatCounted(key)
+        }
+        // A family without a current token was ended: its tokens are never accepted again
+        None if recent && token.active.is_some() => TokenVerdict::Another,
+        _ => TokenVerdict::Reuse,
     }
 }
 
-/// Returns true if a token that was replaced at `at` may still be reused. The time is read behind the lock of the session,
-/// or a request that waited could reuse a token for longer. A moment ahead by more than the interval was written by a
-/// clock that was set back since, and is over.
+/// Returns whether a token that was replaced at `at` may still be reused. The time is read behind the lock of the
+/// session; otherwise a request that waited could reuse a token for longer. A time that is ahead by more than
+/// the interval was written by a clock that was set back since, and is not recent.
 fn is_recent(auth: &Auth, at: OffsetDateTime, now: OffsetDateTime) -> bool {
     let interval = auth.settings().refresh.reuse_interval;
     now <= at + interval && at <= now + interval
 }
 
-/// The key of a session's counted tokens, and whether its column is to be written anew.
+/// Returns the key of the counted tokens of a session, and whether its stored form is outdated.
 fn session_key(auth: &Auth, family: &Family) -> Option<(SessionKey, bool)> {
     let session = &family.session;
     match auth.columns().decrypt(session.id.0, session.hmac_key.as_deref()?) {
         Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
         Err(error) => {
-            tracing::error!(session.id = %session.id, %error, "The key of a session can not be opened");
+            tracing::error!(session.id = %session.id, %error, "key of a session not decrypted");
             None
         }
     }
 }
 
-/// `None`: the session is locked elsewhere.
+/// Returns `None` when another transaction holds the lock of the session.
 async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> Result<Option<Response>, AuthError> {
     let (token, family) = match refresh_tokens::lock_by_token(&tx, presented).await? {
         Locked::Yes(found) => found,
@@ -188,25 +187,25 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     check_family(auth, &tx, &family, now).await?;
     let Family { session, user } = &family;
     let verdict = judge(auth, presented, &token, &family, now);
-    if matches!(verdict, Verdict::Reuse) {
+    if matches!(verdict, TokenVerdict::Reuse) {
         if auth.settings().refresh.rotation {
             refresh_tokens::revoke_family(&tx, session.id, now).await?;
             audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
             tx.commit().await?;
         }
-        tracing::warn!(session.id = %session.id, user.id = %user.id, "A replaced refresh token was presented again");
+        tracing::warn!(session.id = %session.id, user.id = %user.id, "replaced refresh token presented again");
         return Err(already_used());
     }
-    if matches!(verdict, Verdict::Replace) && upgrades(auth, session.id.0) {
+    if matches!(verdict, TokenVerdict::Replace) && upgrades(auth, session.id.0) {
         return upgrade(auth, tx, request, &family, now).await.map(Some);
     }
     let (next, created, counter) = match verdict {
-        Verdict::Repeat(next) => (next, false, None),
-        Verdict::RepeatCounted(key) => (key.token(session.id.0, session.counter), false, Some(session.counter)),
+        TokenVerdict::Repeat(next) => (next, false, None),
+        TokenVerdict::RepeatCounted(key) => (key.token(session.id.0, session.counter), false, Some(session.counter)),
         _ => (RefreshToken::new_stored(), true, None),
     };
     let replace = created && !token.revoked;
-    // One round trip: they are sent together and run in this order
+    // One round trip: the statements are sent together and run in this order
     let (revoked, audited, inserted, finished, committed) = tokio::join!(biased;
         async {
             if replace { refresh_tokens::revoke(&tx, token.id, now).await } else { Ok(()) }
@@ -245,7 +244,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     Ok(Some(response.into_response()))
 }
 
-/// Whether a session of stored tokens moves to counted ones. Stable per session.
+/// Returns whether a session of stored tokens moves to counted ones: a share that is stable for each session.
 fn upgrades(auth: &Auth, session: uuid::Uuid) -> bool {
     let settings = &auth.settings().refresh;
     let share = u32::from_be_bytes(*hash::sha256(session.as_bytes()).first_chunk().unwrap_or(&[0; 4])) % 100;
@@ -271,7 +270,7 @@ async fn upgrade(
     Ok(response.into_response())
 }
 
-/// `None`: the session is locked elsewhere.
+/// Returns `None` when another transaction holds the lock of the session.
 async fn counted(
     auth: &Auth,
     tx: Tx,
@@ -313,7 +312,7 @@ async fn counted(
         async {
             if is_outdated {
                 let column = auth.columns().encrypt(session.id.0, &key.to_column());
-                sessions::store_key_anew(&tx, session.id, &column).await
+                sessions::replace_key_form(&tx, session.id, &column).await
             } else {
                 Ok(())
             }
@@ -341,7 +340,7 @@ async fn counted(
 
 async fn reuse_of_counted(auth: &Auth, tx: Tx, family: &Family, now: OffsetDateTime) -> Result<Response, AuthError> {
     let Family { session, user } = family;
-    tracing::warn!(session.id = %session.id, user.id = %user.id, "A replaced refresh token was presented again");
+    tracing::warn!(session.id = %session.id, user.id = %user.id, "replaced refresh token presented again");
     if !auth.settings().refresh.rotation {
         return Err(already_used());
     }
@@ -353,7 +352,7 @@ async fn reuse_of_counted(auth: &Auth, tx: Tx, family: &Family, now: OffsetDateT
     Ok(response)
 }
 
-/// What every successful refresh writes.
+/// Records a successful refresh.
 async fn finish(
     auth: &Auth,
     tx: &Tx,
@@ -368,86 +367,4 @@ async fn finish(
     );
     touched?;
     audited
-}
-
-type Turns = HashMap<[u8; 32], Arc<Mutex<()>>>;
-
-/// Lets refreshes with the same token pass one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    turns: std::sync::Mutex<Turns>,
-}
-
-/// The right to pass; others wait until it is dropped.
-pub(crate) struct Turn<'a> {
-    // Dropped before the ticket, which counts who is left
-    _guard: OwnedMutexGuard<()>,
-    _ticket: Ticket<'a>,
-}
-
-struct Ticket<'a> {
-    gate: &'a Gate,
-    name: [u8; 32],
-    turn: Arc<Mutex<()>>,
-}
-
-impl Gate {
-    fn turns(&self) -> std::sync::MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a turn. `None`: it took too long.
-    async fn enter(&self, name: [u8; 32], deadline: Instant) -> Option<Turn<'_>> {
-        let turn = Arc::clone(self.turns().entry(name).or_default());
-        let ticket = Ticket { gate: self, name, turn: Arc::clone(&turn) };
-        let guard = tokio::time::timeout_at(deadline, turn.lock_owned()).await.ok()?;
-        Some(Turn { _guard: guard, _ticket: ticket })
-    }
-}
-
-impl Drop for Ticket<'_> {
-    fn drop(&mut self) {
-        let mut turns = self.gate.turns();
-        // The map's and our own: nobody waits
-        if Arc::strong_count(&self.turn) == 2 {
-            turns.remove(&self.name);
-        }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_gate_lets_one_pass_at_a_time_and_forgets_names() {
-        let gate = Arc::new(Gate::default());
-        let inside = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let tasks: Vec<_> = (0..50)
-            .map(|_| {
-                let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
-                tokio::spawn(async move {
-                    let _turn = gate.enter([1; 32], Instant::now() + PATIENCE).await.unwrap();
-                    assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
-                    tokio::task::yield_now().await;
-                    inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                })
-            })
-            .collect();
-        for task in tasks {
-            task.await.unwrap();
-        }
-        assert!(gate.turns().is_empty());
-    }
-
-    #[tokio::test]
-    async fn someone_who_gives_up_leaves_nothing_behind() {
-        let gate = Gate::default();
-        let turn = gate.enter([2; 32], Instant::now() + PATIENCE).await.unwrap();
-        let waiting = tokio::time::timeout(Duration::from_millis(1), gate.enter([2; 32], Instant::now() + PATIENCE));
-        assert!(waiting.await.is_err());
-        drop(turn);
-        assert!(gate.turns().is_empty());
-    }
 }

@@ -1,9 +1,9 @@
-//! The two written forms of a refresh token (auth-core 5.3).
+//! The two written forms of a refresh token.
 //!
 //! *Stored* tokens are twelve random characters that live in `auth.refresh_tokens`. *Counted* tokens are not stored:
 //! they name their session and a counter, and are signed with a key that lives in the session's row. This module
-//! makes and reads both; which one a session uses, and what a presented token is worth, is decided in
-//! [`crate::session::refresh`].
+//! makes and reads both. [`crate::session::refresh`] decides which one a session uses, and what a presented
+//! token is worth.
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
@@ -12,24 +12,24 @@ use portico_base::random;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-/// Length of a stored token in characters.
+/// The length of a stored token in characters.
 const STORED_LENGTH: usize = 12;
 /// The only version of the counted form that exists.
 const VERSION: u8 = 0;
-/// version, session id.
+/// The length of version and session id.
 const HEADER_LENGTH: usize = 1 + 16;
 const SIGNATURE_LENGTH: usize = 16;
 const CHECKSUM_LENGTH: usize = 4;
 /// A 63 bit counter takes at most nine bytes of seven bits.
 const MAX_COUNTER_LENGTH: usize = 9;
 const MAX_DECODED_LENGTH: usize = HEADER_LENGTH + MAX_COUNTER_LENGTH + SIGNATURE_LENGTH + CHECKSUM_LENGTH;
-/// base64url of [`MAX_DECODED_LENGTH`] bytes.
+/// The length of [`MAX_DECODED_LENGTH`] bytes in base64url.
 const MAX_ENCODED_LENGTH: usize = MAX_DECODED_LENGTH.div_ceil(3) * 4;
 
-/// The text is neither form of a refresh token.
+/// The error for a text that is no refresh token of either form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("Refresh token is not valid")]
-pub struct Malformed;
+pub struct MalformedRefreshToken;
 
 /// A refresh token as a client presents it.
 #[derive(Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct CountedToken {
     signature: [u8; SIGNATURE_LENGTH],
 }
 
-// Both kinds are secrets: a stray `{:?}` in a log line must not tell them.
+// Both forms are secrets: a stray `{:?}` in a log line must not show them.
 impl std::fmt::Debug for RefreshToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -69,19 +69,19 @@ impl RefreshToken {
     /// Reads either form. Checks the shape and the checksum only.
     ///
     /// # Errors
-    /// [`Malformed`] for everything that this server can not have issued.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
+    /// [`MalformedRefreshToken`] for a text that this server cannot have issued.
+    pub fn parse(text: &str) -> Result<Self, MalformedRefreshToken> {
         match text.len() {
-            0..STORED_LENGTH => Err(Malformed),
+            0..STORED_LENGTH => Err(MalformedRefreshToken),
             STORED_LENGTH => {
                 let ok = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-                if ok { Ok(Self::Stored(text.to_owned())) } else { Err(Malformed) }
+                if ok { Ok(Self::Stored(text.to_owned())) } else { Err(MalformedRefreshToken) }
             }
             _ => CountedToken::parse(text).map(Self::Counted),
         }
     }
 
-    /// A new token of the stored form: 60 random bits.
+    /// Makes a token of the stored form: 60 random bits.
     #[must_use]
     pub fn new_stored() -> String {
         random::base32_lower(STORED_LENGTH)
@@ -89,37 +89,42 @@ impl RefreshToken {
 }
 
 impl CountedToken {
-    fn parse(text: &str) -> Result<Self, Malformed> {
+    fn parse(text: &str) -> Result<Self, MalformedRefreshToken> {
         if text.len() > MAX_ENCODED_LENGTH {
-            return Err(Malformed);
+            return Err(MalformedRefreshToken);
         }
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Malformed)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| MalformedRefreshToken)?;
         let (preceding, checksum) = split_tail(&bytes, CHECKSUM_LENGTH)?;
         if checksum != &digest::digest(&digest::SHA256, preceding).as_ref()[..CHECKSUM_LENGTH] {
-            return Err(Malformed);
+            return Err(MalformedRefreshToken);
         }
         let (signed, signature) = split_tail(preceding, SIGNATURE_LENGTH)?;
         if signed.len() < HEADER_LENGTH || signed[0] != VERSION {
-            return Err(Malformed);
+            return Err(MalformedRefreshToken);
         }
-        let session = Uuid::from_slice(&signed[1..HEADER_LENGTH]).map_err(|_| Malformed)?;
-        let counter = read_counter(&signed[HEADER_LENGTH..]).ok_or(Malformed)?;
-        Ok(Self { session, counter, signed: signed.to_vec(), signature: signature.try_into().map_err(|_| Malformed)? })
+        let session = Uuid::from_slice(&signed[1..HEADER_LENGTH]).map_err(|_| MalformedRefreshToken)?;
+        let counter = read_counter(&signed[HEADER_LENGTH..]).ok_or(MalformedRefreshToken)?;
+        Ok(Self {
+            session,
+            counter,
+            signed: signed.to_vec(),
+            signature: signature.try_into().map_err(|_| MalformedRefreshToken)?,
+        })
     }
 
-    /// The session that the token says it belongs to.
+    /// Returns the session that the token names.
     #[must_use]
     pub fn session(&self) -> Uuid {
         self.session
     }
 
-    /// The session's counter when the token was made.
+    /// Returns the counter of the session when the token was made.
     #[must_use]
     pub fn counter(&self) -> i64 {
         self.counter
     }
 
-    /// Whether `key` signed this token. In constant time.
+    /// Returns whether `key` signed this token. In constant time.
     #[must_use]
     pub fn is_signed_by(&self, key: &SessionKey) -> bool {
         key.signature(&self.signed).ct_eq(&self.signature).into()
@@ -137,25 +142,25 @@ impl std::fmt::Debug for SessionKey {
 }
 
 impl SessionKey {
-    /// A new random key.
+    /// Makes a random key.
     #[must_use]
     pub fn generate() -> Self {
         Self(random::bytes())
     }
 
-    /// Reads the column's text. `None`: it is not 32 bytes of base64url.
+    /// Reads the text of the column. Returns `None` when it is not 32 bytes in base64url.
     #[must_use]
     pub fn from_column(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?.try_into().ok().map(Self)
     }
 
-    /// The text for the column.
+    /// Returns the text for the column.
     #[must_use]
     pub fn to_column(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// The token of `session` for `counter`. The same arguments give the same token.
+    /// Returns the token of `session` for `counter`. The same arguments give the same token.
     #[must_use]
     pub fn token(&self, session: Uuid, counter: i64) -> String {
         let mut bytes = Vec::with_capacity(MAX_DECODED_LENGTH);
@@ -177,12 +182,12 @@ impl SessionKey {
     }
 }
 
-fn split_tail(bytes: &[u8], tail: usize) -> Result<(&[u8], &[u8]), Malformed> {
-    let at = bytes.len().checked_sub(tail).ok_or(Malformed)?;
+fn split_tail(bytes: &[u8], tail: usize) -> Result<(&[u8], &[u8]), MalformedRefreshToken> {
+    let at = bytes.len().checked_sub(tail).ok_or(MalformedRefreshToken)?;
     Ok(bytes.split_at(at))
 }
 
-/// Unsigned LEB128.
+/// Writes a number in unsigned LEB128.
 fn write_counter(bytes: &mut Vec<u8>, mut counter: u64) {
     while counter >= 0x80 {
         bytes.push((counter & 0x7f) as u8 | 0x80);
@@ -191,7 +196,8 @@ fn write_counter(bytes: &mut Vec<u8>, mut counter: u64) {
     bytes.push(counter as u8);
 }
 
-/// The whole of `bytes` as one counter. `None`: truncated, followed by something, or beyond 63 bits.
+/// Reads the whole of `bytes` as one counter. Returns `None` when it is truncated, followed by other bytes, or
+/// longer than 63 bits.
 fn read_counter(bytes: &[u8]) -> Option<i64> {
     let (last, others) = bytes.split_last()?;
     if others.len() >= MAX_COUNTER_LENGTH || last & 0x80 != 0 || others.iter().any(|byte| byte & 0x80 == 0) {
@@ -215,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_were_never_issued_are_refused() {
+    fn texts_that_were_never_issued_are_rejected() {
         for text in [
             "",
             "short",
@@ -226,7 +232,7 @@ mod tests {
             &"a".repeat(22),
             &"a".repeat(5000),
         ] {
-            assert_eq!(RefreshToken::parse(text), Err(Malformed), "{text}");
+            assert_eq!(RefreshToken::parse(text), Err(MalformedRefreshToken), "{text}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! `portico.attempts` and `portico.known_networks`: the guesses at codes and passwords, counted by all servers on the
 //! database together.
 //!
-//! A row is a bucket, and `full_at` is when it will be full again: a guess moves it by the time in which one guess is
-//! allowed again. A guess is allowed while at least one is left, which is while `full_at` is near enough. A clock that is
-//! set back only makes it farther away.
+//! A row is a bucket, and `full_at` is the time at which it will be full again: a guess moves it by the time
+//! in which one guess is allowed again. A guess is allowed while at least one is left, which is while
+//! `full_at` is near enough. A clock that is set back only makes it farther away.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ macro_rules! limit {
 }
 
 statements! {
-    /// The limits are charged one after the other, and none after the first that refuses: a guess beyond the limit of its
+    /// The limits are charged one after the other, and none after the first that rejects: a guess beyond the limit of its
     /// network does not use up the account's. After the first come the second and third, or, from a network that the
     /// account knows, only the fourth. All statements write the limits in one order, so they never wait for each other in a
     /// circle.
@@ -136,7 +136,7 @@ statements! {
 /// A limit that a guess is charged to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Charge {
-    /// Name of the limit.
+    /// The name of the limit.
     pub kind: &'static str,
     /// The digest of what is limited: an account, or an account at one network.
     pub account: Vec<u8>,
@@ -149,9 +149,9 @@ pub struct Charge {
 /// An account and the network that guesses come from, as digests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// Of the account.
+    /// The digest of the account.
     pub account: Vec<u8>,
-    /// Of the account and the network.
+    /// The digest of the account and the network.
     pub network: Vec<u8>,
 }
 
@@ -160,13 +160,13 @@ pub struct Network {
 pub enum Charged {
     /// The guess is allowed; these limits were charged.
     Allowed(Vec<Charge>),
-    /// A limit refuses it for this long, after these were charged.
+    /// A limit rejects the guess.
     Refused {
-        /// Name of the limit.
+        /// The name of the limit.
         by: &'static str,
-        /// How long.
+        /// The time until a guess is allowed again.
         wait: Duration,
-        /// Limits that were charged before it.
+        /// The limits that were charged before it.
         before: Vec<Charge>,
     },
 }
@@ -179,8 +179,9 @@ fn columns(charges: &[Charge]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
     )
 }
 
-/// Counts a guess and decides whether it is allowed, in one statement. `charges`: of the account at its network, then two of
-/// the account, then one that stands in their place where the account knows the network. Those at the end may be missing.
+/// Counts a guess and decides whether it is allowed, in one statement. `charges` are that of the account at
+/// its network, two of the account, and one that replaces those where the account knows the network. The
+/// last ones may be missing.
 pub async fn charge(
     run: &impl Run,
     charges: &[Charge],
@@ -203,7 +204,7 @@ pub async fn charge(
             charged.push(charge.clone());
             continue;
         }
-        // Not known: the row was written while this statement ran
+        // Unknown when the row was written while this statement ran
         let full_at = full_at.get(place).copied().flatten().unwrap_or(now + charge.each * charge.size);
         let allowed_at = full_at - charge.each * charge.size.saturating_sub(1);
         let wait = (allowed_at - now).try_into().unwrap_or(Duration::ZERO);
@@ -212,13 +213,13 @@ pub async fn charge(
     Ok(Charged::Allowed(charged))
 }
 
-/// Takes back what [`charge`] counted in these limits.
+/// Undoes what [`charge`] counted in these limits.
 pub async fn give_back(run: &impl Run, charges: &[Charge]) -> Result<(), Error> {
     let (kinds, accounts, seconds) = columns(charges);
     run.rows(GIVE_BACK, &[&kinds, &accounts, &seconds]).await.map(drop)
 }
 
-/// Removes limits that are full since `before`. Returns how many.
+/// Deletes limits that have been full since `before`. Returns their number.
 pub async fn delete_old(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
     tx.execute(DELETE_OLD, &[&before]).await
 }
@@ -230,7 +231,7 @@ pub async fn remember_networks(tx: &Tx, networks: &[Network], now: OffsetDateTim
     tx.execute(REMEMBER_NETWORK, &[&accounts, &digests, &now]).await.map(drop)
 }
 
-/// Forgets networks from which no account was signed in to since `before`. Returns how many.
+/// Deletes networks from which no account was signed in to since `before`. Returns their number.
 pub async fn delete_old_networks(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
     tx.execute(DELETE_OLD_NETWORKS, &[&before]).await
 }

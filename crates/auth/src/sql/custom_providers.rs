@@ -22,33 +22,33 @@ statements! {
 pub struct CustomProvider {
     /// Primary key.
     pub id: Uuid,
-    /// An OpenID Connect issuer, else plain OAuth 2.
+    /// The provider is an OpenID Connect issuer; otherwise it is plain OAuth 2.
     pub is_oidc: bool,
     /// `custom:acme`
     pub identifier: String,
-    /// Ours there.
+    /// The client id of this project at the provider.
     pub client_id: String,
-    /// Ours there; may be sealed.
+    /// The client secret; may be encrypted.
     pub client_secret: String,
     /// Further audiences of id_tokens.
     pub acceptable_client_ids: Vec<String>,
-    /// What is asked for.
+    /// The requested scopes.
     pub scopes: Vec<String>,
-    /// We send a proof key.
+    /// The flow uses a proof key.
     pub pkce_enabled: bool,
-    /// Target claim to source claim, or a literal.
+    /// Maps each target claim to a source claim or a literal.
     pub attribute_mapping: Map<String, Value>,
-    /// Sent to the authorize page.
+    /// Parameters for the authorization page.
     pub authorization_params: Map<String, Value>,
-    /// It may be used.
+    /// The provider may be used.
     pub enabled: bool,
-    /// Accounts without an e-mail address may sign in.
+    /// Accounts without an email address may sign in.
     pub email_optional: bool,
-    /// Of an OpenID Connect provider.
+    /// The issuer of an OpenID Connect provider.
     pub issuer: Option<String>,
-    /// Where its document is, if not at the usual place.
+    /// The address of the discovery document, if it is not the usual one.
     pub discovery_url: Option<String>,
-    /// Accept id_tokens without a nonce check.
+    /// The nonce of id_tokens is not checked.
     pub skip_nonce_check: bool,
     /// Of a plain OAuth 2 provider.
     pub authorization_url: Option<String>,
@@ -56,11 +56,11 @@ pub struct CustomProvider {
     pub token_url: Option<String>,
     /// Of a plain OAuth 2 provider.
     pub userinfo_url: Option<String>,
-    /// Raw claims to keep.
+    /// The raw claims that are kept.
     pub custom_claims_allowlist: Vec<String>,
 }
 
-/// The provider of that name.
+/// Returns the provider with that name.
 pub async fn by_name(run: &impl Run, name: &str) -> Result<Option<CustomProvider>, Error> {
     let object = |value: Value| match value {
         Value::Object(members) => members,

@@ -1,4 +1,4 @@
-//! `auth.flow_state` and `auth.oauth_client_states`: what has to be remembered between two steps of a sign-in.
+//! `auth.flow_state` and `auth.oauth_client_states`: the state of a sign-in between two of its steps.
 
 use time::OffsetDateTime;
 use tokio_postgres::{Error, Row};
@@ -77,7 +77,7 @@ statements! {
                          for update skip locked)";
 }
 
-/// How the person proves who they are in this flow: the text of `authentication_method`, later a method of the session.
+/// The values of `authentication_method`, which become methods of the session.
 pub mod method {
     /// Sign-in at a provider.
     pub const OAUTH: &str = "oauth";
@@ -98,35 +98,35 @@ pub mod method {
 pub struct FlowState {
     /// Primary key; the OAuth `state`.
     pub id: FlowStateId,
-    /// Who signed in. Email flows know it from the beginning.
+    /// The user who signed in. Flows by email have it from the beginning.
     pub user_id: Option<UserId>,
-    /// The code that the app gets. Only with a challenge.
+    /// The code that the app gets; only in flows with a challenge.
     pub auth_code: Option<String>,
-    /// The app's proof key; `None`: implicit flow.
+    /// The proof key of the app; `None` in an implicit flow.
     pub challenge: Option<Challenge>,
     /// The browser that must finish an implicit flow, see [`NewFlow::origin`].
     pub origin: Option<String>,
     /// `google`, `email`, ...
     pub provider_type: String,
-    /// What the provider gave, for the app.
+    /// The access token of the provider, for the app.
     pub provider_access_token: Option<String>,
-    /// What the provider gave, for the app.
+    /// The refresh token of the provider, for the app.
     pub provider_refresh_token: Option<String>,
-    /// When the flow began.
+    /// The time at which the flow began.
     pub created_at: OffsetDateTime,
     /// One of [`method`].
     pub authentication_method: String,
-    /// When the code was given out.
+    /// The time at which the code was issued.
     pub auth_code_issued_at: Option<OffsetDateTime>,
     /// Hash of the invitation that the sign-in accepts.
     pub invite_token: Option<String>,
-    /// Where the person goes afterwards.
+    /// The address to which the person is redirected in the end.
     pub referrer: Option<String>,
-    /// Our own proof key towards the provider.
+    /// The client state: the proof key of this server towards the provider.
     pub oauth_client_state_id: Option<Uuid>,
     /// The signed-in user who wants to link.
     pub linking_target_id: Option<UserId>,
-    /// A person without e-mail address may sign in.
+    /// A person without email address may sign in.
     pub email_optional: bool,
 }
 
@@ -169,8 +169,9 @@ impl FlowState {
         }
     }
 
-    /// Whether the flow took longer than `expiry`. One that a mail continues counts from when its link was opened: until
-    /// then the link's own life time counts, not that of a round trip to a provider.
+    /// Returns whether the flow took longer than `expiry`. A flow that a mail continues counts from the time at
+    /// which its link was opened: until then the life of the link counts, not that of a round trip to a
+    /// provider.
     #[must_use]
     pub fn is_expired(&self, now: OffsetDateTime, expiry: std::time::Duration) -> bool {
         let from = match self.auth_code_issued_at {
@@ -181,10 +182,10 @@ impl FlowState {
     }
 }
 
-/// A flow that begins.
+/// A new flow.
 #[derive(Debug, Default)]
 pub struct NewFlow<'a> {
-    /// The app's proof key; `None`: implicit flow.
+    /// The proof key of the app; `None` in an implicit flow.
     pub challenge: Option<&'a Challenge>,
     /// The browser that must finish an implicit flow, as [`crate::oauth`] writes it. In the column of the
     /// challenge, without a method; nothing when there is a challenge.
@@ -193,17 +194,17 @@ pub struct NewFlow<'a> {
     pub provider_type: &'a str,
     /// One of [`method`].
     pub authentication_method: &'a str,
-    /// Who it is about, where that is known.
+    /// The user, where it is known.
     pub user_id: Option<UserId>,
-    /// Where the person goes afterwards.
+    /// The address to which the person is redirected in the end.
     pub referrer: Option<&'a str>,
     /// Hash of the invitation that the sign-in accepts.
     pub invite_token: Option<&'a str>,
-    /// Our own proof key towards the provider.
+    /// The client state: the proof key of this server towards the provider.
     pub oauth_client_state_id: Option<Uuid>,
     /// The signed-in user who wants to link.
     pub linking_target_id: Option<UserId>,
-    /// A person without e-mail address may sign in.
+    /// A person without email address may sign in.
     pub email_optional: bool,
 }
 
@@ -235,71 +236,71 @@ pub async fn insert(tx: &Tx, flow: &NewFlow<'_>, now: OffsetDateTime) -> Result<
     Ok(id)
 }
 
-/// The flow of a `state`.
+/// Returns the flow of a `state`.
 pub async fn by_id(run: &impl Run, id: FlowStateId) -> Result<Option<FlowState>, Error> {
     Ok(run.rows(BY_ID, &[&id]).await?.first().map(FlowState::from_row))
 }
 
-/// As [`by_id`], and nobody else finishes the flow meanwhile.
+/// As [`by_id`]; locks the row, so that no other request finishes the flow.
 pub async fn lock_by_id(tx: &Tx, id: FlowStateId) -> Result<Option<FlowState>, Error> {
     Ok(tx.query_opt(LOCK_BY_ID, &[&id]).await?.as_ref().map(FlowState::from_row))
 }
 
-/// The flow of a code, which nobody else exchanges meanwhile.
+/// Locks and returns the flow of a code, so that no other request exchanges it.
 pub async fn lock_by_code(tx: &Tx, code: &str) -> Result<Option<FlowState>, Error> {
     Ok(tx.query_opt(LOCK_BY_CODE, &[&code]).await?.as_ref().map(FlowState::from_row))
 }
 
-/// The newest flow of a user with this method: what a link in a mail continues.
+/// Locks and returns the newest flow of a user with this method, which a link in a mail continues.
 pub async fn lock_newest(tx: &Tx, user: UserId, method: &str) -> Result<Option<FlowState>, Error> {
     Ok(tx.query_opt(LOCK_NEWEST, &[&user, &method]).await?.as_ref().map(FlowState::from_row))
 }
 
-/// The app gets the code now.
+/// Records that the app gets the code now.
 pub async fn issue_code(tx: &Tx, id: FlowStateId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(ISSUE_CODE, &[&id, &now]).await.map(drop)
 }
 
-/// What a sign-in at a provider brought.
+/// The result of a sign-in at a provider.
 #[derive(Clone, Copy)]
 pub struct Arrival<'a> {
-    /// Whose account it is about.
+    /// The user.
     pub user: UserId,
-    /// The provider's token, for the app.
+    /// The access token of the provider, for the app.
     pub access_token: &'a str,
-    /// The provider's token, for the app.
+    /// The refresh token of the provider, for the app.
     pub refresh_token: Option<&'a str>,
-    /// Where the identity is kept that the exchange of the code will link.
+    /// The client state that keeps the identity, which the exchange of the code will link.
     pub pending: Option<Uuid>,
 }
 
-/// The person signed in at the provider, and the app gets the code now.
+/// Records a sign-in at the provider, and that the app gets the code now.
 pub async fn signed_in(tx: &Tx, id: FlowStateId, arrival: Arrival<'_>, now: OffsetDateTime) -> Result<(), Error> {
     let Arrival { user, access_token, refresh_token, pending } = arrival;
     tx.execute(SIGNED_IN, &[&id, &user, &access_token, &refresh_token, &now, &pending]).await.map(drop)
 }
 
-/// The flow is over.
+/// Deletes a finished flow.
 pub async fn delete(tx: &Tx, id: FlowStateId) -> Result<(), Error> {
     tx.execute(DELETE, &[&id]).await.map(drop)
 }
 
-/// Removes flows that began before `before`. Returns how many.
+/// Deletes flows that began before `before`. Returns their number.
 pub async fn delete_old(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
     tx.execute(DELETE_OLD, &[&before]).await
 }
 
-/// Our own secrets of one sign-in at a provider.
+/// The secrets of this server for one sign-in at a provider.
 pub struct ClientState {
-    /// Which provider.
+    /// The name of the provider.
     pub provider_type: String,
     /// See [`crate::oauth`].
     pub code_verifier: Option<String>,
-    /// When the flow began.
+    /// The time at which the flow began.
     pub created_at: OffsetDateTime,
 }
 
-/// Remembers our secrets of a sign-in at a provider.
+/// Stores the secrets of a sign-in at a provider.
 pub async fn insert_client_state(
     tx: &Tx,
     provider_type: &str,
@@ -322,7 +323,7 @@ pub async fn put_client_state(
     tx.execute(INSERT_CLIENT_STATE, &[&id, &provider_type, &code_verifier, &now]).await.map(drop)
 }
 
-/// Reads and removes them: they serve once.
+/// Deletes and returns the secrets: they serve once.
 pub async fn take_client_state(run: &impl Run, id: Uuid) -> Result<Option<ClientState>, Error> {
     Ok(run.rows(TAKE_CLIENT_STATE, &[&id]).await?.first().map(|row| ClientState {
         provider_type: row.get(0),
@@ -331,12 +332,12 @@ pub async fn take_client_state(run: &impl Run, id: Uuid) -> Result<Option<Client
     }))
 }
 
-/// The identity that waits for the exchange of a code, as [`crate::oauth`] keeps it. Reads only.
+/// Returns the identity that the exchange of a code will link, as [`crate::oauth`] keeps it.
 pub async fn kept_for_link(run: &impl Run, code: &str) -> Result<Option<String>, Error> {
     Ok(run.rows(KEPT_FOR_LINK, &[&code]).await?.first().and_then(|row| row.get(0)))
 }
 
-/// Removes what nobody came back for. Returns how many.
+/// Deletes the secrets of abandoned sign-ins. Returns their number.
 pub async fn delete_old_client_states(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
     tx.execute(DELETE_OLD_CLIENT_STATES, &[&before]).await
 }

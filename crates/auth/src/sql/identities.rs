@@ -36,7 +36,7 @@ statements! {
            and provider not in ('email', 'phone')
            and ((identity_data ->> 'email_verified') is distinct from 'true' or email is distinct from $2)";
     const DELETE_PHONE = "delete from auth.identities where user_id = $1 and provider = 'phone'";
-    /// The identity that stands for the account's own address or number: made if missing.
+    /// Inserts or updates the identity that stands for the account's own contact.
     const UPSERT_CONTACT = "
         insert into auth.identities
             (id, provider_id, user_id, identity_data, provider, last_sign_in_at, created_at, updated_at)
@@ -52,7 +52,7 @@ statements! {
     const DELETE = "delete from auth.identities where id = $1 and user_id = $2";
 }
 
-/// All identities of a user, oldest first.
+/// Returns the identities of a user, oldest first.
 pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Identity>, Error> {
     Ok(run.rows(OF_USER, &[&user]).await?.iter().map(Identity::from_row).collect())
 }
@@ -76,22 +76,22 @@ pub async fn set_data(tx: &Tx, id: IdentityId, data: &JsonObject, now: OffsetDat
     tx.execute(SET_DATA, &[&id, &Value::Object(with_lower_email(data)), &now]).await.map(drop)
 }
 
-/// The person proved that the address is theirs.
+/// Marks the address as verified in the identities that carry it.
 pub async fn verify_email(tx: &Tx, user: UserId, email: &str, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(VERIFY_EMAIL, &[&user, &email, &now]).await.map(drop)
 }
 
-/// Removes identities of providers that do not prove the address.
+/// Deletes identities of providers that do not prove the address.
 pub async fn delete_unverified(tx: &Tx, user: UserId, email: &str) -> Result<(), Error> {
     tx.execute(DELETE_UNVERIFIED, &[&user, &email]).await.map(drop)
 }
 
-/// Removes the identity of a number.
+/// Deletes the identity of a number.
 pub async fn delete_phone(tx: &Tx, user: UserId) -> Result<(), Error> {
     tx.execute(DELETE_PHONE, &[&user]).await.map(drop)
 }
 
-/// Makes or updates the `email` or `phone` identity of a user.
+/// Inserts or updates the `email` or `phone` identity of a user.
 pub async fn upsert_contact(
     tx: &Tx,
     user: UserId,
@@ -112,17 +112,17 @@ fn with_lower_email(data: &JsonObject) -> JsonObject {
     data
 }
 
-/// The identity of a provider's subject.
+/// Returns the identity of a subject of a provider.
 pub async fn by_subject(run: &impl Run, provider: &str, subject: &str) -> Result<Option<Identity>, Error> {
     Ok(run.rows(BY_SUBJECT, &[&provider, &subject]).await?.first().map(Identity::from_row))
 }
 
-/// Removes every other identity of a user.
+/// Deletes every other identity of a user.
 pub async fn keep_only(tx: &Tx, user: UserId, keep: IdentityId) -> Result<(), Error> {
     tx.execute(KEEP_ONLY, &[&user, &keep]).await.map(drop)
 }
 
-/// Removes an identity of a user.
+/// Deletes an identity of a user. Returns whether there was one.
 pub async fn delete(tx: &Tx, id: IdentityId, user: UserId) -> Result<bool, Error> {
     Ok(tx.execute(DELETE, &[&id, &user]).await? > 0)
 }

@@ -17,15 +17,16 @@ statements! {
                relates_to = excluded.relates_to,
                created_at = excluded.created_at,
                updated_at = excluded.updated_at";
-    /// The newest ones only: every code that would do makes guessing one likelier. The links of the others still work.
+    /// The newest ones only: every valid code makes guessing one likelier. The links of the others still work.
     const SENT_TO = "
         select token_hash
           from auth.one_time_tokens
          where relates_to = $1 and token_type = $2::text::auth.one_time_token_type
          order by created_at desc
          limit 10";
-    /// Codes that are still good only. A stranger would have to make the service send this many messages to the number while
-    /// one code lives to push out another account's code; each that would do makes guessing one likelier.
+    /// Codes that have not expired only, and not all of them: each valid code makes guessing one likelier. To
+    /// displace the code of another account, a stranger would have to make the service send this many
+    /// messages to the number during the life of one code.
     const PENDING_PHONE_CHANGES = "
         select tokens.token_hash
           from auth.one_time_tokens as tokens
@@ -45,7 +46,7 @@ statements! {
     const DELETE_ALL = "delete from auth.one_time_tokens where user_id = $1";
 }
 
-/// Stores a token; an older one of the kind is dead from now on.
+/// Stores a token, which replaces an older one of the kind.
 pub async fn put(
     tx: &Tx,
     user: UserId,
@@ -58,7 +59,7 @@ pub async fn put(
     tx.execute(PUT, &[&id, &user, &kind, &hash, &relates_to, &now]).await.map(drop)
 }
 
-/// The hashes of the newest tokens of a kind that were sent to an address or number, whoever asked for them.
+/// Returns the hashes of the newest tokens of a kind that were sent to a contact, for any account.
 pub async fn sent_to(tx: &Tx, address: &str, kind: &str) -> Result<Vec<String>, Error> {
     Ok(tx.rows(SENT_TO, &[&address, &kind]).await?.iter().map(|row| row.get(0)).collect())
 }
@@ -82,17 +83,17 @@ pub async fn pending_phone_changes(tx: &Tx, accounts: &PendingPhoneChanges<'_>) 
     Ok(tx.rows(PENDING_PHONE_CHANGES, &[phone, aud, since, only]).await?.iter().map(|row| row.get(0)).collect())
 }
 
-/// Forgets the token of a kind.
+/// Deletes the token of a kind.
 pub async fn delete_kind(tx: &Tx, user: UserId, kind: &str) -> Result<(), Error> {
     tx.execute(DELETE_KIND, &[&user, &kind]).await.map(drop)
 }
 
-/// Forgets one token.
+/// Deletes one token.
 pub async fn delete_hash(tx: &Tx, user: UserId, hash: &str) -> Result<(), Error> {
     tx.execute(DELETE_HASH, &[&user, &hash]).await.map(drop)
 }
 
-/// Forgets all tokens of a user.
+/// Deletes all tokens of a user.
 pub async fn delete_all(tx: &Tx, user: UserId) -> Result<(), Error> {
     tx.execute(DELETE_ALL, &[&user]).await.map(drop)
 }

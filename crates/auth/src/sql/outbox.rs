@@ -1,6 +1,6 @@
-//! `portico.mail_outbox`: mails that were promised in a transaction and are not delivered yet.
+//! `portico.mail_outbox`: mails that were written in a transaction and are not delivered yet.
 //!
-//! Uses PostgreSQL's clock: this is upkeep between servers, not something a request's time decides.
+//! Uses PostgreSQL's clock: the servers on a database coordinate by it, and no request's time matters.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::{Run, Tx};
 statements! {
     const INSERT = "
         insert into portico.mail_outbox (kind, recipient, subject, html, headers) values ($1, $2, $3, $4, $5)";
-    /// A row that is never seen: it goes in the transaction in which it came.
+    /// A row that no other transaction sees: it is deleted in the transaction that inserts it.
     const INSERT_NOTHING = "
         insert into portico.mail_outbox (kind, recipient, subject, html) values ($1, '', $2, $3) returning id";
-    /// Takes due mails for a while; if this server dies meanwhile, another one takes them again afterwards.
+    /// Claims due mails for a while. If this server stops meanwhile, another one claims them afterwards.
     const CLAIM = "
         update portico.mail_outbox
            set attempts = attempts + 1, next_attempt_at = now() + interval '2 minutes'
@@ -37,7 +37,7 @@ statements! {
           from portico.mail_outbox";
 }
 
-/// A mail as it waits.
+/// A mail in the outbox.
 #[derive(Debug, Clone)]
 pub struct Waiting {
     /// Primary key.
@@ -52,15 +52,15 @@ pub struct Waiting {
     pub html: String,
     /// `[[name, value], ...]`
     pub headers: Value,
-    /// Including the one that begins now.
+    /// The number of attempts, including the one that begins now.
     pub attempts: i32,
-    /// Whether it has waited so long that nobody needs it any more.
+    /// The mail is too old to be of use.
     pub is_stale: bool,
-    /// When it was promised, in seconds since 1970.
+    /// The time at which it was written, in seconds since 1970.
     pub promised_at: i64,
 }
 
-/// Promises a mail, in the transaction that makes it necessary.
+/// Writes a mail, in the transaction that makes it necessary.
 pub async fn insert(
     tx: &Tx,
     kind: &str,
@@ -72,7 +72,7 @@ pub async fn insert(
     tx.execute(INSERT, &[&kind, &recipient, &subject, &html, headers]).await.map(drop)
 }
 
-/// Costs what [`insert`] costs, and leaves nothing.
+/// Does the work of [`insert`], and leaves no row.
 pub async fn insert_decoy(tx: &Tx, kind: &str, subject: &str, html: &str) -> Result<(), Error> {
     if let Some(row) = tx.query_opt(INSERT_NOTHING, &[&kind, &subject, &html]).await? {
         tx.execute(DELETE, &[&row.get::<_, i64>(0)]).await?;
@@ -80,7 +80,7 @@ pub async fn insert_decoy(tx: &Tx, kind: &str, subject: &str, html: &str) -> Res
     Ok(())
 }
 
-/// Takes some due mails.
+/// Claims some due mails.
 pub async fn claim(run: &impl Run) -> Result<Vec<Waiting>, Error> {
     let rows = run.rows(CLAIM, &[]).await?;
     Ok(rows
@@ -99,17 +99,17 @@ pub async fn claim(run: &impl Run) -> Result<Vec<Waiting>, Error> {
         .collect())
 }
 
-/// The mail was delivered, or never will be.
+/// Deletes a mail that was delivered or given up.
 pub async fn delete(run: &impl Run, id: i64) -> Result<(), Error> {
     run.rows(DELETE, &[&id]).await.map(drop)
 }
 
-/// The mail could not be delivered now.
+/// Schedules the next attempt at a mail that could not be delivered.
 pub async fn postpone(run: &impl Run, id: i64, wait: Duration, error: &str) -> Result<(), Error> {
     run.rows(POSTPONE, &[&id, &wait.as_secs_f64(), &error]).await.map(drop)
 }
 
-/// When the next mail is due; `None` if there is none.
+/// Returns the time until the next mail is due; `None` if there is none.
 pub async fn next(run: &impl Run) -> Result<Option<Duration>, Error> {
     let rows = run.rows(NEXT, &[]).await?;
     let seconds: Option<f64> = rows.first().and_then(|row| row.get(0));

@@ -1,4 +1,4 @@
-//! `auth.refresh_tokens`, and what a refresh reads.
+//! `auth.refresh_tokens`, and the reads of a refresh.
 
 use time::OffsetDateTime;
 use tokio_postgres::{Error, Row};
@@ -70,7 +70,7 @@ statements! {
     const REVOKE_FAMILY = "
         update auth.refresh_tokens set revoked = true, updated_at = $2 where session_id = $1 and not revoked";
     const DELETE = "delete from auth.refresh_tokens where id = $1";
-    /// The parent of a current token stays: whoever lost the answer may still come with it.
+    /// Keeps the parent of a current token: a client that lost the response may still present it.
     const DELETE_OLD = "
         delete from auth.refresh_tokens
          where id in (select old.id
@@ -135,27 +135,27 @@ const BY_SESSION: FamilyStatements = FamilyStatements {
     factors: FACTORS_BY_SESSION,
 };
 
-/// A stored token as it was presented.
+/// A stored token that was presented.
 #[derive(Debug)]
 pub struct StoredToken {
     /// Primary key.
     pub id: i64,
-    /// It was replaced or withdrawn.
+    /// The token was replaced or revoked.
     pub revoked: bool,
-    /// When that happened.
+    /// The time at which it was revoked.
     pub updated_at: Option<OffsetDateTime>,
-    /// Of which session; rows of very old versions have none.
+    /// The session; rows of very old versions have none.
     pub session_id: Option<SessionId>,
-    /// Whose, as the row itself says.
+    /// The user, as the row itself names it.
     pub user_id: Option<UserId>,
     /// The newest token of the session that is not revoked.
     pub active: Option<ActiveToken>,
 }
 
-/// The token that a session would be refreshed with.
+/// The current token of a session.
 #[derive(Clone)]
 pub struct ActiveToken {
-    /// Its text.
+    /// The text.
     pub token: String,
     /// The token that it replaced.
     pub parent: Option<String>,
@@ -184,27 +184,27 @@ impl StoredToken {
     }
 }
 
-/// A locked session and its user, with everything a token response needs.
+/// The refresh token family of a locked session: the session and its user, as a token response needs them.
 #[derive(Debug)]
 pub struct Family {
-    /// Locked.
+    /// The session, locked.
     pub session: Session,
-    /// With identities and factors.
+    /// The user, with identities and factors.
     pub user: User,
 }
 
-/// What a look for something to lock found.
+/// The result of an attempt to lock a row.
 #[derive(Debug)]
 pub enum Locked<T> {
-    /// It is there, and locked for this transaction.
+    /// The row is locked for this transaction.
     Yes(T),
-    /// Another transaction has it.
+    /// Another transaction holds the lock.
     Elsewhere,
-    /// There is no such thing.
+    /// There is no such row.
     Nothing,
 }
 
-/// What belongs to a stored token, in one round trip. The session stays locked for this transaction.
+/// Reads a stored token and its family, in one round trip. The session stays locked for this transaction.
 pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Locked<(StoredToken, Option<Family>)>, Error> {
     let params: Params<'_> = &[&token];
     let all = BY_TOKEN;
@@ -217,15 +217,15 @@ pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Locked<(StoredToken, 
         family.session.token_touched = stored.updated_at;
     }
     Ok(match (&stored.session_id, is_locked, &family) {
-        // A session that is there and not locked has another owner, or had one a moment ago
+        // A session that exists and is not locked is locked by another transaction, or was a moment ago
         (Some(_), false, Some(_)) => Locked::Elsewhere,
-        // That one ended the session between two of our statements
+        // That transaction deleted the session between two of these statements
         (Some(_), false, None) => Locked::Nothing,
         _ => Locked::Yes((stored, family)),
     })
 }
 
-/// A session with its user, in one round trip. The session stays locked for this transaction.
+/// Reads a session and its user, in one round trip. The session stays locked for this transaction.
 pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<Locked<Family>, Error> {
     let params: Params<'_> = &[&session];
     let all = BY_SESSION;
@@ -269,17 +269,17 @@ pub async fn revoke(tx: &Tx, id: i64, now: OffsetDateTime) -> Result<(), Error> 
     tx.execute(REVOKE, &[&id, &now]).await.map(drop)
 }
 
-/// Withdraws every token of a session.
+/// Revokes every token of a session.
 pub async fn revoke_family(tx: &Tx, session: SessionId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(REVOKE_FAMILY, &[&session, &now]).await.map(drop)
 }
 
-/// Removes a token.
+/// Deletes a token.
 pub async fn delete(tx: &Tx, id: i64) -> Result<(), Error> {
     tx.execute(DELETE, &[&id]).await.map(drop)
 }
 
-/// Removes tokens that were revoked before `before`. Returns how many.
+/// Deletes tokens that were revoked before `before`. Returns their number.
 pub async fn delete_old(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
     tx.execute(DELETE_OLD, &[&before]).await
 }

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::{Params, Run, Tx};
 use crate::model::ids::{SessionId, UserId};
 
-/// Columns of [`Session::from_row`], of a table or alias named `sessions`: the last two are its methods, newest first.
+/// The columns of [`Session::from_row`], of a table or alias named `sessions`. The last two are its methods,
+/// newest first.
 macro_rules! session_columns {
     () => {
         "sessions.id, sessions.user_id, sessions.created_at, sessions.aal::text, sessions.not_after, \
@@ -32,7 +33,7 @@ statements! {
         insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
         values ($1, $2, $3, $3, $4)";
     const SIGNED_IN_NOW = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
-    /// A session that came from elsewhere may know its last use only by its stored refresh tokens.
+    /// The last use of an imported session may be known by its stored refresh tokens only.
     const OF_USER = concat!(
         "select ",
         session_columns!(),
@@ -49,7 +50,7 @@ statements! {
         update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
     const SET_COUNTER = "update auth.sessions set refresh_token_counter = $2 where id = $1";
     const SET_KEY = "update auth.sessions set refresh_token_hmac_key = $2, refresh_token_counter = 0 where id = $1";
-    const STORE_KEY_ANEW = "update auth.sessions set refresh_token_hmac_key = $2 where id = $1";
+    const REPLACE_KEY_FORM = "update auth.sessions set refresh_token_hmac_key = $2 where id = $1";
     const DELETE = "delete from auth.sessions where id = $1";
     const DELETE_OF_USER = "delete from auth.sessions where id = $1 and user_id = $2";
     const DELETE_OTHERS = "delete from auth.sessions where user_id = $1 and id <> $2";
@@ -62,8 +63,9 @@ statements! {
                        where ended.not_after < $1
                        limit 500
                          for update skip locked)";
-    /// By their age (`$1`) or their last use (`$2`); null: not a reason. Only where such a policy is in force, since it reads
-    /// all sessions. A session that came from elsewhere may know its last use only by its refresh token.
+    /// By their age (`$1`) or their last use (`$2`); null disables the condition. Run only where such a policy
+    /// is in force, since it reads all sessions. The last use of an imported session may be known by its
+    /// refresh tokens only.
     const DELETE_OUTLIVED = "
         delete from auth.sessions
          where id in (select ended.id
@@ -78,12 +80,12 @@ statements! {
                          for update skip locked)";
 }
 
-/// One way in which a person proved who they are, for the `amr` claim.
+/// An authentication method of a session, for the `amr` claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Amr {
-    /// `password`, `otp`, ...
+    /// The name: `password`, `otp`, ...
     pub method: String,
-    /// When it was last used in this session.
+    /// The time of its last use in this session.
     pub at: OffsetDateTime,
 }
 
@@ -92,32 +94,32 @@ pub struct Amr {
 pub struct Session {
     /// Primary key.
     pub id: SessionId,
-    /// Whose.
+    /// The user.
     pub user_id: UserId,
-    /// When the person signed in.
+    /// The time of the sign-in.
     pub created_at: OffsetDateTime,
-    /// `aal1`, `aal2`
+    /// The assurance level: `aal1` or `aal2`.
     pub aal: String,
-    /// Fixed end.
+    /// The fixed end.
     pub not_after: Option<OffsetDateTime>,
-    /// Last refresh.
+    /// The time of the last refresh.
     pub refreshed_at: Option<OffsetDateTime>,
-    /// When a stored refresh token of it was last touched, where that was read: sessions that came from elsewhere may
-    /// not know their last refresh.
+    /// The last change of a stored refresh token of the session, where it was read: imported sessions may lack
+    /// the time of their last refresh.
     pub token_touched: Option<OffsetDateTime>,
-    /// Of the last refresh, else of the sign-in.
+    /// The user agent of the last refresh, else of the sign-in.
     pub user_agent: Option<String>,
-    /// Of the last refresh, else of the sign-in.
+    /// The client address of the last refresh, else of the sign-in.
     pub ip: Option<IpAddr>,
-    /// Class of sessions.
+    /// The class of sessions.
     pub tag: Option<String>,
-    /// Issued to a third party's application.
+    /// The application of a third party that the session was issued to.
     pub oauth_client_id: Option<Uuid>,
-    /// Key of its counted refresh tokens.
+    /// The key of its counted refresh tokens.
     pub hmac_key: Option<String>,
     /// The newest counted refresh token.
     pub counter: i64,
-    /// Newest first.
+    /// The methods, newest first.
     pub amr: Vec<Amr>,
 }
 
@@ -129,7 +131,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// How many columns [`session_columns`] names.
+    /// The number of columns in [`session_columns`].
     pub const COLUMN_COUNT: usize = 14;
 
     /// Reads a row that starts with [`session_columns`].
@@ -139,7 +141,7 @@ impl Session {
         Self {
             id: row.get(0),
             user_id: row.get(1),
-            // Imported rows may lack it
+            // Imported rows may lack the time
             created_at: row.get::<_, Option<OffsetDateTime>>(2).unwrap_or(OffsetDateTime::UNIX_EPOCH),
             aal: row.get::<_, Option<String>>(3).unwrap_or_else(|| "aal1".to_owned()),
             not_after: row.get(4),
@@ -155,7 +157,7 @@ impl Session {
         }
     }
 
-    /// The last time it was used, as far as is known.
+    /// Returns the time of its last use, as far as is known.
     #[must_use]
     pub fn last_used(&self) -> OffsetDateTime {
         self.refreshed_at.or(self.token_touched).unwrap_or(self.created_at)
@@ -167,21 +169,21 @@ impl Session {
 pub struct NewSession<'a> {
     /// Primary key.
     pub id: SessionId,
-    /// Whose.
+    /// The user.
     pub user_id: UserId,
-    /// Of the sign-in.
+    /// The user agent of the sign-in.
     pub user_agent: Option<&'a str>,
-    /// Of the sign-in.
+    /// The client address of the sign-in.
     pub ip: Option<IpAddr>,
-    /// Class of sessions.
+    /// The class of sessions.
     pub tag: Option<&'a str>,
-    /// Key of counted refresh tokens; the counter starts at 0.
+    /// The key of counted refresh tokens; the counter starts at 0.
     pub hmac_key: Option<&'a str>,
-    /// How the person proved who they are.
+    /// The name of the authentication method.
     pub method: &'a str,
 }
 
-/// Inserts a session with its first method and notes the sign-in at the user, pipelined.
+/// Inserts a session with its first method and records the sign-in at the user, in one round trip.
 pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> Result<(), Error> {
     let counter = session.hmac_key.map(|_| 0_i64);
     let amr_id = portico_base::random::uuid();
@@ -207,14 +209,14 @@ pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> R
     user.map(drop)
 }
 
-/// All sessions of a user, last used first.
+/// Returns the sessions of a user, last used first.
 pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Session>, Error> {
     let rows = run.rows(OF_USER, &[&user]).await?;
     let session = |row: &Row| Session { token_touched: row.get(Session::COLUMN_COUNT), ..Session::from_row(row) };
     Ok(rows.iter().map(session).collect())
 }
 
-/// Notes a refresh.
+/// Records a refresh.
 pub async fn touch(
     tx: &Tx,
     id: SessionId,
@@ -227,7 +229,7 @@ pub async fn touch(
     tx.execute(TOUCH, &[&id, &refreshed_at, &user_agent, &ip, &now]).await.map(drop)
 }
 
-/// Moves the counter of counted refresh tokens.
+/// Sets the counter of counted refresh tokens.
 pub async fn set_counter(tx: &Tx, id: SessionId, counter: i64) -> Result<(), Error> {
     tx.execute(SET_COUNTER, &[&id, &counter]).await.map(drop)
 }
@@ -237,9 +239,9 @@ pub async fn set_key(tx: &Tx, id: SessionId, key: &str) -> Result<(), Error> {
     tx.execute(SET_KEY, &[&id, &key]).await.map(drop)
 }
 
-/// The same key in a newer form; the counter stays.
-pub async fn store_key_anew(tx: &Tx, id: SessionId, key: &str) -> Result<(), Error> {
-    tx.execute(STORE_KEY_ANEW, &[&id, &key]).await.map(drop)
+/// Stores the same key in a newer form. The counter stays.
+pub async fn replace_key_form(tx: &Tx, id: SessionId, key: &str) -> Result<(), Error> {
+    tx.execute(REPLACE_KEY_FORM, &[&id, &key]).await.map(drop)
 }
 
 /// Ends a session.
@@ -247,7 +249,7 @@ pub async fn delete(tx: &Tx, id: SessionId) -> Result<(), Error> {
     tx.execute(DELETE, &[&id]).await.map(drop)
 }
 
-/// Ends a session of this user. `false`: there is none.
+/// Ends a session of this user. Returns whether there was one.
 pub async fn delete_of_user(tx: &Tx, id: SessionId, user: UserId) -> Result<bool, Error> {
     Ok(tx.execute(DELETE_OF_USER, &[&id, &user]).await? > 0)
 }
@@ -262,12 +264,12 @@ pub async fn delete_all(tx: &Tx, user: UserId) -> Result<(), Error> {
     tx.execute(DELETE_ALL, &[&user]).await.map(drop)
 }
 
-/// Removes sessions whose fixed end was before `not_after`. Returns how many.
+/// Deletes sessions whose fixed end was before `not_after`. Returns their number.
 pub async fn delete_ended(tx: &Tx, not_after: OffsetDateTime) -> Result<u64, Error> {
     tx.execute(DELETE_ENDED, &[&not_after]).await
 }
 
-/// Removes sessions that began before `created` or were last used before `used`. Returns how many.
+/// Deletes sessions that began before `created` or were last used before `used`. Returns their number.
 pub async fn delete_outlived(
     tx: &Tx,
     created: Option<OffsetDateTime>,

@@ -17,7 +17,7 @@ statements! {
     const GIVE_WAY = "set local lock_timeout = '100ms'";
 }
 
-/// Parameters of a statement.
+/// The parameters of a statement.
 pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// A transaction that begins with its first statement.
@@ -64,7 +64,7 @@ impl Tx {
     /// Runs a statement and returns its rows.
     ///
     /// # Errors
-    /// What PostgreSQL said; the transaction is then only good for being dropped.
+    /// The error of PostgreSQL; the transaction can then only be dropped.
     pub async fn query(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Error> {
         self.in_turn(sql, async |statement| self.client().query(&statement, params).await).await
     }
@@ -72,23 +72,24 @@ impl Tx {
     /// Runs a statement that returns at most one row.
     ///
     /// # Errors
-    /// What PostgreSQL said.
+    /// The error of PostgreSQL.
     pub async fn query_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Error> {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
-    /// Runs a statement and returns how many rows it changed.
+    /// Runs a statement and returns the number of rows that it changed.
     ///
     /// # Errors
-    /// What PostgreSQL said.
+    /// The error of PostgreSQL.
     pub async fn execute(&self, sql: &str, params: Params<'_>) -> Result<u64, Error> {
         self.in_turn(sql, async |statement| self.client().execute(&statement, params).await).await
     }
 
-    /// Sends a statement after all that were asked for before, and waits for its answer without holding up the next.
+    /// Sends a statement behind all statements requested before it, and waits for its response without delaying
+    /// the next.
     async fn in_turn<T>(&self, sql: &str, send: impl AsyncFnOnce(Statement) -> Result<T, Error>) -> Result<T, Error> {
         let client = self.client();
-        // First come, first served: a statement that must be prepared is not overtaken by one that need not
+        // In the order of the requests: a statement that must be prepared is not overtaken by a prepared one
         let turn = self.turn.lock().await;
         let statement = client.prepare_cached(sql).await?;
         let begins = !self.begun.swap(true, Ordering::Relaxed);
@@ -108,10 +109,10 @@ impl Tx {
         }
     }
 
-    /// Makes everything permanent.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// What PostgreSQL said; then nothing is permanent.
+    /// The error of PostgreSQL; nothing is then committed.
     pub async fn commit(mut self) -> Result<(), AuthError> {
         if !self.begun.load(Ordering::Relaxed) {
             return Ok(());
@@ -125,16 +126,17 @@ impl Tx {
         Ok(())
     }
 
-    /// Wakes someone when the transaction was committed; not when it was given up.
+    /// Notifies a task when the transaction is committed; not when it is rolled back.
     pub fn notify_after_commit(&self, waiting: &Arc<Notify>) {
         let _ = self.after_commit.set(waiting.clone());
     }
 
-    /// Sends the commit behind statements that are polled together with this, and before it: one round trip less. If one
-    /// of them fails, PostgreSQL rolls back instead; so ask for their results first. Nothing may follow.
+    /// Sends the commit behind statements that are polled together with this call, and before it: one round
+    /// trip less. If one of them fails, PostgreSQL rolls back instead; so check their results first. No
+    /// statement may follow.
     ///
     /// # Errors
-    /// What PostgreSQL said; then nothing is permanent.
+    /// The error of PostgreSQL; nothing is then committed.
     pub async fn commit_behind(&self) -> Result<(), AuthError> {
         let turn = self.turn.lock().await;
         let mut commit = pin!(self.client().batch_execute("commit"));
@@ -151,7 +153,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Gives everything up, and waits for it.
+    /// Rolls the transaction back, and waits for the end of the rollback.
     pub async fn rollback(mut self) {
         if let Some(client) = self.client.take()
             && self.begun.swap(false, Ordering::Relaxed)
@@ -161,7 +163,7 @@ impl Tx {
     }
 }
 
-/// What statements run on: a transaction, or a connection when one statement is enough.
+/// A transaction, or a connection where one statement is enough.
 pub trait Run: Sync {
     /// Runs a statement and returns its rows.
     fn rows(&self, sql: &str, params: Params<'_>) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
@@ -182,7 +184,7 @@ impl Run for Client {
 
 async fn roll_back(client: Client) {
     if client.batch_execute("rollback").await.is_err() {
-        // Broken: it must not go back to the pool
+        // A broken connection must not return to the pool
         drop(Client::take(client));
     }
 }

@@ -27,7 +27,8 @@ statements! {
     const SET_ROLE = "update auth.users set role = $2, updated_at = $3 where id = $1";
     const SET_USER_METADATA = "update auth.users set raw_user_meta_data = $2, updated_at = $3 where id = $1";
     const SET_APP_METADATA = "update auth.users set raw_app_meta_data = $2, updated_at = $3 where id = $1";
-    /// `provider` is that of the oldest identity, `providers` are all, by age. Someone without identities keeps what is there.
+    /// `provider` is that of the oldest identity, `providers` are all, by age. An account without identities
+    /// is not changed.
     const REFRESH_PROVIDERS = "
         update auth.users
            set raw_app_meta_data = coalesce(users.raw_app_meta_data, '{}')
@@ -41,7 +42,7 @@ statements! {
          where users.id = $1
            and linked.providers is not null
            and (users.raw_app_meta_data -> 'providers') is distinct from linked.providers";
-    /// A new password also ends every message that was on its way.
+    /// A new password also invalidates every message on its way.
     const SET_PASSWORD = "
         update auth.users
            set encrypted_password = $2,
@@ -53,13 +54,13 @@ statements! {
                reauthentication_token = '',
                updated_at = $3
          where id = $1";
-    /// Only if the password did not change meanwhile.
+    /// Changes nothing when the password was changed meanwhile.
     const REHASH_PASSWORD = "
         update auth.users set encrypted_password = $3 where id = $1 and encrypted_password = $2";
-    /// Someone signs up again for an account that nobody confirmed: what they chose replaces what was there.
+    /// A repeated sign-up replaces the password and data of an account that was not confirmed.
     const REPLACE_CREDENTIALS = "
         update auth.users set encrypted_password = $2, raw_user_meta_data = $3, updated_at = $4 where id = $1";
-    /// Nothing that somebody else chose for an account that nobody confirmed stays.
+    /// Clears everything that another person may have chosen for an account that was not confirmed.
     const START_OVER = "
         update auth.users
            set encrypted_password = '',
@@ -79,18 +80,18 @@ statements! {
         "update auth.users set is_anonymous = false, updated_at = $2 where id = $1 and is_anonymous";
 }
 
-/// A row to insert.
+/// The row of a new user.
 #[derive(Debug, Clone)]
 pub struct NewUser<'a> {
     /// Primary key.
     pub id: UserId,
-    /// Audience.
+    /// The audience.
     pub aud: &'a str,
-    /// Empty: none.
+    /// The address; empty when there is none.
     pub email: &'a str,
-    /// Empty: none.
+    /// The number; empty when there is none.
     pub phone: &'a str,
-    /// A hash; empty: none.
+    /// The hash; empty when there is none.
     pub encrypted_password: &'a str,
     /// `raw_app_meta_data`
     pub app_metadata: JsonObject,
@@ -98,11 +99,11 @@ pub struct NewUser<'a> {
     pub user_metadata: JsonObject,
     /// Belongs to another linking domain than `default`.
     pub is_sso_user: bool,
-    /// Signed in without a name.
+    /// The account has no contact and no identity.
     pub is_anonymous: bool,
 }
 
-/// Inserts a user, with an empty role as triggers know it from the reference; [`set_role`] follows.
+/// Inserts a user with an empty role, which triggers of applications expect; [`set_role`] follows.
 pub async fn insert(tx: &Tx, user: &NewUser<'_>, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(
         INSERT,
@@ -143,17 +144,17 @@ pub async fn refresh_providers(tx: &Tx, id: UserId, now: OffsetDateTime) -> Resu
     tx.execute(REFRESH_PROVIDERS, &[&id, &now]).await.map(drop)
 }
 
-/// Sets the password and forgets every token that was sent.
+/// Sets the password and clears every token that was sent.
 pub async fn set_password(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(SET_PASSWORD, &[&id, &hash, &now]).await.map(drop)
 }
 
-/// The same password in a newer form.
+/// Stores the same password in a newer form.
 pub async fn rehash_password(tx: &Tx, id: UserId, old: &str, new: &str) -> Result<(), Error> {
     tx.execute(REHASH_PASSWORD, &[&id, &old, &new]).await.map(drop)
 }
 
-/// What someone chose who signs up again for an unconfirmed account.
+/// Replaces the password and data of an unconfirmed account by those of a repeated sign-up.
 pub async fn replace_credentials(
     tx: &Tx,
     id: UserId,
@@ -164,7 +165,7 @@ pub async fn replace_credentials(
     tx.execute(REPLACE_CREDENTIALS, &[&id, &hash, &Value::Object(data.clone()), &now]).await.map(drop)
 }
 
-/// Forgets the password, the metadata and every message on its way.
+/// Clears the password, the metadata and every token that was sent.
 pub async fn start_over(tx: &Tx, user: UserId, data: &JsonObject, now: OffsetDateTime) -> Result<(), Error> {
     let data = Value::Object(data.clone());
     let row: Params<'_> = &[&user, &data, &now];
@@ -174,7 +175,7 @@ pub async fn start_over(tx: &Tx, user: UserId, data: &JsonObject, now: OffsetDat
     tokens
 }
 
-/// An anonymous user becomes a permanent one.
+/// Makes an anonymous account a permanent one.
 pub async fn lose_anonymity(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(LOSE_ANONYMITY, &[&user, &now]).await.map(drop)
 }

@@ -6,7 +6,8 @@ use tokio_postgres::Error;
 use crate::model::ids::UserId;
 use crate::sql::{Run as _, Tx};
 
-/// Accounts that were last used before a time: by the latest of their creation, sign-in, and refresh of a session.
+/// The condition for accounts that were last used before a time: by the latest of creation, sign-in and
+/// refresh of a session.
 macro_rules! unused_since {
     ($time:literal) => {
         concat!(
@@ -49,12 +50,13 @@ statements! {
     );
     /// A locked session is not refreshed.
     const LOCK_SESSIONS = "select from auth.sessions where user_id = any ($1) order by id for update";
-    /// Once more, with a snapshot from behind the locks: an account may have been used while they were waited for.
+    /// Checks the condition again, with a snapshot from behind the locks: an account may have been used while
+    /// this transaction waited for them.
     const DELETE_OLD_ANONYMOUS =
         concat!("delete from auth.users as old where old.id = any ($2) and ", unused_since!("$1"));
 }
 
-/// Removes anonymous users whose account was last used before `before`. Returns how many.
+/// Deletes anonymous users that were last used before `before`. Returns their number.
 pub async fn delete_old_anonymous(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
     let old: Vec<UserId> = tx.rows(LOCK_OLD_ANONYMOUS, &[&before]).await?.iter().map(|row| row.get(0)).collect();
     if old.is_empty() {

@@ -36,7 +36,7 @@ statements! {
                email_change_confirm_status = 0,
                updated_at = $5
          where id = $1";
-    /// The first of two confirmations: the token that was used is gone, the other one stays.
+    /// The first of two confirmations: deletes the token that was used and keeps the other one.
     const CONFIRM_EMAIL_CHANGE_HALF = "
         update auth.users
            set email_change_confirm_status = 1,
@@ -91,7 +91,7 @@ statements! {
            and phone_confirmed_at is null
            and email_confirmed_at is null";
     const ADOPT_EMAIL = "update auth.users set email = $2, updated_at = $3 where id = $1";
-    /// The address of another identity becomes the account's; messages on their way to the old one are worth nothing.
+    /// Makes the address of another identity the account's, and invalidates messages to the old one.
     const PROMOTE_EMAIL = "
         update auth.users
            set email = nullif($2, ''),
@@ -113,37 +113,37 @@ statements! {
         "update auth.users set phone = null, phone_confirmed_at = null, updated_at = $2 where id = $1";
 }
 
-/// The address belongs to the person.
+/// Marks the address as confirmed.
 pub async fn confirm_email(tx: &Tx, id: UserId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(CONFIRM_EMAIL, &[&id, &now]).await.map(drop)
 }
 
-/// The number belongs to the person.
+/// Marks the number as confirmed.
 pub async fn confirm_phone(tx: &Tx, id: UserId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(CONFIRM_PHONE, &[&id, &now]).await.map(drop)
 }
 
-/// A confirmation is on its way.
+/// Stores the token of a confirmation.
 pub async fn set_confirmation(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(SET_CONFIRMATION, &[&id, &hash, &now]).await.map(drop)
 }
 
-/// A recovery or sign-in link is on its way.
+/// Stores the token of a recovery or sign-in link.
 pub async fn set_recovery(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(SET_RECOVERY, &[&id, &hash, &now]).await.map(drop)
 }
 
-/// The recovery token was used.
+/// Deletes the recovery token, which was used.
 pub async fn clear_recovery(tx: &Tx, id: UserId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(CLEAR_RECOVERY, &[&id, &now]).await.map(drop)
 }
 
-/// A nonce is on its way, or (with an empty hash) was used.
+/// Stores the token of a nonce; an empty one deletes it.
 pub async fn set_reauthentication(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(SET_REAUTHENTICATION, &[&id, &hash, &now]).await.map(drop)
 }
 
-/// A change of address is on its way.
+/// Stores a pending change of address, with the tokens for the new and the current one.
 pub async fn set_email_change(
     tx: &Tx,
     id: UserId,
@@ -154,17 +154,17 @@ pub async fn set_email_change(
     tx.execute(SET_EMAIL_CHANGE, &[&id, &new.as_str(), &hash_new, &hash_current, &now]).await.map(drop)
 }
 
-/// The first of two confirmations of a change of address came, with the token of this hash.
+/// Records the first of two confirmations of a change of address, by the token with this hash.
 pub async fn confirm_email_change_half(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(CONFIRM_EMAIL_CHANGE_HALF, &[&id, &hash, &now]).await.map(drop)
 }
 
-/// The address is changed and confirmed.
+/// Applies a confirmed change of address.
 pub async fn apply_email_change(tx: &Tx, id: UserId, new: &EmailAddress, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(APPLY_EMAIL_CHANGE, &[&id, &new.as_str(), &now]).await.map(drop)
 }
 
-/// A change of number is on its way.
+/// Stores a pending change of number.
 pub async fn set_phone_change(
     tx: &Tx,
     id: UserId,
@@ -175,7 +175,7 @@ pub async fn set_phone_change(
     tx.execute(SET_PHONE_CHANGE, &[&id, &new.as_str(), &hash, &now]).await.map(drop)
 }
 
-/// The number is changed and confirmed.
+/// Applies a confirmed change of number.
 pub async fn apply_phone_change(tx: &Tx, id: UserId, new: &PhoneNumber, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(APPLY_PHONE_CHANGE, &[&id, &new.as_str(), &now]).await.map(drop)
 }
@@ -206,12 +206,12 @@ pub async fn delete_unreached(tx: &Tx, id: UserId, hash: &str) -> Result<bool, E
     Ok(tx.execute(DELETE_UNREACHED, &[&id, &hash]).await? > 0)
 }
 
-/// Gives an account without address one.
+/// Gives an address to an account without one.
 pub async fn adopt_email(tx: &Tx, user: UserId, address: &str, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(ADOPT_EMAIL, &[&user, &address, &now]).await.map(drop)
 }
 
-/// Makes `address` (empty: none) the account's own, `confirmed` or not.
+/// Makes `address` the account's own, `confirmed` or not. An empty one removes the address.
 pub async fn promote_email(
     tx: &Tx,
     user: UserId,
@@ -226,7 +226,7 @@ pub async fn promote_email(
     tokens
 }
 
-/// The account has no number any more.
+/// Removes the number of an account.
 pub async fn clear_phone(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(CLEAR_PHONE, &[&user, &now]).await.map(drop)
 }

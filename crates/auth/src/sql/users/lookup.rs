@@ -53,7 +53,7 @@ statements! {
                             limit 1)
          for no key update"
     );
-    /// A user and the session of the token, in one row. `$2` is null for a token without a session.
+    /// A user and the session of a token, in one row. `$2` is null for a token without a session.
     const SIGNED_IN = concat!(
         "select ",
         user_columns!(),
@@ -69,17 +69,17 @@ pub(super) async fn one(run: &impl Run, sql: &str, params: Params<'_>) -> Result
     Ok(run.rows(sql, params).await?.first().map(User::from_row))
 }
 
-/// The user, without identities and factors.
+/// Returns a user without identities and factors.
 pub async fn by_id(run: &impl Run, id: UserId) -> Result<Option<User>, Error> {
     one(run, BY_ID, &[&id]).await
 }
 
-/// The user with identities and factors, in one round trip.
+/// Returns a user with identities and factors, in one round trip.
 pub async fn complete(run: &impl Run, id: UserId) -> Result<Option<User>, Error> {
     complete_by(run, BY_ID, id).await
 }
 
-/// As [`complete`], and nobody else changes the user before the transaction ends.
+/// As [`complete`]; locks the row until the transaction ends.
 pub async fn lock_complete(tx: &Tx, id: UserId) -> Result<Option<User>, Error> {
     complete_by(tx, LOCK_BY_ID, id).await
 }
@@ -94,18 +94,18 @@ async fn complete_by(run: &impl Run, sql: &str, id: UserId) -> Result<Option<Use
     Ok(Some(user))
 }
 
-/// The session of a bearer token, as far as requests need it.
+/// The part of the session of a bearer token that requests need.
 #[derive(Debug, Clone)]
 pub struct SessionSummary {
     /// `auth.sessions.id`
     pub id: SessionId,
-    /// When the person signed in.
+    /// The time of the sign-in.
     pub created_at: Option<OffsetDateTime>,
-    /// `aal1`, `aal2`
+    /// The assurance level: `aal1` or `aal2`.
     pub aal: String,
 }
 
-/// A user with everything, and the session if it exists, in one round trip.
+/// Returns a user with identities and factors, and the session if it exists, in one round trip.
 pub async fn signed_in(
     run: &impl Run,
     id: UserId,
@@ -130,22 +130,22 @@ pub async fn signed_in(
     Ok(Some((user, session)))
 }
 
-/// The user with this address, not of a single sign-on domain.
+/// Returns the user with this address, not of a single sign-on domain.
 pub async fn by_email(run: &impl Run, email: &EmailAddress, aud: &str) -> Result<Option<User>, Error> {
     one(run, BY_EMAIL, &[&email.as_str(), &aud]).await
 }
 
-/// As [`by_email`], and nobody else changes the user before the transaction ends.
+/// As [`by_email`]; locks the row until the transaction ends.
 pub async fn lock_by_email(tx: &Tx, email: &EmailAddress, aud: &str) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_EMAIL, &[&email.as_str(), &aud]).await
 }
 
-/// The user with this number.
+/// Returns the user with this number.
 pub async fn by_phone(run: &impl Run, phone: &PhoneNumber, aud: &str) -> Result<Option<User>, Error> {
     one(run, BY_PHONE, &[&phone.as_str(), &aud]).await
 }
 
-/// As [`by_phone`], and nobody else changes the user before the transaction ends.
+/// As [`by_phone`]; locks the row until the transaction ends.
 pub async fn lock_by_phone(tx: &Tx, phone: &PhoneNumber, aud: &str) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_PHONE, &[&phone.as_str(), &aud]).await
 }
@@ -158,7 +158,7 @@ pub async fn by_contact(run: &impl Run, contact: &Contact, aud: &str) -> Result<
     }
 }
 
-/// As [`by_contact`]; locks the row.
+/// As [`by_contact`]; locks the row until the transaction ends.
 pub async fn lock_by_contact(tx: &Tx, contact: &Contact, aud: &str) -> Result<Option<User>, Error> {
     match contact {
         Contact::Email(email) => lock_by_email(tx, email, aud).await,
@@ -166,7 +166,8 @@ pub async fn lock_by_contact(tx: &Tx, contact: &Contact, aud: &str) -> Result<Op
     }
 }
 
-/// The user to whom one of the kinds of token with this hash was sent; locked. The caller compares the column again.
+/// Locks and returns the user to whom a token with this hash, of one of the kinds, was sent. The caller
+/// compares the column again.
 pub async fn lock_by_token(tx: &Tx, hash: &str, kinds: &[&str]) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_TOKEN, &[&hash, &kinds]).await
 }

@@ -8,8 +8,9 @@ use crate::model::{User, user_columns};
 use crate::sql::Tx;
 
 statements! {
-    /// Who has an address in the default linking domain: as their own, or by an identity whose provider vouches for it. One
-    /// that merely claims it keeps nobody from using their address. `$3`: providers of other domains.
+    /// The account that has an address in the default linking domain: as its own, or by an identity whose
+    /// provider vouches for it. An identity that merely claims the address does not count. `$3`: providers
+    /// of other domains.
     const LOCK_OWNER_OF_EMAIL = concat!(
         "select ",
         user_columns!(),
@@ -33,9 +34,10 @@ statements! {
          limit 1
          for no key update"
     );
-    /// Who proved one of the addresses in the linking domain. An identity that merely claims an address counts only if it is
-    /// also the account's own: such an account is unconfirmed, and whoever proves the address takes it over completely. Not so an
-    /// account whose owner proved a number: it stays theirs. The identity of a number proves no address, whatever its data says.
+    /// The accounts that proved one of the addresses in the linking domain. An identity that merely claims an
+    /// address counts only if the address is also the account's own: such an account is unconfirmed, and
+    /// the person who proves the address takes it over completely. An account that proved a number is not
+    /// taken over. The identity of a number proves no address, whatever its data contains.
     const OWNERS_BY_IDENTITY = "
         select distinct identities.user_id
           from auth.identities
@@ -67,7 +69,8 @@ statements! {
            and not users.is_sso_user
            and users.id is distinct from $3
          limit 1";
-    /// As `users::LOCK_OWNER_OF_EMAIL`, but a claim that its owner has not proved does not count, and nothing is locked.
+    /// As [`LOCK_OWNER_OF_EMAIL`], except that an unproved address of an account does not count, and no row is
+    /// locked.
     const IS_ADDRESS_PROVED = "
         select 1
           from auth.users
@@ -90,7 +93,8 @@ statements! {
          limit 1";
 }
 
-/// Who has the address in the default linking domain, as their own or by an identity; locked.
+/// Locks and returns the account that has an address in the default linking domain, as its own or by an
+/// identity.
 pub async fn lock_owner_of_email(
     tx: &Tx,
     email: &EmailAddress,
@@ -101,22 +105,22 @@ pub async fn lock_owner_of_email(
     one(tx, LOCK_OWNER_OF_EMAIL, &[&email.as_str(), &aud, &other_domain_providers, &except]).await
 }
 
-/// Which providers share their accounts.
+/// A set of providers that share their accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkingDomain {
-    /// All that are not in a domain of their own; these are.
+    /// All providers that are not in another domain.
     Default {
         /// Providers of other domains.
         except: Vec<String>,
     },
-    /// Only these.
+    /// Only the named providers.
     Named {
         /// Providers of the domain.
         providers: Vec<String>,
     },
 }
 
-/// Up to two users who have one of the (lower-case) addresses by an identity of the domain.
+/// Returns up to two users who have one of the (lower-case) addresses by an identity of the domain.
 pub async fn owners_by_identity(
     tx: &Tx,
     addresses: &[String],
@@ -131,12 +135,12 @@ pub async fn owners_by_identity(
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Up to two users of the default domain who have one of the (lower-case) addresses as their own.
+/// Returns up to two users of the default domain who have one of the (lower-case) addresses as their own.
 pub async fn owners_by_address(tx: &Tx, addresses: &[String], aud: &str) -> Result<Vec<UserId>, Error> {
     Ok(tx.query(OWNERS_BY_ADDRESS, &[&addresses, &aud]).await?.iter().map(|row| row.get(0)).collect())
 }
 
-/// Whether somebody else has the address as their own.
+/// Returns whether another account has the address as its own.
 pub async fn is_address_taken(tx: &Tx, address: &str, aud: &str, except: Option<UserId>) -> Result<bool, Error> {
     Ok(tx.query_opt(IS_ADDRESS_TAKEN, &[&address, &aud, &except]).await?.is_some())
 }
