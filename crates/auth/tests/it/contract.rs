@@ -1,4 +1,4 @@
-//! Sentences of the contract that no other file of tests is about.
+//! Rules of the wire contract that belong to no other file of tests.
 
 use portico_testkit::{Answer, TestServer, code_in, link_in};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn put(t: &TestServer, tokens: &Value, body: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_scanner_that_only_looks_does_not_use_a_link_up() {
+async fn a_head_request_does_not_use_a_link() {
     let t = TestServer::start().await;
     post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
     let link = link_in(t.mail_to(ADA).await.html());
@@ -26,7 +26,7 @@ async fn a_scanner_that_only_looks_does_not_use_a_link_up() {
 }
 
 #[tokio::test]
-async fn people_of_another_audience_are_other_people() {
+async fn another_audience_has_other_accounts() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     let body = json!({"email": ADA, "password": "another-one"});
@@ -53,7 +53,7 @@ async fn people_of_another_audience_are_other_people() {
 }
 
 #[tokio::test]
-async fn changes_of_an_account_are_refused_in_the_order_of_the_contract() {
+async fn changes_of_an_account_are_rejected_in_the_order_of_the_contract() {
     let t = TestServer::with_auth(|settings| {
         settings.password_change_needs_reauthentication = true;
         settings.password_change_needs_current = true;
@@ -93,7 +93,7 @@ async fn changes_of_an_account_are_refused_in_the_order_of_the_contract() {
 }
 
 #[tokio::test]
-async fn one_nonce_twice_at_once_changes_the_password_once() {
+async fn a_nonce_used_twice_concurrently_changes_the_password_once() {
     let t = TestServer::with_auth(|settings| {
         settings.password_change_needs_reauthentication = true;
         settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
@@ -113,7 +113,7 @@ async fn one_nonce_twice_at_once_changes_the_password_once() {
 }
 
 #[tokio::test]
-async fn links_of_an_unknown_type_say_so() {
+async fn links_of_an_unknown_type_are_rejected() {
     let t = TestServer::start().await;
     for verify_type in ["sms", "phone_change", "odd"] {
         let landed = t.get(&format!("/auth/v1/verify?type={verify_type}&token=abc")).send().await.expect(303);
@@ -125,7 +125,7 @@ async fn links_of_an_unknown_type_say_so() {
 }
 
 #[tokio::test]
-async fn a_proof_key_that_is_none_is_refused_by_phone_too() {
+async fn a_malformed_proof_key_is_rejected_by_phone_too() {
     let t = TestServer::with_auth(|settings| settings.sms.enabled = true).await;
     let body = json!({"phone": "15550001111", "code_challenge": "short", "code_challenge_method": "s256"});
     let refused = post(&t, "otp", body).await;
@@ -145,14 +145,14 @@ async fn a_sign_in_link_without_confirmations_verifies_the_identity() {
     assert_eq!(user["user_metadata"]["name"], "Ada");
     assert_eq!(user["user_metadata"]["email_verified"], true);
     assert_eq!(user["identities"][0]["identity_data"]["email_verified"], true);
-    // The first two are of the same moment
+    // The first two have the same time
     let mut actions = t.actions().await;
     actions.sort();
     assert_eq!(actions, ["login", "user_recovery_requested", "user_signedup"]);
 }
 
 #[tokio::test]
-async fn an_error_of_ours_tells_the_app_instead_of_sending_it_on_in_silence() {
+async fn an_internal_error_is_reported_to_the_app() {
     let t = TestServer::start().await;
     post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
     let link = link_in(t.mail_to(ADA).await.html());
@@ -170,13 +170,13 @@ async fn an_error_of_ours_tells_the_app_instead_of_sending_it_on_in_silence() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_is_given_up_whole() {
+async fn a_request_that_takes_too_long_is_rolled_back() {
     let t = TestServer::with_auth(|settings| {
         settings.max_request_duration = std::time::Duration::from_secs(5);
         settings.email.autoconfirm = true;
     })
     .await;
-    // Another one holds what the request needs until it is given up
+    // Another transaction locks the row that the request needs until it times out
     t.execute("begin; lock table auth.identities in access exclusive mode").await;
     let body = json!({"email": ADA, "password": "correct-horse"});
     let late = post(&t, "signup", body.clone()).await;
@@ -189,7 +189,7 @@ async fn a_request_that_takes_too_long_is_given_up_whole() {
 }
 
 #[tokio::test]
-async fn an_error_of_ours_names_the_request_and_nothing_else() {
+async fn an_internal_error_names_the_request_and_nothing_else() {
     let t = TestServer::start().await;
     t.execute(
         "create function public.refuse() returns trigger language plpgsql as $$
@@ -206,7 +206,7 @@ async fn an_error_of_ours_names_the_request_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_number_of_the_applications_own_becomes_the_status() {
+async fn a_status_of_the_application_becomes_the_status_of_the_response() {
     let t = TestServer::start().await;
     for (state, status) in [("PT402", 402), ("PT100", 500), ("PTxyz", 500)] {
         t.execute(&format!(
@@ -247,7 +247,7 @@ async fn a_link_of_type_email_continues_a_flow_with_a_proof_key() {
 }
 
 #[tokio::test]
-async fn a_proof_key_that_is_none_is_refused_everywhere() {
+async fn a_malformed_proof_key_is_rejected_everywhere() {
     let t = TestServer::start().await;
     let tokens = t.signed_in("eve@example.com", "correct-horse").await;
     let challenge = "x".repeat(43);
@@ -272,7 +272,7 @@ async fn a_proof_key_that_is_none_is_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn a_taken_address_is_hidden_though_numbers_need_no_confirmation() {
+async fn a_taken_address_is_hidden_although_numbers_need_no_confirmation() {
     let t = TestServer::with_auth(|settings| {
         settings.sms.enabled = true;
         settings.sms.autoconfirm = true;
@@ -284,7 +284,7 @@ async fn a_taken_address_is_hidden_though_numbers_need_no_confirmation() {
 }
 
 #[tokio::test]
-async fn what_is_said_about_a_person_stays_out_of_caches() {
+async fn responses_about_a_person_are_not_cached() {
     let t = TestServer::start().await;
     let tokens = t.signed_in(ADA, "correct-horse").await;
     let bearer = tokens["access_token"].as_str().unwrap();
@@ -295,7 +295,7 @@ async fn what_is_said_about_a_person_stays_out_of_caches() {
     }
     let refused = t.get("/auth/v1/user").send().await.expect(401);
     assert_eq!(refused.header("cache-control"), Some("no-store"));
-    // Keys are for everybody, and are kept
+    // Keys are public, and may be cached
     let keys = t.get("/auth/v1/.well-known/jwks.json").send().await.expect(200);
     assert_eq!(keys.header("cache-control"), Some("public, max-age=600"));
 }

@@ -1,7 +1,7 @@
-//! Accounts, identities, sessions and tokens of a hosted project, loaded as its dump writes them.
+//! Accounts, identities, sessions and tokens of a hosted project, loaded from a dump.
 //!
 //! Rows of many years: some tokens are empty texts and some NULL, some people have no identity, no password, no metadata or no
-//! date, some sessions lack what later versions added. Nobody loses an account, and nothing fails inside.
+//! date, some sessions lack what later versions added. No account is lost, and nothing fails with an internal error.
 
 use portico_auth::session::refresh_token::SessionKey;
 use portico_testkit::{Answer, TestServer, claims_of};
@@ -16,7 +16,7 @@ fn user_id(id: &str) -> String {
     format!("00000000-0000-4000-a000-0000000000{id}")
 }
 
-/// Everything of the dump. `$2y$` is what PHP wrote; the other two hashes are of other services.
+/// Returns the dump. The hash with `$2y$` comes from PHP; the other two come from other services.
 fn dump() -> String {
     let bcrypt = bcrypt::hash_with_result("bcrypt word", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
     let key = SessionKey::from_column(&base64_of(&SESSION_KEY)).unwrap().to_column();
@@ -136,7 +136,7 @@ async fn every_form_of_password_signs_in_and_the_account_can_be_changed() {
 }
 
 #[tokio::test]
-async fn stored_tokens_go_on() {
+async fn stored_tokens_stay_valid() {
     let server = imported().await;
     let parent = refresh(&server, "parentparent").await.expect(200).json();
     assert_eq!(parent["refresh_token"], "currentcurre", "whoever lost the answer gets it again");
@@ -161,14 +161,14 @@ async fn stored_tokens_go_on() {
 }
 
 #[tokio::test]
-async fn counted_tokens_go_on() {
+async fn counted_tokens_stay_valid() {
     let server = imported().await;
     let key = SessionKey::from_column(&base64_of(&SESSION_KEY)).unwrap();
     let session = Uuid::parse_str(COUNTED_SESSION).unwrap();
     let next = refresh(&server, &key.token(session, 41)).await.expect(200).json();
     assert_eq!(next["refresh_token"], key.token(session, 42));
     assert_eq!(refresh(&server, &key.token(session, 43)).await.refusal(), (400, "validation_failed".into()));
-    // Later than the time in which a replaced token is forgiven
+    // After the reuse interval
     server.clock().advance(time::Duration::minutes(1));
     assert_eq!(refresh(&server, &key.token(session, 7)).await.refusal(), (400, "refresh_token_already_used".into()));
     let bad = Uuid::parse_str("5e551000-0000-4000-8000-000000000005").unwrap();
@@ -176,7 +176,7 @@ async fn counted_tokens_go_on() {
 }
 
 #[tokio::test]
-async fn nothing_fails_inside_for_any_row() {
+async fn no_row_causes_an_internal_error() {
     let server = imported().await;
     let waiting = json!({"email": "waiting@example.com", "password": "bcrypt word"});
     assert_eq!(sign_in(&server, waiting).await.refusal(), (400, "email_not_confirmed".into()));
@@ -192,7 +192,7 @@ async fn nothing_fails_inside_for_any_row() {
         }
     }
     for id in ["a1", "a2", "a3", "a4", "a5", "a6", "a8", "a9"] {
-        // A token as the hosted service signed it, which belongs to no session
+        // A token without a session, as the hosted service signed it
         let claims = json!({"sub": user_id(id), "aud": "authenticated", "role": "authenticated",
                             "exp": (server.clock().now() + time::Duration::hours(1)).unix_timestamp()});
         let token =
@@ -213,7 +213,7 @@ async fn nothing_fails_inside_for_any_row() {
 }
 
 #[tokio::test]
-async fn a_dumps_google_account_is_found_by_its_identity() {
+async fn an_imported_google_account_is_found_by_its_identity() {
     let server = imported().await;
     let mail = json!({"email": "google@example.com"});
     server.post("/auth/v1/otp").json(&mail).send().await.expect(200);
@@ -226,7 +226,7 @@ async fn a_dumps_google_account_is_found_by_its_identity() {
 }
 
 #[tokio::test]
-async fn a_banned_owner_is_told_so_before_anything_about_the_session() {
+async fn a_ban_is_reported_before_the_state_of_the_session() {
     let server = imported().await;
     let ban = |until: &str| format!("update auth.users set banned_until = {until} where id = '{}'", user_id("a1"));
     server.execute(&ban("'2500-01-01'")).await;
@@ -238,7 +238,7 @@ async fn a_banned_owner_is_told_so_before_anything_about_the_session() {
 }
 
 #[tokio::test]
-async fn second_factors_are_shown_as_they_were() {
+async fn imported_second_factors_are_listed() {
     let server = imported().await;
     server
         .execute(&format!(

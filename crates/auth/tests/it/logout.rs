@@ -17,7 +17,7 @@ async fn three(server: &TestServer) -> [Value; 3] {
     ]
 }
 
-/// Whether each session still works.
+/// Returns whether each session is still valid.
 async fn alive(server: &TestServer, sessions: &[Value; 3]) -> Vec<bool> {
     let mut alive = Vec::new();
     for session in sessions {
@@ -34,7 +34,7 @@ async fn alive(server: &TestServer, sessions: &[Value; 3]) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn each_scope_ends_what_it_says() {
+async fn each_scope_ends_its_sessions() {
     for (query, expected) in [
         ("", [false, false, true]),
         ("?scope=global", [false, false, true]),
@@ -52,7 +52,7 @@ async fn each_scope_ends_what_it_says() {
 }
 
 #[tokio::test]
-async fn what_is_no_scope_or_no_person_ends_nothing() {
+async fn an_unknown_scope_or_caller_ends_no_session() {
     let server = TestServer::start().await;
     let sessions = three(&server).await;
     let answer = server.post("/auth/v1/logout?scope=everyone").bearer(access(&sessions[0])).send().await;

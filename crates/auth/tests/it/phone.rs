@@ -40,7 +40,7 @@ async fn a_new_account_is_confirmed_by_the_code() {
     assert_eq!(post(&t, "verify", code).await.refusal(), (403, "otp_expired".into()));
     post(&t, "token?grant_type=password", sign_in).await.expect(200);
 
-    // A taken number is not given away
+    // A sign-up does not reveal a taken number
     let stranger = post(&t, "signup", json!({"phone": PHONE, "password": "another-one"})).await.expect(200).json();
     assert_eq!((&stranger["role"], &stranger["identities"]), (&json!(""), &json!([])));
     assert_ne!(stranger["id"], user["id"]);
@@ -81,7 +81,7 @@ async fn a_number_changes_when_the_new_one_confirms() {
 }
 
 #[tokio::test]
-async fn messages_are_not_sent_too_often() {
+async fn messages_to_a_number_keep_an_interval() {
     let t = TestServer::with_auth(|settings| {
         with_phones(settings);
         settings.sms.max_frequency = std::time::Duration::from_secs(60);
@@ -102,7 +102,7 @@ impl TextTransport for Broken {
 }
 
 #[tokio::test]
-async fn a_message_that_can_not_be_sent_leaves_nothing_behind() {
+async fn a_message_that_cannot_be_sent_leaves_nothing_behind() {
     let t = TestServer::with(|settings| {
         with_phones(&mut settings.auth);
         settings.texts = Some(Arc::new(Broken));
@@ -115,7 +115,7 @@ async fn a_message_that_can_not_be_sent_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn many_may_want_a_number_and_each_has_a_code() {
+async fn several_accounts_may_request_a_number_and_each_has_a_code() {
     let t = TestServer::with_auth(with_phones).await;
     let mut codes = Vec::new();
     for email in ["ada@example.com", "eve@example.com"] {
@@ -125,7 +125,7 @@ async fn many_may_want_a_number_and_each_has_a_code() {
         codes.push(t.texts_when(OTHER, codes.len() + 1).await.pop().unwrap().code);
         t.clock().advance(Duration::seconds(2));
     }
-    // Whoever asks later does not take the other's code away
+    // A later request does not invalidate the code of the other
     let body = json!({"type": "phone_change", "phone": OTHER, "token": codes[0]});
     let changed = post(&t, "verify", body).await.expect(200).json();
     assert_eq!((&changed["user"]["email"], &changed["user"]["phone"]), (&json!("ada@example.com"), &json!(OTHER)));

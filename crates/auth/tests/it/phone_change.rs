@@ -1,4 +1,5 @@
-//! Several accounts that wait for one number: a code changes the number of the account that it was sent for.
+//! Several accounts with a pending change to one number: a code changes the number of the account that it
+//! was sent for.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ fn with_phones(settings: &mut AuthSettings) {
     settings.sms.max_frequency = std::time::Duration::ZERO;
 }
 
-/// A person whose account waits for [`PHONE`].
+/// A person whose account has a pending change to [`PHONE`].
 struct Applicant {
     email: String,
     token: String,
@@ -90,12 +91,12 @@ async fn with_test_number() -> TestServer {
 }
 
 #[tokio::test]
-async fn a_code_that_names_no_account_needs_the_token_of_one_where_several_wait() {
+async fn a_code_that_identifies_no_account_needs_an_access_token_where_several_are_pending() {
     for t in [with_gateway().await, with_test_number().await] {
         let ada = Applicant::new(&t, "ada").await;
         t.clock().advance(Duration::seconds(2));
         let eve = Applicant::new(&t, "eve").await;
-        // It could be either's, in whatever order they asked
+        // It could be that of either account, in any order of the requests
         assert_refused(&verify(&t, TEST_CODE).await);
         assert_eq!(owners(&t).await, Vec::<String>::new());
         assert_refused(&ada.verify(&t, "654321").await);
@@ -110,11 +111,11 @@ async fn a_code_that_names_no_account_needs_the_token_of_one_where_several_wait(
 }
 
 #[tokio::test]
-async fn a_code_that_names_no_account_is_that_of_the_only_one_that_waits() {
+async fn a_code_that_identifies_no_account_belongs_to_the_only_pending_one() {
     for t in [with_gateway().await, with_test_number().await] {
         let stranger = t.signed_in("mallory@example.com", "correct-horse").await;
         let ada = Applicant::new(&t, "ada").await;
-        // Not of a person who is signed in to another account, which waits for nothing
+        // Not that of a person who is signed in to another account without a pending change
         let token = stranger["access_token"].as_str().unwrap();
         assert_refused(&t.post("/auth/v1/verify").bearer(token).json(&typed(TEST_CODE)).send().await);
         verify(&t, TEST_CODE).await.expect(200);
@@ -123,7 +124,7 @@ async fn a_code_that_names_no_account_is_that_of_the_only_one_that_waits() {
 }
 
 #[tokio::test]
-async fn an_account_that_asked_long_ago_stands_in_nobody_s_way() {
+async fn an_old_request_for_a_number_does_not_affect_others() {
     for t in [with_gateway().await, with_test_number().await] {
         let eve = Applicant::new(&t, "eve").await;
         t.clock().advance(Duration::days(2));
@@ -137,7 +138,7 @@ async fn an_account_that_asked_long_ago_stands_in_nobody_s_way() {
 }
 
 #[tokio::test]
-async fn a_code_of_ours_changes_the_account_it_was_sent_for_however_many_wait() {
+async fn a_code_changes_the_account_that_it_was_sent_for() {
     let t = TestServer::with_auth(with_phones).await;
     let ada = Applicant::new(&t, "ada").await;
     let code = t.text_to(PHONE).await.code;
@@ -147,7 +148,7 @@ async fn a_code_of_ours_changes_the_account_it_was_sent_for_however_many_wait() 
         others.push(Applicant::new(&t, &format!("other{number}")).await);
     }
     let texts = t.texts_when(PHONE, 13).await;
-    // Nor is it another account's, whoever types it
+    // Nor does it change another account, whose owner types it
     let other = &texts[12].code;
     if *other != code {
         assert_refused(&ada.verify(&t, other).await);
@@ -159,11 +160,11 @@ async fn a_code_of_ours_changes_the_account_it_was_sent_for_however_many_wait() 
 }
 
 #[tokio::test]
-async fn equal_codes_of_two_accounts_are_neither_s_without_a_token() {
+async fn equal_codes_of_two_accounts_need_an_access_token() {
     let t = TestServer::with_auth(with_phones).await;
     let ada = Applicant::new(&t, "ada").await;
     let eve = Applicant::new(&t, "eve").await;
-    // One of the form that has no salt, as the reference writes it
+    // One of the form without a salt, as other servers write it
     for (number, applicant) in [&ada, &eve].into_iter().enumerate() {
         let hash = portico_base::hash::sha224_hex(format!("{PHONE}{TEST_CODE}").as_bytes());
         let hash = if number == 0 { hash } else { format!("pkce_{hash}") };

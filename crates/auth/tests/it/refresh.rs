@@ -28,7 +28,7 @@ async fn counted() -> TestServer {
 }
 
 #[tokio::test]
-async fn a_refresh_goes_on_with_the_same_session() {
+async fn a_refresh_continues_the_same_session() {
     let server = TestServer::start().await;
     let first = signed_in(&server).await;
     server.clock().advance(Duration::minutes(50));
@@ -54,7 +54,7 @@ async fn a_refresh_goes_on_with_the_same_session() {
 }
 
 #[tokio::test]
-async fn a_parent_presented_again_gets_the_current_token_however_late() {
+async fn a_parent_presented_again_gets_the_current_token_at_any_time() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
         let first = token_of(&signed_in(&server).await);
@@ -93,10 +93,10 @@ async fn a_stolen_old_token_ends_the_family_of_stored_tokens() {
 
     assert_eq!(refresh(&server, &first).await.refusal(), (400, "refresh_token_already_used".into()));
 
-    // Whoever holds the current one is signed out, too
+    // The holder of the current token is signed out, too
     assert_eq!(refresh(&server, &third).await.refusal(), (400, "refresh_token_already_used".into()));
     assert_eq!(server.count("select count(*) from auth.refresh_tokens where not revoked").await, 0);
-    // Wire contract: the session row stays, and its access tokens are good until they expire
+    // The session row stays, and its access tokens are valid until they expire
     let access = session["access_token"].as_str().unwrap();
     server.get("/auth/v1/user").bearer(access).send().await.expect(200);
 }
@@ -117,7 +117,7 @@ async fn a_stolen_old_token_ends_the_session_of_counted_tokens() {
 }
 
 #[tokio::test]
-async fn within_the_reuse_interval_an_old_token_is_forgiven() {
+async fn an_old_token_is_accepted_within_the_reuse_interval() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
         let first = token_of(&signed_in(&server).await);
@@ -136,7 +136,7 @@ async fn within_the_reuse_interval_an_old_token_is_forgiven() {
 }
 
 #[tokio::test]
-async fn without_rotation_reuse_is_refused_but_the_family_lives() {
+async fn without_rotation_reuse_is_rejected_and_the_family_continues() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| {
             auth.refresh.algorithm_version = version;
@@ -156,7 +156,7 @@ async fn without_rotation_reuse_is_refused_but_the_family_lives() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_none_are_refused() {
+async fn malformed_and_unknown_tokens_are_rejected() {
     let server = counted().await;
     let good = token_of(&signed_in(&server).await);
     let mut changed = good.clone().into_bytes();
@@ -186,7 +186,7 @@ async fn tokens_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn a_counted_token_of_the_future_was_not_issued_here() {
+async fn a_counted_token_of_the_future_is_rejected() {
     let server = counted().await;
     let first = token_of(&signed_in(&server).await);
     let second = token_of(&refresh(&server, &first).await.expect(200).json());
@@ -241,7 +241,7 @@ async fn a_banned_person_and_an_ended_session_are_not_refreshed() {
 }
 
 #[tokio::test]
-async fn a_stored_token_without_session_is_removed() {
+async fn a_stored_token_without_a_session_is_deleted() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;
     server
@@ -268,7 +268,7 @@ async fn a_session_of_another_application_needs_its_credentials() {
     assert_eq!(answer.json()["error"], "invalid_client");
 }
 
-/// Another connection that has the rows of `sql` locked until it is told to let them go.
+/// A connection that keeps the rows of `sql` locked until it is released.
 async fn holding(server: &TestServer, sql: &str) -> tokio_postgres::Client {
     let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
     other.batch_execute(&format!("begin; {sql}")).await.unwrap();
@@ -276,7 +276,7 @@ async fn holding(server: &TestServer, sql: &str) -> tokio_postgres::Client {
 }
 
 #[tokio::test]
-async fn a_session_that_is_locked_elsewhere_is_waited_for_without_a_connection() {
+async fn a_refresh_of_a_locked_session_waits_without_a_connection() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
         // More sessions than the service has connections
@@ -286,7 +286,7 @@ async fn a_session_that_is_locked_elsewhere_is_waited_for_without_a_connection()
         }
         let other = holding(&server, "select 1 from auth.sessions for update").await;
         let letting_go = async {
-            // Answered while all the others wait
+            // Served while all the others wait
             server.account("eve@example.com", PASSWORD).await;
             other.batch_execute("commit").await.unwrap();
         };
@@ -298,7 +298,7 @@ async fn a_session_that_is_locked_elsewhere_is_waited_for_without_a_connection()
 }
 
 #[tokio::test]
-async fn a_session_that_stays_locked_is_a_conflict() {
+async fn a_refresh_of_a_session_that_stays_locked_is_a_conflict() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
         let token = token_of(&signed_in(&server).await);

@@ -1,4 +1,4 @@
-//! A one-time token is worth one use: whatever its kind, and in whichever of its forms it comes first.
+//! A one-time token of any kind works once, in any of its forms.
 
 use portico_auth::AuthSettings;
 use portico_mail::Email;
@@ -6,7 +6,7 @@ use portico_testkit::{Answer, Pkce, TestServer, code_in, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 
-/// A way to present a token.
+/// A form in which a token is presented.
 enum Form {
     /// `POST /verify`
     Verify(Value),
@@ -18,7 +18,7 @@ enum Form {
     Nonce(String, String),
 }
 
-/// What came of it.
+/// The result of a use.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 enum Outcome {
     Session,
@@ -55,7 +55,7 @@ fn forms(verify_type: &str, address: &str, mail: &Email) -> Vec<Form> {
     ]
 }
 
-/// Uses a token, or says the code of the refusal.
+/// Uses a token, or returns the code of the rejection.
 async fn present(t: &TestServer, form: &Form) -> Result<Outcome, String> {
     match form {
         Form::Verify(body) => {

@@ -1,4 +1,4 @@
-//! How long sessions live, and a person's own list of them.
+//! The life of sessions, and the list of a person's own sessions.
 
 use std::time::Duration as StdDuration;
 
@@ -22,7 +22,7 @@ fn id_of(session: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_time_box_ends_a_session_however_busy_it_is() {
+async fn a_time_box_ends_a_session_in_use() {
     let server = TestServer::with_auth(|auth| auth.sessions.timebox = Some(StdDuration::from_secs(7200))).await;
     let mut session = server.signed_in("ada@example.com", PASSWORD).await;
     for _ in 0..2 {
@@ -49,7 +49,7 @@ async fn an_unused_session_ends() {
 }
 
 #[tokio::test]
-async fn someone_with_a_second_factor_has_to_use_it_soon() {
+async fn a_session_without_the_second_factor_of_its_user_ends_early() {
     let server = TestServer::with_auth(|auth| auth.sessions.allow_low_aal = Some(StdDuration::from_secs(600))).await;
     let id = server.account("ada@example.com", PASSWORD).await;
     server
@@ -72,7 +72,7 @@ async fn someone_with_a_second_factor_has_to_use_it_soon() {
 }
 
 #[tokio::test]
-async fn with_one_session_per_person_the_newest_goes_on() {
+async fn with_one_session_per_person_the_newest_continues() {
     let server = TestServer::with_auth(|auth| auth.sessions.single_per_user = true).await;
     let first = server.signed_in("ada@example.com", PASSWORD).await;
     let other = server.signed_in("eve@example.com", PASSWORD).await;
@@ -117,7 +117,7 @@ async fn a_person_sees_and_ends_their_own_sessions() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_cleaned_up_and_nothing_else() {
+async fn the_clean_up_deletes_expired_rows_only() {
     let server = TestServer::with_auth(|auth| auth.sessions.timebox = Some(StdDuration::from_secs(3600))).await;
     let session = server.signed_in("ada@example.com", PASSWORD).await;
     let session = refresh(&server, &session).await.expect(200).json();
@@ -150,11 +150,11 @@ async fn the_parent_of_the_current_token_outlives_the_clean_up() {
 }
 
 #[tokio::test]
-async fn a_session_whose_use_only_its_token_knows_is_not_cleaned_up() {
+async fn an_imported_session_that_was_used_is_not_cleaned_up() {
     let server =
         TestServer::with_auth(|auth| auth.sessions.inactivity_timeout = Some(StdDuration::from_secs(3600))).await;
     let session = server.signed_in("ada@example.com", PASSWORD).await;
-    // As an old dump brings it: used a moment ago, and the session's row does not say so
+    // As in an old dump: used a moment ago, which the row of the session does not show
     server.execute("update auth.sessions set created_at = now() - interval '9 days', refreshed_at = null").await;
     server.clean_up().await;
     refresh(&server, &session).await.expect(200);
@@ -164,7 +164,7 @@ async fn a_session_whose_use_only_its_token_knows_is_not_cleaned_up() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_the_clean_up_and_it_waits_for_nobody() {
+async fn the_clean_up_skips_locked_rows_and_delays_no_request() {
     let server = TestServer::with_auth(|auth| {
         auth.anonymous_users = true;
         auth.sessions.timebox = Some(StdDuration::from_secs(3600));
@@ -186,7 +186,7 @@ async fn nobody_waits_for_the_clean_up_and_it_waits_for_nobody() {
     server.clock().advance(Duration::days(31));
     let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
 
-    // Somebody has a row of each kind: the clean-up passes over it, and does the rest
+    // A row of each kind is locked: the clean-up skips it, and deletes the others
     let (kept, user) = (id_of(&in_use), anonymous["user"]["id"].as_str().unwrap());
     let locks = format!(
         "begin; select 1 from auth.sessions where id = '{kept}' for update; select 1 from auth.users where id = '{user}' for no key update"
@@ -202,7 +202,7 @@ async fn nobody_waits_for_the_clean_up_and_it_waits_for_nobody() {
     assert_eq!(server.count("select count(*) from auth.webauthn_challenges").await, 0);
     other.batch_execute("rollback").await.unwrap();
 
-    // A row that goes along with one that is removed is in use: the clean-up takes its hands off the user again
+    // A row that a deletion would cascade to is locked: the clean-up keeps the user
     let session =
         "insert into auth.sessions (id, user_id, created_at) values (gen_random_uuid(), $1::text::uuid, '2000-01-01')";
     server.query_with(session, &[&user]).await;
@@ -217,11 +217,11 @@ async fn nobody_waits_for_the_clean_up_and_it_waits_for_nobody() {
 }
 
 #[tokio::test]
-async fn a_sign_in_goes_on_while_the_clean_up_is_stopped_midway() {
+async fn a_sign_in_succeeds_while_the_clean_up_is_blocked() {
     let server = TestServer::with_auth(|auth| auth.sessions.timebox = Some(StdDuration::from_secs(3600))).await;
     server.signed_in("ada@example.com", PASSWORD).await;
     server.clock().advance(Duration::days(2));
-    // A trigger that waits for a lock of ours stops the clean-up after it has locked and removed its rows
+    // A trigger that waits for a lock blocks the clean-up after it has locked and deleted its rows
     server
         .execute(
             "create function public.stop() returns trigger language plpgsql as $$
@@ -241,7 +241,7 @@ async fn a_sign_in_goes_on_while_the_clean_up_is_stopped_midway() {
         while server.count(stopped).await == 0 {
             tokio::task::yield_now().await;
         }
-        // The same person, whose old session is being removed, and somebody new
+        // The same person, whose old session is being deleted, and a new person
         let session = server.sign_in("ada@example.com", PASSWORD).await;
         refresh(&server, &session).await.expect(200);
         server.get("/auth/v1/sessions").bearer(access(&session)).send().await.expect(200);
@@ -253,7 +253,7 @@ async fn a_sign_in_goes_on_while_the_clean_up_is_stopped_midway() {
 }
 
 #[tokio::test]
-async fn a_session_whose_use_only_its_token_knows_counts_as_used_then() {
+async fn an_imported_session_counts_as_used_at_the_time_of_its_token() {
     let server = TestServer::with_auth(|auth| {
         auth.sessions.inactivity_timeout = Some(StdDuration::from_secs(3600));
         auth.sessions.single_per_user = true;
@@ -261,7 +261,7 @@ async fn a_session_whose_use_only_its_token_knows_counts_as_used_then() {
     .await;
     let imported = server.signed_in("ada@example.com", PASSWORD).await;
     let here = server.sign_in("ada@example.com", PASSWORD).await;
-    // As an old dump brings it: used a minute after the other one began, and its row does not say so
+    // As in an old dump: used a minute after the other one began, which its row does not show
     server
         .execute(&format!(
             "update auth.sessions set created_at = now() - interval '9 days', refreshed_at = null where id = '{id}';
@@ -283,7 +283,7 @@ async fn a_session_whose_use_only_its_token_knows_counts_as_used_then() {
 }
 
 #[tokio::test]
-async fn anonymous_accounts_go_when_they_were_not_used_for_the_period_and_not_before() {
+async fn anonymous_accounts_are_deleted_after_a_period_without_use() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| {
             auth.anonymous_users = true;
@@ -307,7 +307,7 @@ async fn anonymous_accounts_go_when_they_were_not_used_for_the_period_and_not_be
         assert_eq!(left().await, [id(&refreshed)], "version {version}");
         assert_ne!(id(&gone), id(&refreshed));
 
-        // A sign-in counts as well, though its session is over
+        // A sign-in counts as well, although its session has ended
         server.execute("delete from auth.sessions").await;
         server.query_with("update auth.users set last_sign_in_at = $1", &[&server.clock().now()]).await;
         server.clock().advance(Duration::days(29));

@@ -15,7 +15,7 @@ async fn sign_up(t: &TestServer, body: Value) -> portico_testkit::Answer {
 }
 
 #[tokio::test]
-async fn a_new_account_waits_for_its_confirmation() {
+async fn a_new_account_must_be_confirmed() {
     let t = TestServer::start().await;
     let answer = sign_up(
         &t,
@@ -46,7 +46,7 @@ async fn a_new_account_waits_for_its_confirmation() {
         .await;
     assert_eq!(refused.refusal(), (400, "email_not_confirmed".into()));
 
-    // Nothing that was stored gives the code away
+    // Nothing that was stored reveals the code
     let mail = t.mail_to(ADA).await;
     let code = code_in(mail.html());
     let stored = t.count(&format!("select count(*) from auth.one_time_tokens where token_hash like '%{code}%'")).await;
@@ -67,7 +67,7 @@ async fn a_new_account_waits_for_its_confirmation() {
 }
 
 #[tokio::test]
-async fn without_confirmation_the_answer_is_a_session() {
+async fn a_sign_up_without_confirmation_returns_a_session() {
     let t = TestServer::with_auth(with_autoconfirm).await;
     let body = json!({"email": ADA, "password": "correct-horse"});
     let tokens = sign_up(&t, body.clone()).await.expect(200).json();
@@ -82,7 +82,7 @@ async fn without_confirmation_the_answer_is_a_session() {
 }
 
 #[tokio::test]
-async fn a_taken_address_is_not_given_away() {
+async fn a_sign_up_does_not_reveal_a_taken_address() {
     let t = TestServer::start().await;
     let id = t.account(ADA, "correct-horse").await;
     let before = t.mails_to(ADA).len();
@@ -124,7 +124,7 @@ async fn the_confirmation_belongs_to_the_latest_password() {
 }
 
 #[tokio::test]
-async fn an_unconfirmed_account_is_not_handed_over_when_confirmations_are_off() {
+async fn an_unconfirmed_account_needs_its_password_when_confirmations_are_off() {
     let t = TestServer::with_auth(with_autoconfirm).await;
     sign_up(&t, json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
     t.execute("update auth.users set email_confirmed_at = null").await;
@@ -137,7 +137,7 @@ async fn an_unconfirmed_account_is_not_handed_over_when_confirmations_are_off() 
 #[tokio::test]
 async fn an_unverified_provider_identity_does_not_survive_a_confirmation_by_mail() {
     let t = TestServer::start().await;
-    // A stranger came through a provider that does not verify addresses; nobody has confirmed the account
+    // A stranger signed in with a provider that does not verify addresses; the account is not confirmed
     t.execute(
         "with stranger as (
            insert into auth.users (instance_id, id, aud, role, email, raw_app_meta_data, raw_user_meta_data,
@@ -162,7 +162,7 @@ async fn an_unverified_provider_identity_does_not_survive_a_confirmation_by_mail
 }
 
 #[tokio::test]
-async fn refusals_in_the_order_of_the_contract() {
+async fn a_sign_up_is_rejected_in_the_order_of_the_contract() {
     let t = TestServer::start().await;
     for (body, status, code, message) in [
         (json!({"email": ADA}), 400, "validation_failed", "Signup requires a valid password"),
@@ -222,7 +222,7 @@ async fn refusals_in_the_order_of_the_contract() {
 }
 
 #[tokio::test]
-async fn a_weak_password_comes_with_its_reasons_in_both_shapes() {
+async fn a_weak_password_is_rejected_with_its_reasons_in_both_versions() {
     let t = TestServer::start().await;
     let body = json!({"email": ADA, "password": "abc"});
     let new = sign_up(&t, body.clone()).await.expect(422);
@@ -234,7 +234,7 @@ async fn a_weak_password_comes_with_its_reasons_in_both_shapes() {
 }
 
 #[tokio::test]
-async fn ten_sign_ups_at_once_make_one_account() {
+async fn ten_concurrent_sign_ups_make_one_account() {
     let t = TestServer::start().await;
     let all = (0..10).map(|number| {
         let body = json!({"email": ADA, "password": format!("correct-horse-{number}")});
@@ -247,7 +247,7 @@ async fn ten_sign_ups_at_once_make_one_account() {
 }
 
 #[tokio::test]
-async fn a_failing_trigger_stops_the_sign_up_and_tells_old_clients_why() {
+async fn a_failing_trigger_stops_the_sign_up_and_its_message_reaches_old_clients() {
     let t = TestServer::start().await;
     t.execute(
         "create function public.refuse() returns trigger language plpgsql as $$
@@ -266,7 +266,7 @@ async fn a_failing_trigger_stops_the_sign_up_and_tells_old_clients_why() {
 }
 
 #[tokio::test]
-async fn triggers_see_the_steps_they_know() {
+async fn triggers_see_the_expected_steps_of_a_sign_up() {
     let t = TestServer::start().await;
     t.execute(
         "create table public.seen (at bigint generated always as identity, what text);
@@ -293,7 +293,7 @@ async fn triggers_see_the_steps_they_know() {
 }
 
 #[tokio::test]
-async fn with_a_proof_key_the_link_gives_a_code() {
+async fn a_link_of_a_flow_with_a_proof_key_returns_a_code() {
     let t = TestServer::start().await;
     let pkce = Pkce::new();
     let body = json!({"email": ADA, "password": "correct-horse", "code_challenge": pkce.challenge, "code_challenge_method": "s256"});

@@ -1,4 +1,4 @@
-//! Every statement fits the schema: the check that a compiler can not give.
+//! Every statement fits the schema, which the compiler cannot check.
 
 use portico_testkit::TestServer;
 

@@ -1,4 +1,4 @@
-//! `POST /token`: passwords, code exchanges, and what is not a grant.
+//! `POST /token`: passwords, code exchanges, and unknown grants.
 
 use portico_testkit::{Pkce, TestServer, claims_of};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ async fn grant(server: &TestServer, grant: &str, body: &Value) -> portico_testki
 }
 
 #[tokio::test]
-async fn a_sign_in_with_a_password_answers_as_the_contract_says() {
+async fn a_sign_in_with_a_password_returns_the_response_of_the_contract() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;
 
@@ -52,7 +52,7 @@ async fn a_sign_in_with_a_password_answers_as_the_contract_says() {
 }
 
 #[tokio::test]
-async fn what_is_no_login_is_refused_by_the_contracts_codes() {
+async fn a_failed_sign_in_is_rejected_with_the_codes_of_the_contract() {
     let server = TestServer::start().await;
     server.account("ada@example.com", PASSWORD).await;
     server.account("eve@example.com", PASSWORD).await;
@@ -83,7 +83,7 @@ async fn what_is_no_login_is_refused_by_the_contracts_codes() {
 }
 
 #[tokio::test]
-async fn unknown_grants_and_bodies_that_are_no_json_are_refused() {
+async fn unknown_grants_and_malformed_bodies_are_rejected() {
     let server = TestServer::start().await;
     for target in ["/auth/v1/token", "/auth/v1/token?grant_type=", "/auth/v1/token?grant_type=magic"] {
         let answer = server.post(target).json(&json!({})).send().await;
@@ -131,7 +131,7 @@ async fn a_form_names_its_grant_as_oauth_libraries_write_it() {
     answer.expect(200);
 }
 
-/// A finished e-mail flow with a proof key: the code that its redirect brings.
+/// A finished email flow with a proof key: the code that its redirect brings.
 async fn code_by_mail(server: &TestServer, pkce: &Pkce) -> String {
     server.account("ada@example.com", PASSWORD).await;
     let body = json!({
@@ -166,7 +166,7 @@ async fn a_code_is_exchanged_once_and_only_with_its_verifier() {
 }
 
 #[tokio::test]
-async fn two_exchanges_of_one_code_at_the_same_time_give_one_session() {
+async fn two_concurrent_exchanges_of_one_code_make_one_session() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
     let code = code_by_mail(&server, &pkce).await;
@@ -190,7 +190,7 @@ async fn an_expired_flow_and_a_banned_person_get_no_session() {
 }
 
 #[tokio::test]
-async fn a_link_may_be_opened_later_than_a_flow_lives() {
+async fn a_link_may_be_opened_after_the_expiry_of_a_flow() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
     let body = json!({
@@ -208,7 +208,7 @@ async fn a_link_may_be_opened_later_than_a_flow_lives() {
 }
 
 #[tokio::test]
-async fn a_code_that_nobody_was_given_is_no_code() {
+async fn a_code_that_was_not_issued_is_rejected() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
     let body = json!({

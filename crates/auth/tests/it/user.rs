@@ -51,7 +51,7 @@ async fn the_bearer_is_checked_step_by_step() {
 }
 
 #[tokio::test]
-async fn metadata_is_merged_and_null_removes() {
+async fn metadata_is_merged_and_null_removes_a_key() {
     let t = TestServer::start().await;
     let tokens = t.signed_in(ADA, "correct-horse").await;
     put(&t, access(&tokens), json!({"data": {"a": {"x": 1}, "b": 2}})).await.expect(200);
@@ -125,13 +125,13 @@ async fn an_old_session_needs_a_nonce() {
     put(&t, access(&tokens), body).await.expect(200);
     let again = put(&t, access(&tokens), json!({"password": "fourth-password", "nonce": nonce})).await;
     assert_eq!(again.refusal(), (422, "reauthentication_not_valid".into()));
-    // The nonce is no way in
+    // The nonce does not sign in
     let signed_in = verify(&t, json!({"type": "email", "email": ADA, "token": nonce})).await;
     assert_eq!(signed_in.refusal(), (403, "otp_expired".into()));
 }
 
 #[tokio::test]
-async fn the_current_password_where_it_is_demanded() {
+async fn a_change_needs_the_current_password_where_it_is_demanded() {
     let t = TestServer::with_auth(|settings| settings.password_change_needs_current = true).await;
     let tokens = t.signed_in(ADA, "correct-horse").await;
     let body = |current: Option<&str>| json!({"password": "battery-staple", "current_password": current});
@@ -141,7 +141,7 @@ async fn the_current_password_where_it_is_demanded() {
     assert_eq!(wrong.refusal(), (400, "current_password_invalid".into()));
     put(&t, access(&tokens), body(Some("correct-horse"))).await.expect(200);
 
-    // Whoever comes by a recovery link has forgotten it
+    // A person who used a recovery link has forgotten it
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     let tokens = verify(&t, json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200).json();
@@ -224,10 +224,10 @@ async fn an_address_that_was_taken_meanwhile_is_not_taken_over() {
 }
 
 #[tokio::test]
-async fn wanting_somebody_elses_address_does_not_stand_in_their_way() {
+async fn a_pending_change_to_a_taken_address_does_not_affect_its_owner() {
     let t = TestServer::start().await;
     let (_, to_new, to_current) = begin_change(&t).await;
-    // Another one had asked for the address before it was ours
+    // Another account had requested the address before
     let eve = t.signed_in("eve@example.com", "correct-horse").await;
     let ask = format!(
         "update auth.users set email_change = '{ADA}', email_change_sent_at = now(), email_change_token_new = 'x1'
@@ -244,7 +244,7 @@ async fn wanting_somebody_elses_address_does_not_stand_in_their_way() {
 }
 
 #[tokio::test]
-async fn many_may_want_an_address_and_each_has_a_code() {
+async fn several_accounts_may_request_an_address_and_each_has_a_code() {
     let t = TestServer::with_auth(|settings| settings.email.secure_change = false).await;
     let mut codes = Vec::new();
     for (index, email) in [ADA, "eve@example.com", "bob@example.com"].into_iter().enumerate() {
@@ -253,13 +253,13 @@ async fn many_may_want_an_address_and_each_has_a_code() {
         codes.push(code_in(t.nth_mail_to(NEW, index).await.html()));
         t.clock().advance(Duration::minutes(2));
     }
-    // Whoever asks later does not take the others' codes away
+    // A later request does not invalidate the codes of the others
     let body = |code: &str| json!({"type": "email_change", "email": NEW, "token": code});
     let changed = verify(&t, body(&codes[0])).await.expect(200).json();
     assert_eq!(changed["user"]["email"], NEW);
     t.sign_in(NEW, "correct-horse").await;
     assert_eq!(verify(&t, body(&codes[0])).await.refusal(), (403, "otp_expired".into()));
-    // The address belongs to the first by now
+    // The first account has the address now
     assert_eq!(verify(&t, body(&codes[1])).await.refusal(), (422, "email_exists".into()));
     t.sign_in("eve@example.com", "correct-horse").await;
 }

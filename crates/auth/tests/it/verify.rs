@@ -45,7 +45,7 @@ async fn every_one_time_token_works_once() {
 }
 
 #[tokio::test]
-async fn a_code_sent_twenty_times_at_once_makes_one_session() {
+async fn a_code_sent_twenty_times_concurrently_makes_one_session() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     post(&t, "otp", json!({"email": ADA})).await.expect(200);
@@ -53,7 +53,7 @@ async fn a_code_sent_twenty_times_at_once_makes_one_session() {
     let body = json!({"type": "email", "email": ADA, "token": code_in(mail.html())});
     let answers = futures_util::future::join_all((0..20).map(|_| post(&t, "verify", body.clone()))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
-    // Tries at the same time are all counted
+    // Concurrent attempts are all counted
     let refusals: Vec<_> =
         answers.iter().filter(|answer| answer.status != 200).map(|answer| answer.refusal().1).collect();
     assert!(refusals.iter().all(|code| code == "otp_expired" || code == "over_request_rate_limit"), "{refusals:?}");
@@ -78,7 +78,7 @@ async fn codes_and_links_expire() {
 }
 
 #[tokio::test]
-async fn refusals_of_verify() {
+async fn verify_is_rejected_in_the_order_of_the_contract() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     for (body, status, code, message) in [
@@ -136,7 +136,7 @@ async fn refusals_of_verify() {
 }
 
 #[tokio::test]
-async fn a_banned_person_is_refused_after_the_token() {
+async fn a_banned_person_is_rejected_after_the_token() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     post(&t, "otp", json!({"email": ADA})).await.expect(200);
@@ -149,7 +149,7 @@ async fn a_banned_person_is_refused_after_the_token() {
 }
 
 #[tokio::test]
-async fn an_unknown_address_is_signed_up_by_a_link() {
+async fn a_link_signs_an_unknown_address_up() {
     let t = TestServer::start().await;
     let answer = post(&t, "otp", json!({"email": ADA, "create_user": true, "data": {"name": "Ada"}})).await.expect(200);
     assert_eq!(answer.json(), json!({}));
@@ -165,13 +165,13 @@ async fn an_unknown_address_is_signed_up_by_a_link() {
     let invalid = post(&t, "otp", json!({"email": "nonsense", "create_user": false})).await;
     assert_eq!(invalid.refusal(), (422, "otp_disabled".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
-    // The other path has no such field
+    // `/magiclink` has no such field
     post(&t, "magiclink", json!({"email": "no@example.com", "create_user": false})).await.expect(200);
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
 }
 
 #[tokio::test]
-async fn who_may_not_be_new_learns_that_before_what_is_switched_off() {
+async fn create_user_false_is_checked_before_disabled_features() {
     let t = TestServer::with_auth(|settings| {
         settings.email.enabled = false;
         settings.sms.enabled = false;
@@ -197,7 +197,7 @@ async fn who_may_not_be_new_learns_that_before_what_is_switched_off() {
 }
 
 #[tokio::test]
-async fn a_link_for_an_unconfirmed_account_forgets_the_password_of_whoever_came_first() {
+async fn a_link_for_an_unconfirmed_account_deletes_the_password_of_the_first_sign_up() {
     let t = TestServer::start().await;
     post(&t, "signup", json!({"email": ADA, "password": "of-a-stranger"})).await.expect(200);
     post(&t, "otp", json!({"email": ADA})).await.expect(200);
@@ -222,7 +222,7 @@ async fn recovery_of_an_unconfirmed_account_confirms_it_without_its_password() {
 }
 
 #[tokio::test]
-async fn unknown_addresses_get_the_same_answer_and_no_mail() {
+async fn unknown_addresses_get_the_same_response_and_no_mail() {
     let t = TestServer::start().await;
     for (path, body) in [
         ("recover", json!({"email": "no@example.com"})),
@@ -238,7 +238,7 @@ async fn unknown_addresses_get_the_same_answer_and_no_mail() {
 }
 
 #[tokio::test]
-async fn messages_are_not_sent_too_often() {
+async fn messages_to_an_address_keep_an_interval() {
     let t = TestServer::with_auth(|settings| settings.email.max_frequency = std::time::Duration::from_secs(60)).await;
     post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
     t.clock().advance(Duration::seconds(7));
@@ -261,7 +261,7 @@ async fn messages_are_not_sent_too_often() {
 }
 
 #[tokio::test]
-async fn the_hourly_limit_of_mails() {
+async fn mails_have_an_hourly_limit() {
     let t = TestServer::with_auth(|settings| {
         settings.rate_limits.emails = Some(portico_auth::settings::SendLimit::PerHour(2));
     })
@@ -277,7 +277,7 @@ async fn the_hourly_limit_of_mails() {
             assert_eq!(answer.header("x-ratelimit-name"), Some("emails-sent"));
         }
     }
-    // What was refused left nothing behind
+    // A rejected mail leaves nothing behind
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
 }
 
@@ -295,7 +295,7 @@ async fn recovery_with_a_proof_key_by_link_and_by_code() {
     let exchange = json!({"auth_code": code, "code_verifier": pkce.verifier});
     assert_eq!(method_of(post(&t, "token?grant_type=pkce", exchange).await.expect(200)).await, "recovery");
 
-    // POST always gives a session, even for a flow with a proof key
+    // POST always returns a session, even for a flow with a proof key
     post(&t, "recover", body()).await.expect(200);
     let code = code_in(t.nth_mail_to(ADA, 2).await.html());
     let answer = post(&t, "verify", json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200);
@@ -303,7 +303,7 @@ async fn recovery_with_a_proof_key_by_link_and_by_code() {
 }
 
 #[tokio::test]
-async fn an_expired_link_of_a_flow_with_a_proof_key_tells_query_and_fragment() {
+async fn an_expired_link_of_a_flow_with_a_proof_key_reports_in_query_and_fragment() {
     let t = TestServer::start().await;
     let landed = t.get("/auth/v1/verify?type=recovery&token=pkce_abc").send().await.expect(303);
     assert_eq!(landed.location_query("error_code").as_deref(), Some("otp_expired"));
@@ -313,7 +313,7 @@ async fn an_expired_link_of_a_flow_with_a_proof_key_tells_query_and_fragment() {
 }
 
 #[tokio::test]
-async fn links_lead_where_the_list_allows() {
+async fn links_lead_only_to_allowed_targets() {
     let t = TestServer::with_auth(|settings| {
         settings.site_url = "https://app.example.com".into();
         settings.redirect_allow_list = vec!["https://*.example.org/**".into()];
