@@ -19,7 +19,7 @@ use crate::one_time::message::{self, Delivery, MessageOptions, RecoveryMail};
 use crate::one_time::token::TokenKind;
 use crate::operation::Operation;
 use crate::protection::audit::{Action, Traits, provider_trait};
-use crate::session::{self, Method};
+use crate::session::{self, AuthenticationMethod};
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, identities, users};
 
@@ -234,7 +234,7 @@ async fn sign_in_confirmed(
     let mut user = reread?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
     // Clients expect the response to a sign-up without it
     user.confirmed_at = None;
-    let tokens = session::issue(op, &user, Method::Password).await?;
+    let tokens = session::issue(op, &user, AuthenticationMethod::Password).await?;
     Ok(Registration::SignedIn(Box::new(tokens)))
 }
 

@@ -20,7 +20,7 @@ use crate::operation::Operation;
 use crate::protection::attempts;
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
-use crate::session::{self, Method};
+use crate::session::{self, AuthenticationMethod};
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, users};
 
@@ -135,7 +135,7 @@ async fn sign_up_anonymously(auth: &Auth, request: &RequestInfo, data: JsonObjec
     inserted.context(FAILED)?;
     role.context(FAILED)?;
     let user = user.context(FAILED)?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
-    let tokens = session::issue(Operation::new(auth, request, &tx), &user, Method::Anonymous).await?;
+    let tokens = session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::Anonymous).await?;
     tx.commit().await?;
     Ok(tokens.into_response())
 }

@@ -18,7 +18,7 @@ use crate::protection::audit::{self, Action, AuditEvent, FailedLogin, Traits};
 use crate::protection::captcha;
 use crate::protection::limits::Limiter;
 use crate::session::refresh;
-use crate::session::{self, Method, TokenResponse};
+use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::sql::{Tx, flow_state, users};
 
 /// `POST /token?grant_type=`. A form may name the grant in its body.
@@ -135,7 +135,7 @@ async fn sign_in(
         request.now,
     )
     .await?;
-    let response = session::issue(Operation::new(auth, request, &tx), &user, Method::Password).await?;
+    let response = session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::Password).await?;
     tx.commit().await?;
     Ok(response.with_password_strength(weak.as_ref()))
 }
@@ -215,7 +215,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
             }
         }
     }
-    let method = Method::parse(&flow.authentication_method).unwrap_or(Method::Otp);
+    let method = AuthenticationMethod::parse(&flow.authentication_method).unwrap_or(AuthenticationMethod::Otp);
     let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);
     audit::record(auth, &tx, AuditEvent::new(&user, Action::Login).with_traits(traits), request.now).await?;
     let response = session::issue(Operation::new(auth, request, &tx), &user, method).await?;

@@ -12,7 +12,7 @@ use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::Timestamp;
 use crate::model::ids::SessionId;
 use crate::protection::audit::{self, Action, AuditEvent};
-use crate::session::check_alive;
+use crate::session::lifetime::check_alive;
 use crate::sql::Tx;
 use crate::sql::sessions::{self, Session};
 

@@ -3,33 +3,36 @@
 //! Every sign-in makes a new session with its own family of refresh tokens. An access token is valid until it expires,
 //! whatever happens to its session; this service itself looks the session up for each request.
 
+mod access_token;
 pub(crate) mod clean_up;
 pub(crate) mod grants;
+mod lifetime;
 pub(crate) mod logout;
 pub(crate) mod refresh;
 pub(crate) mod refresh_queue;
 pub mod refresh_token;
+mod response;
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Serialize;
+pub use response::TokenResponse;
+
+use http::HeaderMap;
 use time::OffsetDateTime;
 
 use crate::Auth;
-use crate::error::{AuthError, ContractError, WeakPassword};
+use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
+use crate::model::User;
 use crate::model::ids::SessionId;
-use crate::model::{JsonObject, User};
 use crate::operation::Operation;
 use crate::protection::attempts;
+use crate::session::access_token::access_token;
 use crate::session::refresh_token::{RefreshToken, SessionKey};
-use crate::settings::SessionSettings;
+use crate::sql::refresh_tokens;
 use crate::sql::sessions::{self, Amr, NewSession, Session};
-use crate::sql::{Tx, refresh_tokens};
 
 /// The authentication method of a sign-in: the first entry of `amr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum AuthenticationMethod {
     /// Password.
     Password,
     /// A code or a link, without a code exchange.
@@ -50,7 +53,7 @@ pub enum Method {
     Anonymous,
 }
 
-impl Method {
+impl AuthenticationMethod {
     const ALL: [Self; 9] = [
         Self::Password,
         Self::Otp,
@@ -86,97 +89,6 @@ impl Method {
     }
 }
 
-/// The response to a sign-in or a refresh.
-#[derive(Debug, Clone, Serialize)]
-pub struct TokenResponse {
-    access_token: String,
-    token_type: &'static str,
-    expires_in: i64,
-    expires_at: i64,
-    refresh_token: String,
-    user: User,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provider_token: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provider_refresh_token: Option<String>,
-    /// The outer option omits the field; the inner one is `null` for a password that is strong enough.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    weak_password: Option<Option<WeakPasswordNotice>>,
-    #[serde(skip)]
-    session: SessionId,
-    #[serde(skip)]
-    headers: HeaderMap,
-}
-
-#[derive(Debug, Clone, Serialize)]
-struct WeakPasswordNotice {
-    message: String,
-    reasons: serde_json::Value,
-}
-
-impl TokenResponse {
-    /// Adds the tokens of the provider, for the app. Empty texts count as none.
-    #[must_use]
-    pub fn with_provider_tokens(mut self, access: Option<String>, refresh: Option<String>) -> Self {
-        self.provider_token = access.filter(|token| !token.is_empty());
-        self.provider_refresh_token = refresh.filter(|token| !token.is_empty());
-        self
-    }
-
-    /// Adds whether the password is too weak by the present rules; for the password grant only.
-    #[must_use]
-    pub fn with_password_strength(mut self, weak: Option<&WeakPassword>) -> Self {
-        self.weak_password =
-            Some(weak.map(|weak| WeakPasswordNotice { message: weak.message.clone(), reasons: weak.reasons_json() }));
-        self
-    }
-
-    /// Returns the session that was issued or refreshed.
-    #[must_use]
-    pub fn session(&self) -> SessionId {
-        self.session
-    }
-
-    /// Returns the user in the response.
-    #[must_use]
-    pub fn user(&self) -> &User {
-        &self.user
-    }
-
-    /// Returns the fields that a redirect carries in its fragment, sorted by name.
-    #[must_use]
-    pub fn fragment(&self) -> Vec<(&'static str, String)> {
-        let mut fields = vec![
-            ("access_token", self.access_token.clone()),
-            ("expires_at", self.expires_at.to_string()),
-            ("expires_in", self.expires_in.to_string()),
-        ];
-        fields.extend(self.provider_refresh_token.iter().map(|token| ("provider_refresh_token", token.clone())));
-        fields.extend(self.provider_token.iter().map(|token| ("provider_token", token.clone())));
-        fields.extend([
-            ("refresh_token", self.refresh_token.clone()),
-            ("sb", String::new()),
-            ("token_type", self.token_type.to_owned()),
-        ]);
-        fields
-    }
-
-    pub(crate) fn set_header(&mut self, name: &'static str, value: &str) {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            self.headers.insert(HeaderName::from_static(name), value);
-        }
-    }
-}
-
-impl IntoResponse for TokenResponse {
-    fn into_response(self) -> Response {
-        let headers = self.headers.clone();
-        // Tokens must not stay in caches (RFC 6749, 5.1)
-        let caching = [(http::header::CACHE_CONTROL, "no-store")];
-        (headers, caching, axum::Json(self)).into_response()
-    }
-}
-
 /// Signs `user` in: makes a session, its first refresh token and an access token. Part of the caller's
 /// transaction.
 ///
@@ -185,7 +97,11 @@ impl IntoResponse for TokenResponse {
 ///
 /// # Errors
 /// Those of the database.
-pub(crate) async fn issue(op: Operation<'_>, user: &User, method: Method) -> Result<TokenResponse, AuthError> {
+pub(crate) async fn issue(
+    op: Operation<'_>,
+    user: &User,
+    method: AuthenticationMethod,
+) -> Result<TokenResponse, AuthError> {
     let Operation { auth, request, tx } = op;
     let settings = auth.settings();
     let now = request.now;
@@ -277,129 +193,6 @@ pub(crate) fn respond(
     Ok(response)
 }
 
-#[derive(Serialize)]
-struct AccessClaims<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    iss: &'a str,
-    sub: String,
-    aud: &'a str,
-    exp: i64,
-    iat: i64,
-    email: &'a str,
-    phone: &'a str,
-    app_metadata: &'a JsonObject,
-    user_metadata: &'a JsonObject,
-    role: &'a str,
-    aal: &'a str,
-    amr: Vec<AmrClaim<'a>>,
-    session_id: String,
-    is_anonymous: bool,
-}
-
-#[derive(Serialize)]
-struct AmrClaim<'a> {
-    method: &'a str,
-    timestamp: i64,
-}
-
-/// Returns an access token and the time at which it expires, in unix seconds.
-fn access_token(auth: &Auth, session: &Session, user: &User, now: OffsetDateTime) -> Result<(String, i64), AuthError> {
-    let settings = auth.settings();
-    let mut expires = now + settings.jwt.expiry;
-    if let Some(end) = end_of_low_aal(&settings.sessions, session, user) {
-        // Not in the past: the session was found valid a moment ago
-        expires = expires.min(end).max(now + time::Duration::SECOND);
-    }
-    let claims = AccessClaims {
-        iss: &settings.jwt.issuer,
-        sub: user.id.to_string(),
-        aud: &user.aud,
-        exp: expires.unix_timestamp(),
-        iat: now.unix_timestamp(),
-        // Policies trust these two
-        email: user.proved_email(),
-        phone: user.proved_phone(),
-        app_metadata: &user.app_metadata,
-        user_metadata: &user.user_metadata,
-        role: &user.role,
-        aal: &session.aal,
-        amr: session
-            .amr
-            .iter()
-            .map(|amr| AmrClaim { method: &amr.method, timestamp: amr.at.unix_timestamp() })
-            .collect(),
-        session_id: session.id.to_string(),
-        is_anonymous: user.is_anonymous,
-    };
-    let token = auth.keys().sign(&claims).map_err(AuthError::internal)?;
-    Ok((token, claims.exp))
-}
-
-/// Returns the end of a session whose user has a second factor and did not use it.
-fn end_of_low_aal(settings: &SessionSettings, session: &Session, user: &User) -> Option<OffsetDateTime> {
-    let allowed = settings.allow_low_aal?;
-    (session.aal == "aal1" && user.has_verified_factor()).then(|| session.created_at + allowed)
-}
-
-/// Checks that a session may be refreshed now.
-///
-/// # Errors
-/// 400 `session_expired`, with a text for each policy.
-pub(crate) fn check_alive(
-    settings: &SessionSettings,
-    session: &Session,
-    user: &User,
-    now: OffsetDateTime,
-) -> Result<(), AuthError> {
-    let timeboxed = settings.timebox.is_some_and(|timebox| now > session.created_at + timebox);
-    if timeboxed || session.not_after.is_some_and(|end| now > end) {
-        return Err(ContractError::SessionEnded.into());
-    }
-    if settings.inactivity_timeout.is_some_and(|timeout| now > session.last_used() + timeout) {
-        return Err(ContractError::SessionInactive.into());
-    }
-    if end_of_low_aal(settings, session, user).is_some_and(|end| now > end) {
-        return Err(ContractError::SessionLowAal.into());
-    }
-    Ok(())
-}
-
-/// Checks that no other valid session of the same class was used later: then only that one continues.
-///
-/// # Errors
-/// 400 `session_expired`, or those of the database.
-pub(crate) async fn check_newest(
-    auth: &Auth,
-    tx: &Tx,
-    session: &Session,
-    user: &User,
-    now: OffsetDateTime,
-) -> Result<(), AuthError> {
-    let settings = &auth.settings().sessions;
-    if !settings.single_per_user {
-        return Ok(());
-    }
-    let class = class_of(settings, session);
-    let all = sessions::of_user(tx, user.id).await?;
-    let last_used = all.iter().find(|own| own.id == session.id).unwrap_or(session).last_used();
-    let newer = all.iter().any(|other| {
-        other.id != session.id
-            && class_of(settings, other) == class
-            && other.last_used() > last_used
-            && check_alive(settings, other, user, now).is_ok()
-    });
-    if newer {
-        return Err(ContractError::SessionReplaced.into());
-    }
-    Ok(())
-}
-
-/// Returns the class of a session among the configured ones. An unknown tag belongs to the first.
-fn class_of<'a>(settings: &'a SessionSettings, session: &'a Session) -> Option<&'a str> {
-    let own = session.tag.as_deref().filter(|tag| settings.tags.iter().any(|known| known == tag));
-    own.or(settings.tags.first().map(String::as_str))
-}
-
 /// Returns the user agent of a request, if it has one.
 pub(crate) fn user_agent(request: &RequestInfo) -> Option<&str> {
     Some(request.user_agent.as_str()).filter(|text| !text.is_empty())
@@ -411,9 +204,9 @@ mod tests {
 
     #[test]
     fn methods_round_trip() {
-        for method in Method::ALL {
-            assert_eq!(Method::parse(method.as_str()), Some(method));
+        for method in AuthenticationMethod::ALL {
+            assert_eq!(AuthenticationMethod::parse(method.as_str()), Some(method));
         }
-        assert_eq!(Method::parse("telepathy"), None);
+        assert_eq!(AuthenticationMethod::parse("telepathy"), None);
     }
 }

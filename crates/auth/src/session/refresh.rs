@@ -24,7 +24,7 @@ use crate::error::{AuthError, ContractError, OAuthError};
 use crate::http::extract::RequestInfo;
 use crate::protection::audit::{self, Action, AuditEvent};
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
-use crate::session::{self, user_agent};
+use crate::session::{self, lifetime, user_agent};
 use crate::sql::refresh_tokens::{Family, Locked, StoredToken};
 use crate::sql::{Tx, refresh_tokens, sessions, users};
 
@@ -100,8 +100,8 @@ async fn check_family(auth: &Auth, tx: &Tx, family: &Family, now: OffsetDateTime
     if user.is_banned(now) {
         return Err(banned());
     }
-    session::check_alive(&auth.settings().sessions, session, user, now)?;
-    session::check_newest(auth, tx, session, user, now).await?;
+    lifetime::check_alive(&auth.settings().sessions, session, user, now)?;
+    lifetime::check_newest(&auth.settings().sessions, tx, session, user, now).await?;
     if session.oauth_client_id.is_some() {
         return Err(OAuthError::OAuthSessionNeedsClient.into());
     }

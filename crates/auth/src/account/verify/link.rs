@@ -16,7 +16,7 @@ use crate::model::contact::ContactKind;
 use crate::one_time::token::{self, TokenKind};
 use crate::operation::Operation;
 use crate::protection::limits::Limiter;
-use crate::session::{self, Method, TokenResponse};
+use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::sql::Tx;
 use crate::sql::flow_state::{self, method};
 
@@ -87,7 +87,7 @@ async fn redeem_link(
             FollowedLink::Code(issue_code(op, &user, verify_type, kind).await?)
         }
         Redeemed::Verified(user) => {
-            let tokens = session::issue(op, &user, Method::Otp).await?;
+            let tokens = session::issue(op, &user, AuthenticationMethod::Otp).await?;
             let link_type = match (verify_type, kind) {
                 (VerifyType::Email, TokenKind::Confirmation | TokenKind::EmailChangeNew) => "signup",
                 (VerifyType::Email, _) => "magiclink",

@@ -22,7 +22,7 @@ use crate::operation::Operation;
 use crate::protection::attempts;
 use crate::protection::audit::{self, FailedLogin};
 use crate::protection::limits::Limiter;
-use crate::session::{self, Method};
+use crate::session::{self, AuthenticationMethod};
 use crate::sql::{Tx, users};
 
 pub use link::follow;
@@ -78,7 +78,7 @@ pub async fn verify(
 /// Redeems a token that was found, and signs the person in. The caller commits.
 async fn complete(op: Operation<'_>, found: FoundToken, verify_type: VerifyType) -> Result<Response, AuthError> {
     Ok(match redeem(op, found, verify_type).await? {
-        Redeemed::Verified(user) => session::issue(op, &user, Method::Otp).await?.into_response(),
+        Redeemed::Verified(user) => session::issue(op, &user, AuthenticationMethod::Otp).await?.into_response(),
         Redeemed::FirstOfTwo => axum::Json(json!({"code": "200", "msg": FIRST_OF_TWO})).into_response(),
     })
 }

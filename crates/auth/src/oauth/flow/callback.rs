@@ -28,7 +28,7 @@ use crate::oauth::provider::identification::Identification;
 use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::resolved::{self, ProviderEndpoints, ResolvedProvider};
 use crate::operation::Operation;
-use crate::session::{self, Method, TokenResponse};
+use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::sql::flow_state::{self, Arrival, ClientState, FlowState};
 use crate::sql::{Tx, users};
 
@@ -364,7 +364,8 @@ async fn complete(
             CallbackOutcome::Code(code)
         }
         None => {
-            let session = session::issue(Operation::new(auth, request, &tx), &user, Method::OAuth).await?;
+            let session =
+                session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::OAuth).await?;
             flow_state::delete(&tx, flow.id).await?;
             let session = session.with_provider_tokens(Some(tokens.access.clone()), tokens.refresh.clone());
             CallbackOutcome::Session(Box::new(session))

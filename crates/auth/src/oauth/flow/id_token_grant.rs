@@ -21,7 +21,7 @@ use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::readers;
 use crate::oauth::provider::resolved::{self, IdTokenIssuer, ResolvedProvider};
 use crate::operation::Operation;
-use crate::session::{self, Method, TokenResponse};
+use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::settings::ProviderSettings;
 use crate::sql::{Tx, users};
 
@@ -116,7 +116,8 @@ async fn complete(
     };
     match outcome {
         SignInOutcome::SignedIn(user) => {
-            let response = session::issue(Operation::new(auth, request, &tx), &user, Method::OAuth).await?;
+            let response =
+                session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::OAuth).await?;
             tx.commit().await?;
             Ok(response)
         }
