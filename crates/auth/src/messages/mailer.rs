@@ -22,7 +22,7 @@ use crate::model::User;
 use crate::model::ids::EmailAddress;
 use crate::settings::{AuthSettings, SettingsError};
 use crate::sql::Tx;
-use crate::sql::outbox::{self, Waiting};
+use crate::sql::outbox::{self, QueuedMail};
 
 /// Interval of the search for mails that another server claimed before it crashed.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
@@ -111,7 +111,7 @@ impl Mailer {
         Ok(outbox::next(&client).await?.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
     }
 
-    async fn send(&self, mail: &Waiting) -> Result<(), SendError> {
+    async fn send(&self, mail: &QueuedMail) -> Result<(), SendError> {
         let permanent = |what: &dyn std::fmt::Display| SendError::Permanent(what.to_string());
         let to = Address::parse(&mail.recipient).map_err(|error| permanent(&error))?;
         let mut email = Email::new(self.sender.clone(), to, HeaderLine::flatten(&mail.subject), mail.html.as_str())

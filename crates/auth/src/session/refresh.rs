@@ -25,7 +25,7 @@ use crate::http::extract::RequestInfo;
 use crate::protection::audit::{self, Action, AuditEvent};
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, lifetime, user_agent};
-use crate::sql::refresh_tokens::{Family, Locked, StoredToken};
+use crate::sql::refresh_tokens::{LockAttempt, RefreshTokenFamily, StoredToken};
 use crate::sql::{Tx, refresh_tokens, sessions, users};
 
 /// The time for which a refresh waits for others of the same session.
@@ -95,8 +95,8 @@ fn already_used() -> AuthError {
 }
 
 /// Checks the session and its user, for both forms of tokens.
-async fn check_family(auth: &Auth, tx: &Tx, family: &Family, now: OffsetDateTime) -> Result<(), AuthError> {
-    let Family { session, user } = family;
+async fn check_family(auth: &Auth, tx: &Tx, family: &RefreshTokenFamily, now: OffsetDateTime) -> Result<(), AuthError> {
+    let RefreshTokenFamily { session, user } = family;
     if user.is_banned(now) {
         return Err(banned());
     }
@@ -122,7 +122,13 @@ enum TokenVerdict {
     Reuse,
 }
 
-fn judge(auth: &Auth, presented: &str, token: &StoredToken, family: &Family, now: OffsetDateTime) -> TokenVerdict {
+fn judge(
+    auth: &Auth,
+    presented: &str,
+    token: &StoredToken,
+    family: &RefreshTokenFamily,
+    now: OffsetDateTime,
+) -> TokenVerdict {
     if !token.revoked {
         return TokenVerdict::Replace;
     }
@@ -150,7 +156,7 @@ fn is_recent(auth: &Auth, at: OffsetDateTime, now: OffsetDateTime) -> bool {
 }
 
 /// Returns the key of the counted tokens of a session, and whether its stored form is outdated.
-fn session_key(auth: &Auth, family: &Family) -> Option<(SessionKey, bool)> {
+fn session_key(auth: &Auth, family: &RefreshTokenFamily) -> Option<(SessionKey, bool)> {
     let session = &family.session;
     match auth.columns().decrypt(session.id.0, session.hmac_key.as_deref()?) {
         Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
@@ -164,12 +170,12 @@ fn session_key(auth: &Auth, family: &Family) -> Option<(SessionKey, bool)> {
 /// Returns `None` when another transaction holds the lock of the session.
 async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> Result<Option<Response>, AuthError> {
     let (token, family) = match refresh_tokens::lock_by_token(&tx, presented).await? {
-        Locked::Yes(found) => found,
-        Locked::Elsewhere => {
+        LockAttempt::Locked(found) => found,
+        LockAttempt::HeldElsewhere => {
             tx.rollback().await;
             return Ok(None);
         }
-        Locked::Nothing => return Err(not_found()),
+        LockAttempt::NoRow => return Err(not_found()),
     };
     let now = auth.now();
     let Some(family) = family else {
@@ -185,7 +191,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         return Err(ContractError::RefreshSessionGone.into());
     };
     check_family(auth, &tx, &family, now).await?;
-    let Family { session, user } = &family;
+    let RefreshTokenFamily { session, user } = &family;
     let verdict = judge(auth, presented, &token, &family, now);
     if matches!(verdict, TokenVerdict::Reuse) {
         if auth.settings().refresh.rotation {
@@ -255,10 +261,10 @@ async fn upgrade(
     auth: &Auth,
     tx: Tx,
     request: &RequestInfo,
-    family: &Family,
+    family: &RefreshTokenFamily,
     now: OffsetDateTime,
 ) -> Result<Response, AuthError> {
-    let Family { session, user } = family;
+    let RefreshTokenFamily { session, user } = family;
     let key = SessionKey::generate();
     sessions::set_key(&tx, session.id, &auth.columns().encrypt(session.id.0, &key.to_column())).await?;
     refresh_tokens::revoke_family(&tx, session.id, now).await?;
@@ -278,18 +284,18 @@ async fn counted(
     token: &CountedToken,
 ) -> Result<Option<Response>, AuthError> {
     let family = match refresh_tokens::lock_by_session(&tx, crate::model::ids::SessionId(token.session())).await? {
-        Locked::Yes(family) => family,
-        Locked::Elsewhere => {
+        LockAttempt::Locked(family) => family,
+        LockAttempt::HeldElsewhere => {
             tx.rollback().await;
             return Ok(None);
         }
-        Locked::Nothing => return Err(not_found()),
+        LockAttempt::NoRow => return Err(not_found()),
     };
     let now = auth.now();
     let (key, is_outdated) =
         session_key(auth, &family).filter(|(key, _)| token.is_signed_by(key)).ok_or_else(not_found)?;
     check_family(auth, &tx, &family, now).await?;
-    let Family { session, user } = &family;
+    let RefreshTokenFamily { session, user } = &family;
     let settings = &auth.settings().refresh;
     let behind = session.counter - token.counter();
     let recent = session.refreshed_at.is_some_and(|at| is_recent(auth, at, now));
@@ -338,8 +344,13 @@ async fn counted(
     Ok(Some(response.into_response()))
 }
 
-async fn reuse_of_counted(auth: &Auth, tx: Tx, family: &Family, now: OffsetDateTime) -> Result<Response, AuthError> {
-    let Family { session, user } = family;
+async fn reuse_of_counted(
+    auth: &Auth,
+    tx: Tx,
+    family: &RefreshTokenFamily,
+    now: OffsetDateTime,
+) -> Result<Response, AuthError> {
+    let RefreshTokenFamily { session, user } = family;
     tracing::warn!(session.id = %session.id, user.id = %user.id, "replaced refresh token presented again");
     if !auth.settings().refresh.rotation {
         return Err(already_used());
@@ -357,10 +368,10 @@ async fn finish(
     auth: &Auth,
     tx: &Tx,
     request: &RequestInfo,
-    family: &Family,
+    family: &RefreshTokenFamily,
     now: OffsetDateTime,
 ) -> Result<(), tokio_postgres::Error> {
-    let Family { session, user } = family;
+    let RefreshTokenFamily { session, user } = family;
     let (touched, audited) = tokio::join!(biased;
         sessions::touch(tx, session.id, user_agent(request), request.ip, now),
         audit::record(auth, tx, AuditEvent::new(user, Action::TokenRefreshed), now),

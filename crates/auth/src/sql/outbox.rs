@@ -39,7 +39,7 @@ statements! {
 
 /// A mail in the outbox.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct QueuedMail {
     /// Primary key.
     pub id: i64,
     /// Key of the kind of mail.
@@ -81,11 +81,11 @@ pub async fn insert_decoy(tx: &Tx, kind: &str, subject: &str, html: &str) -> Res
 }
 
 /// Claims some due mails.
-pub async fn claim(run: &impl Run) -> Result<Vec<Waiting>, Error> {
+pub async fn claim(run: &impl Run) -> Result<Vec<QueuedMail>, Error> {
     let rows = run.rows(CLAIM, &[]).await?;
     Ok(rows
         .iter()
-        .map(|row| Waiting {
+        .map(|row| QueuedMail {
             id: row.get(0),
             kind: row.get(1),
             recipient: row.get(2),

@@ -186,7 +186,7 @@ impl StoredToken {
 
 /// The refresh token family of a locked session: the session and its user, as a token response needs them.
 #[derive(Debug)]
-pub struct Family {
+pub struct RefreshTokenFamily {
     /// The session, locked.
     pub session: Session,
     /// The user, with identities and factors.
@@ -195,50 +195,50 @@ pub struct Family {
 
 /// The result of an attempt to lock a row.
 #[derive(Debug)]
-pub enum Locked<T> {
+pub enum LockAttempt<T> {
     /// The row is locked for this transaction.
-    Yes(T),
+    Locked(T),
     /// Another transaction holds the lock.
-    Elsewhere,
+    HeldElsewhere,
     /// There is no such row.
-    Nothing,
+    NoRow,
 }
 
 /// Reads a stored token and its family, in one round trip. The session stays locked for this transaction.
-pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<Locked<(StoredToken, Option<Family>)>, Error> {
+pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<LockAttempt<(StoredToken, Option<RefreshTokenFamily>)>, Error> {
     let params: Params<'_> = &[&token];
     let all = BY_TOKEN;
     let (locked, stored, family) =
         tokio::join!(biased; tx.query_opt(all.lock, params), tx.query_opt(TOKEN, params), read(tx, &all, params));
     let is_locked = locked?.is_some();
-    let (Some(stored), mut family) = (stored?, family?) else { return Ok(Locked::Nothing) };
+    let (Some(stored), mut family) = (stored?, family?) else { return Ok(LockAttempt::NoRow) };
     let stored = StoredToken::from_row(&stored);
     if let Some(family) = &mut family {
         family.session.token_touched = stored.updated_at;
     }
     Ok(match (&stored.session_id, is_locked, &family) {
         // A session that exists and is not locked is locked by another transaction, or was a moment ago
-        (Some(_), false, Some(_)) => Locked::Elsewhere,
+        (Some(_), false, Some(_)) => LockAttempt::HeldElsewhere,
         // That transaction deleted the session between two of these statements
-        (Some(_), false, None) => Locked::Nothing,
-        _ => Locked::Yes((stored, family)),
+        (Some(_), false, None) => LockAttempt::NoRow,
+        _ => LockAttempt::Locked((stored, family)),
     })
 }
 
 /// Reads a session and its user, in one round trip. The session stays locked for this transaction.
-pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<Locked<Family>, Error> {
+pub async fn lock_by_session(tx: &Tx, session: SessionId) -> Result<LockAttempt<RefreshTokenFamily>, Error> {
     let params: Params<'_> = &[&session];
     let all = BY_SESSION;
     let (locked, family) = tokio::join!(biased; tx.query_opt(all.lock, params), read(tx, &all, params));
     let is_locked = locked?.is_some();
     Ok(match family? {
-        Some(family) if is_locked => Locked::Yes(family),
-        Some(_) => Locked::Elsewhere,
-        None => Locked::Nothing,
+        Some(family) if is_locked => LockAttempt::Locked(family),
+        Some(_) => LockAttempt::HeldElsewhere,
+        None => LockAttempt::NoRow,
     })
 }
 
-async fn read(tx: &Tx, all: &FamilyStatements, params: Params<'_>) -> Result<Option<Family>, Error> {
+async fn read(tx: &Tx, all: &FamilyStatements, params: Params<'_>) -> Result<Option<RefreshTokenFamily>, Error> {
     let (session, user, identities, factors) = tokio::join!(biased;
         tx.query_opt(all.session, params),
         tx.query_opt(all.user, params),
@@ -249,7 +249,7 @@ async fn read(tx: &Tx, all: &FamilyStatements, params: Params<'_>) -> Result<Opt
     let mut user = User::from_row(&user);
     user.identities = identities?.iter().map(Identity::from_row).collect();
     user.factors = factors?.iter().map(Factor::from_row).collect();
-    Ok(Some(Family { session: Session::from_row(&session), user }))
+    Ok(Some(RefreshTokenFamily { session: Session::from_row(&session), user }))
 }
 
 /// Adds a token to a session.
