@@ -1,4 +1,4 @@
-//! What can go wrong between us and PostgreSQL.
+//! The errors between Portico and PostgreSQL.
 
 use std::error::Error as _;
 use std::fmt;
@@ -21,7 +21,7 @@ pub enum DatabaseError {
     Unreachable {
         /// Where we looked, without any secret.
         place: String,
-        /// What the connection attempt said.
+        /// The error of the connection attempt.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -40,9 +40,9 @@ pub enum DatabaseError {
     /// A step of bringing the schema up to date failed.
     #[error("{step}: {}", Chain(.source))]
     Bootstrap {
-        /// What was being done.
+        /// The operation.
         step: String,
-        /// What PostgreSQL said.
+        /// PostgreSQL's error.
         #[source]
         source: tokio_postgres::Error,
     },
@@ -52,8 +52,8 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Whether the database is merely not there now (down, restarting, all connections busy), so that trying again later
-    /// is right. Everything else is an error of the statement.
+    /// Returns whether the database is unavailable for now (down, restarting, all connections busy), so that a later retry
+    /// can succeed. Every other error is one of the statement.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Busy(_) | Self::Unreachable { .. } | Self::Closed => true,
@@ -74,7 +74,7 @@ impl DatabaseError {
     }
 }
 
-/// Whether an error of the driver means that the connection or the server is gone. Without an SQLSTATE it was the driver
+/// Returns whether an error of the driver means that the connection or the server is gone. Without an SQLSTATE it was the driver
 /// that failed: a closed connection or a broken socket; conversions of values have a source that is not an I/O error.
 pub(crate) fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     match error.code() {

@@ -25,7 +25,7 @@ const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Test programs of one user that run at the same time, at most.
 const SLOTS: u32 = 64;
-/// What the names of scratch databases begin with.
+/// The prefix of the names of scratch databases.
 const PREFIX: &str = "scratch_";
 
 /// The cluster that all tests of this process share, started when it is first asked for. It loses everything when the
@@ -73,7 +73,7 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     Err(refusal)
 }
 
-/// One folder for each user, which is ours and nobody else's: the name can be guessed, so it must not be a trap.
+/// Returns a folder that belongs to this user alone. Its name can be guessed, so its owner and mode are checked.
 fn slots_folder() -> io::Result<PathBuf> {
     let us = rustix::process::geteuid().as_raw();
     let folder = env::temp_dir().join(format!("portico-tests-{us}"));
@@ -152,7 +152,7 @@ pub fn fresh_name() -> String {
 }
 
 /// Makes sure that the template `name` exists: when it does not, `fill` gets an empty database, which becomes the template
-/// when it is done. Whoever comes meanwhile waits. A name that contains a fingerprint of what is filled in is never stale.
+/// when it is done. Concurrent callers wait. A name that contains a fingerprint of what is filled in is never stale.
 ///
 /// # Errors
 /// What PostgreSQL or `fill` says; no template stays then.
@@ -179,7 +179,7 @@ where
 }
 
 /// Makes the database `name` a copy of `template`, file by file, which takes some hundredths of a second. `admin` must be
-/// allowed to create databases; nobody may be connected to the template.
+/// allowed to create databases; the template must have no connections.
 ///
 /// # Errors
 /// What PostgreSQL says: the name is taken, the template is missing or stays in use.
@@ -227,7 +227,7 @@ pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseE
     Ok(())
 }
 
-/// Whether there is a database of that name.
+/// Returns whether there is a database of that name.
 ///
 /// # Errors
 /// What PostgreSQL says.

@@ -40,7 +40,7 @@ pub const OBJECT_IN_USE: SqlState = SqlState::OBJECT_IN_USE;
 /// A prepared statement no longer fits its tables (`0A000`, "cached plan must not change result type").
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::FEATURE_NOT_SUPPORTED;
 
-/// Whether the code says that the server is not there for us now, rather than that the statement was wrong: connection
+/// Returns whether the code means that the server is unavailable, and not that the statement is wrong: connection
 /// failures (class 08), too many connections, shutting down, starting up, or the database just being made anew.
 pub fn means_unavailable(code: &SqlState) -> bool {
     code.code().starts_with("08")

@@ -27,7 +27,7 @@ pub enum TlsError {
     File {
         /// The file of `sslrootcert`, `sslcert` or `sslkey`.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// The system has no certificate authorities.

@@ -28,9 +28,9 @@ struct Shipped {
     schema: &'static str,
     /// A schema-qualified function that exists when the objects do.
     witness: &'static str,
-    /// Whether every database has it without asking.
+    /// Every database has it from the start.
     everywhere: bool,
-    /// Whether the real one is preferred where the system has it. The others need a library loaded at the server's start,
+    /// The real extension is preferred where the system has it. The others need a library loaded at the server's start,
     /// or a key file; our server does their work.
     real_wins: bool,
 }

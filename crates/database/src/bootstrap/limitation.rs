@@ -13,7 +13,7 @@ pub struct Limitation {
     pub what: String,
     /// PostgreSQL's reason.
     pub why: String,
-    /// What does not work until then.
+    /// The features that do not work until then.
     pub effect: String,
     /// Statements for a role that may run them; empty where there are none.
     pub remedy: String,

@@ -1,17 +1,17 @@
-//! What the bootstrap is told about the project it prepares the database for.
+//! The settings of the bootstrap that depend on the project.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::endpoint::Password;
 
-/// What a project decides about its database. The rest of the bootstrap is the same for everybody.
+/// The settings of a project's database. The rest of the bootstrap is the same for every project.
 #[derive(Clone)]
 pub struct BootstrapSettings {
-    /// Whether tables, sequences and functions that `postgres` makes in `public` are granted to the API roles by
-    /// themselves: `[api] auto_expose_new_tables`.
+    /// Grant tables, sequences and functions that `postgres` creates in `public` to the API roles
+    /// automatically: `[api] auto_expose_new_tables`.
     pub auto_expose_new_tables: bool,
-    /// Whether row security is switched on by itself for every new table in `public`. `false` leaves it as it is in the database.
+    /// Switch row security on for every new table in `public`. `false` leaves the database as it is.
     pub secure_new_tables: bool,
     /// `app.settings.jwt_secret` of the database, which SQL of old projects reads to sign tokens. Every role can read it:
     /// only development gives it.
@@ -46,7 +46,7 @@ impl fmt::Debug for BootstrapSettings {
 }
 
 impl BootstrapSettings {
-    /// What a database is at that this program has set up with these settings: good for the name of a template.
+    /// Returns the fingerprint of a database that this program has set up with these settings, for the name of a template.
     pub fn fingerprint(&self) -> String {
         super::fingerprint(self, "")
     }

@@ -1,4 +1,4 @@
--- The key of vault.secrets. Nobody but the owner of this schema reads it; the vault's functions run as that owner.
+-- The key of vault.secrets. Only the owner of this schema reads it; the vault's functions run as that owner.
 create table portico.vault_key (
   only_row boolean primary key default true check (only_row),
   key text not null

@@ -177,7 +177,7 @@ async fn bootstraps_that_meet_all_succeed() {
     }
 }
 
-/// What an older version or the hosted service left: old columns, missing objects, rows.
+/// A database of an older version or of the hosted service: old columns, missing objects, rows.
 const OLDER: &str = r#"
     create schema auth authorization supabase_admin;
     grant all on schema auth to supabase_auth_admin;

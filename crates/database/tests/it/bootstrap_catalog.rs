@@ -2,7 +2,7 @@
 
 use super::bootstrap::{column, majors, ready, value};
 
-/// What differs only in how PostgreSQL prints an expression: casts, parentheses, letter case.
+/// Removes differences in how PostgreSQL prints an expression: casts, parentheses, letter case.
 const NORMAL: &str = r"
     set search_path = '';
     create function pg_temp.normal(text) returns text language sql as $$

@@ -1,4 +1,4 @@
-//! What the functions of `storage` and `realtime` do, and the partitions of messages.
+//! The functions of `storage` and `realtime`, and the partitions of messages.
 
 use super::bootstrap::{column, majors, ready, refusal, value};
 
@@ -258,7 +258,7 @@ async fn the_change_feed_shows_each_subscriber_its_part() {
             ],
             "on {major}"
         );
-        // A deleted row is told to everybody whose filters match, by its key only
+        // A deleted row is sent to every subscriber whose filters match, by its key only
         let deleted = column(&client, &change("D", identity)).await;
         assert_eq!(deleted.len(), 1, "{deleted:?}");
         assert!(deleted[0].contains(r#""old_record": {"id": 1}"#) && deleted[0].ends_with("t 1,2 {}"), "{deleted:?}");

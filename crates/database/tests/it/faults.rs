@@ -1,4 +1,4 @@
-//! What the embedded cluster survives: the death of its server, and of its owner.
+//! Crashes that the embedded cluster survives: of its server, and of its owner.
 
 use std::env;
 use std::os::unix::fs::MetadataExt;

@@ -475,7 +475,7 @@ async fn the_server_does_not_let_itself_in() {
             let (code, message) = refusal(&attacker, &format!("select public.{function}('{own}{password}')")).await;
             assert!(["42501", "2F003", "08001"].contains(&code.as_str()), "{function} on {major}: {message}");
         }
-        // No rule lets anybody in without proof
+        // No rule admits a login without proof
         let rules = "select concat_ws(' ', type, auth_method) from pg_hba_file_rules where error is null group by 1";
         let rules = column(&admin, rules).await;
         assert!(

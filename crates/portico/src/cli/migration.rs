@@ -23,7 +23,7 @@ const MAX_PIPED: u64 = 16 * 1024 * 1024;
 pub(super) enum Command {
     /// Make an empty migration, or one with the text of standard input
     New {
-        /// What it does, in a word or two
+        /// A description in a word or two
         name: String,
     },
     /// Show which migrations the database has
@@ -40,7 +40,7 @@ pub(super) enum Command {
     Repair {
         #[command(flatten)]
         target: Target,
-        /// What the record shall say
+        /// The status to record
         #[arg(long, value_enum)]
         status: Repaired,
         /// Versions, as in the files' names

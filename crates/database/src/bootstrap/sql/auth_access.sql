@@ -3,7 +3,7 @@ set role supabase_auth_admin;
 do $$
 declare name text;
 begin
-  -- On without any policy: nobody but the owner and roles that bypass row security sees a row
+  -- On without any policy: only the owner and roles that bypass row security see rows
   foreach name in array '{audit_log_entries,flow_state,identities,instances,mfa_amr_claims,mfa_challenges,mfa_factors,one_time_tokens,refresh_tokens,saml_providers,saml_relay_states,schema_migrations,sessions,sso_domains,sso_providers,users}'::text[] loop
     if not (select relrowsecurity from pg_class where oid = format('auth.%I', name)::regclass) then
       execute format('alter table auth.%I enable row level security', name);

@@ -6,7 +6,7 @@ set check_function_bodies = off;
 set lock_timeout = '30s';
 set statement_timeout = 0;
 
--- Event triggers that the project has made run with the rights of whoever runs a statement, and ours are a superuser's
+-- Event triggers that the project has made run with the rights of the statement's role, and ours are a superuser's
 do $$
 begin
   if (select rolsuper from pg_roles where rolname = session_user) then
@@ -118,7 +118,7 @@ begin
     end;
   end if;
   select rolconfig into known from pg_roles where rolname = name;
-  -- Settings that somebody changed since are theirs
+  -- Settings that were changed since stay
   if known is null then
     foreach setting in array settings loop
       perform pg_temp.attempt(format('role setting %s of %s', setting, name), format('alter role %I set %s', name, setting), '');
@@ -132,7 +132,7 @@ begin
   if member_name = group_name or exists (
     select from pg_auth_members
      where roleid = group_name::regrole and member = member_name::regrole and (admin_option or not admin)
-       -- from 16 on, whoever creates a role gets a bare admin membership that can neither inherit nor set
+       -- from 16 on, the creator of a role gets a bare admin membership that can neither inherit nor set
        and (admin or current_setting('server_version_num')::int < 160000
             or (to_jsonb(pg_auth_members) ->> 'set_option')::boolean)
   ) then return; end if;
@@ -216,7 +216,7 @@ begin
   end if;
 end $$;
 
--- Gives everything in a service's schema to its role: a dump restored without owners leaves it with whoever restored.
+-- Gives everything in a service's schema to its role: a dump restored without owners leaves it with the restoring role.
 create or replace function pg_temp.adopt(schema_name text, owner_name text, except_names text[] default '{}') returns void
 language plpgsql as $$
 declare item record;

@@ -33,7 +33,7 @@ select pg_temp.ensure_role('supabase_admin', 'login createrole createdb', 'super
        pg_temp.ensure_role('anon', 'nologin inherit', '', '{"statement_timeout = ''3s''"}'),
        pg_temp.ensure_role('authenticated', 'nologin inherit', '', '{"statement_timeout = ''8s''"}'),
        pg_temp.ensure_role('service_role', 'nologin inherit', 'bypassrls', '{}'),
-       -- The hosted service preloads two libraries for this role; named where they are missing, nobody could log in
+       -- The hosted service preloads two libraries for this role; named where they are missing, every login would fail
        pg_temp.ensure_role('authenticator', 'login noinherit', '', '{"statement_timeout = ''8s''","lock_timeout = ''8s''"}'),
        -- The backslash is an old slip of the hosted service; tools compare it
        pg_temp.ensure_role('postgres', 'login createrole createdb', 'replication bypassrls',

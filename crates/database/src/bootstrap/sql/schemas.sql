@@ -27,7 +27,7 @@ select pg_temp.ensure_schema('auth', 'supabase_admin'),
        pg_temp.ensure_schema('pgbouncer', 'pgbouncer'),
        pg_temp.ensure_schema('_realtime', 'postgres');
 
--- Until 14 everybody could create in public, and postgres did not own it
+-- Until 14 every role could create in public, and postgres did not own it
 do $$
 begin
   if current_setting('server_version_num')::int < 150000 then
