@@ -25,7 +25,8 @@ release: $(WEB_STAMP) extensions ## The same, laid out by a profile of itself at
 
 test: setup check test-rust test-web test-clients ## Run every check and every test
 
-check: $(WEB_STAMP) ## Formatting, lints and types
+check: $(WEB_STAMP) ## Formatting, lints, types and the wording of comments
+	@scripts/check-language
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 	npm run --silent --workspace web lint

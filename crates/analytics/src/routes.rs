@@ -36,7 +36,7 @@ enum Refusal {
     OtherSite,
     #[error("Too many events, try again later")]
     TooMany(u64),
-    #[error("Events can not be taken now")]
+    #[error("Events cannot be taken now")]
     Overloaded,
 }
 

@@ -12,11 +12,11 @@ use url::Url;
 use crate::acting::Acting;
 use crate::pooler::Pooling;
 
-/// What a URL part may hold unescaped.
+/// The characters that a part of a URL may contain unescaped.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Parameters of other programs that share the URL with us and change nothing about the connection.
 const IGNORED: &[&str] = &["connection_limit", "pool_timeout", "schema", "supa", "workaround"];
-/// What we understand, for the error message.
+/// The known parameters, for the error message.
 const KNOWN: &str = "sslmode, sslrootcert, sslcert, sslkey, channel_binding, host, port, user, password, dbname, \
                      application_name, connect_timeout, options";
 
@@ -98,7 +98,7 @@ pub struct TlsSettings {
     pub require_channel_binding: bool,
 }
 
-/// A connection URL that can not be used.
+/// A connection URL that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// Not a URL at all, or of another scheme.
@@ -109,7 +109,7 @@ pub enum EndpointError {
     Invalid {
         /// Which part.
         part: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// A parameter we do not know. Ignoring it could weaken what the person asked for.
@@ -293,7 +293,7 @@ impl Endpoint {
         self.acting.known_pooling() != Some(Pooling::Transaction)
     }
 
-    /// What was found out about the server's roles.
+    /// Returns the properties of the server that were detected.
     pub(crate) fn acting(&self) -> &Acting {
         &self.acting
     }

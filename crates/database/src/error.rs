@@ -17,7 +17,7 @@ pub enum DatabaseError {
     #[error("no database connection became free within {0:?}")]
     Busy(Duration),
     /// The server could not be reached, or did not answer in time.
-    #[error("the database at {place} can not be reached: {}", Chain(.source.as_ref()))]
+    #[error("the database at {place} cannot be reached: {}", Chain(.source.as_ref()))]
     Unreachable {
         /// Where we looked, without any secret.
         place: String,

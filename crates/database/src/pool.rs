@@ -83,7 +83,7 @@ impl Database {
     /// takes on the service's role with `set role`.
     ///
     /// # Errors
-    /// When the certificates that the endpoint names can not be read.
+    /// When the certificates that the endpoint names cannot be read.
     pub fn open(endpoint: &Endpoint, settings: PoolSettings) -> Result<Self, DatabaseError> {
         let auth = Profile { role: Some(AUTH), search_path: "auth", connections: settings.auth_connections };
         let service = Profile { role: None, search_path: SERVICE_PATH, connections: settings.service_connections };
@@ -224,7 +224,7 @@ impl Database {
         }
     }
 
-    /// Whether [`recreate`](Self::recreate) is at work: what fails meanwhile is nothing that anybody has to look at.
+    /// Returns whether [`recreate`](Self::recreate) is running. Failures meanwhile are expected.
     #[must_use]
     pub fn is_being_recreated(&self) -> bool {
         self.inner.being_recreated.load(Ordering::Relaxed)
@@ -236,15 +236,15 @@ impl Database {
         Recreation { database: self.clone() }
     }
 
-    /// Closes the connections that nobody uses now; those in use close when they come back only if they are broken.
-    /// After the schema was made anew, since statements prepared before know the old tables.
+    /// Closes the idle connections. Those in use close at their return only if they are broken.
+    /// Used after the schema was recreated, since statements prepared before refer to the old tables.
     pub fn drop_idle_connections(&self) {
         for pool in [&self.inner.auth, &self.inner.service] {
             pool.retain(|_, _| false);
         }
     }
 
-    /// Closes the pools: nobody gets a connection any more, and those in use close when they are given back.
+    /// Closes the pools: no further checkout succeeds, and connections in use close at their return.
     pub async fn close(&self) {
         for pool in [&self.inner.auth, &self.inner.service] {
             pool.close();
@@ -278,7 +278,7 @@ impl Drop for Recreation {
     }
 }
 
-/// Whom a pool's connections act as.
+/// The role profile of a pool.
 struct Profile {
     /// The role to act as; `None`: the endpoint's login role.
     role: Option<&'static str>,

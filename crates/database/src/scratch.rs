@@ -36,7 +36,7 @@ const PREFIX: &str = "scratch_";
 /// is dropped: every database but PostgreSQL's own and those whose name begins with `template_`.
 ///
 /// # Errors
-/// [`ClusterError`] when PostgreSQL is missing or can not start.
+/// [`ClusterError`] when PostgreSQL is missing or cannot start.
 pub async fn shared_cluster() -> Result<&'static Cluster, ClusterError> {
     // Never dropped: when the process ends, the system asks PostgreSQL to end.
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();

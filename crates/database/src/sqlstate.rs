@@ -31,9 +31,9 @@ pub const SERIALIZATION_FAILURE: SqlState = SqlState::T_R_SERIALIZATION_FAILURE;
 pub const RAISE_EXCEPTION: SqlState = SqlState::RAISE_EXCEPTION;
 /// A text that is not UTF-8 or holds a zero byte reached the server (`22021`).
 pub const CHARACTER_NOT_IN_REPERTOIRE: SqlState = SqlState::CHARACTER_NOT_IN_REPERTOIRE;
-/// A value can not be read as its type (`22P02`).
+/// A value cannot be read as its type (`22P02`).
 pub const INVALID_TEXT_REPRESENTATION: SqlState = SqlState::INVALID_TEXT_REPRESENTATION;
-/// A setting or an argument can not have this value (`22023`).
+/// A setting or an argument cannot have this value (`22023`).
 pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::INVALID_PARAMETER_VALUE;
 /// The object is in use, such as a template database that has a connection (`55006`).
 pub const OBJECT_IN_USE: SqlState = SqlState::OBJECT_IN_USE;

@@ -19,11 +19,11 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 
 use crate::endpoint::{Host, TlsMode, TlsSettings};
 
-/// A certificate file that can not be used.
+/// A certificate file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// Missing, unreadable, or not PEM.
-    #[error("can not read {} for the database's TLS: {problem}", .file.display())]
+    #[error("cannot read {} for the database's TLS: {problem}", .file.display())]
     File {
         /// The file of `sslrootcert`, `sslcert` or `sslkey`.
         file: PathBuf,
@@ -31,7 +31,7 @@ pub enum TlsError {
         problem: String,
     },
     /// The system has no certificate authorities.
-    #[error("the system's certificate authorities can not be read ({0}): name a file with sslrootcert")]
+    #[error("the system's certificate authorities cannot be read ({0}): name a file with sslrootcert")]
     NoSystemRoots(String),
     /// The certificates do not fit together.
     #[error("the database's TLS settings are not usable: {0}")]
@@ -209,7 +209,7 @@ where
             let config = self.config.ok_or_else(|| io::Error::other("TLS is disabled for this connection"))?;
             let host = self
                 .host
-                .map_err(|host| io::Error::other(format!("`{host}` can not be a host name in a certificate")))?;
+                .map_err(|host| io::Error::other(format!("`{host}` cannot be a host name in a certificate")))?;
             let stream = tokio_rustls::TlsConnector::from(config).connect(host, stream).await?;
             Ok(Stream(Box::new(stream)))
         })

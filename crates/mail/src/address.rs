@@ -27,7 +27,7 @@ pub enum AddressError {
     #[error("the address is too long")]
     TooLong,
     /// Control, invisible or text-direction characters.
-    #[error("the address contains characters that can not be seen")]
+    #[error("the address contains characters that cannot be seen")]
     Invisible,
     /// The shape is not `name@domain`.
     #[error("the address does not have the form name@domain")]

@@ -17,13 +17,13 @@ pub struct HeaderLine(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// A line break or another control character.
-    #[error("a header can not hold line breaks or other control characters")]
+    #[error("a header cannot hold line breaks or other control characters")]
     ControlCharacter,
     /// More than 998 bytes, or more than 32 headers.
     #[error("the header is too long")]
     TooLong,
     /// Not a header name, or one that the message sets itself.
-    #[error("the header {0:?} can not be set")]
+    #[error("the header {0:?} cannot be set")]
     Name(String),
 }
 

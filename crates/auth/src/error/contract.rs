@@ -262,7 +262,7 @@ contract_errors! {
     Unexpected => UnexpectedFailure, "Unexpected failure, please check server logs for more information";
     DatabaseFailed => UnexpectedFailure, "Database error";
     DatabaseUnreachable => UnexpectedFailure as SERVICE_UNAVAILABLE,
-        "The database can not be reached at the moment, please retry after a moment.";
+        "The database cannot be reached at the moment, please retry after a moment.";
     SavingUserFailed => UnexpectedFailure, "Database error saving new user";
     UpdatingUserFailed => UnexpectedFailure, "Database error updating user";
     CreatingAnonymousUserFailed => UnexpectedFailure, "Database error creating anonymous user";
@@ -275,7 +275,7 @@ contract_errors! {
     TextProviderMissing => UnexpectedFailure, "Unable to get SMS provider";
     CaptchaUnavailable => UnexpectedFailure, "captcha verification process failed";
     BreachCheckFailed => UnexpectedFailure, "Unable to perform password strength check with HaveIBeenPwned.org.";
-    ProviderUnreachable => UnexpectedFailure, "The identity provider can not be reached";
+    ProviderUnreachable => UnexpectedFailure, "The identity provider cannot be reached";
     ProviderAddressInvalid => UnexpectedFailure, "Unsupported provider: its address is not a URL";
     ProviderEmailMissing => UnexpectedFailure, "Error getting user email from external provider";
     ProviderProfileFailed => UnexpectedFailure, "Error getting user profile from external provider";

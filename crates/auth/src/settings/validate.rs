@@ -97,7 +97,7 @@ impl AuthSettings {
         within(
             "email.allow_unverified_sign_ins",
             !(self.email.autoconfirm && self.email.allow_unverified_sign_ins),
-            "can not be combined with email.autoconfirm",
+            "cannot be combined with email.autoconfirm",
         )?;
         within("refresh.algorithm_version", self.refresh.algorithm_version <= 2, "must be 0, 1 or 2")?;
         within("refresh.upgrade_percentage", self.refresh.upgrade_percentage <= 100, "must be 0 to 100")?;
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(refused("X-Campaign", "a b"), Ok(()));
         assert_eq!(
             refused("Bcc", "eve@example.com").unwrap_err(),
-            "email.headers: \"Bcc\": the header \"Bcc\" can not be set"
+            "email.headers: \"Bcc\": the header \"Bcc\" cannot be set"
         );
         for (name, value) in
             [("X Y", "z"), ("", "z"), ("X-Evil", "a\r\nBcc: eve@example.com"), ("X-Long", &"$messageType".repeat(80))]

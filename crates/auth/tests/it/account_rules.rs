@@ -1,4 +1,4 @@
-//! Whose account it is, and what happens to it: the rules around linking, unlinking and sessions, one by one.
+//! The owner of an account, and its changes: the rules around linking, unlinking and sessions, one by one.
 
 use portico_auth::AuthSettings;
 use portico_testkit::{Answer, GooglePerson, TestServer, claims_of};
@@ -264,7 +264,7 @@ async fn id_tokens_are_those_of_the_providers_that_the_contract_names() {
     assert_eq!(refused.refusal(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Custom OIDC provider \"linkedin_oidc\" not allowed");
 
-    // What nobody has a word for is an answer in the words of OAuth
+    // An error without a code of its own gets one of OAuth
     let server = server_with("google", &provider).await;
     server
         .execute(

@@ -80,7 +80,7 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
 /// without superuser rights may create them here, too.
 ///
 /// # Errors
-/// When a file can not be written.
+/// When a file cannot be written.
 pub fn install(folder: &Path, sources: &[PathBuf]) -> io::Result<()> {
     let folder = folder.join("extension");
     std::fs::create_dir_all(&folder)?;

@@ -151,7 +151,7 @@ impl Database {
     /// A connection of its own that acts as `postgres`, for a project's migrations and seeds.
     ///
     /// # Errors
-    /// When the server can not be reached, or the login role may not act as `postgres`.
+    /// When the server cannot be reached, or the login role may not act as `postgres`.
     pub async fn migrations(&self) -> Result<MigrationSession, DatabaseError> {
         MigrationSession::open(self.endpoint()).await
     }
@@ -159,7 +159,7 @@ impl Database {
     /// Drops the database with everything in it, and sets up an empty one in its place. Connections to it are ended.
     ///
     /// # Errors
-    /// When the login role may not drop the database, or another one can not be reached to do so from.
+    /// When the login role may not drop the database, or another one cannot be reached to do so from.
     pub async fn recreate(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let name = self.endpoint().database();
         let elsewhere = if name == "template1" { "postgres" } else { "template1" };
@@ -301,7 +301,7 @@ async fn commit(client: &Client, limitations: &mut Vec<Limitation>) -> Result<()
     Ok(())
 }
 
-/// Runs one step. `create or replace` can not change what an older version of a function returns or how its arguments are
+/// Runs one step. `create or replace` cannot change what an older version of a function returns or how its arguments are
 /// called; PostgreSQL's hint names the function, which is dropped then.
 async fn run_step(client: &Client, text: &str) -> Result<(), Error> {
     let mut dropped = HashSet::new();
@@ -356,7 +356,7 @@ fn settings_text(settings: &BootstrapSettings, names: &Names) -> String {
     text
 }
 
-/// What a database is at that this program has set up with these settings.
+/// Returns the fingerprint of a database that this program has set up with these settings.
 fn fingerprint(settings: &BootstrapSettings, roles: &str) -> String {
     let identity = settings.identity();
     let fixed = [
@@ -379,7 +379,7 @@ fn fingerprint(settings: &BootstrapSettings, roles: &str) -> String {
     digest(bytes)
 }
 
-/// Whether two bootstraps met: the loser starts again and finds the winner's work.
+/// Returns whether another bootstrap ran at the same time. The one that fails starts again and finds the other's work.
 fn met_another(error: &DatabaseError) -> bool {
     let concurrent = |error: &Error| error.as_db_error().is_some_and(|error| error.message().contains("concurrently"));
     let source = match error {

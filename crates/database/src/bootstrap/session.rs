@@ -201,7 +201,7 @@ const HAS_RUN: &str = "
     select not rolsuper and pg_catalog.to_regprocedure('portico.run(text)') is not null
       from pg_catalog.pg_roles where rolname operator(pg_catalog.=) current_user";
 
-/// Whether a role without superuser rights may create the extension, and whether the session's role owns it.
+/// Returns whether a role without superuser rights may create the extension, and whether the session's role owns it.
 const EXTENSION: &str = "
     select bool_or(v.trusted or not v.superuser),
            exists (select from pg_catalog.pg_extension where extname = $1 and extowner = (select oid from pg_catalog.pg_roles where rolname = current_user))
@@ -245,7 +245,7 @@ impl Statement {
             {
                 Some(privileged)
             }
-            // Settings of the project's own, whose names nobody could grant in advance
+            // The project's own settings, whose names cannot be granted in advance
             ["alter", "database" | "role", _, "set", name, ..] if *name == "app" || name.starts_with("app.") => {
                 Some(privileged)
             }

@@ -73,7 +73,7 @@ fn unknown(name: &str) -> String {
 
 fn unreleased(why: &str) -> String {
     format!(
-        "the database was set up by an unreleased program (in schema portico, {why}), and can not be brought up to date: run that \
+        "the database was set up by an unreleased program (in schema portico, {why}), and cannot be brought up to date: run that \
          program, or begin with an empty database (data of `portico dev` is in the folder .portico)"
     )
 }

@@ -7,7 +7,7 @@
 //!    transaction, and with it on the same server session. What `RESET` cannot take back ends the session before any
 //!    other statement of the transaction runs, and the transaction is repeated on another session. This rule
 //!    alone keeps callers apart: it holds whatever happened to the transaction before, be it an error at its commit, a
-//!    lost connection or a program of somebody else's.
+//!    lost connection or another program.
 //! 2. **Every transaction of ours leaves a clean session**, as far as the pooler lets it: the same statements follow the
 //!    `commit` before the `ReadyForQuery` by which the pooler takes the session away. They protect other programs.
 //!

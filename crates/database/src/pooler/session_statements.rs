@@ -1,4 +1,4 @@
-//! What a statement means for the session that is emulated.
+//! The effect of a statement on the emulated session.
 
 use crate::bootstrap::words;
 

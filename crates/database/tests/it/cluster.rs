@@ -1,4 +1,4 @@
-//! The embedded cluster: its first start, and what it says when it can not run.
+//! The embedded cluster: its first start, and its errors when it cannot run.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -143,7 +143,7 @@ async fn a_login_called_postgres_that_is_no_superuser_is_the_owner() {
     }
 }
 
-/// What an earlier version left: fewer migrations of our own, no list of what is missing, and no logins of our own.
+/// A database of an earlier version: fewer migrations of our own, no list of what is missing, and no logins of our own.
 #[tokio::test]
 async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
     for major in majors() {

@@ -71,7 +71,7 @@ async fn a_killed_owner_takes_its_server_along_and_the_next_one_finds_everything
 async fn owner_and_server_killed_together_leave_nothing_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     let (mut child, server) = owner(folder.path()).await;
-    // Stopped, the server can not follow its owner: the next start meets it alive and has to end it by force.
+    // Stopped, the server cannot follow its owner: the next start finds it alive and has to kill it.
     kill_process(server, Signal::STOP).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();

@@ -17,7 +17,7 @@ use super::external::{set_up, start, works};
 use super::wire::{one, value as value_of};
 use super::wire_session::{LEFTOVERS, next, run, transaction};
 
-/// What a pooler does with sessions and their settings, as PgBouncer can be configured.
+/// The treatment of sessions and their settings by a pooler, as PgBouncer can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Lends sessions for one transaction each, the one that became free last first, and refuses settings.

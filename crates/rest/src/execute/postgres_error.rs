@@ -16,7 +16,7 @@ pub(crate) fn rest_error(error: &WireError, is_anonymous: bool) -> RestError {
         WireError::Lost(error) => RestError::ConnectionLost(error.to_string()),
         // The address is not for clients
         WireError::Unreachable { .. } | WireError::Closed => {
-            RestError::NoConnection("the database can not be reached".into())
+            RestError::NoConnection("the database cannot be reached".into())
         }
         WireError::Refused(why) => {
             tracing::error!(reason = why, "the data API may not use the database");

@@ -81,7 +81,7 @@ pub enum IdTokenUse {
     PerTenant,
 }
 
-/// What a request for userinfo carries besides the bearer token.
+/// The further parts of a userinfo request, besides the bearer token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserinfoExtra {
     /// Nothing else.
@@ -99,7 +99,7 @@ pub enum UserinfoExtra {
 pub struct UserinfoDocument {
     /// Its URL.
     pub url: UrlTemplate,
-    /// What else the request carries.
+    /// The further parameters of the request.
     pub extra: UserinfoExtra,
 }
 
@@ -178,7 +178,7 @@ pub struct ProviderDescription {
     pub endpoints: EndpointTemplates,
     /// Scopes of every request, separated by spaces.
     pub scopes: &'static str,
-    /// What callers may add.
+    /// The parameters that callers may add.
     pub forwarded: ForwardedParameters,
     /// Parameters of every authorization request.
     pub parameters: &'static [(&'static str, &'static str)],

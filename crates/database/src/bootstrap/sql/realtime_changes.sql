@@ -258,7 +258,7 @@ begin
         output := output || jsonb_build_object('old_record', coalesce((
           select jsonb_object_agg(c.name, c.value) from unnest(old_columns) as c
            where c.is_selectable and (is_bare or c.is_pkey or c.name = any (selection.selected_columns))
-             -- Nobody was asked whether the old row might be read, so only its key is told
+             -- The policies were not evaluated for the old row, so only its key is sent
              and (action = 'UPDATE' or not is_rls_enabled or c.is_pkey)
              and (not is_too_large or octet_length(c.value::text) <= 64)), '{}'));
       end if;
