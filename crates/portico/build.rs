@@ -8,8 +8,8 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let dist = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?).join("../../web/dist");
-    // A path that does not exist yet counts as changed at each build, so a later build of the web app is
-    // picked up
+    // A path that does not exist yet counts as changed at each build, so a later build of the web
+    // app is picked up
     println!("cargo:rerun-if-changed={}", dist.display());
     println!("cargo:rerun-if-changed=build.rs");
     let mut files = Vec::new();

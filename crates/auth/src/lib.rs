@@ -1,13 +1,15 @@
 //! Accounts: everything under `/auth/v1`.
 //!
-//! Sign-up, sign-in by password, code, link and provider, sessions and their tokens, and the changes that people
-//! make to their account. [`Auth`] is the service; [`Auth::router`] is its HTTP interface.
+//! Sign-up, sign-in by password, code, link and provider, sessions and their tokens, and the
+//! changes that people make to their account. [`Auth`] is the service; [`Auth::router`] is its HTTP
+//! interface.
 //!
-//! Guarantees: the effects of a response are committed; a mail is in the outbox before the response; a response
-//! never shows whether another person has an account, except where the wire contract demands it.
+//! Guarantees: the effects of a response are committed; a mail is in the outbox before the
+//! response; a response never shows whether another person has an account, except where the wire
+//! contract demands it.
 //!
-//! This crate does not know configuration files, other services, or how requests reached it. API keys are
-//! checked before.
+//! This crate does not know configuration files, other services, or how requests reached it. API
+//! keys are checked before.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -136,8 +138,8 @@ impl Auth {
         &self.inner.allow_list
     }
 
-    /// Sends text messages through `texts`. To be called before the first request: a service in use is not
-    /// changed.
+    /// Sends text messages through `texts`. To be called before the first request: a service in use
+    /// is not changed.
     #[must_use]
     pub fn with_texts(mut self, texts: Arc<dyn TextTransport>) -> Self {
         match Arc::get_mut(&mut self.inner) {
@@ -157,8 +159,8 @@ impl Auth {
         &self.inner.columns
     }
 
-    /// Returns the hash of the password of an account. `None`: there is none, or it cannot be decrypted, which
-    /// is logged.
+    /// Returns the hash of the password of an account. `None`: there is none, or it cannot be
+    /// decrypted, which is logged.
     fn stored_password(&self, user: &model::User) -> Option<DecryptedColumn> {
         match self.columns().decrypt(user.id.0, &user.encrypted_password) {
             Ok(opened) => Some(opened).filter(|opened| !opened.text.is_empty()),
@@ -212,7 +214,8 @@ impl Auth {
         &self.inner.refresh_queue
     }
 
-    /// Returns the time in microseconds, as PostgreSQL keeps it, so that a written time is read again unchanged.
+    /// Returns the time in microseconds, as PostgreSQL keeps it, so that a written time is read
+    /// again unchanged.
     pub fn now(&self) -> OffsetDateTime {
         let now = self.inner.clock.now();
         now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now)

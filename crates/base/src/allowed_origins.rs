@@ -1,28 +1,31 @@
 //! The origins and host names that a development server accepts.
 //!
-//! Its keys are published and its port is open to every page in the developer's browser. Two headers keep
-//! other websites out, since no page can forge either: `Origin` names the page that sends the request, and
-//! `Host` the name under which the port was reached. A website that points its own name at this machine
-//! (DNS rebinding) cannot turn that name into an allowed one. Programs send no `Origin`.
+//! Its keys are published and its port is open to every page in the developer's browser. Two
+//! headers keep other websites out, since no page can forge either: `Origin` names the page that
+//! sends the request, and `Host` the name under which the port was reached. A website that points
+//! its own name at this machine (DNS rebinding) cannot turn that name into an allowed one. Programs
+//! send no `Origin`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use url::{Host, Url};
 
-/// The sites whose pages may use a development server, besides those of this machine. Clones share them.
+/// The sites whose pages may use a development server, besides those of this machine. Clones share
+/// them.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedOrigins(Arc<[Url]>);
 
 impl AllowedOrigins {
-    /// Allows the sites at these addresses. Only scheme (http or https), host and port of an address count.
-    /// Another address, such as `myapp://open`, allows nothing, and neither does a pattern for hosts.
+    /// Allows the sites at these addresses. Only scheme (http or https), host and port of an
+    /// address count. Another address, such as `myapp://open`, allows nothing, and neither does a
+    /// pattern for hosts.
     pub fn new<'a>(sites: impl IntoIterator<Item = &'a str>) -> Self {
         Self(sites.into_iter().filter_map(|site| Url::parse(site).ok()).filter(is_website).collect())
     }
 
-    /// Returns true if an origin, as an `Origin` header names it, is of this machine or of one of the
-    /// sites. `null`, which pages without an origin of their own send, is neither.
+    /// Returns true if an origin, as an `Origin` header names it, is of this machine or of one of
+    /// the sites. `null`, which pages without an origin of their own send, is neither.
     pub fn allows(&self, origin: &str) -> bool {
         let Ok(origin) = Url::parse(origin) else { return false };
         is_website(&origin)
@@ -38,7 +41,8 @@ impl AllowedOrigins {
 
     /// As [`AllowedOrigins::knows_host`], and also true for hosts that no website can point at this
     /// machine: IP addresses, names without a dot (such as those of containers), and names below
-    /// `internal` and `test`, which have no owners (RFC 6761; ICANN reserved `internal` for private use).
+    /// `internal` and `test`, which have no owners (RFC 6761; ICANN reserved `internal` for private
+    /// use).
     pub fn is_private_host(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         self.knows_host(&host)

@@ -37,8 +37,8 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// Returns a clock that shows `start` until [`Clock::advance`] moves it. Times outside the years 1678
-    /// to 2261 are clamped.
+    /// Returns a clock that shows `start` until [`Clock::advance`] moves it. Times outside the
+    /// years 1678 to 2261 are clamped.
     pub fn movable(start: OffsetDateTime) -> Self {
         let start = clamp(start.unix_timestamp_nanos());
         Self(Source::Movable(Arc::new(MovableTime { start, now: start.into(), latest: start.into() })))
@@ -56,11 +56,11 @@ impl Clock {
         }
     }
 
-    /// Returns the time since a fixed but arbitrary moment. Only the difference between two readings of
-    /// clones of one clock is meaningful.
+    /// Returns the time since a fixed but arbitrary moment. Only the difference between two
+    /// readings of clones of one clock is meaningful.
     ///
-    /// It never decreases, and setting the machine's wall clock does not change it. That of a movable
-    /// clock stands still while the clock is behind the latest time that it has shown.
+    /// It never decreases, and setting the machine's wall clock does not change it. That of a
+    /// movable clock stands still while the clock is behind the latest time that it has shown.
     pub fn monotonic(&self) -> Span {
         match &self.0 {
             Source::System => {
@@ -71,8 +71,8 @@ impl Clock {
         }
     }
 
-    /// Moves a movable clock, backwards if `by` is negative. Returns false for the machine's clock, which
-    /// cannot be moved.
+    /// Moves a movable clock, backwards if `by` is negative. Returns false for the machine's clock,
+    /// which cannot be moved.
     pub fn advance(&self, by: Duration) -> bool {
         let Source::Movable(time) = &self.0 else {
             return false;

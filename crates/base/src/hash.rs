@@ -14,8 +14,8 @@ pub fn sha256_hex(data: &[u8]) -> String {
     hex::encode(sha256(data))
 }
 
-/// Returns the SHA-224 digest of `data` in lower-case hexadecimal digits: the form in which one-time
-/// tokens are stored.
+/// Returns the SHA-224 digest of `data` in lower-case hexadecimal digits: the form in which
+/// one-time tokens are stored.
 pub fn sha224_hex(data: &[u8]) -> String {
     hex::encode(digest::digest(&digest::SHA224, data))
 }

@@ -1,5 +1,5 @@
-//! Unpredictable values from the generator of the cryptographic library. Every character of an alphabet
-//! is equally likely.
+//! Unpredictable values from the generator of the cryptographic library. Every character of an
+//! alphabet is equally likely.
 
 use aws_lc_rs::rand;
 use base64::Engine as _;
@@ -47,8 +47,8 @@ fn fill(out: &mut [u8]) {
     rand::fill(out).expect("the random generator works: nothing is safe without it");
 }
 
-/// Returns `n` characters of `alphabet` (at most 256 characters), each equally likely: bytes from the last
-/// whole multiple of the alphabet's length on are discarded.
+/// Returns `n` characters of `alphabet` (at most 256 characters), each equally likely: bytes from
+/// the last whole multiple of the alphabet's length on are discarded.
 fn pick(alphabet: &[u8], n: usize) -> String {
     let fair = 256 - 256 % alphabet.len();
     let mut out = String::with_capacity(n);

@@ -17,8 +17,8 @@ impl RequestId {
         Self(Arc::from(&*next_uuid().hyphenated().encode_lower(&mut text)))
     }
 
-    /// Returns the id that came with a request; `None` unless it is 8 to 128 letters, digits, `-`, `_` or
-    /// `.`, so that it can be copied into logs and headers.
+    /// Returns the id that came with a request; `None` unless it is 8 to 128 letters, digits, `-`,
+    /// `_` or `.`, so that it can be copied into logs and headers.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
         ((8..=128).contains(&text.len()) && text.bytes().all(fits)).then(|| Self(text.into()))
@@ -36,8 +36,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The ids for which a thread gets random bytes at once: a call of the generator takes longer than all
-/// other work for an id.
+/// The ids for which a thread gets random bytes at once: a call of the generator takes longer than
+/// all other work for an id.
 const BATCH: usize = 64;
 
 thread_local! {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq;
 
-/// A password, key or signing secret. `Debug` prints `***`, and comparison takes the same time for every
-/// content.
+/// A password, key or signing secret. `Debug` prints `***`, and comparison takes the same time for
+/// every content.
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
 

@@ -1,9 +1,9 @@
 //! Token buckets: limits on how often an action is allowed.
 //!
-//! Promises: a bucket reads the clock itself, at the moment of a charge and while it holds the lock. A
-//! caller cannot charge at a time that it read earlier, for example before a slow request body arrived.
-//! The clock is [`Clock::monotonic`]: setting the wall clock neither fills a bucket nor keeps it from
-//! filling. The memory of [`TokenBuckets`] is bounded.
+//! Promises: a bucket reads the clock itself, at the moment of a charge and while it holds the
+//! lock. A caller cannot charge at a time that it read earlier, for example before a slow request
+//! body arrived. The clock is [`Clock::monotonic`]: setting the wall clock neither fills a bucket
+//! nor keeps it from filling. The memory of [`TokenBuckets`] is bounded.
 //!
 //! Must not know: which action is limited, and how a rejection is reported.
 
@@ -25,9 +25,9 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Returns the quota of a bucket of `burst` tokens that gets `per_second` tokens a second. A burst of 0
-    /// rejects every charge; with 0 tokens a second the bucket never fills. Negative and non-finite
-    /// numbers count as 0.
+    /// Returns the quota of a bucket of `burst` tokens that gets `per_second` tokens a second. A
+    /// burst of 0 rejects every charge; with 0 tokens a second the bucket never fills. Negative and
+    /// non-finite numbers count as 0.
     pub const fn new(burst: f64, per_second: f64) -> Self {
         const fn valid(number: f64) -> f64 {
             if number.is_finite() && number > 0.0 { number } else { 0.0 }
@@ -35,7 +35,8 @@ impl Quota {
         Self { burst: valid(burst), per_second: valid(per_second) }
     }
 
-    /// Returns the quota of a bucket of `burst` tokens that fills from empty to full within `period`.
+    /// Returns the quota of a bucket of `burst` tokens that fills from empty to full within
+    /// `period`.
     pub const fn full_after(burst: f64, period: Duration) -> Self {
         Self::new(burst, burst / period.as_secs_f64())
     }
@@ -64,8 +65,8 @@ impl TokenBucket {
     /// Takes `count` tokens, all or none.
     ///
     /// # Errors
-    /// Returns the time until there will be enough tokens; [`Duration::MAX`] if there never will be, because
-    /// `count` is above the burst or the bucket does not fill.
+    /// Returns the time until there will be enough tokens; [`Duration::MAX`] if there never will
+    /// be, because `count` is above the burst or the bucket does not fill.
     pub fn take(&mut self, count: u32, clock: &Clock) -> Result<(), Duration> {
         self.fill(clock.monotonic());
         self.check_filled(count)?;
@@ -88,8 +89,8 @@ impl TokenBucket {
         self.tokens = (self.tokens + f64::from(count)).min(self.quota.burst);
     }
 
-    /// Takes `tokens`, or as many as there are: for a charge that was made elsewhere, such as by another
-    /// process.
+    /// Takes `tokens`, or as many as there are: for a charge that was made elsewhere, such as by
+    /// another process.
     pub fn take_up_to(&mut self, tokens: f64, clock: &Clock) {
         self.fill(clock.monotonic());
         self.tokens = (self.tokens - tokens.max(0.0)).max(0.0);
@@ -140,9 +141,9 @@ pub fn whole_seconds(wait: Duration, most: Duration) -> Duration {
 
 /// A bucket for each key, in bounded memory.
 ///
-/// When `most` keys are known and another one arrives, the fuller half is removed: a key that has used up
-/// its tokens stays limited however many other keys arrive. A removed key starts again with a full
-/// bucket.
+/// When `most` keys are known and another one arrives, the fuller half is removed: a key that has
+/// used up its tokens stays limited however many other keys arrive. A removed key starts again with
+/// a full bucket.
 pub struct TokenBuckets<K> {
     clock: Clock,
     most: usize,
@@ -155,8 +156,8 @@ impl<K: Eq + Hash> TokenBuckets<K> {
         Self { clock, most: most.max(1), buckets: Mutex::default() }
     }
 
-    /// Takes `count` tokens of the bucket of `key`, all or none. A new key gets a full bucket; a known key
-    /// keeps its tokens if `quota` has changed.
+    /// Takes `count` tokens of the bucket of `key`, all or none. A new key gets a full bucket; a
+    /// known key keeps its tokens if `quota` has changed.
     ///
     /// # Errors
     /// As [`TokenBucket::take`].
@@ -177,14 +178,16 @@ impl<K: Eq + Hash> TokenBuckets<K> {
         bucket.check(count, &self.clock)
     }
 
-    /// Puts back `count` tokens that were taken of the bucket of `key`; see [`TokenBucket::refund`].
+    /// Puts back `count` tokens that were taken of the bucket of `key`; see
+    /// [`TokenBucket::refund`].
     pub fn refund(&self, key: &K, count: u32) {
         if let Some(bucket) = self.lock().get_mut(key) {
             bucket.refund(count);
         }
     }
 
-    /// Takes `tokens` of the bucket of `key`, or as many as there are; see [`TokenBucket::take_up_to`].
+    /// Takes `tokens` of the bucket of `key`, or as many as there are; see
+    /// [`TokenBucket::take_up_to`].
     pub fn take_up_to(&self, key: K, quota: Quota, tokens: f64) {
         self.with(key, quota, |bucket, clock| bucket.take_up_to(tokens, clock));
     }
@@ -211,7 +214,8 @@ impl<K: Eq + Hash> TokenBuckets<K> {
         charge(bucket, &self.clock)
     }
 
-    // A panic in another thread leaves the map consistent: each bucket is changed by single assignments
+    // A panic in another thread leaves the map consistent: each bucket is changed by single
+    // assignments
     fn lock(&self) -> MutexGuard<'_, HashMap<K, TokenBucket>> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,15 @@
-//! Roles of an external server: which role plays which part, and as whom a connection logs in to act as it.
+//! Roles of an external server: which role plays which part, and as whom a connection logs in to
+//! act as it.
 //!
-//! On the embedded cluster every role has the name that the hosted service gives it, and the socket admits us as
-//! any of them. A server of others may have roles of these names that are not ours, `postgres` above all, which
-//! is usually its superuser. There another role plays the part, under a name of our own.
+//! On the embedded cluster every role has the name that the hosted service gives it, and the socket
+//! admits us as any of them. A server of others may have roles of these names that are not ours,
+//! `postgres` above all, which is usually its superuser. There another role plays the part, under a
+//! name of our own.
 //!
-//! A session that has logged in as a mighty role and acts as a lesser one returns to the mighty one at `reset
-//! role`, which any function can run. Therefore [`Logins`] has login roles of its own, one for each part that
-//! runs SQL of a project. Such a login has no right but that of acting in its part.
+//! A session that has logged in as a mighty role and acts as a lesser one returns to the mighty one
+//! at `reset role`, which any function can run. Therefore [`Logins`] has login roles of its own,
+//! one for each part that runs SQL of a project. Such a login has no right but that of acting in
+//! its part.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,8 +30,8 @@ pub(crate) const AUTH: &str = "supabase_auth_admin";
 /// The role that requests of the data API begin as.
 pub(crate) const API: &str = "authenticator";
 
-/// Parts that another role can play, with its name. `anon`, `authenticated` and `service_role` are not among
-/// them: tokens and policies name them.
+/// Parts that another role can play, with its name. `anon`, `authenticated` and `service_role` are
+/// not among them: tokens and policies name them.
 const PARTS: [(&str, &str); 6] = [
     (OWNER, "portico_owner"),
     (API, "portico_authenticator"),
@@ -38,9 +41,9 @@ const PARTS: [(&str, &str); 6] = [
     ("supabase_functions_admin", "portico_functions_admin"),
 ];
 
-/// Chooses the role for each part: of its own name, of our name for it, and of that name with a mark of the
-/// database, the first that is free or that the login role can become. A superuser never owns a project's
-/// objects, unless an earlier version has set up this database so.
+/// Chooses the role for each part: of its own name, of our name for it, and of that name with a
+/// mark of the database, the first that is free or that the login role can become. A superuser
+/// never owns a project's objects, unless an earlier version has set up this database so.
 const CHOOSE: &str = "
     with login as (select oid, rolsuper, rolcreaterole, current_setting('server_version_num')::int as version
                      from pg_roles where rolname = session_user),
@@ -94,8 +97,9 @@ impl Names {
         self.0.iter().find(|(known, _)| *known == part).map_or(part, |(_, name)| name)
     }
 
-    /// Puts the names into SQL of our own, which is written for those of the hosted service. The names are plain
-    /// identifiers, so they fit where an identifier, a literal or an element of an array stands.
+    /// Puts the names into SQL of our own, which is written for those of the hosted service. The
+    /// names are plain identifiers, so they fit where an identifier, a literal or an element of an
+    /// array stands.
     pub fn in_sql<'a>(&self, sql: &'a str) -> Cow<'a, str> {
         if self.0.is_empty() {
             return Cow::Borrowed(sql);
@@ -120,10 +124,11 @@ impl Names {
     }
 }
 
-/// The login roles of this installation on an external server: their names and passwords follow from a secret.
+/// The login roles of this installation on an external server: their names and passwords follow
+/// from a secret.
 ///
-/// Installations that share a database and not the secret have different login roles, so none takes another's
-/// password away.
+/// Installations that share a database and not the secret have different login roles, so none takes
+/// another's password away.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Logins {
     tag: String,
@@ -166,7 +171,8 @@ fn signed(key: &[u8], text: &[u8]) -> [u8; 32] {
     bytes
 }
 
-/// The state of all clones of an endpoint: the names that were chosen, and the logins that the server admits.
+/// The state of all clones of an endpoint: the names that were chosen, and the logins that the
+/// server admits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Acting(Arc<State>);
 
@@ -178,7 +184,8 @@ struct State {
     pooling: RwLock<Option<Pooling>>,
 }
 
-/// An endpoint is where a server is and as whom to connect; what was found out there is no part of it.
+/// An endpoint is where a server is and as whom to connect; what was found out there is no part of
+/// it.
 impl PartialEq for Acting {
     fn eq(&self, other: &Self) -> bool {
         self.0.logins == other.0.logins

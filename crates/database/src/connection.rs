@@ -19,18 +19,20 @@ use crate::tls::Tls;
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Opens one connection of its own, outside any pool, as the endpoint's role; the connection closes when the client is
-/// dropped. A server that is starting or restarting is waited for, up to the endpoint's connect timeout.
+/// Opens one connection of its own, outside any pool, as the endpoint's role; the connection closes
+/// when the client is dropped. A server that is starting or restarting is waited for, up to the
+/// endpoint's connect timeout.
 ///
 /// # Errors
-/// [`DatabaseError::Unreachable`] when nothing answers in time; [`DatabaseError::Postgres`] when the server refuses us.
+/// [`DatabaseError::Unreachable`] when nothing answers in time; [`DatabaseError::Postgres`] when
+/// the server refuses us.
 pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
     Ok(open(endpoint, &endpoint.to_config(), &tls, &local_role(endpoint)).await?.0)
 }
 
-/// Returns the statement by which a transaction takes on the endpoint's role where the session does not begin as it.
-/// Empty where the login role is the role.
+/// Returns the statement by which a transaction takes on the endpoint's role where the session does
+/// not begin as it. Empty where the login role is the role.
 pub(crate) fn local_role(endpoint: &Endpoint) -> String {
     match endpoint.role() == endpoint.user() {
         true => String::new(),
@@ -38,8 +40,9 @@ pub(crate) fn local_role(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The settings of an administrator's session, which take precedence over those that the owner of the
-/// database can make: names resolve in PostgreSQL's catalog only, and literals have one meaning.
+/// The settings of an administrator's session, which take precedence over those that the owner of
+/// the database can make: names resolve in PostgreSQL's catalog only, and literals have one
+/// meaning.
 const GUARD: &str = "-c search_path=pg_catalog,pg_temp -c standard_conforming_strings=on \
                      -c default_transaction_read_only=off -c transform_null_equals=off -c quote_all_identifiers=off";
 
@@ -47,14 +50,14 @@ const GUARD: &str = "-c search_path=pg_catalog,pg_temp -c standard_conforming_st
 const LOCAL_GUARD: &str = "set local search_path = pg_catalog, pg_temp; set local standard_conforming_strings = on; \
                            set local transform_null_equals = off; set local quote_all_identifiers = off";
 
-/// Switches triggers and event triggers off in a superuser's session, since those of a project would run
-/// with its rights. Other sessions may not do that, and need not.
+/// Switches triggers and event triggers off in a superuser's session, since those of a project
+/// would run with its rights. Other sessions may not do that, and need not.
 const NO_TRIGGERS: &str = "select pg_catalog.set_config('session_replication_role', 'replica', false)
                              from pg_catalog.pg_roles where rolname = session_user and rolsuper";
 
 /// As [`connect`], for statements of our own that may run with a superuser's rights: independent of
-/// everything that a role of the project can set, create, own or rename, as long as they name only the
-/// catalog and objects of the login role.
+/// everything that a role of the project can set, create, own or rename, as long as they name only
+/// the catalog and objects of the login role.
 pub(crate) async fn connect_guarded(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
     let mut config = endpoint.to_config();
@@ -82,8 +85,9 @@ pub(crate) fn guarded_options(endpoint: &Endpoint) -> String {
     format!("{given} {GUARD} -c role={role}").trim_start().to_owned()
 }
 
-/// As [`connect`], with a configuration that may differ from the endpoint's in options; also the task that drives it.
-/// Behind a pooler each transaction begins with the statements of `preamble`, and the options are not sent.
+/// As [`connect`], with a configuration that may differ from the endpoint's in options; also the
+/// task that drives it. Behind a pooler each transaction begins with the statements of `preamble`,
+/// and the options are not sent.
 pub(crate) async fn open(
     endpoint: &Endpoint,
     config: &Config,
@@ -163,8 +167,8 @@ where
     })
 }
 
-/// Refused, reset or told to come back: over in a moment when the server is restarting. A name that does not resolve or a
-/// certificate that does not fit does not mend by waiting.
+/// Refused, reset or told to come back: over in a moment when the server is restarting. A name that
+/// does not resolve or a certificate that does not fit does not mend by waiting.
 pub(crate) fn is_passing(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
         return [SqlState::CANNOT_CONNECT_NOW, SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN].contains(code);

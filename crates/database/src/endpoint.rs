@@ -118,8 +118,8 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// Returns the endpoint of a server whose socket lies in `folder`, and which lets the system user of this process be any
-    /// role: the one that our own cluster's map of users names.
+    /// Returns the endpoint of a server whose socket lies in `folder`, and which lets the system
+    /// user of this process be any role: the one that our own cluster's map of users names.
     pub fn socket(folder: impl Into<PathBuf>, port: u16, user: impl Into<String>, database: impl Into<String>) -> Self {
         Self {
             host: Host::Socket(folder.into()),
@@ -137,13 +137,15 @@ impl Endpoint {
         }
     }
 
-    /// Reads a connection URL, `postgresql://user:password@host:port/database?sslmode=...`, as PostgreSQL's own clients do.
+    /// Reads a connection URL, `postgresql://user:password@host:port/database?sslmode=...`, as
+    /// PostgreSQL's own clients do.
     ///
     /// # Errors
-    /// [`EndpointError`] when it is not one, or asks for something we do not understand. The text never repeats a secret.
+    /// [`EndpointError`] when it is not one, or asks for something we do not understand. The text
+    /// never repeats a secret.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
-        // A socket folder as host: the URL parser would reject the escaped slashes of `%2Frun%2Fpostgresql`.
-        // And it would take a database named `.` for a place in a tree.
+        // A socket folder as host: the URL parser would reject the escaped slashes of
+        // `%2Frun%2Fpostgresql`. And it would take a database named `.` for a place in a tree.
         let (text, database) = without_database(text);
         let (text, escaped_socket) = without_escaped_socket(&text);
         let url = Url::parse(&text).map_err(|error| EndpointError::NotAUrl(error.to_string()))?;
@@ -236,15 +238,17 @@ impl Endpoint {
         Self { database: database.into(), acting: self.acting.afresh(), ..self.clone() }
     }
 
-    /// The same server, another login role; the password goes, since it was the other role's, unless one is given.
+    /// The same server, another login role; the password goes, since it was the other role's,
+    /// unless one is given.
     #[must_use]
     pub fn with_user(&self, user: impl Into<String>, password: Option<Password>) -> Self {
         Self { user: user.into(), password, role: None, acting: Acting::default(), ..self.clone() }
     }
 
-    /// The same server, with login roles of our own, whose names and passwords follow from `secret`. The bootstrap
-    /// creates them; from then on SQL of the project runs in their sessions and not in those of the login role,
-    /// if the server admits them. The embedded cluster needs none.
+    /// The same server, with login roles of our own, whose names and passwords follow from
+    /// `secret`. The bootstrap creates them; from then on SQL of the project runs in their sessions
+    /// and not in those of the login role, if the server admits them. The embedded cluster needs
+    /// none.
     #[must_use]
     pub fn with_login_secret(&self, secret: &[u8]) -> Self {
         let acting = Acting::with_secret(secret);
@@ -254,9 +258,10 @@ impl Endpoint {
         Self { acting, ..self.clone() }
     }
 
-    /// Returns the endpoint whose sessions act as the role that plays `part`, without the login role's rights where
-    /// that is possible: on the embedded cluster, and where the server admits the logins of our own. Elsewhere it
-    /// is this endpoint, and [`role`](Self::role) of it is not the part's.
+    /// Returns the endpoint whose sessions act as the role that plays `part`, without the login
+    /// role's rights where that is possible: on the embedded cluster, and where the server admits
+    /// the logins of our own. Elsewhere it is this endpoint, and [`role`](Self::role) of it is not
+    /// the part's.
     pub(crate) fn for_part(&self, part: &str) -> Self {
         if self.trusts_any_role {
             return self.with_user(part, None);
@@ -265,8 +270,8 @@ impl Endpoint {
         admitted.flatten().unwrap_or_else(|| self.clone())
     }
 
-    /// Returns the endpoint of our own login for a part, whether or not the server admits it. A login role that
-    /// has the part itself needs no other.
+    /// Returns the endpoint of our own login for a part, whether or not the server admits it. A
+    /// login role that has the part itself needs no other.
     pub(crate) fn with_own_login(&self, part: &str) -> Option<Self> {
         let (user, password) = self.acting.logins()?.of(part)?;
         let role = self.role_for(part);
@@ -334,8 +339,8 @@ impl Endpoint {
         &self.tls
     }
 
-    /// Returns whether the server lets the system user of this process be any role without a password: the socket of our own
-    /// cluster.
+    /// Returns whether the server lets the system user of this process be any role without a
+    /// password: the socket of our own cluster.
     pub fn trusts_any_role(&self) -> bool {
         self.trusts_any_role
     }
@@ -421,7 +426,8 @@ impl Endpoint {
         config
     }
 
-    /// PostgreSQL's protocol ends its texts with a zero byte, so a zero byte inside one would cut it.
+    /// PostgreSQL's protocol ends its texts with a zero byte, so a zero byte inside one would cut
+    /// it.
     fn refuse_zero_bytes(&self) -> Result<(), EndpointError> {
         let password = self.password.as_ref().map(Password::expose);
         let texts = [
@@ -457,7 +463,8 @@ impl FromStr for TlsMode {
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         Ok(match text {
             "disable" => Self::Disable,
-            // `allow` starts in the clear and encrypts when asked to; to encrypt when possible is no weaker.
+            // `allow` starts in the clear and encrypts when asked to; to encrypt when possible is
+            // no weaker.
             "allow" | "prefer" => Self::Prefer,
             "require" => Self::Require,
             "verify-ca" => Self::VerifyCa,

@@ -52,8 +52,8 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Returns whether the database is unavailable for now (down, restarting, all connections busy), so that a later retry
-    /// can succeed. Every other error is one of the statement.
+    /// Returns whether the database is unavailable for now (down, restarting, all connections
+    /// busy), so that a later retry can succeed. Every other error is one of the statement.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Busy(_) | Self::Unreachable { .. } | Self::Closed => true,
@@ -62,7 +62,8 @@ impl DatabaseError {
         }
     }
 
-    /// PostgreSQL's error code, when the error came from a statement or from the server's refusal to connect.
+    /// PostgreSQL's error code, when the error came from a statement or from the server's refusal
+    /// to connect.
     pub fn sqlstate(&self) -> Option<&SqlState> {
         match self {
             Self::Postgres(error) | Self::Bootstrap { source: error, .. } => error.code(),
@@ -74,8 +75,9 @@ impl DatabaseError {
     }
 }
 
-/// Returns whether an error of the driver means that the connection or the server is gone. Without an SQLSTATE it was the driver
-/// that failed: a closed connection or a broken socket; conversions of values have a source that is not an I/O error.
+/// Returns whether an error of the driver means that the connection or the server is gone. Without
+/// an SQLSTATE it was the driver that failed: a closed connection or a broken socket; conversions
+/// of values have a source that is not an I/O error.
 pub(crate) fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => sqlstate::means_unavailable(code),
@@ -83,7 +85,8 @@ pub(crate) fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Writes an error with its causes, and PostgreSQL's own message instead of the driver's "db error".
+/// Writes an error with its causes, and PostgreSQL's own message instead of the driver's "db
+/// error".
 pub(crate) struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
 
 impl fmt::Display for Chain<'_> {

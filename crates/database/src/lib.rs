@@ -1,13 +1,15 @@
 //! PostgreSQL: the embedded cluster, connections, and the schema every service finds there.
 //!
 //! - [`cluster`] runs the real PostgreSQL server as a supervised child process;
-//! - [`Endpoint`] says where a server is and as whom to connect, for the embedded and an external one alike;
-//! - [`Database`] gives pooled connections in the roles the services act as, and brings the schema up to date;
+//! - [`Endpoint`] says where a server is and as whom to connect, for the embedded and an external
+//!   one alike;
+//! - [`Database`] gives pooled connections in the roles the services act as, and brings the schema
+//!   up to date;
 //! - [`wire`] is the lean client of the data API, for many small batches;
 //! - [`scratch`] makes databases that live as long as a test.
 //!
-//! This crate knows nothing of HTTP, tokens, users or projects: it does not interpret a request, and no statement here
-//! depends on who is signed in.
+//! This crate knows nothing of HTTP, tokens, users or projects: it does not interpret a request,
+//! and no statement here depends on who is signed in.
 
 mod acting;
 mod bootstrap;

@@ -10,14 +10,14 @@ use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
 
-/// Notifications that wait to be read; more are dropped, the newest first, since a listener that is so far behind reads
-/// everything anew anyway.
+/// Notifications that wait to be read; more are dropped, the newest first, since a listener that is
+/// so far behind reads everything anew anyway.
 const WAITING: usize = 1024;
 
 /// A connection that listens on one channel (`LISTEN`). It closes when this is dropped.
 ///
-/// Behind a connection pooler in transaction mode nothing can be received: there a listener has no connection,
-/// and no notification ever comes.
+/// Behind a connection pooler in transaction mode nothing can be received: there a listener has no
+/// connection, and no notification ever comes.
 #[derive(Debug)]
 pub struct Listener(Option<Listening>);
 
@@ -32,8 +32,8 @@ impl Listener {
     /// Connects and listens on `channel` from the moment this returns.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect); [`DatabaseError::Postgres`] also when the server does not take writes, whose
-    /// notifications never arrive (a stand-by).
+    /// As [`connect`](crate::connect); [`DatabaseError::Postgres`] also when the server does not
+    /// take writes, whose notifications never arrive (a stand-by).
     pub async fn open(endpoint: &Endpoint, channel: &str) -> Result<Self, DatabaseError> {
         if !endpoint.receives_notifications() {
             return Ok(Self(None));
@@ -43,7 +43,8 @@ impl Listener {
         let (client, mut driven) = connected.map_err(|error| connection::refusal(endpoint, error))?;
         let (sender, payloads) = mpsc::channel(WAITING);
         let driver = tokio::spawn(async move {
-            // A full queue loses nothing that matters: see `WAITING`. An error ends the stream, which the reader notices.
+            // A full queue loses nothing that matters: see `WAITING`. An error ends the stream,
+            // which the reader notices.
             while let Some(Ok(message)) = poll_fn(|context| driven.poll_message(context)).await {
                 if let AsyncMessage::Notification(notification) = message {
                     let _ = sender.try_send(notification.payload().to_owned());
@@ -74,12 +75,14 @@ impl Listener {
         std::iter::from_fn(|| listening.payloads.try_recv().ok()).collect()
     }
 
-    /// Returns when every notification of a transaction that was committed before this call can be read.
+    /// Returns when every notification of a transaction that was committed before this call can be
+    /// read.
     ///
     /// # Errors
     /// [`DatabaseError::Unreachable`] when the connection is lost.
     pub async fn catch_up(&self) -> Result<(), DatabaseError> {
-        // The server sends what waits for a session before it says that the session's statement is done
+        // The server sends what waits for a session before it says that the session's statement is
+        // done
         if let Some(listening) = &self.0 {
             listening.client.simple_query("").await?;
         }

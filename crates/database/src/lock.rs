@@ -6,8 +6,9 @@ use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
-/// An advisory lock, held by a transaction on a connection of its own: a lock that belongs to a session has no owner
-/// behind a connection pooler. Dropping it closes the connection, and the server releases the lock.
+/// An advisory lock, held by a transaction on a connection of its own: a lock that belongs to a
+/// session has no owner behind a connection pooler. Dropping it closes the connection, and the
+/// server releases the lock.
 #[derive(Debug)]
 pub struct HeldLock(Client);
 

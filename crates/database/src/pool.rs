@@ -21,7 +21,8 @@ use crate::error::DatabaseError;
 use crate::tls::Tls;
 use crate::wire::PoolStatus;
 
-/// A pooled connection; it goes back to its pool when dropped. `prepare_cached` prepares a statement once per connection.
+/// A pooled connection; it goes back to its pool when dropped. `prepare_cached` prepares a
+/// statement once per connection.
 pub type Client = deadpool_postgres::Object;
 
 /// A connection that was in use so recently is taken for whole without asking.
@@ -36,7 +37,8 @@ pub struct PoolSettings {
     pub auth_connections: usize,
     /// Connections at most for our own upkeep and analytics.
     pub service_connections: usize,
-    /// How long a caller waits for a connection to become free before it gets [`DatabaseError::Busy`].
+    /// How long a caller waits for a connection to become free before it gets
+    /// [`DatabaseError::Busy`].
     pub wait: Duration,
     /// The longest any statement of a service may run.
     pub statement_timeout: Duration,
@@ -76,11 +78,12 @@ struct Inner {
 }
 
 impl Database {
-    /// Makes the pools; connections open when they are first asked for. Needs a Tokio runtime only then.
+    /// Makes the pools; connections open when they are first asked for. Needs a Tokio runtime only
+    /// then.
     ///
-    /// On the embedded cluster each role logs in through the socket. On an external server a login role of our own does,
-    /// which may only act as the service's role; where the server does not admit it, the endpoint's login role, which
-    /// takes on the service's role with `set role`.
+    /// On the embedded cluster each role logs in through the socket. On an external server a login
+    /// role of our own does, which may only act as the service's role; where the server does not
+    /// admit it, the endpoint's login role, which takes on the service's role with `set role`.
     ///
     /// # Errors
     /// When the certificates that the endpoint names cannot be read.
@@ -120,7 +123,8 @@ impl Database {
         }
     }
 
-    /// A pooled connection as the owner of our own schema `portico`, which is the endpoint's login role: upkeep, analytics.
+    /// A pooled connection as the owner of our own schema `portico`, which is the endpoint's login
+    /// role: upkeep, analytics.
     ///
     /// # Errors
     /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.
@@ -128,8 +132,8 @@ impl Database {
         self.take(&self.inner.service).await
     }
 
-    /// A connection of its own as the endpoint's login role (the superuser on the embedded cluster), without the limits of
-    /// the pools: for changes of the schema and for `listen`.
+    /// A connection of its own as the endpoint's login role (the superuser on the embedded
+    /// cluster), without the limits of the pools: for changes of the schema and for `listen`.
     ///
     /// # Errors
     /// As [`connect`](crate::connect).
@@ -144,8 +148,8 @@ impl Database {
         }
     }
 
-    /// As [`administrator`](Self::administrator), for statements that name only the catalog and our own
-    /// schemas, and that no object or setting of the project may affect.
+    /// As [`administrator`](Self::administrator), for statements that name only the catalog and our
+    /// own schemas, and that no object or setting of the project may affect.
     pub(crate) async fn guarded_administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
         let endpoint = &self.inner.endpoint;
         match connection::connect_guarded(endpoint).await {
@@ -157,12 +161,14 @@ impl Database {
         }
     }
 
-    /// Opens a connection of its own that acts as `role`, for statements and functions of the project. On
-    /// the embedded cluster it logs in as `role`, elsewhere as a login role that can only act as it: a session
-    /// that a superuser has begun returns to the superuser at `reset role`, which any function can run.
+    /// Opens a connection of its own that acts as `role`, for statements and functions of the
+    /// project. On the embedded cluster it logs in as `role`, elsewhere as a login role that can
+    /// only act as it: a session that a superuser has begun returns to the superuser at
+    /// `reset role`, which any function can run.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect); PostgreSQL's error when the login role may not act as `role`.
+    /// As [`connect`](crate::connect); PostgreSQL's error when the login role may not act as
+    /// `role`.
     pub async fn acting_as(&self, role: &str) -> Result<tokio_postgres::Client, DatabaseError> {
         let endpoint = self.inner.endpoint.for_part(role);
         let role = self.inner.endpoint.role_for(role);
@@ -173,8 +179,8 @@ impl Database {
         Ok(client)
     }
 
-    /// Creates the database after an interrupted reset of the embedded cluster. Elsewhere its operator has
-    /// to decide.
+    /// Creates the database after an interrupted reset of the embedded cluster. Elsewhere its
+    /// operator has to decide.
     async fn create_missing(&self) -> Result<(), DatabaseError> {
         let endpoint = &self.inner.endpoint;
         let elsewhere = connection::connect_guarded(&endpoint.with_database("template1")).await?;
@@ -187,7 +193,8 @@ impl Database {
         &self.inner.endpoint
     }
 
-    /// Returns whether a connection pooler lends the server sessions, so that they cannot keep prepared statements.
+    /// Returns whether a connection pooler lends the server sessions, so that they cannot keep
+    /// prepared statements.
     #[must_use]
     pub fn is_pooled(&self) -> bool {
         self.inner.endpoint.is_pooled()
@@ -237,14 +244,16 @@ impl Database {
     }
 
     /// Closes the idle connections. Those in use close at their return only if they are broken.
-    /// Used after the schema was recreated, since statements prepared before refer to the old tables.
+    /// Used after the schema was recreated, since statements prepared before refer to the old
+    /// tables.
     pub fn drop_idle_connections(&self) {
         for pool in [&self.inner.auth, &self.inner.service] {
             pool.retain(|_, _| false);
         }
     }
 
-    /// Closes the pools: no further checkout succeeds, and connections in use close at their return.
+    /// Closes the pools: no further checkout succeeds, and connections in use close at their
+    /// return.
     pub async fn close(&self) {
         for pool in [&self.inner.auth, &self.inner.service] {
             pool.close();
@@ -295,8 +304,8 @@ impl Profile {
             set_up: self.set_up(settings),
             preamble: self.preamble(settings),
         };
-        // A connection known to be closed is never handed out again. One that lay idle may have broken unnoticed, so it is
-        // asked; one that was in use a moment ago need not be.
+        // A connection known to be closed is never handed out again. One that lay idle may have
+        // broken unnoticed, so it is asked; one that was in use a moment ago need not be.
         let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let ask_idle = Hook::async_fn(|client: &mut ClientWrapper, metrics| {
             async move {
@@ -320,7 +329,8 @@ impl Profile {
         Ok(pool)
     }
 
-    /// The statements that begin a new connection, in one round trip. Nothing here comes from a request.
+    /// The statements that begin a new connection, in one round trip. Nothing here comes from a
+    /// request.
     fn set_up(&self, settings: &PoolSettings) -> String {
         let guard = if self.role.is_none() { GUARD_SERVICE } else { "" };
         format!("{guard} {}", self.settings("set", settings))
@@ -348,9 +358,9 @@ impl Profile {
 /// The search path of the service pool, without any schema that a project can create objects in.
 const SERVICE_PATH: &str = "pg_catalog, portico, pg_temp";
 
-/// Prepares a session of the service pool whose login role is a superuser: it fires no triggers, and it
-/// requires that schema `portico` belongs to a superuser, since the owner of a database can drop it and
-/// prepare another one under its name.
+/// Prepares a session of the service pool whose login role is a superuser: it fires no triggers,
+/// and it requires that schema `portico` belongs to a superuser, since the owner of a database can
+/// drop it and prepare another one under its name.
 const GUARD_SERVICE: &str = "
     do $$
     declare superuser boolean;
@@ -386,8 +396,8 @@ struct Connector {
 type Opened = (tokio_postgres::Client, JoinHandle<()>);
 
 impl Connector {
-    /// Returns the login and the statements that follow it. Found out anew for each connection: the bootstrap may have
-    /// created a login role for this part meanwhile.
+    /// Returns the login and the statements that follow it. Found out anew for each connection: the
+    /// bootstrap may have created a login role for this part meanwhile.
     fn login(&self) -> (tokio_postgres::Config, String) {
         let Some(part) = self.role else {
             let mut config = self.endpoint.to_config();
@@ -428,7 +438,8 @@ impl Connect for Connector {
                 let config = endpoint.to_config();
                 let start = SessionStart { endpoint: &endpoint, config: &config, tls: &self.tls, preamble: &preamble };
                 let opened = dial_patiently(&start, patience, is_passing_for_services).await?;
-                // A login that may not act as the role is noticed here, and not by the first statement of a service
+                // A login that may not act as the role is noticed here, and not by the first
+                // statement of a service
                 opened.0.batch_execute("").await?;
                 return Ok(opened);
             }

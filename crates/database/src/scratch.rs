@@ -1,4 +1,5 @@
-//! Databases that live as long as a test: cloned from a template, dropped afterwards; and a cluster for them.
+//! Databases that live as long as a test: cloned from a template, dropped afterwards; and a cluster
+//! for them.
 
 mod ordinary;
 
@@ -20,7 +21,8 @@ use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
-/// How long to wait for others to leave the template: a connection that was just closed is seen for a moment still.
+/// How long to wait for others to leave the template: a connection that was just closed is seen for
+/// a moment still.
 const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Test programs of one user that run at the same time, at most.
@@ -28,12 +30,13 @@ const SLOTS: u32 = 64;
 /// The prefix of the names of scratch databases.
 const PREFIX: &str = "scratch_";
 
-/// The cluster that all tests of this process share, started when it is first asked for. It loses everything when the
-/// machine crashes, and is fast for it.
+/// The cluster that all tests of this process share, started when it is first asked for. It loses
+/// everything when the machine crashes, and is fast for it.
 ///
-/// Its data outlives the process: the next test program takes it over, with the templates in it, and need neither make a
-/// cluster nor fill a template. Programs that run at the same time each have their own. What an earlier program left behind
-/// is dropped: every database but PostgreSQL's own and those whose name begins with `template_`.
+/// Its data outlives the process: the next test program takes it over, with the templates in it,
+/// and need neither make a cluster nor fill a template. Programs that run at the same time each
+/// have their own. What an earlier program left behind is dropped: every database but PostgreSQL's
+/// own and those whose name begins with `template_`.
 ///
 /// # Errors
 /// [`ClusterError`] when PostgreSQL is missing or cannot start.
@@ -73,7 +76,8 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     Err(refusal)
 }
 
-/// Returns a folder that belongs to this user alone. Its name can be guessed, so its owner and mode are checked.
+/// Returns a folder that belongs to this user alone. Its name can be guessed, so its owner and mode
+/// are checked.
 fn slots_folder() -> io::Result<PathBuf> {
     let us = rustix::process::geteuid().as_raw();
     let folder = env::temp_dir().join(format!("portico-tests-{us}"));
@@ -98,7 +102,8 @@ fn forget_other_boots(folder: &Path, boot: &str) {
     }
 }
 
-/// Frees the names of what an earlier program left behind: to rename a database is a moment's work, to drop one is not.
+/// Frees the names of what an earlier program left behind: to rename a database is a moment's work,
+/// to drop one is not.
 async fn set_aside_left_behind(admin: &Endpoint) -> Result<Vec<String>, DatabaseError> {
     let client = connection::connect(admin).await?;
     let left = client
@@ -118,8 +123,8 @@ async fn set_aside_left_behind(admin: &Endpoint) -> Result<Vec<String>, Database
     Ok(aside)
 }
 
-/// Drops databases on a thread of its own, since the runtime we are in may end with the first test. Those it does not get
-/// to are the next program's.
+/// Drops databases on a thread of its own, since the runtime we are in may end with the first test.
+/// Those it does not get to are the next program's.
 fn drop_in_background(admin: Endpoint, names: Vec<String>) {
     if names.is_empty() {
         return;
@@ -151,8 +156,9 @@ pub fn fresh_name() -> String {
     format!("{PREFIX}{}", hex::encode(bytes))
 }
 
-/// Makes sure that the template `name` exists: when it does not, `fill` gets an empty database, which becomes the template
-/// when it is done. Concurrent callers wait. A name that contains a fingerprint of what is filled in is never stale.
+/// Makes sure that the template `name` exists: when it does not, `fill` gets an empty database,
+/// which becomes the template when it is done. Concurrent callers wait. A name that contains a
+/// fingerprint of what is filled in is never stale.
 ///
 /// # Errors
 /// What PostgreSQL or `fill` says; no template stays then.
@@ -178,8 +184,8 @@ where
     unless_in_use(&client, &format!("alter database {from} rename to {to}")).await
 }
 
-/// Makes the database `name` a copy of `template`, file by file, which takes some hundredths of a second. `admin` must be
-/// allowed to create databases; the template must have no connections.
+/// Makes the database `name` a copy of `template`, file by file, which takes some hundredths of a
+/// second. `admin` must be allowed to create databases; the template must have no connections.
 ///
 /// # Errors
 /// What PostgreSQL says: the name is taken, the template is missing or stays in use.
@@ -191,7 +197,8 @@ pub async fn clone_database(admin: &Endpoint, template: &str, name: &str) -> Res
     Ok(admin.with_database(name))
 }
 
-/// `create database` copies neither the owner nor the grants and settings of its template, which the bootstrap has made.
+/// `create database` copies neither the owner nor the grants and settings of its template, which
+/// the bootstrap has made.
 fn inherit(template: &str, name: &str) -> String {
     let literal = |text: &str| format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
     format!(
@@ -247,7 +254,8 @@ async fn exists(client: &tokio_postgres::Client, name: &str) -> Result<bool, tok
     Ok(client.query_opt("select 1 from pg_catalog.pg_database where datname::text = $1", &[&name]).await?.is_some())
 }
 
-/// Runs a statement that needs a database without connections, and tries again while one is just going.
+/// Runs a statement that needs a database without connections, and tries again while one is just
+/// going.
 async fn unless_in_use(client: &tokio_postgres::Client, statement: &str) -> Result<(), DatabaseError> {
     let deadline = tokio::time::Instant::now() + TEMPLATE_IN_USE;
     loop {

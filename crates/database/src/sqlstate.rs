@@ -1,7 +1,7 @@
 //! The SQLSTATE codes that code outside this crate decides by.
 //!
-//! [`SqlState`] names every code of PostgreSQL's appendix; the ones below are those our services branch on, under the
-//! words the services use.
+//! [`SqlState`] names every code of PostgreSQL's appendix; the ones below are those our services
+//! branch on, under the words the services use.
 
 pub use tokio_postgres::error::SqlState;
 
@@ -37,11 +37,13 @@ pub const INVALID_TEXT_REPRESENTATION: SqlState = SqlState::INVALID_TEXT_REPRESE
 pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::INVALID_PARAMETER_VALUE;
 /// The object is in use, such as a template database that has a connection (`55006`).
 pub const OBJECT_IN_USE: SqlState = SqlState::OBJECT_IN_USE;
-/// A prepared statement no longer fits its tables (`0A000`, "cached plan must not change result type").
+/// A prepared statement no longer fits its tables (`0A000`, "cached plan must not change result
+/// type").
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::FEATURE_NOT_SUPPORTED;
 
-/// Returns whether the code means that the server is unavailable, and not that the statement is wrong: connection
-/// failures (class 08), too many connections, shutting down, starting up, or the database just being made anew.
+/// Returns whether the code means that the server is unavailable, and not that the statement is
+/// wrong: connection failures (class 08), too many connections, shutting down, starting up, or the
+/// database just being made anew.
 pub fn means_unavailable(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [

@@ -1,4 +1,5 @@
-//! TLS to an external PostgreSQL: rustls behind the driver's connector traits, with `sslmode` as PostgreSQL means it.
+//! TLS to an external PostgreSQL: rustls behind the driver's connector traits, with `sslmode` as
+//! PostgreSQL means it.
 
 use std::future::Future;
 use std::io;
@@ -83,8 +84,8 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
-/// Judges the server's certificate by the mode. Signatures are checked in every mode: they prove that the server holds the
-/// certificate's key, which channel binding builds on.
+/// Judges the server's certificate by the mode. Signatures are checked in every mode: they prove
+/// that the server holds the certificate's key, which channel binding builds on.
 #[derive(Debug)]
 struct Verifier {
     trusted: Option<Trusted>,
@@ -92,7 +93,8 @@ struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// The authorities to trust; the certificates themselves too, since a self-signed server certificate is its own authority.
+/// The authorities to trust; the certificates themselves too, since a self-signed server
+/// certificate is its own authority.
 #[derive(Debug)]
 struct Trusted {
     roots: RootCertStore,
@@ -216,12 +218,13 @@ where
     }
 }
 
-/// The encrypted connection. Boxed: most connections are plain, and should not carry the size of a TLS session.
+/// The encrypted connection. Boxed: most connections are plain, and should not carry the size of a
+/// TLS session.
 pub(crate) struct Stream<S>(Box<tokio_rustls::client::TlsStream<S>>);
 
 impl<S> Stream<S> {
-    /// RFC 5929 `tls-server-end-point`: the hash of the server's certificate, so that a password exchange that someone
-    /// relays over another TLS connection fails.
+    /// RFC 5929 `tls-server-end-point`: the hash of the server's certificate, so that a password
+    /// exchange that someone relays over another TLS connection fails.
     pub fn end_point(&self) -> Option<Vec<u8>> {
         let certificates = self.0.get_ref().1.peer_certificates();
         certificates.and_then(|chain| chain.first()).and_then(|certificate| end_point_hash(certificate))
@@ -237,8 +240,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
     }
 }
 
-/// The certificate's hash by the hash function of its own signature, except that MD5 and SHA-1 become SHA-256. `None` when
-/// the signature has no single hash function (Ed25519) or we do not know it: then nothing is bound.
+/// The certificate's hash by the hash function of its own signature, except that MD5 and SHA-1
+/// become SHA-256. `None` when the signature has no single hash function (Ed25519) or we do not
+/// know it: then nothing is bound.
 fn end_point_hash(certificate: &[u8]) -> Option<Vec<u8>> {
     use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
     let algorithm =
@@ -256,7 +260,8 @@ fn end_point_hash(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
-/// The object identifier in `Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OID, .. }, .. }`.
+/// The object identifier in
+/// `Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OID, .. }, .. }`.
 fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const OBJECT_IDENTIFIER: u8 = 0x06;

@@ -1,7 +1,8 @@
 //! The pages that may use a stand-in from a browser.
 //!
-//! Mails hold links and codes that sign people in, and the identity provider lets its caller sign in as any account. Their ports are
-//! open to every page in a developer's browser, so [`AllowedOrigins`] decides about each request.
+//! Mails hold links and codes that sign people in, and the identity provider lets its caller sign
+//! in as any account. Their ports are open to every page in a developer's browser, so
+//! [`AllowedOrigins`] decides about each request.
 
 use axum::{
     extract::{Request, State},
@@ -19,7 +20,8 @@ pub(crate) struct Admission {
     pub(crate) shares: bool,
 }
 
-/// Answers pages and programs of this machine, and pages of the project's own sites; others are refused.
+/// Answers pages and programs of this machine, and pages of the project's own sites; others are
+/// refused.
 pub(crate) async fn admit(State(admission): State<Admission>, request: Request, next: Next) -> Response {
     let Admission { origins, shares } = admission;
     if !host_of(&request).is_some_and(|host| origins.knows_host(&host)) {
@@ -59,7 +61,8 @@ fn harden(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
-/// The host of the request without its port. `None`: it names none, several, or none that could be one.
+/// The host of the request without its port. `None`: it names none, several, or none that could be
+/// one.
 fn host_of(request: &Request) -> Option<String> {
     let mut named = request.headers().get_all(header::HOST).iter();
     let header = named.next();

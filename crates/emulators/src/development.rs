@@ -5,8 +5,8 @@
 pub struct Development(());
 
 impl Development {
-    /// Confirms that this program serves development or tests. A production server must have no path to this call:
-    /// anyone who can reach an emulated provider can sign in as any account.
+    /// Confirms that this program serves development or tests. A production server must have no
+    /// path to this call: anyone who can reach an emulated provider can sign in as any account.
     pub fn confirm() -> Self {
         Self(())
     }

@@ -1,7 +1,8 @@
 //! The path of one request through the gateway.
 //!
-//! Every request passes here, so this code is the minimum cost of the server: the path is short, and the
-//! futures of services are moved to the heap once instead of being copied from wrapper to wrapper.
+//! Every request passes here, so this code is the minimum cost of the server: the path is short,
+//! and the futures of services are moved to the heap once instead of being copied from wrapper to
+//! wrapper.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -82,17 +83,17 @@ impl GatewayBuilder {
         self
     }
 
-    /// Rejects secret keys, and tokens with other rights than a visitor's or user's, from pages other than
-    /// these, and at hosts that could be another website's (DNS rebinding). For servers whose keys and
-    /// secrets are published. Default: pages are not checked.
+    /// Rejects secret keys, and tokens with other rights than a visitor's or user's, from pages
+    /// other than these, and at hosts that could be another website's (DNS rebinding). For servers
+    /// whose keys and secrets are published. Default: pages are not checked.
     #[must_use]
     pub fn secret_keys_from(mut self, pages: AllowedOrigins) -> Self {
         self.state.keys.pages = Some(pages);
         self
     }
 
-    /// Sends requests below `prefix` (`"/auth/v1"`) to `router`, which sees paths without it. The longest
-    /// prefix wins.
+    /// Sends requests below `prefix` (`"/auth/v1"`) to `router`, which sees paths without it. The
+    /// longest prefix wins.
     #[must_use]
     pub fn mount(self, prefix: &str, router: Router, access: Access) -> Self {
         let router = router.layer(middleware::from_fn(record_route));
@@ -129,15 +130,16 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the proxies whose `X-Forwarded-*` headers are trusted. From other clients these headers are
-    /// removed.
+    /// Sets the proxies whose `X-Forwarded-*` headers are trusted. From other clients these headers
+    /// are removed.
     #[must_use]
     pub fn trusted_proxies(mut self, networks: Vec<IpNet>) -> Self {
         self.state.trusted_proxies = networks;
         self
     }
 
-    /// Sets whether clients reach the server by https. If so, responses tell browsers to stay with it.
+    /// Sets whether clients reach the server by https. If so, responses tell browsers to stay with
+    /// it.
     #[must_use]
     pub fn https(mut self, https: bool) -> Self {
         self.state.https = https;
@@ -185,8 +187,8 @@ async fn record_route(request: Request, next: Next) -> Response {
 }
 
 impl Gateway {
-    /// Answers a request whose connection has `peer` at the other end. Handles what applies to every request:
-    /// its id, its client, the access log, the last headers.
+    /// Answers a request whose connection has `peer` at the other end. Handles what applies to
+    /// every request: its id, its client, the access log, the last headers.
     pub async fn answer(&self, request: Request, peer: SocketAddr) -> Response {
         let begun = Instant::now();
         let state = &*self.0;
@@ -324,7 +326,8 @@ async fn discard(headers: &HeaderMap, body: Body) {
     }
 }
 
-/// Returns true if the client sends the body only after an interim response: then no body is on its way.
+/// Returns true if the client sends the body only after an interim response: then no body is on its
+/// way.
 fn expects_continue(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }
@@ -358,7 +361,8 @@ async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Respo
     })
 }
 
-/// Returns the id of a request. That of a trusted proxy is kept, so that its log can be joined with this one.
+/// Returns the id of a request. That of a trusted proxy is kept, so that its log can be joined with
+/// this one.
 fn request_id(headers: &HeaderMap, by_proxy: bool) -> RequestId {
     by_proxy
         .then(|| headers.get(REQUEST_ID)?.to_str().ok().and_then(RequestId::parse))
@@ -376,8 +380,8 @@ fn too_large(parts: &Parts) -> Option<Rejection> {
     (target + headers > HEADER_LIMIT).then_some(Rejection::HeadersTooLarge)
 }
 
-/// Returns the path that the client requested, and the URI that the service sees: the path without the
-/// prefix, the query without the API key.
+/// Returns the path that the client requested, and the URI that the service sees: the path without
+/// the prefix, the query without the API key.
 fn called_and_inner(uri: Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
     let whole = uri.path_and_query()?;
     let path = whole.path();
@@ -395,8 +399,8 @@ fn called_and_inner(uri: Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
     Some((called, Uri::from_parts(parts).ok()?))
 }
 
-/// Returns true for paths of services, whether these exist or not (`/rest/v1/...`): a page must not answer
-/// them.
+/// Returns true for paths of services, whether these exist or not (`/rest/v1/...`): a page must not
+/// answer them.
 fn is_service_path(path: &str) -> bool {
     let mut segments = path.split('/').skip(1);
     let (first, second) = (segments.next().unwrap_or_default(), segments.next());

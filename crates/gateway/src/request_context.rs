@@ -19,8 +19,8 @@ pub struct CurrentRequest {
     pub method: Method,
 }
 
-/// Calls `read` with the request that the running task answers. Returns `None` outside of a request;
-/// tasks that a handler spawns belong to no request.
+/// Calls `read` with the request that the running task answers. Returns `None` outside of a
+/// request; tasks that a handler spawns belong to no request.
 pub fn with_current_request<T>(read: impl FnOnce(&CurrentRequest) -> T) -> Option<T> {
     CURRENT.try_with(read).ok()
 }

@@ -1,4 +1,5 @@
-//! The address of one mailbox, in a form that a mail server accepts and that cannot inject a header.
+//! The address of one mailbox, in a form that a mail server accepts and that cannot inject a
+//! header.
 
 use std::{fmt, str::FromStr};
 
@@ -9,8 +10,9 @@ const LONGEST_ON_THE_WIRE: usize = 254;
 
 /// The address of one mailbox, such as `someone@example.com`.
 ///
-/// Only [`Address::parse`] makes one: it holds no control, invisible or text-direction characters, no display name, no
-/// comment and no second address. The letters are kept as they came; comparing accounts is not this type's matter.
+/// Only [`Address::parse`] makes one: it holds no control, invisible or text-direction characters,
+/// no display name, no comment and no second address. The letters are kept as they came; comparing
+/// accounts is not this type's matter.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address {
     text: String,
@@ -86,7 +88,8 @@ impl Address {
 
 /// The domain in lower-case ASCII ("xn--" labels), or `None` if it is no host name.
 fn ascii_domain(domain: &str) -> Option<String> {
-    // The URL parser decodes percent signs and reads numbers as IPv4 addresses; neither is a mail domain
+    // The URL parser decodes percent signs and reads numbers as IPv4 addresses; neither is a mail
+    // domain
     if domain.is_empty() || domain.contains(['%', '[', ']', ' ']) || domain.starts_with('.') || domain.ends_with('.') {
         return None;
     }

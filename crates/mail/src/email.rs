@@ -44,8 +44,8 @@ impl HeaderLine {
         Ok(Self(line))
     }
 
-    /// Makes one line of any text: line breaks and other control characters become single spaces, and what is too long
-    /// is cut. For subjects that hold what a person typed.
+    /// Makes one line of any text: line breaks and other control characters become single spaces,
+    /// and what is too long is cut. For subjects that hold what a person typed.
     pub fn flatten(text: &str) -> Self {
         let mut line = String::with_capacity(text.len().min(LONGEST_LINE));
         for character in text.trim().chars() {
@@ -103,7 +103,8 @@ impl Sender {
     }
 }
 
-/// A mail to one person: HTML, with the plain text derived from it on the way out ([`plain_text`](crate::plain_text)).
+/// A mail to one person: HTML, with the plain text derived from it on the way out
+/// ([`plain_text`](crate::plain_text)).
 #[derive(Debug, Clone)]
 pub struct Email {
     pub(crate) from: Sender,
@@ -124,8 +125,8 @@ impl Email {
     ///
     /// # Errors
     ///
-    /// [`HeaderError`] if the name is none, belongs to the message itself (`From`, `Content-Type`, ...), or the value
-    /// is no single line.
+    /// [`HeaderError`] if the name is none, belongs to the message itself (`From`, `Content-Type`,
+    /// ...), or the value is no single line.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
         let is_name =
             (1..=76).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -139,8 +140,9 @@ impl Email {
         Ok(self)
     }
 
-    /// Gives the mail an identifier of its own, from which its `Message-ID` is made. A mail that is sent a second time,
-    /// because the first answer got lost, then arrives once. Anything but letters, digits, `-` and `_` is dropped.
+    /// Gives the mail an identifier of its own, from which its `Message-ID` is made. A mail that is
+    /// sent a second time, because the first answer got lost, then arrives once. Anything but
+    /// letters, digits, `-` and `_` is dropped.
     pub fn with_id(mut self, id: &str) -> Self {
         let id: String = id
             .chars()

@@ -1,12 +1,12 @@
 //! Email: addresses, messages, templates and delivery over SMTP; and text messages ([`text`]).
 //!
-//! A service renders a mail with [`Templates`], makes an [`Email`] of it and hands it to a [`Transport`]. Nothing that
-//! enters a header can hold a line break ([`HeaderLine`], [`Address`]), so input cannot inject a
-//! header; nothing is written into a body without the escaping of its context
-//! ([`Template`]).
+//! A service renders a mail with [`Templates`], makes an [`Email`] of it and hands it to a
+//! [`Transport`]. Nothing that enters a header can hold a line break ([`HeaderLine`], [`Address`]),
+//! so input cannot inject a header; nothing is written into a body without the escaping of its
+//! context ([`Template`]).
 //!
-//! This crate must not know accounts, limits, or when a mail is due. It keeps no queue; a
-//! caller that may not lose a mail stores it first and deletes it when [`Transport::send`] has succeeded.
+//! This crate must not know accounts, limits, or when a mail is due. It keeps no queue; a caller
+//! that may not lose a mail stores it first and deletes it when [`Transport::send`] has succeeded.
 
 mod address;
 mod email;

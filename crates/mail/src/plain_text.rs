@@ -3,8 +3,8 @@
 /// The longest text that is made, in bytes. The rest is dropped.
 const LONGEST: usize = 256 << 10;
 
-/// Returns a readable text of an HTML mail: paragraphs and breaks as lines, links with their target in brackets, list items
-/// with a dash, nothing of scripts, styles and hidden elements.
+/// Returns a readable text of an HTML mail: paragraphs and breaks as lines, links with their target
+/// in brackets, list items with a dash, nothing of scripts, styles and hidden elements.
 pub fn plain_text(html: &str) -> String {
     let mut writer = PlainTextWriter::default();
     let mut rest = html;

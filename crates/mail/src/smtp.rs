@@ -32,7 +32,8 @@ pub enum SmtpTls {
     Automatic,
     /// Never: for a server on the same machine.
     None,
-    /// STARTTLS if the server offers it. With a password, and a server on another machine, it is required.
+    /// STARTTLS if the server offers it. With a password, and a server on another machine, it is
+    /// required.
     Opportunistic,
     /// STARTTLS, or no mail.
     Required,
@@ -83,7 +84,8 @@ impl SmtpSettings {
     fn protection(&self) -> SmtpTls {
         match self.tls {
             SmtpTls::Automatic if self.port == 465 => SmtpTls::Implicit,
-            // An attacker between us and the server could remove its offer of TLS and read the password
+            // An attacker between us and the server could remove its offer of TLS and read the
+            // password
             SmtpTls::Automatic | SmtpTls::Opportunistic if self.user.is_some() && !self.is_local() => SmtpTls::Required,
             SmtpTls::Automatic => SmtpTls::Opportunistic,
             other => other,
@@ -173,7 +175,8 @@ impl Transport for SmtpTransport {
 
 fn classify(error: &Error, needs_utf8: bool) -> SendError {
     let reason = describe(error);
-    // A refused login (530, 534, 535, 538) is our configuration's fault: the mail is fine once that is put right
+    // A refused login (530, 534, 535, 538) is our configuration's fault: the mail is fine once that
+    // is put right
     let about_the_mail = error.is_permanent()
         && error.status().is_none_or(|code| !matches!(u16::from(code), 500 | 502 | 503 | 530 | 534 | 535 | 538));
     if about_the_mail || (needs_utf8 && error.is_client()) {
@@ -183,7 +186,8 @@ fn classify(error: &Error, needs_utf8: bool) -> SendError {
     }
 }
 
-/// The kind and code of a failure. Servers repeat the recipient in their words, which do not belong in a log.
+/// The kind and code of a failure. Servers repeat the recipient in their words, which do not belong
+/// in a log.
 fn describe(error: &Error) -> String {
     if let Some(code) = error.status() {
         return format!("it answered with code {code}");

@@ -17,8 +17,8 @@ const LARGEST_FILE: u64 = 1_000_000;
 
 /// The subject and body of every kind of mail.
 ///
-/// Clones share what they have read. A body that comes from a file is read again when the file has changed; when that
-/// fails, the previous body stays in use and the reason is logged.
+/// Clones share what they have read. A body that comes from a file is read again when the file has
+/// changed; when that fails, the previous body stays in use and the reason is logged.
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
     subjects: BTreeMap<MailKind, Arc<Template>>,
@@ -96,13 +96,14 @@ impl Templates {
         Ok(())
     }
 
-    /// Announces a body that arrives later, by [`Templates::put_body`]; until then the built-in one is used.
+    /// Announces a body that arrives later, by [`Templates::put_body`]; until then the built-in one
+    /// is used.
     pub fn expect_body(&mut self, kind: MailKind) {
         self.bodies.insert(kind, Arc::new(Body::Expected(Mutex::default())));
     }
 
-    /// Sets a body that was announced with [`Templates::expect_body`]; all clones use it from now on. A kind
-    /// whose body was not announced keeps the one that it has.
+    /// Sets a body that was announced with [`Templates::expect_body`]; all clones use it from now
+    /// on. A kind whose body was not announced keeps the one that it has.
     ///
     /// # Errors
     ///
@@ -115,12 +116,13 @@ impl Templates {
         Ok(())
     }
 
-    /// Renders the mail of a kind. A template of the project's that fails while rendering is replaced by the built-in
-    /// one, so that a code is delivered in any case; the reason is logged.
+    /// Renders the mail of a kind. A template of the project's that fails while rendering is
+    /// replaced by the built-in one, so that a code is delivered in any case; the reason is logged.
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] if the built-in template fails as well, which only variables beyond every limit can cause.
+    /// [`TemplateError`] if the built-in template fails as well, which only variables beyond every
+    /// limit can cause.
     pub fn render(&self, kind: MailKind, variables: &impl Serialize) -> Result<RenderedMail, TemplateError> {
         let subject = match self.subjects.get(&kind).map(|template| template.render(variables)) {
             Some(Ok(subject)) => subject,

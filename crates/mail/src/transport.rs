@@ -6,7 +6,8 @@ use crate::Email;
 
 /// Something that takes mails: a mail server, or the mailbox of a development server.
 pub trait Transport: Send + Sync {
-    /// Hands the mail over. Success means that the other side has taken it upon itself to deliver it.
+    /// Hands the mail over. Success means that the other side has taken it upon itself to deliver
+    /// it.
     ///
     /// # Errors
     ///
@@ -17,7 +18,8 @@ pub trait Transport: Send + Sync {
 /// Why a mail was not taken. The texts name the reason and never the recipient.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The server could not be reached, was busy or refused our login: the same mail may be taken later.
+    /// The server could not be reached, was busy or refused our login: the same mail may be taken
+    /// later.
     #[error("the mail server did not take the mail for now: {0}")]
     Temporary(String),
     /// The server will never take this mail.

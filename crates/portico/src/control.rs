@@ -1,12 +1,13 @@
-//! The control socket: a unix socket of a running development server, for `portico status`, `stop` and
-//! `db reset`.
+//! The control socket: a unix socket of a running development server, for `portico status`, `stop`
+//! and `db reset`.
 //!
-//! One request per connection: a JSON object on one line. The response is a stream of JSON lines, any
-//! number of [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`]. Only the user
-//! who runs the server can connect: the socket is in a folder that other users cannot enter.
+//! One request per connection: a JSON object on one line. The response is a stream of JSON lines,
+//! any number of [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`].
+//! Only the user who runs the server can connect: the socket is in a folder that other users cannot
+//! enter.
 //!
-//! The data folder contains `server.json` with the process and the path of the socket, because the path of
-//! a socket is limited to about a hundred bytes and a project's path is often longer.
+//! The data folder contains `server.json` with the process and the path of the socket, because the
+//! path of a socket is limited to about a hundred bytes and a project's path is often longer.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -83,7 +84,8 @@ pub struct ControlCall {
 struct ServerRecord {
     pid: u32,
     socket: PathBuf,
-    /// The data folder of the server. A copy of the folder contains the same record, but has no server.
+    /// The data folder of the server. A copy of the folder contains the same record, but has no
+    /// server.
     #[serde(default)]
     data: PathBuf,
 }
@@ -211,8 +213,8 @@ pub enum CallError {
     Broken,
 }
 
-/// Sends `request` to the server with the data folder `data`, and calls `progress` with each line of
-/// progress.
+/// Sends `request` to the server with the data folder `data`, and calls `progress` with each line
+/// of progress.
 ///
 /// # Errors
 /// When no server runs, the request fails, or the connection breaks.
@@ -243,8 +245,8 @@ fn record_path(data: &Path) -> PathBuf {
     data.join("server.json")
 }
 
-/// Returns the path of the socket: in the data folder if the path is short enough, else in a private folder
-/// of the temporary folder.
+/// Returns the path of the socket: in the data folder if the path is short enough, else in a
+/// private folder of the temporary folder.
 fn socket_path(data: &Path) -> anyhow::Result<PathBuf> {
     let direct = data.join("control.sock");
     if direct.as_os_str().len() <= MAX_SOCKET_PATH {

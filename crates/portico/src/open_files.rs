@@ -1,5 +1,5 @@
-//! The limit of open files, and the connection limits that follow from it: each client connection is an
-//! open file.
+//! The limit of open files, and the connection limits that follow from it: each client connection
+//! is an open file.
 
 use std::num::NonZeroU32;
 
@@ -8,21 +8,22 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The default limit of client connections.
 const DEFAULT: usize = 10_000;
 
-/// The largest default limit of connections of one address: enough for a large office behind one address.
+/// The largest default limit of connections of one address: enough for a large office behind one
+/// address.
 const DEFAULT_PER_ADDRESS: usize = 1_000;
 
-/// The files that are not client connections: connections to the database, to providers and mail servers,
-/// and files that the program reads.
+/// The files that are not client connections: connections to the database, to providers and mail
+/// servers, and files that the program reads.
 const RESERVED: usize = 256;
 
-/// Raises the limit of open files as far as the system allows, and returns the limit of client connections.
-/// `configured` is the number in the configuration.
+/// Raises the limit of open files as far as the system allows, and returns the limit of client
+/// connections. `configured` is the number in the configuration.
 pub(crate) fn max_connections(configured: Option<NonZeroU32>) -> usize {
     limit(configured, raised())
 }
 
-/// Returns how many of `most` connections may come from one address. `configured` is the number in the
-/// configuration.
+/// Returns how many of `most` connections may come from one address. `configured` is the number in
+/// the configuration.
 pub(crate) fn max_connections_per_address(configured: Option<NonZeroU32>, most: usize) -> usize {
     match configured {
         Some(configured) => usize::try_from(configured.get()).unwrap_or(usize::MAX),
@@ -47,7 +48,8 @@ fn limit(configured: Option<NonZeroU32>, files: Option<u64>) -> usize {
     configured
 }
 
-/// Raises the limit of open files as far as the system allows, and returns it. `None`: there is no limit.
+/// Raises the limit of open files as far as the system allows, and returns it. `None`: there is no
+/// limit.
 fn raised() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum

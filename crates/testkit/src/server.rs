@@ -37,7 +37,8 @@ pub struct TestServer {
     texts: OutgoingTexts,
     description: ServerDescription,
     pool: PoolSettings,
-    /// The listening socket, which stays open while the server restarts: connections wait meanwhile.
+    /// The listening socket, which stays open while the server restarts: connections wait
+    /// meanwhile.
     listener: std::net::TcpListener,
     /// `None` only while the server restarts.
     running: Option<Running>,
@@ -141,8 +142,8 @@ impl TestServer {
         }
     }
 
-    /// Stops the server and starts it again at the same address. Only the database, the clock and the
-    /// captured messages are the same; nothing is left of what the first server kept in memory.
+    /// Stops the server and starts it again at the same address. Only the database, the clock and
+    /// the captured messages are the same; nothing is left of what the first server kept in memory.
     ///
     /// # Panics
     /// When it does not start.
@@ -156,8 +157,8 @@ impl TestServer {
         self.http = http_client();
     }
 
-    /// Starts a second server like the first one, at another address. They share the database and the
-    /// clock, and deliver to the same mailbox.
+    /// Starts a second server like the first one, at another address. They share the database and
+    /// the clock, and deliver to the same mailbox.
     ///
     /// # Panics
     /// When it does not start.

@@ -33,8 +33,8 @@ impl ContactSettings {
     }
 }
 
-/// Locks and returns the account that has a contact. In the default linking domain, an address is also
-/// that of the account whose identity a provider vouches for.
+/// Locks and returns the account that has a contact. In the default linking domain, an address is
+/// also that of the account whose identity a provider vouches for.
 pub(crate) async fn lock_owner(op: Operation<'_>, contact: &Contact) -> Result<Option<User>, AuthError> {
     let aud = &op.request.aud;
     Ok(match contact {
@@ -81,8 +81,8 @@ pub(crate) async fn confirm(op: Operation<'_>, user: &User, kind: ContactKind) -
     }
 }
 
-/// Begins a change to a new contact: sends its confirmation, or applies the change where the contact
-/// needs none.
+/// Begins a change to a new contact: sends its confirmation, or applies the change where the
+/// contact needs none.
 pub(crate) async fn begin_change(
     op: Operation<'_>,
     user: &User,
@@ -107,8 +107,8 @@ pub(crate) async fn begin_change(
     Ok(Delivery::Complete)
 }
 
-/// Applies the pending change to a contact that was confirmed. [`take_address`] comes before, for an
-/// address.
+/// Applies the pending change to a contact that was confirmed. [`take_address`] comes before, for
+/// an address.
 pub(crate) async fn apply_change(op: Operation<'_>, user: &User, new: &Contact) -> Result<(), AuthError> {
     let kind = new.kind();
     let mut data = JsonObject::from_iter([

@@ -52,8 +52,8 @@ impl<'a> PasswordChange<'a> {
         Ok(Self { auth, signed_in, nonce: needs_nonce.then_some(nonce) })
     }
 
-    /// Checks the nonce, then the current password where that is demanded, and that the new password is
-    /// new; computes its stored form.
+    /// Checks the nonce, then the current password where that is demanded, and that the new
+    /// password is new; computes its stored form.
     pub(crate) async fn prepare(
         self,
         request: &RequestInfo,
@@ -116,7 +116,8 @@ fn began_with_message(signed_in: &SignedIn) -> bool {
 }
 
 impl PreparedChange<'_> {
-    /// Stores the password, ends all other sessions and every message that is on its way. `user` is locked.
+    /// Stores the password, ends all other sessions and every message that is on its way. `user` is
+    /// locked.
     ///
     /// # Errors
     /// 409 `conflict` when the password changed since it was compared.
@@ -149,8 +150,8 @@ impl PreparedChange<'_> {
         mailer::notify(op.auth, op.tx, MailKind::PasswordChanged, &user.email, &variables).await
     }
 
-    /// Gives an account that gets its first password an identity for its confirmed address, where the
-    /// settings demand it.
+    /// Gives an account that gets its first password an identity for its confirmed address, where
+    /// the settings demand it.
     async fn create_email_identity(&self, op: Operation<'_>, user: &User) -> Result<(), AuthError> {
         let has_email_identity = user.identities.iter().any(|identity| identity.provider == "email");
         if !op.auth.settings().create_email_identity_on_password_set

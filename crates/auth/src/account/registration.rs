@@ -1,7 +1,7 @@
 //! The registration of an account with an email address or a phone number.
 //!
-//! One flow serves sign-up by password, sign-in links and codes. A contact that another account has is
-//! answered like a new one, so that a sign-up does not reveal who has an account.
+//! One flow serves sign-up by password, sign-in links and codes. A contact that another account has
+//! is answered like a new one, so that a sign-up does not reveal who has an account.
 
 use serde_json::json;
 
@@ -23,8 +23,8 @@ use crate::session::{self, AuthenticationMethod};
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, identities, users};
 
-/// The number of attempts at a registration when other requests make the same account at the same time:
-/// the next attempt finds that account.
+/// The number of attempts at a registration when other requests make the same account at the same
+/// time: the next attempt finds that account.
 pub(crate) const ATTEMPTS: usize = 3;
 
 /// A person who wants an account with a contact.
@@ -41,8 +41,8 @@ pub(crate) struct Applicant<'a> {
 }
 
 impl<'a> Applicant<'a> {
-    /// Returns an applicant without a password: a new account belongs to the person who gets the message,
-    /// and to no one who chose a password earlier.
+    /// Returns an applicant without a password: a new account belongs to the person who gets the
+    /// message, and to no one who chose a password earlier.
     pub(crate) fn without_password(
         contact: Contact,
         data: JsonObject,
@@ -70,7 +70,8 @@ impl<'a> Applicant<'a> {
         let mut claims = metadata.clone();
         if let Contact::Phone(phone) = &self.contact {
             claims.insert("phone".into(), phone.as_str().into());
-            // The person may write any address into `data`, and that of an identity is read as a claim to it
+            // The person may write any address into `data`, and that of an identity is read as a
+            // claim to it
             claims.shift_remove("email");
         }
         claims
@@ -120,7 +121,8 @@ pub(crate) enum Registration {
 /// Makes an account, or continues one whose contact was not confirmed.
 ///
 /// # Errors
-/// 422 `user_already_exists` when contacts need no confirmation, 429 when a confirmation was sent just before.
+/// 422 `user_already_exists` when contacts need no confirmation, 429 when a confirmation was sent
+/// just before.
 pub(crate) async fn register(
     auth: &Auth,
     request: &RequestInfo,
@@ -151,7 +153,8 @@ async fn try_register(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Op
             kind == ContactKind::Email && !user.is_email_confirmed() && user.email == applicant.contact.as_str();
         merely_claims && user.is_phone_confirmed() && !autoconfirm
     }) {
-        // The account stays that of the number, and the address is free for the person who proves it
+        // The account stays that of the number, and the address is free for the person who proves
+        // it
         unconfirmed_email::withdraw(op.tx, &claimant, op.now()).await?;
     }
     let Some(existing) = existing else {
@@ -166,7 +169,8 @@ async fn try_register(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Op
     // An address that is another account's by the word of a provider is taken as well
     let is_taken = kind.is_confirmed(&existing) || kind.stored(&existing) != applicant.contact.as_str();
     match (is_taken, autoconfirm) {
-        // Whether a contact has an account is hidden by the confirmation of this kind of contact alone
+        // Whether a contact has an account is hidden by the confirmation of this kind of contact
+        // alone
         (true, true) => Err(ContractError::UserExists.into()),
         (true, false) => repeat(op, applicant, &existing).await.map(Some),
         (false, true) => claim_unconfirmed(op, applicant, &existing).await.map(Some),
@@ -267,9 +271,10 @@ async fn repeat(op: Operation<'_>, applicant: &Applicant<'_>, owner: &User) -> R
     Ok(Registration::AwaitsConfirmation { user, delivery: Delivery::Complete })
 }
 
-/// Continues a sign-up whose contact was not confirmed. Password and data of this sign-up replace those of
-/// the earlier one, together with the confirmation: the person who confirms gets the password and data of
-/// the sign-up that the message belongs to, never those of an earlier stranger.
+/// Continues a sign-up whose contact was not confirmed. Password and data of this sign-up replace
+/// those of the earlier one, together with the confirmation: the person who confirms gets the
+/// password and data of the sign-up that the message belongs to, never those of an earlier
+/// stranger.
 async fn continue_unconfirmed(
     op: Operation<'_>,
     applicant: &Applicant<'_>,
@@ -317,8 +322,8 @@ async fn claim_unconfirmed(
     sign_in_confirmed(op, applicant, existing).await
 }
 
-/// Registers a person who signs in by link. An address that needs no confirmation gets a sign-in link, and
-/// no session before the link was followed.
+/// Registers a person who signs in by link. An address that needs no confirmation gets a sign-in
+/// link, and no session before the link was followed.
 ///
 /// # Errors
 /// As [`register`].
@@ -352,8 +357,8 @@ pub(crate) async fn register_for_link(
     Err(ContractError::ConcurrentSignUps.into())
 }
 
-/// Registers a person who signs in by a code, or continues a registration that was not confirmed. Returns
-/// `None` when another request made the account at the same time.
+/// Registers a person who signs in by a code, or continues a registration that was not confirmed.
+/// Returns `None` when another request made the account at the same time.
 pub(crate) async fn register_for_code(
     op: Operation<'_>,
     applicant: &Applicant<'_>,

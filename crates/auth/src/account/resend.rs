@@ -72,8 +72,9 @@ pub async fn resend(
     if body.email.is_empty() && body.phone.is_empty() {
         return Err(ContractError::ResendNeedsContact.into());
     }
-    // The current address gets a mail of a change only where both addresses confirm it. The domain of the
-    // new one was checked when the change began. Addresses without an account are checked alike.
+    // The current address gets a mail of a change only where both addresses confirm it. The domain
+    // of the new one was checked when the change began. Addresses without an account are checked
+    // alike.
     let gets_mail = match resent {
         Resent::Confirmation(kind) => kind == ContactKind::Email,
         Resent::Change(kind) => kind == ContactKind::Email && auth.settings().email.secure_change,
@@ -102,7 +103,8 @@ async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend)
     };
     let user = users::lock_by_contact(&tx, &contact, &request.aud).await?;
     if let Contact::Email(email) = &contact {
-        // An account without a pending confirmation is answered as slowly, and as often, as one with one
+        // An account without a pending confirmation is answered as slowly, and as often, as one
+        // with one
         let is_change = resent == Resent::Change(ContactKind::Email);
         let is_pending = user.as_ref().is_some_and(|user| match is_change {
             true => !user.email_change.is_empty(),

@@ -55,8 +55,8 @@ pub(crate) async fn withdraw(tx: &Tx, claimant: &User, now: OffsetDateTime) -> R
     Ok(users::refresh_providers(tx, claimant.id, now).await?)
 }
 
-/// Stores the address of a provider that does not vouch for it as a pending change of `user`, who has no
-/// address, and sends the mail whose link proves it.
+/// Stores the address of a provider that does not vouch for it as a pending change of `user`, who
+/// has no address, and sends the mail whose link proves it.
 ///
 /// # Errors
 /// 429 when it is too soon, 400 when the address may not get mail.
@@ -64,7 +64,8 @@ pub(crate) async fn await_proof(op: Operation<'_>, user: &User, email: &str) -> 
     message::send_claim_confirmation(op, user, &EmailAddress::from_stored(email)).await
 }
 
-/// Returns whether `user`, who has no address, claims the pending one by the identity of a provider.
+/// Returns whether `user`, who has no address, claims the pending one by the identity of a
+/// provider.
 pub(crate) async fn is_claimed_by_identity(tx: &Tx, user: &User) -> Result<bool, AuthError> {
     if !user.email.is_empty() {
         return Ok(false);

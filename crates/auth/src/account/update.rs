@@ -78,7 +78,8 @@ pub async fn put(
     // Hashes are computed before the transaction: it holds a connection and a lock
     let password_change = match &body.password {
         Some(password) => {
-            // Taken contacts and a wrong nonce are rejected first: the response then says nothing about the password
+            // Taken contacts and a wrong nonce are rejected first: the response then says nothing
+            // about the password
             if !new_contacts.is_empty() {
                 let tx = Tx::begin(auth.database()).await?;
                 check_contacts(Operation::new(&auth, &request, &tx), user, &new_contacts).await?;

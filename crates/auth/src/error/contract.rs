@@ -1,7 +1,8 @@
 //! The errors of the wire contract: one table of names, codes, statuses and texts.
 //!
-//! A row is `Name { fields } => Code, "text";`. The status is the usual one of the code, or is stated
-//! as `Code as STATUS`. The text may contain the fields. A row that lacks a part does not compile.
+//! A row is `Name { fields } => Code, "text";`. The status is the usual one of the code, or is
+//! stated as `Code as STATUS`. The text may contain the fields. A row that lacks a part does not
+//! compile.
 
 use http::StatusCode;
 
@@ -19,7 +20,8 @@ macro_rules! status {
 
 macro_rules! contract_errors {
     ($($name:ident $({ $($field:ident: $type:ty),+ })? => $code:ident $(as $status:ident)?, $text:literal;)+) => {
-        /// An error with the code, the status and the text of the wire contract. `Display` is the text.
+        /// An error with the code, the status and the text of the wire contract. `Display` is the
+        /// text.
         #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
         #[allow(missing_docs)]
         pub enum ContractError {

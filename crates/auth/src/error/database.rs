@@ -29,7 +29,8 @@ impl From<tokio_postgres::Error> for AuthError {
 
 /// Turns the failure of a statement into an error of the contract, at the statement.
 pub trait SqlResultExt<T>: Sized {
-    /// Returns `error` for a violation of this constraint or unique index, which is the caller's mistake.
+    /// Returns `error` for a violation of this constraint or unique index, which is the caller's
+    /// mistake.
     fn on_constraint(self, name: &str, error: ContractError) -> Result<T, AuthError>;
 
     /// Names the operation that failed, as clients see it.

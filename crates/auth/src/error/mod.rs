@@ -1,8 +1,9 @@
 //! Every way in which an account request can fail, and the one place where a failure becomes HTTP.
 //!
 //! [`ContractError`] is the table of codes, statuses and texts that clients know. Handlers return
-//! [`AuthError`], which adds what the response or the log needs; [`render()`] turns it into the body of
-//! the API version that the request asked for. This module knows no other part of the service.
+//! [`AuthError`], which adds what the response or the log needs; [`render()`] turns it into the
+//! body of the API version that the request asked for. This module knows no other part of the
+//! service.
 
 mod code;
 mod contract;
@@ -73,8 +74,8 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// Rejects a message that was requested too soon after the one before. The wait is rounded up to
-    /// whole seconds.
+    /// Rejects a message that was requested too soon after the one before. The wait is rounded up
+    /// to whole seconds.
     pub fn too_soon(wait: Duration, error: impl FnOnce(u64) -> ContractError) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self::TooMany { error: error(seconds), retry_after: Duration::from_secs(seconds), limit: "per-user-interval" }
@@ -116,8 +117,8 @@ impl AuthError {
         }
     }
 
-    /// Returns whether the caller learns nothing of the cause: it is not their fault, and has no text
-    /// of its own.
+    /// Returns whether the caller learns nothing of the cause: it is not their fault, and has no
+    /// text of its own.
     pub(crate) fn is_unexplained(&self) -> bool {
         match self {
             Self::Sql { error, .. } => *error == ContractError::DatabaseFailed,

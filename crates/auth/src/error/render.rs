@@ -136,8 +136,8 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
 pub(crate) struct Failed(pub std::sync::Arc<AuthError>);
 
 impl IntoResponse for AuthError {
-    /// Returns a response without a body. The outermost layer of the router renders it in the form that
-    /// the request asked for.
+    /// Returns a response without a body. The outermost layer of the router renders it in the form
+    /// that the request asked for.
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();
         response.extensions_mut().insert(Failed(std::sync::Arc::new(self)));

@@ -1,4 +1,5 @@
-//! The documents that other services need to verify access tokens: the public keys, and the discovery document.
+//! The documents that other services need to verify access tokens: the public keys, and the
+//! discovery document.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 
-/// Clients may cache both for ten minutes. A new key is published at least that long before it signs.
+/// Clients may cache both for ten minutes. A new key is published at least that long before it
+/// signs.
 const CACHED: &str = "public, max-age=600";
 
 fn cached(body: Value) -> Response {

@@ -1,7 +1,8 @@
 //! The extractors of handlers: bodies, query parameters, request data, and the signed-in user.
 //!
-//! An extractor is a precondition. A handler that takes [`SignedIn`] runs only for a user whose token,
-//! account and session were checked; one that takes [`Json`] only for a body of the right form.
+//! An extractor is a precondition. A handler that takes [`SignedIn`] runs only for a user whose
+//! token, account and session were checked; one that takes [`Json`] only for a body of the right
+//! form.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ const MAX_AUDIENCE_BYTES: usize = 255;
 /// Longest `User-Agent` that is stored; a longer one is truncated.
 const MAX_USER_AGENT_BYTES: usize = 1024;
 
-/// A JSON body, with any `Content-Type`. `null` is the same as a missing field, unknown fields are ignored, names are
-/// matched without regard to case, and the last of two equal names counts.
+/// A JSON body, with any `Content-Type`. `null` is the same as a missing field, unknown fields are
+/// ignored, names are matched without regard to case, and the last of two equal names counts.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
@@ -97,9 +98,11 @@ fn of_fields<T: DeserializeOwned>(fields: impl IntoIterator<Item = (String, Valu
     serde_json::from_value(Value::Object(given)).map_err(|error| bad_json(error.to_string()))
 }
 
-/// The body of a token request: JSON, or the form that OAuth libraries send (RFC 6749, 4), where every value is a text.
+/// The body of a token request: JSON, or the form that OAuth libraries send (RFC 6749, 4), where
+/// every value is a text.
 ///
-/// It is a form if it has that `Content-Type` and names a grant: `curl -d` sends JSON with that type as well.
+/// It is a form if it has that `Content-Type` and names a grant: `curl -d` sends JSON with that
+/// type as well.
 #[derive(Debug)]
 pub struct TokenBody {
     bytes: bytes::Bytes,
@@ -144,8 +147,8 @@ fn bad_json(detail: impl std::fmt::Display) -> AuthError {
 
 const NUL_IN_TEXT: &str = "a text contains the character U+0000";
 
-/// Rejects what the parser accepts but cannot be stored: deep nesting, and NUL characters, which PostgreSQL texts
-/// cannot contain.
+/// Rejects what the parser accepts but cannot be stored: deep nesting, and NUL characters, which
+/// PostgreSQL texts cannot contain.
 fn check_shape(text: &str) -> Result<(), &'static str> {
     let (mut depth, mut in_string) = (0usize, false);
     let bytes = text.as_bytes();
@@ -226,23 +229,27 @@ pub struct RequestInfo {
     pub names_aud: bool,
     /// The version that decides the form of errors.
     pub api_version: ApiVersion,
-    /// Base URL of this service, without a slash at the end. A request may choose among configured hosts.
+    /// Base URL of this service, without a slash at the end. A request may choose among configured
+    /// hosts.
     pub external_url: String,
-    /// The final redirect target: the requested one if allowed, else the referring page, else the site.
+    /// The final redirect target: the requested one if allowed, else the referring page, else the
+    /// site.
     pub redirect_to: String,
-    /// The network of the client, which a browser keeps during a sign-in at a provider. `None`: not known.
+    /// The network of the client, which a browser keeps during a sign-in at a provider. `None`: not
+    /// known.
     pub network: Option<String>,
     /// The key of the limits by client address. `None`: they do not apply.
     pub limit_key: Option<String>,
-    /// The subject of the request's access token. Its account and session were not checked: it states for which account
-    /// the request is meant, and proves nothing.
+    /// The subject of the request's access token. Its account and session were not checked: it
+    /// states for which account the request is meant, and proves nothing.
     pub subject: Option<UserId>,
     /// The caller's token has an administrator's role.
     pub is_operator: bool,
 }
 
 impl RequestInfo {
-    /// Returns the key under which guesses are counted: that of the limits by client address, else the network.
+    /// Returns the key under which guesses are counted: that of the limits by client address, else
+    /// the network.
     pub fn network_key(&self) -> Option<&str> {
         self.limit_key.as_deref().or(self.network.as_deref())
     }
@@ -296,8 +303,9 @@ pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// Returns the key of the limits by client address: the value of the configured header, else the address if limits
-/// by address are enabled or a trusted proxy sent it. So a client cannot avoid limits by address by omitting the header.
+/// Returns the key of the limits by client address: the value of the configured header, else the
+/// address if limits by address are enabled or a trusted proxy sent it. So a client cannot avoid
+/// limits by address by omitting the header.
 fn limit_key(headers: &HeaderMap, auth: &Auth, ip: Option<IpAddr>) -> Option<String> {
     let settings = auth.settings();
     let limits = &settings.rate_limits;
@@ -323,9 +331,9 @@ fn limit_address(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the client's address: the one that the gateway found; without a gateway, the first of `X-Forwarded-For`. If
-/// the operator has a proxy that writes `Sb-Forwarded-For`, its first address wins; the gateway removes that header from
-/// other clients.
+/// Returns the client's address: the one that the gateway found; without a gateway, the first of
+/// `X-Forwarded-For`. If the operator has a proxy that writes `Sb-Forwarded-For`, its first address
+/// wins; the gateway removes that header from other clients.
 fn client_ip(parts: &Parts, sb_forwarded_for: bool) -> Option<IpAddr> {
     if sb_forwarded_for && let Some(ip) = forwarded_by_proxy(&parts.headers) {
         return Some(ip);

@@ -72,7 +72,8 @@ pub(crate) fn redirect(status: StatusCode, url: &str) -> Response {
     }
 }
 
-/// Encodes a URL for a header: a target is kept as the app wrote it, which may contain any characters.
+/// Encodes a URL for a header: a target is kept as the app wrote it, which may contain any
+/// characters.
 pub(crate) fn in_ascii(url: &str) -> String {
     utf8_percent_encode(url, CONTROLS).to_string()
 }

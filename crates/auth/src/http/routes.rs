@@ -91,7 +91,8 @@ async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n").into_response()
 }
 
-/// Rejects `HEAD`, which a `GET` handler would accept: mail scanners send it to follow links, and would use up their tokens.
+/// Rejects `HEAD`, which a `GET` handler would accept: mail scanners send it to follow links, and
+/// would use up their tokens.
 async fn only_named_methods(request: Request, next: Next) -> Response {
     if request.method() == Method::HEAD {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
@@ -99,9 +100,9 @@ async fn only_named_methods(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Receives the whole body before the request is handled, so that its time, its limits and its token are
-/// those of the moment at which it is complete. Otherwise a client could start many requests, hold back
-/// their last bytes, and complete them at a time of its choice.
+/// Receives the whole body before the request is handled, so that its time, its limits and its
+/// token are those of the moment at which it is complete. Otherwise a client could start many
+/// requests, hold back their last bytes, and complete them at a time of its choice.
 async fn receive(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -115,8 +116,8 @@ async fn receive(request: Request, next: Next) -> Response {
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// Limits the duration of a request, renders its error in the form of its API version, and keeps personal data out of
-/// caches.
+/// Limits the duration of a request, renders its error in the form of its API version, and keeps
+/// personal data out of caches.
 async fn finish(State(auth): State<Auth>, request: Request, next: Next) -> Response {
     let version = ApiVersion::parse(header(request.headers(), API_VERSION_HEADER.as_str()));
     let request_id = request.extensions().get::<RequestId>().cloned();

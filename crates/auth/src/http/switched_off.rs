@@ -1,8 +1,8 @@
 //! Features that this version does not have. They respond like disabled features, so that a client
 //! receives an error with a code.
 //!
-//! The order of the checks is that of the reference: for a whole feature the check that it is enabled comes
-//! first; below `/admin` and `/factors` the check of the caller does.
+//! The order of the checks is that of the reference: for a whole feature the check that it is
+//! enabled comes first; below `/admin` and `/factors` the check of the caller does.
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Path};

@@ -1,8 +1,9 @@
 //! The mailer: renders mails, enqueues them in the outbox, and delivers them.
 //!
-//! A mail is enqueued in the transaction that makes it necessary. A task of the service delivers it after
-//! the commit, with retries. So a response takes as long for a known address as for an unknown one, no
-//! acknowledged mail is lost when the mail server or this program is down, and a rollback sends nothing.
+//! A mail is enqueued in the transaction that makes it necessary. A task of the service delivers it
+//! after the commit, with retries. So a response takes as long for a known address as for an
+//! unknown one, no acknowledged mail is lost when the mail server or this program is down, and a
+//! rollback sends nothing.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -75,8 +76,8 @@ impl Mailer {
         Ok(Arc::new(Self { templates, bodies, sender, transport, database, wake: Arc::default() }))
     }
 
-    /// Starts the tasks that deliver mails and read templates. They end with the service. Without a runtime mails stay in
-    /// the outbox until the next start.
+    /// Starts the tasks that deliver mails and read templates. They end with the service. Without a
+    /// runtime mails stay in the outbox until the next start.
     pub(crate) fn start(self: &Arc<Self>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(deliver_forever(Arc::downgrade(self), self.wake.clone()));
@@ -216,7 +217,8 @@ pub(crate) fn check_mail_budget(auth: &Auth) -> Result<(), AuthError> {
 /// Checks that an address may be sent mail.
 ///
 /// # Errors
-/// 400 `email_address_not_authorized`, `email_address_invalid`, or `validation_failed` for one that no mail server accepts.
+/// 400 `email_address_not_authorized`, `email_address_invalid`, or `validation_failed` for one that
+/// no mail server accepts.
 pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), AuthError> {
     let settings = &auth.settings().email;
     if Address::parse(to.as_str()).is_err() {
@@ -235,8 +237,9 @@ pub(crate) fn check_recipient(auth: &Auth, to: &EmailAddress) -> Result<(), Auth
     Ok(())
 }
 
-/// Checks that the domain of an address accepts mail, if extended validation is enabled. To be called before a
-/// transaction, since name servers may be slow. [`check_recipient`] uses the cached result.
+/// Checks that the domain of an address accepts mail, if extended validation is enabled. To be
+/// called before a transaction, since name servers may be slow. [`check_recipient`] uses the cached
+/// result.
 ///
 /// # Errors
 /// 400 `email_address_invalid`.
@@ -251,7 +254,8 @@ pub(crate) async fn check_domain(auth: &Auth, to: &EmailAddress) -> Result<(), A
     Err(invalid_address(to))
 }
 
-/// As [`check_domain`], for an address that may not be sent any mail: [`check_recipient`] decides when one is due.
+/// As [`check_domain`], for an address that may not be sent any mail: [`check_recipient`] decides
+/// when one is due.
 pub(crate) async fn look_up_domain(auth: &Auth, to: &EmailAddress) {
     let _ = check_domain(auth, to).await;
 }
@@ -322,7 +326,8 @@ pub(crate) async fn enqueue_decoy(
     Ok(outbox::insert_decoy(tx, kind.key(), rendered.subject.as_str(), &rendered.html).await?)
 }
 
-/// Enqueues a notification, if it is enabled. Never fails the request: a template that cannot be rendered is logged.
+/// Enqueues a notification, if it is enabled. Never fails the request: a template that cannot be
+/// rendered is logged.
 ///
 /// # Errors
 /// Those of the database.

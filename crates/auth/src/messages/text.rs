@@ -30,9 +30,9 @@ pub trait TextTransport: Send + Sync {
         false
     }
 
-    /// Checks a code that was sent to a number, where the gateway makes the codes itself. Returns `None`
-    /// where it does not, and the code is the one of the [`TextMessage`]. Nothing happens before the
-    /// future is polled.
+    /// Checks a code that was sent to a number, where the gateway makes the codes itself. Returns
+    /// `None` where it does not, and the code is the one of the [`TextMessage`]. Nothing happens
+    /// before the future is polled.
     ///
     /// # Errors
     /// The message of the gateway instead of a verdict, for the caller: no secrets.

@@ -40,7 +40,8 @@ impl ContactKind {
         }
     }
 
-    /// Returns the new contact that the account has not confirmed yet; empty when no change is pending.
+    /// Returns the new contact that the account has not confirmed yet; empty when no change is
+    /// pending.
     pub fn pending_change(self, user: &User) -> &str {
         match self {
             Self::Email => &user.email_change,

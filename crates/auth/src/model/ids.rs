@@ -1,7 +1,7 @@
 //! Ids, email addresses and phone numbers as types.
 //!
-//! Ids are newtypes so that two of them cannot be swapped; addresses can only be made by parsing, so every query
-//! that takes one compares the form that is stored.
+//! Ids are newtypes so that two of them cannot be swapped; addresses can only be made by parsing,
+//! so every query that takes one compares the form that is stored.
 
 use std::fmt;
 
@@ -69,11 +69,13 @@ pub struct EmailAddress(String);
 impl EmailAddress {
     /// Checks and normalises an address.
     ///
-    /// Quoted local parts, IP-literal domains and domains without a dot pass. Control characters, invisible and
-    /// direction-changing characters, and labels that mix look-alike scripts (a Cyrillic letter in a Latin word) do not.
+    /// Quoted local parts, IP-literal domains and domains without a dot pass. Control characters,
+    /// invisible and direction-changing characters, and labels that mix look-alike scripts (a
+    /// Cyrillic letter in a Latin word) do not.
     ///
     /// # Errors
-    /// `validation_failed` with the contract's text for a missing, an over-long and a malformed address.
+    /// `validation_failed` with the contract's text for a missing, an over-long and a malformed
+    /// address.
     pub fn parse(text: &str) -> Result<Self, AuthError> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -169,7 +171,8 @@ fn is_domain(domain: &str) -> bool {
         })
 }
 
-/// Returns whether a character is a combining mark that words of some scripts cannot be written without.
+/// Returns whether a character is a combining mark that words of some scripts cannot be written
+/// without.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{0300}'..='\u{036f}' | '\u{0900}'..='\u{0dff}' | '\u{0e00}'..='\u{0eff}' | '\u{3099}' | '\u{309a}')
 }

@@ -1,4 +1,5 @@
-//! `user_metadata` and `identity_data`: the claims that the service writes, and the changes that people make.
+//! `user_metadata` and `identity_data`: the claims that the service writes, and the changes that
+//! people make.
 
 use serde_json::Value;
 
@@ -9,8 +10,8 @@ use crate::model::ids::UserId;
 /// `user_metadata` is part of every access token, which has to fit into a request header.
 const MAX_BYTES: usize = 40 * 1024;
 
-/// Adds the claims of the service about the contact of an account that signs up, over those that the
-/// person gave.
+/// Adds the claims of the service about the contact of an account that signs up, over those that
+/// the person gave.
 pub(crate) fn of_contact(mut data: JsonObject, id: UserId, email: Option<&str>) -> JsonObject {
     data.insert("sub".into(), id.to_string().into());
     if let Some(email) = email {

@@ -205,8 +205,8 @@ impl User {
         self.phone_confirmed_at.is_some()
     }
 
-    /// Returns the address if its owner has proved it, else nothing: only that may be in a token. An
-    /// address that needs no confirmation is confirmed when it is stored.
+    /// Returns the address if its owner has proved it, else nothing: only that may be in a token.
+    /// An address that needs no confirmation is confirmed when it is stored.
     pub fn proved_email(&self) -> &str {
         if self.is_email_confirmed() { &self.email } else { "" }
     }

@@ -1,7 +1,7 @@
 //! PKCE (RFC 7636): the proof key of the code flow between an app and this server.
 //!
-//! The app sends a challenge when a flow starts and the matching verifier when it exchanges the code, so
-//! a code that was intercepted in a redirect is useless.
+//! The app sends a challenge when a flow starts and the matching verifier when it exchanges the
+//! code, so a code that was intercepted in a redirect is useless.
 
 use crate::error::ContractError;
 use aws_lc_rs::digest;
@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-/// How a challenge is made from its verifier. The text is the label of `auth.code_challenge_method`.
+/// How a challenge is made from its verifier. The text is the label of
+/// `auth.code_challenge_method`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChallengeMethod {
     /// `base64url(sha256(verifier))`.
@@ -49,7 +50,8 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Reads the two request parameters. Empty and absent are the same; `Ok(None)` is an implicit flow.
+    /// Reads the two request parameters. Empty and absent are the same; `Ok(None)` is an implicit
+    /// flow.
     ///
     /// # Errors
     /// 400 `validation_failed` for an incomplete or malformed challenge.

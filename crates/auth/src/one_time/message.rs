@@ -1,8 +1,8 @@
 //! The messages that carry a one-time code and, in a mail, a link.
 //!
-//! Each function checks how often such a message may be sent, stores the token, remembers the flow of
-//! an app with a proof key, and writes the mail or reserves the text message. All of it is part of the
-//! caller's transaction; the caller delivers the message after the commit.
+//! Each function checks how often such a message may be sent, stores the token, remembers the flow
+//! of an app with a proof key, and writes the mail or reserves the text message. All of it is part
+//! of the caller's transaction; the caller delivers the message after the commit.
 
 use portico_mail::{MailKind, Variables};
 use serde_json::{Value, json};
@@ -116,7 +116,8 @@ fn variables_with_link(op: Operation<'_>, user: &User, kind: MailKind, token: &O
     }
 }
 
-/// Sends the confirmation of the contact of an account. For a confirmed phone number its code signs in.
+/// Sends the confirmation of the contact of an account. For a confirmed phone number its code signs
+/// in.
 ///
 /// # Errors
 /// 429 when it is too soon, 400 when the contact may not get messages.
@@ -220,8 +221,8 @@ pub(crate) async fn send_reauthentication(
     Ok(Delivery::Complete)
 }
 
-/// Sends the confirmation of a change to a new contact. A new address is confirmed there, and at the
-/// current address too where the settings demand both.
+/// Sends the confirmation of a change to a new contact. A new address is confirmed there, and at
+/// the current address too where the settings demand both.
 ///
 /// # Errors
 /// 429 when it is too soon, 400 when the contact may not get messages.
@@ -286,9 +287,9 @@ async fn send_email_change(
     }
 }
 
-/// Sends the confirmation of an address that a provider does not vouch for, which becomes the account's
-/// when the link is followed. The person sees the confirmation of a new account; the token belongs to
-/// the pending change, so that it can prove no other address.
+/// Sends the confirmation of an address that a provider does not vouch for, which becomes the
+/// account's when the link is followed. The person sees the confirmation of a new account; the
+/// token belongs to the pending change, so that it can prove no other address.
 ///
 /// # Errors
 /// 429 when it is too soon, 400 when the address may not get mail.

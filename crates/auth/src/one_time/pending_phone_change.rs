@@ -1,10 +1,11 @@
-//! The accounts with a pending change to a number, and the one among them that a typed code belongs to.
+//! The accounts with a pending change to a number, and the one among them that a typed code belongs
+//! to.
 //!
-//! Several accounts may request one number, and each gets a code of its own. Our own codes are matched
-//! with the token of each account. The fixed code of a test number, and a code that the gateway makes,
-//! prove only that the number was reached, not for which account: then the access token of the request
-//! names the account, and without one the account must be the only one with that pending change. The
-//! order of the requests never chooses an account.
+//! Several accounts may request one number, and each gets a code of its own. Our own codes are
+//! matched with the token of each account. The fixed code of a test number, and a code that the
+//! gateway makes, prove only that the number was reached, not for which account: then the access
+//! token of the request names the account, and without one the account must be the only one with
+//! that pending change. The order of the requests never chooses an account.
 
 use portico_base::hash;
 use time::Duration;
@@ -20,8 +21,8 @@ use crate::sql::{one_time_tokens, users};
 /// The longest life of a code that a gateway makes. Older requests are not pending any more.
 const LONGEST_LIFE: Duration = Duration::DAY;
 
-/// Locks and returns the account that a code for a change of number belongs to. Returns `None` when there
-/// is no such account, or more than one could be meant. The caller checks the code, with
+/// Locks and returns the account that a code for a change of number belongs to. Returns `None` when
+/// there is no such account, or more than one could be meant. The caller checks the code, with
 /// [`text_code::is_right_code`].
 pub(crate) async fn lock_account(op: Operation<'_>, typed: TypedCode<'_>) -> Result<Option<User>, AuthError> {
     let Operation { auth, request, tx } = op;

@@ -65,8 +65,8 @@ async fn is_known(auth: &Auth, request: &RequestInfo, body: &Otp) -> Result<bool
     Ok(users::by_contact(&client, &contact, &request.aud).await?.is_some())
 }
 
-/// `POST /magiclink`: as `POST /otp` for an address, except that the account may always be new. The field
-/// `create_user` belongs to `/otp`.
+/// `POST /magiclink`: as `POST /otp` for an address, except that the account may always be new. The
+/// field `create_user` belongs to `/otp`.
 pub async fn magic_link(
     State(auth): State<Auth>,
     request: RequestInfo,
@@ -121,8 +121,8 @@ async fn send_code(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     Ok(axum::Json(answer).into_response())
 }
 
-/// Sends a message to sign in with, after a registration where there is no confirmed account. Returns the
-/// body of the response.
+/// Sends a message to sign in with, after a registration where there is no confirmed account.
+/// Returns the body of the response.
 async fn send(
     auth: &Auth,
     request: &RequestInfo,

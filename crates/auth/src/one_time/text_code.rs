@@ -32,8 +32,8 @@ pub(crate) fn is_made_by_gateway(auth: &Auth, typed: TypedCode<'_>, now: OffsetD
     asks && test_code(auth, typed.phone, now).is_none()
 }
 
-/// Asks the gateway, where it makes the codes and a token is pending. Not while a transaction is open:
-/// a gateway may be slow.
+/// Asks the gateway, where it makes the codes and a token is pending. Not while a transaction is
+/// open: a gateway may be slow.
 ///
 /// # Errors
 /// 422 `sms_send_failed` when the gateway gave no verdict.
@@ -55,9 +55,9 @@ pub(crate) async fn ask_gateway(
     Ok(Some(GatewayVerdict { pending: pending.to_owned(), is_right }))
 }
 
-/// Returns whether a code proves that the number is the user's: it is the fixed one of a test number, or
-/// the one that was sent and has not been used. Where the gateway makes the codes, its `verdict` decides,
-/// also about their life. The time is read now: the gateway may have taken long.
+/// Returns whether a code proves that the number is the user's: it is the fixed one of a test
+/// number, or the one that was sent and has not been used. Where the gateway makes the codes, its
+/// `verdict` decides, also about their life. The time is read now: the gateway may have taken long.
 pub(crate) fn is_right_code(
     auth: &Auth,
     user: &User,
@@ -83,8 +83,8 @@ pub(crate) fn is_right_code(
     }
 }
 
-/// Returns whether a code identifies the account for which it was sent. Neither the fixed code of a test
-/// number nor one that the gateway makes does.
+/// Returns whether a code identifies the account for which it was sent. Neither the fixed code of a
+/// test number nor one that the gateway makes does.
 pub(crate) fn identifies_account(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
     test_code(auth, typed.phone, now).is_none() && !is_made_by_gateway(auth, typed, now)
 }

@@ -1,9 +1,10 @@
-//! Text messages with a code: reserved in a transaction, handed over after it, undone when the gateway
-//! does not take them.
+//! Text messages with a code: reserved in a transaction, handed over after it, undone when the
+//! gateway does not take them.
 //!
-//! A gateway may take seconds to answer. So the code and the time of sending are committed first, and no
-//! connection or lock waits for the gateway. When it rejects the message, the code is deleted and the
-//! next message need not wait; an account that was made for the message is deleted with it.
+//! A gateway may take seconds to answer. So the code and the time of sending are committed first,
+//! and no connection or lock waits for the gateway. When it rejects the message, the code is
+//! deleted and the next message need not wait; an account that was made for the message is deleted
+//! with it.
 
 use portico_mail::Template;
 use serde_json::{Value, json};

@@ -1,9 +1,10 @@
 //! The tokens of codes and links, which prove that a message was received.
 //!
-//! Only a hash of the address, the code and a salt is stored, so that a code is worth nothing for another
-//! address. Links carry the stored text. Other servers hash without a salt: a person who knows an address
-//! can then compute the links of all codes and try those, past every limit on codes for one account. The
-//! salt makes a link unguessable. Stored hashes without a salt are still accepted.
+//! Only a hash of the address, the code and a salt is stored, so that a code is worth nothing for
+//! another address. Links carry the stored text. Other servers hash without a salt: a person who
+//! knows an address can then compute the links of all codes and try those, past every limit on
+//! codes for one account. The salt makes a link unguessable. Stored hashes without a salt are still
+//! accepted.
 
 use std::time::Duration;
 
@@ -72,14 +73,14 @@ impl TokenKind {
         }
     }
 
-    /// Returns whether the stored token has not expired. A token that was sent farther in the future than it
-    /// lives was sent before the clock was set back, and has expired.
+    /// Returns whether the stored token has not expired. A token that was sent farther in the
+    /// future than it lives was sent before the clock was set back, and has expired.
     pub fn is_fresh(self, user: &User, life: Duration, now: OffsetDateTime) -> bool {
         !self.stored(user).is_empty() && self.sent_at(user).is_some_and(|sent| now < sent + life && sent < now + life)
     }
 
-    /// Returns the time to wait before it may be sent again, or `None` if it may be sent now. As with
-    /// [`TokenKind::is_fresh`], a clock that was set back does not make the wait longer.
+    /// Returns the time to wait before it may be sent again, or `None` if it may be sent now. As
+    /// with [`TokenKind::is_fresh`], a clock that was set back does not make the wait longer.
     pub fn wait(self, user: &User, interval: Duration, now: OffsetDateTime) -> Option<Duration> {
         let sent = self.sent_at(user)?;
         let next = sent + interval;

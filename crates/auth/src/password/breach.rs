@@ -1,7 +1,7 @@
 //! The check for breached passwords, with the k-anonymity range API of Have I Been Pwned.
 //!
-//! Only the first five digits of the password's SHA-1 are sent. The responses are cached: a range does not
-//! depend on the person.
+//! Only the first five digits of the password's SHA-1 are sent. The responses are cached: a range
+//! does not depend on the person.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,7 +28,8 @@ impl BreachCheck {
         Self { settings, client: OnceLock::new(), ranges: Mutex::new(HashMap::new()) }
     }
 
-    /// Returns true if the password is in a breach. When the API fails: false or an error, as configured.
+    /// Returns true if the password is in a breach. When the API fails: false or an error, as
+    /// configured.
     pub(super) async fn is_known(&self, password: &str) -> Result<bool, AuthError> {
         let digest = portico_base::hash::sha1_hex(password.as_bytes()).to_ascii_uppercase();
         let (prefix, suffix) = digest.split_at(5);

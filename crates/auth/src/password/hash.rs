@@ -1,4 +1,5 @@
-//! The stored forms of passwords: bcrypt for new ones; argon2 and the scrypt of Firebase for imported accounts.
+//! The stored forms of passwords: bcrypt for new ones; argon2 and the scrypt of Firebase for
+//! imported accounts.
 
 use aes::cipher::{KeyIvInit as _, StreamCipher as _};
 use argon2::{Algorithm, Argon2, Params, PasswordHash, Version};
@@ -39,7 +40,8 @@ pub(super) fn is_outdated(stored: &str, cost: u32) -> bool {
 /// Compares a password with any stored form. A form that cannot be parsed matches nothing.
 pub(super) fn verify(password: &str, stored: &str) -> bool {
     if stored.starts_with("$2") {
-        // GoTrue's bcrypt ignores bytes beyond its limit, so that long passwords of imported accounts keep working
+        // GoTrue's bcrypt ignores bytes beyond its limit, so that long passwords of imported
+        // accounts keep working
         let bytes = &password.as_bytes()[..password.len().min(MAX_BYTES)];
         return bcrypt::verify(bytes, stored).unwrap_or(false);
     }

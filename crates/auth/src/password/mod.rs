@@ -22,8 +22,8 @@ pub struct Passwords {
     rules: rules::PasswordRules,
     breach: Option<BreachCheck>,
     cost: u32,
-    /// A hash that matches no password. It is compared for accounts without one, so that the duration does not reveal
-    /// which accounts exist.
+    /// A hash that matches no password. It is compared for accounts without one, so that the
+    /// duration does not reveal which accounts exist.
     unmatchable: String,
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -60,8 +60,8 @@ impl Passwords {
     /// Checks a new password.
     ///
     /// # Errors
-    /// 400 `validation_failed` when it is too long, 422 `weak_password` with all reasons, 500 when the breach check fails
-    /// and is to fail closed.
+    /// 400 `validation_failed` when it is too long, 422 `weak_password` with all reasons, 500 when
+    /// the breach check fails and is to fail closed.
     pub async fn check_strength(&self, password: &str) -> Result<(), AuthError> {
         if password.len() > MAX_BYTES {
             return Err(ContractError::PasswordTooLong.into());
@@ -72,7 +72,8 @@ impl Passwords {
         }
     }
 
-    /// Returns the current rules that a password breaks, for the hint at sign-in. `None`: it breaks none.
+    /// Returns the current rules that a password breaks, for the hint at sign-in. `None`: it breaks
+    /// none.
     ///
     /// # Errors
     /// 500 when the breach check fails and is to fail closed.
@@ -102,8 +103,8 @@ impl Passwords {
         self.compute(move || hash::hash(&password, cost)).await?.map_err(AuthError::internal)
     }
 
-    /// Compares a password with a stored one. `None` or an empty text, for an unknown account or one without a password,
-    /// takes as long as a wrong password.
+    /// Compares a password with a stored one. `None` or an empty text, for an unknown account or
+    /// one without a password, takes as long as a wrong password.
     ///
     /// # Errors
     /// 429 when the queue is full.
@@ -119,13 +120,15 @@ impl Passwords {
         .await
     }
 
-    /// Runs a computation on a thread of its own. The number of concurrent and queued ones is bounded.
+    /// Runs a computation on a thread of its own. The number of concurrent and queued ones is
+    /// bounded.
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AuthError> {
         let queued = HashQueuePlace::take(&self.waiting, self.queue)?;
         let permit =
             self.permits.clone().acquire_owned().await.expect("the semaphore is never closed while the service lives");
         drop(queued);
-        // The permit moves to the thread: a cancelled request must not let another one start while its hash still runs
+        // The permit moves to the thread: a cancelled request must not let another one start while
+        // its hash still runs
         tokio::task::spawn_blocking(move || {
             let result = work();
             drop(permit);

@@ -16,7 +16,8 @@ impl PasswordRules {
         }
     }
 
-    /// Returns the rules that a password breaks, with their texts, in the order that clients expect.
+    /// Returns the rules that a password breaks, with their texts, in the order that clients
+    /// expect.
     pub(super) fn broken_by(&self, password: &str) -> Vec<(WeakPasswordReason, String)> {
         let mut broken = Vec::new();
         if password.len() < self.min_length {

@@ -1,15 +1,17 @@
 //! Limits on guesses at codes and passwords, per account and per network.
 //!
-//! Guesses are counted in the database, by all servers together and across restarts. One statement counts
-//! a guess and decides (see `sql::attempts`). A guess is counted before it is compared, so that concurrent
-//! guesses count as well; a right one is refunded. Unknown accounts are counted alike, so that a limit does
-//! not reveal which accounts exist.
+//! Guesses are counted in the database, by all servers together and across restarts. One statement
+//! counts a guess and decides (see `sql::attempts`). A guess is counted before it is compared, so
+//! that concurrent guesses count as well; a right one is refunded. Unknown accounts are counted
+//! alike, so that a limit does not reveal which accounts exist.
 //!
 //! An attacker's guesses must not lock out the owner of an account:
-//! - A network has a small limit of its own, which is charged first. Beyond it nothing else is charged.
-//! - In a network from which the account was signed in to before, the limits of the account do not apply.
-//! - Elsewhere the limits of the account permit further guesses one by one. A link in a message is never
-//!   counted, and makes the network known.
+//! - A network has a small limit of its own, which is charged first. Beyond it nothing else is
+//!   charged.
+//! - In a network from which the account was signed in to before, the limits of the account do not
+//!   apply.
+//! - Elsewhere the limits of the account permit further guesses one by one. A link in a message is
+//!   never counted, and makes the network known.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -36,20 +38,22 @@ const fn limit(name: &'static str, size: u32, period: Duration) -> GuessLimit {
     GuessLimit { name, size, period }
 }
 
-/// Limits on codes: of an account in one network, of the account, of the account per day, and instead of
-/// the last two of a known network.
+/// Limits on codes: of an account in one network, of the account, of the account per day, and
+/// instead of the last two of a known network.
 ///
-/// A code has six digits and lives for an hour, but another one can be requested at any time, so what
-/// matters is the number of guesses per day: each is right with a chance of one in a million.
+/// A code has six digits and lives for an hour, but another one can be requested at any time, so
+/// what matters is the number of guesses per day: each is right with a chance of one in a million.
 ///
-/// - One network has 10 codes of an account at once and 10 more per hour: a typing error causes no wait.
-/// - All networks together have 50 at once and 50 more per hour, and 100 at once and 100 more per day: any
-///   24 hours have at most 200 guesses, a chance of 1 in 5000; a year of them, with messages to the person
-///   all the time, has 1 in 27. A limit of 30 per five minutes, without a cap, would permit 8640 guesses
-///   per day: a chance of 1 in 116 each day, and near certainty within a year.
-/// - Attackers in several networks, which a single one has with IPv6, can use that up, for as long as they
-///   continue. It does not count in known networks: each has its own 200 guesses in any 24 hours. Elsewhere
-///   the person can use the link of a mail, which is not counted.
+/// - One network has 10 codes of an account at once and 10 more per hour: a typing error causes no
+///   wait.
+/// - All networks together have 50 at once and 50 more per hour, and 100 at once and 100 more per
+///   day: any 24 hours have at most 200 guesses, a chance of 1 in 5000; a year of them, with
+///   messages to the person all the time, has 1 in 27. A limit of 30 per five minutes, without a
+///   cap, would permit 8640 guesses per day: a chance of 1 in 116 each day, and near certainty
+///   within a year.
+/// - Attackers in several networks, which a single one has with IPv6, can use that up, for as long
+///   as they continue. It does not count in known networks: each has its own 200 guesses in any 24
+///   hours. Elsewhere the person can use the link of a mail, which is not counted.
 const CODES: [GuessLimit; 4] = [
     limit("codes-per-address", 10, HOUR),
     limit("codes-per-account", 50, HOUR),
@@ -57,8 +61,9 @@ const CODES: [GuessLimit; 4] = [
     limit("codes-per-address-and-day", 100, DAY),
 ];
 
-/// Limits on passwords: the same, except that only the first applies to a known network. Once attackers
-/// have used up those of the account, all other networks together have one password per quarter of an hour.
+/// Limits on passwords: the same, except that only the first applies to a known network. Once
+/// attackers have used up those of the account, all other networks together have one password per
+/// quarter of an hour.
 const PASSWORDS: [GuessLimit; 3] = [
     limit("passwords-per-address", 10, HOUR),
     limit("passwords-per-account", 50, HOUR),
@@ -68,9 +73,9 @@ const PASSWORDS: [GuessLimit; 3] = [
 /// The limit of a session on the current password, which a change of the password requires.
 const CURRENT_PASSWORDS: [GuessLimit; 1] = [limit("passwords-per-session", 10, HOUR)];
 
-/// Counts a guess at a code of `account`, which is an address, a number or any other name, and runs `attempt`,
-/// which compares it and fails if it is wrong. `attempt` must hold no connection when it returns: the refund
-/// of a right guess needs one.
+/// Counts a guess at a code of `account`, which is an address, a number or any other name, and runs
+/// `attempt`, which compares it and fails if it is wrong. `attempt` must hold no connection when it
+/// returns: the refund of a right guess needs one.
 ///
 /// # Errors
 /// 429 `over_request_rate_limit`, without running `attempt`. Otherwise those of `attempt`.
@@ -83,8 +88,8 @@ pub(crate) async fn code<T>(
     counted(auth, charges(&CODES, account, request), network(account, request).as_ref(), Box::pin(attempt)).await
 }
 
-/// As [`code`], for the password of an address in lower case, or of a number in digits: an account with
-/// several names would have several limits.
+/// As [`code`], for the password of an address in lower case, or of a number in digits: an account
+/// with several names would have several limits.
 ///
 /// # Errors
 /// As [`code`].
@@ -117,7 +122,8 @@ pub(crate) async fn current_password<T>(
     counted(auth, vec![charge(limit, session)], None, Box::pin(attempt)).await
 }
 
-/// Stores the network of a person who was signed in as known, so that guesses from elsewhere do not count in it.
+/// Stores the network of a person who was signed in as known, so that guesses from elsewhere do not
+/// count in it.
 pub(crate) async fn remember_network(
     auth: &Auth,
     tx: &Tx,
@@ -166,7 +172,8 @@ async fn counted<T>(
     }
 }
 
-/// Returns true if an error does not mean that the secret was wrong: it was right, or was not compared.
+/// Returns true if an error does not mean that the secret was wrong: it was right, or was not
+/// compared.
 fn is_inconclusive(error: &AuthError) -> bool {
     !error.status().is_client_error()
         || error.status() == http::StatusCode::TOO_MANY_REQUESTS

@@ -1,7 +1,9 @@
 //! The audit log: the events of accounts, in `auth.audit_log_entries` and in the log.
 //!
-//! Unlike in GoTrue, failed sign-ins are events as well. Nothing else bounds their number, so their entries have a budget
-//! ([`Limits::take_failed_login`](crate::protection::limits::Limits::take_failed_login)), and an unknown account is not named.
+//! Unlike in GoTrue, failed sign-ins are events as well. Nothing else bounds their number, so their
+//! entries have a budget
+//! ([`Limits::take_failed_login`](crate::protection::limits::Limits::take_failed_login)), and an
+//! unknown account is not named.
 
 use std::net::IpAddr;
 
@@ -40,7 +42,8 @@ macro_rules! actions {
 actions! {
     /// Signed in; trait `provider`.
     Login "login" "account",
-    /// A password or code was rejected; traits `provider`, `error_code`, and `omitted` if earlier entries were omitted.
+    /// A password or code was rejected; traits `provider`, `error_code`, and `omitted` if earlier
+    /// entries were omitted.
     LoginFailed "login_failed" "account",
     /// Signed out.
     Logout "logout" "account",
@@ -103,7 +106,8 @@ impl<'a> AuditEvent<'a> {
         Self { traits, ..self }
     }
 
-    /// The event with the client's IP address. Only for actions on identities, factors and passkeys.
+    /// The event with the client's IP address. Only for actions on identities, factors and
+    /// passkeys.
     #[must_use]
     pub fn with_ip(self, ip: Option<IpAddr>) -> Self {
         Self { ip, ..self }
@@ -129,7 +133,8 @@ pub async fn record(auth: &Auth, tx: &Tx, event: AuditEvent<'_>, now: OffsetDate
 
 /// A failed sign-in.
 pub(crate) struct FailedLogin<'a> {
-    /// The account. `None`: there is none. The name is not written: it may be a password in the wrong field.
+    /// The account. `None`: there is none. The name is not written: it may be a password in the
+    /// wrong field.
     pub(crate) user: Option<&'a User>,
     /// `email` or `phone`.
     pub(crate) provider: &'static str,
@@ -137,8 +142,8 @@ pub(crate) struct FailedLogin<'a> {
     pub(crate) error: &'a AuthError,
 }
 
-/// Writes an entry for a failed sign-in, with the client's address, if the budget of such entries allows
-/// one. A failure to write is logged: the client sees the error of the sign-in all the same.
+/// Writes an entry for a failed sign-in, with the client's address, if the budget of such entries
+/// allows one. A failure to write is logged: the client sees the error of the sign-in all the same.
 pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, request: &RequestInfo) {
     let Some(omitted) = auth.limits().take_failed_login(request) else { return };
     let unknown = User { id: UserId(Uuid::nil()), ..User::without_facts(&request.aud, request.now) };

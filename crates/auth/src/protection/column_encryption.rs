@@ -92,7 +92,8 @@ impl ColumnKeys {
         Ok(Self { keys, current: settings.current.clone() })
     }
 
-    /// Returns the value for a column of `row`: encrypted, or plain without a current key. An empty text stays empty.
+    /// Returns the value for a column of `row`: encrypted, or plain without a current key. An empty
+    /// text stays empty.
     pub(crate) fn encrypt(&self, row: Uuid, text: &str) -> String {
         let Some((name, key)) = self.current.as_ref().and_then(|name| self.keys.get_key_value(name)) else {
             return text.to_owned();
@@ -196,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_value_that_another_implementation_encrypted_is_decrypted() {
-        // Computed with another implementation: HKDF-SHA-256 of the bytes 0 to 31 with the row's id as info, AES-256-GCM
+        // Computed with another implementation: HKDF-SHA-256 of the bytes 0 to 31 with the row's id
+        // as info, AES-256-GCM
         let stored = r#"{"key_id":"k1","alg":"aes-gcm-hkdf","data":"wgbkiVW1kEz6OcsxwlA8P3T1sEJW3x+BD+m+wLg=","nonce":"AAECAwQFBgcICQoL"}"#;
         let decrypted = keys(None, &[("k1", FIRST)]).decrypt(ROW, stored).unwrap();
         assert_eq!(decrypted.text, "$2a$04$vector");

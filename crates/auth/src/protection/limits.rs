@@ -1,8 +1,9 @@
-//! Rate limits on requests by client address, and on messages of the whole service, in the memory of this process.
-//! Guesses at codes and passwords are counted in the database instead, see `attempts`.
+//! Rate limits on requests by client address, and on messages of the whole service, in the memory
+//! of this process. Guesses at codes and passwords are counted in the database instead, see
+//! `attempts`.
 //!
-//! Promises: a limit reads the monotonic clock itself when it is charged. No caller passes a time: one that
-//! was read before a slow body arrived would let a bucket fill again and again.
+//! Promises: a limit reads the monotonic clock itself when it is charged. No caller passes a time:
+//! one that was read before a slow body arrived would let a bucket fill again and again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +18,8 @@ use crate::http::extract::RequestInfo;
 use crate::one_time::token::TokenKind;
 use crate::settings::{RateLimitSettings, SendLimit};
 
-/// Most addresses that are stored. Beyond it the fullest half is discarded, so that an address that has used
-/// up its requests is kept.
+/// Most addresses that are stored. Beyond it the fullest half is discarded, so that an address that
+/// has used up its requests is kept.
 const MAX_BUCKETS: usize = 50_000;
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -97,9 +98,11 @@ struct FailedLoginBudget {
     omitted: AtomicU64,
 }
 
-/// Entries for failed sign-ins from one network: 20 at once and 20 more per hour, so that one network cannot use up all.
+/// Entries for failed sign-ins from one network: 20 at once and 20 more per hour, so that one
+/// network cannot use up all.
 const FAILED_LOGINS_OF_NETWORK: Quota = Quota::full_after(20.0, HOUR);
-/// Entries for failed sign-ins of the whole service: 500 at once and 120 more per hour, at most about a megabyte per day.
+/// Entries for failed sign-ins of the whole service: 500 at once and 120 more per hour, at most
+/// about a megabyte per day.
 const FAILED_LOGINS: Quota = Quota::new(500.0, 120.0 / 3600.0);
 
 impl Limits {
@@ -139,7 +142,8 @@ impl Limits {
         lock(emails).take(&self.clock).map_err(too_many_emails)
     }
 
-    /// As [`Limits::take_email`], for a decoy: the limit reveals no account, and invented addresses cannot use it up.
+    /// As [`Limits::take_email`], for a decoy: the limit reveals no account, and invented addresses
+    /// cannot use it up.
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`.
@@ -148,7 +152,8 @@ impl Limits {
         lock(emails).clone().take(&self.clock).map_err(too_many_emails)
     }
 
-    /// Checks the least time between two mails of a kind to one address, for an address that is sent decoys.
+    /// Checks the least time between two mails of a kind to one address, for an address that is
+    /// sent decoys.
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`, as for an address that has an account.
@@ -182,7 +187,8 @@ impl Limits {
         })
     }
 
-    /// Counts an audit entry for a failed sign-in. Returns the number of entries omitted before it. `None`: it is omitted.
+    /// Counts an audit entry for a failed sign-in. Returns the number of entries omitted before it.
+    /// `None`: it is omitted.
     pub fn take_failed_login(&self, request: &RequestInfo) -> Option<u64> {
         let FailedLoginBudget { of_network, of_all, omitted } = &self.failures;
         let network = request.network_key().map(str::to_owned);

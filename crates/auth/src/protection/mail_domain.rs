@@ -1,11 +1,11 @@
 //! Mail domains: checks that a domain accepts mail.
 //!
-//! It does if it has a mail server (MX), or at least an address (A, AAAA). Domains whose mail goes to a
-//! blocked server, such as those of disposable addresses, count as accepting none.
+//! It does if it has a mail server (MX), or at least an address (A, AAAA). Domains whose mail goes
+//! to a blocked server, such as those of disposable addresses, count as accepting none.
 //!
 //! A lookup that fails counts as acceptance: a name server that is down must not prevent sign-ups.
-//! Responses are not authenticated. A forged one makes an address pass or fail the check, but gives no
-//! access to an account.
+//! Responses are not authenticated. A forged one makes an address pass or fail the check, but gives
+//! no access to an account.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -218,7 +218,8 @@ mod tests {
     /// A response to every query: a status, flags, and records of a type and its data.
     type Response = (u8, u8, &'static [(u16, &'static [u8])]);
 
-    /// Starts a name server that gives the same response to every MX query, and to other queries that there are no records.
+    /// Starts a name server that gives the same response to every MX query, and to other queries
+    /// that there are no records.
     async fn name_server((status, flags, records): Response) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

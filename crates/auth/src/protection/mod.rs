@@ -1,5 +1,5 @@
-//! The protection of accounts: rate limits, limits on guesses, captchas, the redirect allow list, uniform timing, column
-//! encryption, the check of mail domains, and the audit log.
+//! The protection of accounts: rate limits, limits on guesses, captchas, the redirect allow list,
+//! uniform timing, column encryption, the check of mail domains, and the audit log.
 
 pub(crate) mod attempts;
 pub mod audit;

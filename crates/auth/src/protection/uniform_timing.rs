@@ -1,10 +1,10 @@
 //! Uniform timing: responses whose duration does not reveal whether an account exists.
 //!
-//! However similar the work is, an existing account costs another row or a longer transaction. So where
-//! a message is requested, the response waits for the next tick after the work. A difference of a
-//! millisecond then moves only those responses that end close to a tick, and the wait is short compared
-//! with the delivery of a message. The work itself is kept similar as well, since under load it ends
-//! anywhere between the ticks.
+//! However similar the work is, an existing account costs another row or a longer transaction. So
+//! where a message is requested, the response waits for the next tick after the work. A difference
+//! of a millisecond then moves only those responses that end close to a tick, and the wait is short
+//! compared with the delivery of a message. The work itself is kept similar as well, since under
+//! load it ends anywhere between the ticks.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 /// Several times the duration of the work on an idle server.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Runs `work`, and returns a whole number of ticks after its start. During the wait nothing is held
-/// except the result of `work`.
+/// Runs `work`, and returns a whole number of ticks after its start. During the wait nothing is
+/// held except the result of `work`.
 pub(crate) async fn with_uniform_timing<T>(work: impl Future<Output = T>) -> T {
     let start = Instant::now();
     let result = work.await;

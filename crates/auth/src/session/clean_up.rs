@@ -1,8 +1,8 @@
 //! The upkeep of the tables: deletes old refresh tokens, ended sessions and abandoned flows.
 //!
-//! Batches are small and skip locked rows. Each runs in a transaction of its own, which fails where it would
-//! have to wait. So a sign-in waits at most for one batch, and the upkeep never holds a lock while it waits
-//! for another one.
+//! Batches are small and skip locked rows. Each runs in a transaction of its own, which fails where
+//! it would have to wait. So a sign-in waits at most for one batch, and the upkeep never holds a
+//! lock while it waits for another one.
 
 use time::{Duration, OffsetDateTime};
 use tokio_postgres::Error;
@@ -14,8 +14,8 @@ use crate::sql::{
     webauthn_challenges,
 };
 
-/// The time for which replaced refresh tokens and abandoned attempts stay, so that their reuse can be
-/// distinguished from an invented token.
+/// The time for which replaced refresh tokens and abandoned attempts stay, so that their reuse can
+/// be distinguished from an invented token.
 const KEPT: Duration = Duration::hours(24);
 /// Flows stay a little longer: a link that continues one may be opened for 24 hours.
 const KEPT_FLOWS: Duration = Duration::hours(25);
@@ -24,8 +24,8 @@ const KEPT_ENDED: Duration = Duration::hours(72);
 /// The time after which an unused anonymous account is deleted.
 const KEPT_ANONYMOUS: Duration = Duration::days(30);
 
-/// The time after which a network is forgotten from which an account was not signed in to: longer than most
-/// sessions live.
+/// The time after which a network is forgotten from which an account was not signed in to: longer
+/// than most sessions live.
 const KEPT_NETWORKS: Duration = Duration::days(180);
 
 /// A batch of the upkeep.
@@ -46,8 +46,8 @@ enum UpkeepBatch {
 }
 
 impl UpkeepBatch {
-    /// Returns the maximum number of batches in one run. Guesses are deleted as fast as they are written: a
-    /// flood of them leaves no more rows than it makes in a quarter of an hour.
+    /// Returns the maximum number of batches in one run. Guesses are deleted as fast as they are
+    /// written: a flood of them leaves no more rows than it makes in a quarter of an hour.
     const fn rounds(self) -> usize {
         match self {
             Self::Attempts => 100,
@@ -74,7 +74,8 @@ impl UpkeepBatch {
 }
 
 impl Auth {
-    /// Deletes a bounded number of batches of expired rows. To be called periodically; failures are logged.
+    /// Deletes a bounded number of batches of expired rows. To be called periodically; failures are
+    /// logged.
     pub async fn clean_up(&self) {
         let now = self.now();
         let policy = &self.settings().sessions;

@@ -94,7 +94,8 @@ async fn sign_in(
         let banned = AuthError::from(ContractError::BannedAtLogin);
         return Err(refuse(user.as_ref(), banned).await);
     }
-    // Also computed for an unknown account, so that the time of the response does not show who has one
+    // Also computed for an unknown account, so that the time of the response does not show who has
+    // one
     let stored = user.as_ref().and_then(|user| auth.stored_password(user));
     let hash = stored.as_ref().map(|stored| stored.text.as_str());
     let comparison = auth.passwords().compare(&body.password, hash).await?;

@@ -37,7 +37,8 @@ pub(super) fn check_alive(
     Ok(())
 }
 
-/// Checks that no other valid session of the same class was used later: then only that one continues.
+/// Checks that no other valid session of the same class was used later: then only that one
+/// continues.
 ///
 /// # Errors
 /// 400 `session_expired`, or those of the database.

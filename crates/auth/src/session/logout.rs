@@ -78,8 +78,8 @@ impl ListedSession {
     }
 }
 
-/// `GET /sessions`: the sessions of the person, last used first. Sessions that ended by their age are not
-/// listed.
+/// `GET /sessions`: the sessions of the person, last used first. Sessions that ended by their age
+/// are not listed.
 pub(crate) async fn list(
     State(auth): State<Auth>,
     request: RequestInfo,

@@ -1,7 +1,8 @@
 //! Sessions: their issue, the claims of their access tokens, and their life.
 //!
-//! Every sign-in makes a new session with its own family of refresh tokens. An access token is valid until it expires,
-//! whatever happens to its session; this service itself looks the session up for each request.
+//! Every sign-in makes a new session with its own family of refresh tokens. An access token is
+//! valid until it expires, whatever happens to its session; this service itself looks the session
+//! up for each request.
 
 mod access_token;
 pub(crate) mod clean_up;
@@ -89,11 +90,11 @@ impl AuthenticationMethod {
     }
 }
 
-/// Signs `user` in: makes a session, its first refresh token and an access token. Part of the caller's
-/// transaction.
+/// Signs `user` in: makes a session, its first refresh token and an access token. Part of the
+/// caller's transaction.
 ///
-/// The identities and factors of `user` must be loaded: they are in the response. The caller has checked that
-/// the person may sign in.
+/// The identities and factors of `user` must be loaded: they are in the response. The caller has
+/// checked that the person may sign in.
 ///
 /// # Errors
 /// Those of the database.

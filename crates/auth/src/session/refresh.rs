@@ -1,13 +1,16 @@
-//! `grant_type=refresh_token`: continues a session with a new access token and usually a new refresh token.
+//! `grant_type=refresh_token`: continues a session with a new access token and usually a new
+//! refresh token.
 //!
-//! A browser with many tabs, or a client whose connection broke before it could save the response, presents a
-//! token that was replaced already. The direct parent of the current token yields the current token. Anything
-//! older means that two parties hold tokens of the family, so the family ends.
+//! A browser with many tabs, or a client whose connection broke before it could save the response,
+//! presents a token that was replaced already. The direct parent of the current token yields the
+//! current token. Anything older means that two parties hold tokens of the family, so the family
+//! ends.
 //!
-//! The refreshes of one session happen one after the other: the row of the session is locked, and the statements
-//! behind the lock read what its last owner wrote. No request waits for the lock with a connection, so that
-//! many tabs cannot use up the pool: requests of this process that carry the same token form a queue, and a
-//! request that finds the session locked returns its connection and retries a moment later.
+//! The refreshes of one session happen one after the other: the row of the session is locked, and
+//! the statements behind the lock read what its last owner wrote. No request waits for the lock
+//! with a connection, so that many tabs cannot use up the pool: requests of this process that carry
+//! the same token form a queue, and a request that finds the session locked returns its connection
+//! and retries a moment later.
 
 use std::time::Duration;
 
@@ -30,8 +33,8 @@ use crate::sql::{Tx, refresh_tokens, sessions, users};
 
 /// The time for which a refresh waits for others of the same session.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The pause between two attempts to lock a session, in milliseconds: the minimum, and the maximum of a random
-/// addition, so that many requests do not retry at the same time.
+/// The pause between two attempts to lock a session, in milliseconds: the minimum, and the maximum
+/// of a random addition, so that many requests do not retry at the same time.
 const PAUSE: (u64, u64) = (10, 20);
 
 /// The body of the grant.
@@ -44,7 +47,8 @@ pub(crate) struct RefreshBody {
 /// Refreshes a session.
 ///
 /// # Errors
-/// 400 for a token that is unknown, used or of an ended session; 409 `conflict` when the queue is too long.
+/// 400 for a token that is unknown, used or of an ended session; 409 `conflict` when the queue is
+/// too long.
 pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody) -> Result<Response, AuthError> {
     let token = RefreshToken::parse(&body.refresh_token).map_err(|_| ContractError::RefreshTokenMalformed)?;
     let name = match &token {
@@ -116,7 +120,8 @@ enum TokenVerdict {
     Repeat(String),
     /// The token was replaced a moment ago: another one is issued.
     Another,
-    /// The token was replaced, and the session has counted tokens since: the current one is returned.
+    /// The token was replaced, and the session has counted tokens since: the current one is
+    /// returned.
     RepeatCounted(SessionKey),
     /// Two parties hold tokens of this family.
     Reuse,
@@ -147,9 +152,10 @@ fn judge(
     }
 }
 
-/// Returns whether a token that was replaced at `at` may still be reused. The time is read behind the lock of the
-/// session; otherwise a request that waited could reuse a token for longer. A time that is ahead by more than
-/// the interval was written by a clock that was set back since, and is not recent.
+/// Returns whether a token that was replaced at `at` may still be reused. The time is read behind
+/// the lock of the session; otherwise a request that waited could reuse a token for longer. A time
+/// that is ahead by more than the interval was written by a clock that was set back since, and is
+/// not recent.
 fn is_recent(auth: &Auth, at: OffsetDateTime, now: OffsetDateTime) -> bool {
     let interval = auth.settings().refresh.reuse_interval;
     now <= at + interval && at <= now + interval
@@ -250,7 +256,8 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     Ok(Some(response.into_response()))
 }
 
-/// Returns whether a session of stored tokens moves to counted ones: a share that is stable for each session.
+/// Returns whether a session of stored tokens moves to counted ones: a share that is stable for
+/// each session.
 fn upgrades(auth: &Auth, session: uuid::Uuid) -> bool {
     let settings = &auth.settings().refresh;
     let share = u32::from_be_bytes(*hash::sha256(session.as_bytes()).first_chunk().unwrap_or(&[0; 4])) % 100;

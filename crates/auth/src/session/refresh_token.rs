@@ -1,9 +1,9 @@
 //! The two written forms of a refresh token.
 //!
-//! *Stored* tokens are twelve random characters that live in `auth.refresh_tokens`. *Counted* tokens are not stored:
-//! they name their session and a counter, and are signed with a key that lives in the session's row. This module
-//! makes and reads both. [`crate::session::refresh`] decides which one a session uses, and what a presented
-//! token is worth.
+//! *Stored* tokens are twelve random characters that live in `auth.refresh_tokens`. *Counted*
+//! tokens are not stored: they name their session and a counter, and are signed with a key that
+//! lives in the session's row. This module makes and reads both. [`crate::session::refresh`]
+//! decides which one a session uses, and what a presented token is worth.
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine as _;
@@ -131,7 +131,8 @@ impl CountedToken {
     }
 }
 
-/// The secret of one session that signs its counted refresh tokens (`sessions.refresh_token_hmac_key`).
+/// The secret of one session that signs its counted refresh tokens
+/// (`sessions.refresh_token_hmac_key`).
 #[derive(Clone)]
 pub struct SessionKey([u8; 32]);
 
@@ -196,8 +197,8 @@ fn write_counter(bytes: &mut Vec<u8>, mut counter: u64) {
     bytes.push(counter as u8);
 }
 
-/// Reads the whole of `bytes` as one counter. Returns `None` when it is truncated, followed by other bytes, or
-/// longer than 63 bits.
+/// Reads the whole of `bytes` as one counter. Returns `None` when it is truncated, followed by
+/// other bytes, or longer than 63 bits.
 fn read_counter(bytes: &[u8]) -> Option<i64> {
     let (last, others) = bytes.split_last()?;
     if others.len() >= MAX_COUNTER_LENGTH || last & 0x80 != 0 || others.iter().any(|byte| byte & 0x80 == 0) {

@@ -21,7 +21,8 @@ pub struct TokenResponse {
     pub(super) provider_token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) provider_refresh_token: Option<String>,
-    /// The outer option omits the field; the inner one is `null` for a password that is strong enough.
+    /// The outer option omits the field; the inner one is `null` for a password that is strong
+    /// enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) weak_password: Option<Option<WeakPasswordNotice>>,
     #[serde(skip)]

@@ -46,10 +46,11 @@ pub struct EmailSettings {
     pub headers: Vec<(String, String)>,
     /// Host names that links may contain besides that of `external_url`.
     pub external_hosts: Vec<String>,
-    /// Reject addresses of reserved and obviously invented domains, and of domains that accept no mail.
+    /// Reject addresses of reserved and obviously invented domains, and of domains that accept no
+    /// mail.
     pub extended_validation: bool,
-    /// Names of mail servers. With `extended_validation`, addresses whose mail goes to one, or to one below its name, are
-    /// rejected.
+    /// Names of mail servers. With `extended_validation`, addresses whose mail goes to one, or to
+    /// one below its name, are rejected.
     pub blocked_mail_servers: Vec<String>,
     /// Name servers for the lookup of domains. Empty: those of the machine.
     pub name_servers: Vec<SocketAddr>,
@@ -77,7 +78,8 @@ pub struct TemplateSettings {
     pub body: Option<String>,
     /// File with the body; read again when it changes.
     pub body_file: Option<PathBuf>,
-    /// URL of the body, fetched again from time to time: https, or a path that is appended to [`AuthSettings::site_url`].
+    /// URL of the body, fetched again from time to time: https, or a path that is appended to
+    /// [`AuthSettings::site_url`].
     pub body_url: Option<String>,
 }
 
@@ -110,7 +112,8 @@ impl Default for EmailSettings {
 }
 
 impl Default for UrlPaths {
-    /// Empty: `/verify` below the external URL, including its prefix, which GoTrue's own default drops.
+    /// Empty: `/verify` below the external URL, including its prefix, which GoTrue's own default
+    /// drops.
     fn default() -> Self {
         Self {
             invite: String::new(),

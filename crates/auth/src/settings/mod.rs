@@ -1,7 +1,7 @@
 //! The settings of the account service.
 //!
-//! One struct per concern, whose `Default` has the values of the reference. The program fills them from
-//! the project's configuration; nothing here knows a file or an environment variable.
+//! One struct per concern, whose `Default` has the values of the reference. The program fills them
+//! from the project's configuration; nothing here knows a file or an environment variable.
 
 mod email;
 mod password;

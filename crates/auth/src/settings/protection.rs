@@ -30,8 +30,8 @@ pub enum CaptchaProvider {
 /// Rate limits.
 #[derive(Debug, Clone)]
 pub struct RateLimitSettings {
-    /// Request header whose first value is the key of the limits per address. `None`: the client address that the
-    /// gateway found, when `per_address` is set.
+    /// Request header whose first value is the key of the limits per address. `None`: the client
+    /// address that the gateway found, when `per_address` is set.
     pub header: Option<String>,
     /// Limit by client address when there is no header.
     pub per_address: bool,
@@ -63,7 +63,8 @@ pub enum SendLimit {
 /// The master keys of column encryption. Default: values are stored unencrypted.
 #[derive(Debug, Clone, Default)]
 pub struct EncryptionSettings {
-    /// Name of the key for new values. `None`: they are stored unencrypted, but encrypted values are still read.
+    /// Name of the key for new values. `None`: they are stored unencrypted, but encrypted values
+    /// are still read.
     pub current: Option<String>,
     /// 32 bytes in base64url by name: every key with which a value may be encrypted.
     pub keys: BTreeMap<String, Secret>,

@@ -21,7 +21,8 @@ pub struct ProviderSettings {
     pub email_optional: bool,
 }
 
-/// The settings of custom providers, which are stored in the database and whose names start with `custom:`.
+/// The settings of custom providers, which are stored in the database and whose names start with
+/// `custom:`.
 #[derive(Debug, Clone)]
 pub struct CustomProviderSettings {
     /// They may be used.

@@ -161,8 +161,8 @@ pub(super) fn absolute_url(name: &'static str, value: &str) -> Result<Url, Setti
         .map_err(|reason| SettingsError::Url { name, value: value.to_owned(), reason })
 }
 
-/// Checks that every kind of mail can have these headers, so that a wrong one is found at start and not when a mail is
-/// sent.
+/// Checks that every kind of mail can have these headers, so that a wrong one is found at start and
+/// not when a mail is sent.
 fn headers(headers: &[(String, String)], sender: &Address) -> Result<(), SettingsError> {
     for kind in MailKind::ALL {
         let from = Sender::new("", sender.clone());

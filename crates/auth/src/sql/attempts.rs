@@ -1,9 +1,9 @@
-//! `portico.attempts` and `portico.known_networks`: the guesses at codes and passwords, counted by all servers on the
-//! database together.
+//! `portico.attempts` and `portico.known_networks`: the guesses at codes and passwords, counted by
+//! all servers on the database together.
 //!
-//! A row is a bucket, and `full_at` is the time at which it will be full again: a guess moves it by the time
-//! in which one guess is allowed again. A guess is allowed while at least one is left, which is while
-//! `full_at` is near enough. A clock that is set back only makes it farther away.
+//! A row is a bucket, and `full_at` is the time at which it will be full again: a guess moves it by
+//! the time in which one guess is allowed again. A guess is allowed while at least one is left,
+//! which is while `full_at` is near enough. A clock that is set back only makes it farther away.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tokio_postgres::Error;
 
 use super::{Run, Tx};
 
-/// One limit of [`CHARGE`]: writes the row if the limits before it allowed the guess and this one does too. The upsert
-/// reads the newest version of the row and holds it until the statement ends, so that two servers cannot both take the
-/// last guess.
+/// One limit of [`CHARGE`]: writes the row if the limits before it allowed the guess and this one
+/// does too. The upsert reads the newest version of the row and holds it until the statement ends,
+/// so that two servers cannot both take the last guess.
 macro_rules! limit {
     ($place:literal, $before:literal) => {
         concat!(
@@ -48,10 +48,10 @@ macro_rules! limit {
 }
 
 statements! {
-    /// The limits are charged one after the other, and none after the first that rejects: a guess beyond the limit of its
-    /// network does not use up the account's. After the first come the second and third, or, from a network that the
-    /// account knows, only the fourth. All statements write the limits in one order, so they never wait for each other in a
-    /// circle.
+    /// The limits are charged one after the other, and none after the first that rejects: a guess
+    /// beyond the limit of its network does not use up the account's. After the first come the
+    /// second and third, or, from a network that the account knows, only the fourth. All statements
+    /// write the limits in one order, so they never wait for each other in a circle.
     const CHARGE = concat!(
         "with known_network as (
            select 1
@@ -96,7 +96,8 @@ statements! {
           from charged
          where attempts.kind = charged.kind
            and attempts.account = charged.account";
-    /// No bucket takes longer than a day to fill: a time that is farther away was written while the clock was wrong.
+    /// No bucket takes longer than a day to fill: a time that is farther away was written while the
+    /// clock was wrong.
     const DELETE_OLD = "
         delete from portico.attempts
          where (kind, account) in (select old.kind, old.account
@@ -179,9 +180,9 @@ fn columns(charges: &[Charge]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
     )
 }
 
-/// Counts a guess and decides whether it is allowed, in one statement. `charges` are that of the account at
-/// its network, two of the account, and one that replaces those where the account knows the network. The
-/// last ones may be missing.
+/// Counts a guess and decides whether it is allowed, in one statement. `charges` are that of the
+/// account at its network, two of the account, and one that replaces those where the account knows
+/// the network. The last ones may be missing.
 pub async fn charge(
     run: &impl Run,
     charges: &[Charge],

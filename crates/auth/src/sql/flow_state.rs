@@ -1,4 +1,5 @@
-//! `auth.flow_state` and `auth.oauth_client_states`: the state of a sign-in between two of its steps.
+//! `auth.flow_state` and `auth.oauth_client_states`: the state of a sign-in between two of its
+//! steps.
 
 use time::OffsetDateTime;
 use tokio_postgres::{Error, Row};
@@ -169,9 +170,9 @@ impl FlowState {
         }
     }
 
-    /// Returns whether the flow took longer than `expiry`. A flow that a mail continues counts from the time at
-    /// which its link was opened: until then the life of the link counts, not that of a round trip to a
-    /// provider.
+    /// Returns whether the flow took longer than `expiry`. A flow that a mail continues counts from
+    /// the time at which its link was opened: until then the life of the link counts, not that of a
+    /// round trip to a provider.
     #[must_use]
     pub fn is_expired(&self, now: OffsetDateTime, expiry: std::time::Duration) -> bool {
         let from = match self.auth_code_issued_at {
@@ -187,8 +188,8 @@ impl FlowState {
 pub struct NewFlow<'a> {
     /// The proof key of the app; `None` in an implicit flow.
     pub challenge: Option<&'a Challenge>,
-    /// The browser that must finish an implicit flow, as [`crate::oauth`] writes it. In the column of the
-    /// challenge, without a method; nothing when there is a challenge.
+    /// The browser that must finish an implicit flow, as [`crate::oauth`] writes it. In the column
+    /// of the challenge, without a method; nothing when there is a challenge.
     pub origin: Option<&'a str>,
     /// `google`, `email`, ...
     pub provider_type: &'a str,

@@ -34,7 +34,8 @@ pub async fn delete_all(tx: &Tx, user: UserId) -> Result<(), Error> {
     tx.execute(DELETE_ALL, &[&user]).await.map(drop)
 }
 
-/// Deletes factors whose enrolment began before `before` and was not completed. Returns their number.
+/// Deletes factors whose enrolment began before `before` and was not completed. Returns their
+/// number.
 pub async fn delete_abandoned(tx: &Tx, before: OffsetDateTime) -> Result<u64, Error> {
     tx.execute(DELETE_ABANDONED, &[&before]).await
 }

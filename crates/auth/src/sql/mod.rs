@@ -1,7 +1,7 @@
 //! The statements, one file per table, and the transaction they run in.
 //!
-//! Every statement is declared by `statements!`, and every file by `tables!`. Both feed [`all`], so that a
-//! test prepares each statement against the migrated schema.
+//! Every statement is declared by `statements!`, and every file by `tables!`. Both feed [`all`], so
+//! that a test prepares each statement against the migrated schema.
 
 /// Declares the statements of a file, and `all`, which lists them by name.
 macro_rules! statements {

@@ -17,16 +17,17 @@ statements! {
                relates_to = excluded.relates_to,
                created_at = excluded.created_at,
                updated_at = excluded.updated_at";
-    /// The newest ones only: every valid code makes guessing one likelier. The links of the others still work.
+    /// The newest ones only: every valid code makes guessing one likelier. The links of the others
+    /// still work.
     const SENT_TO = "
         select token_hash
           from auth.one_time_tokens
          where relates_to = $1 and token_type = $2::text::auth.one_time_token_type
          order by created_at desc
          limit 10";
-    /// Codes that have not expired only, and not all of them: each valid code makes guessing one likelier. To
-    /// displace the code of another account, a stranger would have to make the service send this many
-    /// messages to the number during the life of one code.
+    /// Codes that have not expired only, and not all of them: each valid code makes guessing one
+    /// likelier. To displace the code of another account, a stranger would have to make the service
+    /// send this many messages to the number during the life of one code.
     const PENDING_PHONE_CHANGES = "
         select tokens.token_hash
           from auth.one_time_tokens as tokens
@@ -77,7 +78,8 @@ pub struct PendingPhoneChanges<'a> {
     pub only: Option<UserId>,
 }
 
-/// Returns the hashes of the tokens of accounts with a pending change to a number, the newest first.
+/// Returns the hashes of the tokens of accounts with a pending change to a number, the newest
+/// first.
 pub async fn pending_phone_changes(tx: &Tx, accounts: &PendingPhoneChanges<'_>) -> Result<Vec<String>, Error> {
     let PendingPhoneChanges { phone, aud, since, only } = accounts;
     Ok(tx.rows(PENDING_PHONE_CHANGES, &[phone, aud, since, only]).await?.iter().map(|row| row.get(0)).collect())

@@ -1,6 +1,7 @@
 //! `portico.mail_outbox`: mails that were written in a transaction and are not delivered yet.
 //!
-//! Uses PostgreSQL's clock: the servers on a database coordinate by it, and no request's time matters.
+//! Uses PostgreSQL's clock: the servers on a database coordinate by it, and no request's time
+//! matters.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ statements! {
     /// A row that no other transaction sees: it is deleted in the transaction that inserts it.
     const INSERT_NOTHING = "
         insert into portico.mail_outbox (kind, recipient, subject, html) values ($1, '', $2, $3) returning id";
-    /// Claims due mails for a while. If this server stops meanwhile, another one claims them afterwards.
+    /// Claims due mails for a while. If this server stops meanwhile, another one claims them
+    /// afterwards.
     const CLAIM = "
         update portico.mail_outbox
            set attempts = attempts + 1, next_attempt_at = now() + interval '2 minutes'

@@ -109,9 +109,9 @@ statements! {
     const FACTORS_BY_SESSION = read_factors!("$1");
 }
 
-/// The statements that lock and read a session and its user. Each runs with a snapshot of its own, so those
-/// behind the lock see what its last owner wrote. They do not wait for the lock: a waiting connection
-/// could serve no other request.
+/// The statements that lock and read a session and its user. Each runs with a snapshot of its own,
+/// so those behind the lock see what its last owner wrote. They do not wait for the lock: a waiting
+/// connection could serve no other request.
 struct FamilyStatements {
     lock: &'static str,
     session: &'static str,
@@ -184,7 +184,8 @@ impl StoredToken {
     }
 }
 
-/// The refresh token family of a locked session: the session and its user, as a token response needs them.
+/// The refresh token family of a locked session: the session and its user, as a token response
+/// needs them.
 #[derive(Debug)]
 pub struct RefreshTokenFamily {
     /// The session, locked.
@@ -204,7 +205,8 @@ pub enum LockAttempt<T> {
     NoRow,
 }
 
-/// Reads a stored token and its family, in one round trip. The session stays locked for this transaction.
+/// Reads a stored token and its family, in one round trip. The session stays locked for this
+/// transaction.
 pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<LockAttempt<(StoredToken, Option<RefreshTokenFamily>)>, Error> {
     let params: Params<'_> = &[&token];
     let all = BY_TOKEN;
@@ -217,7 +219,8 @@ pub async fn lock_by_token(tx: &Tx, token: &str) -> Result<LockAttempt<(StoredTo
         family.session.token_touched = stored.updated_at;
     }
     Ok(match (&stored.session_id, is_locked, &family) {
-        // A session that exists and is not locked is locked by another transaction, or was a moment ago
+        // A session that exists and is not locked is locked by another transaction, or was a moment
+        // ago
         (Some(_), false, Some(_)) => LockAttempt::HeldElsewhere,
         // That transaction deleted the session between two of these statements
         (Some(_), false, None) => LockAttempt::NoRow,

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::{Params, Run, Tx};
 use crate::model::ids::{SessionId, UserId};
 
-/// The columns of [`Session::from_row`], of a table or alias named `sessions`. The last two are its methods,
-/// newest first.
+/// The columns of [`Session::from_row`], of a table or alias named `sessions`. The last two are its
+/// methods, newest first.
 macro_rules! session_columns {
     () => {
         "sessions.id, sessions.user_id, sessions.created_at, sessions.aal::text, sessions.not_after, \
@@ -63,9 +63,9 @@ statements! {
                        where ended.not_after < $1
                        limit 500
                          for update skip locked)";
-    /// By their age (`$1`) or their last use (`$2`); null disables the condition. Run only where such a policy
-    /// is in force, since it reads all sessions. The last use of an imported session may be known by its
-    /// refresh tokens only.
+    /// By their age (`$1`) or their last use (`$2`); null disables the condition. Run only where
+    /// such a policy is in force, since it reads all sessions. The last use of an imported session
+    /// may be known by its refresh tokens only.
     const DELETE_OUTLIVED = "
         delete from auth.sessions
          where id in (select ended.id
@@ -104,8 +104,8 @@ pub struct Session {
     pub not_after: Option<OffsetDateTime>,
     /// The time of the last refresh.
     pub refreshed_at: Option<OffsetDateTime>,
-    /// The last change of a stored refresh token of the session, where it was read: imported sessions may lack
-    /// the time of their last refresh.
+    /// The last change of a stored refresh token of the session, where it was read: imported
+    /// sessions may lack the time of their last refresh.
     pub token_touched: Option<OffsetDateTime>,
     /// The user agent of the last refresh, else of the sign-in.
     pub user_agent: Option<String>,
@@ -269,7 +269,8 @@ pub async fn delete_ended(tx: &Tx, not_after: OffsetDateTime) -> Result<u64, Err
     tx.execute(DELETE_ENDED, &[&not_after]).await
 }
 
-/// Deletes sessions that began before `created` or were last used before `used`. Returns their number.
+/// Deletes sessions that began before `created` or were last used before `used`. Returns their
+/// number.
 pub async fn delete_outlived(
     tx: &Tx,
     created: Option<OffsetDateTime>,

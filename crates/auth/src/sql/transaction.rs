@@ -22,10 +22,10 @@ pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// A transaction that begins with its first statement.
 ///
-/// `begin` is sent together with the first statement, so it costs no round trip. All methods take `&self`: futures of
-/// several statements that are polled together (`tokio::join!`, in this order) travel in one round trip, and run in the
-/// order in which they were written. A transaction that is dropped without [`Tx::commit`] is rolled back, also when the
-/// request is cancelled.
+/// `begin` is sent together with the first statement, so it costs no round trip. All methods take
+/// `&self`: futures of several statements that are polled together (`tokio::join!`, in this order)
+/// travel in one round trip, and run in the order in which they were written. A transaction that is
+/// dropped without [`Tx::commit`] is rolled back, also when the request is cancelled.
 pub struct Tx {
     client: Option<Client>,
     begun: AtomicBool,
@@ -53,7 +53,8 @@ impl Tx {
 
     /// Makes the transaction fail soon where it would have to wait for a lock.
     ///
-    /// Rows that follow a deleted one (the sessions of a user) cannot be skipped when they are locked.
+    /// Rows that follow a deleted one (the sessions of a user) cannot be skipped when they are
+    /// locked.
     ///
     /// # Errors
     /// The error of PostgreSQL.
@@ -85,11 +86,12 @@ impl Tx {
         self.in_turn(sql, async |statement| self.client().execute(&statement, params).await).await
     }
 
-    /// Sends a statement behind all statements requested before it, and waits for its response without delaying
-    /// the next.
+    /// Sends a statement behind all statements requested before it, and waits for its response
+    /// without delaying the next.
     async fn in_turn<T>(&self, sql: &str, send: impl AsyncFnOnce(Statement) -> Result<T, Error>) -> Result<T, Error> {
         let client = self.client();
-        // In the order of the requests: a statement that must be prepared is not overtaken by a prepared one
+        // In the order of the requests: a statement that must be prepared is not overtaken by a
+        // prepared one
         let turn = self.turn.lock().await;
         let statement = client.prepare_cached(sql).await?;
         let begins = !self.begun.swap(true, Ordering::Relaxed);
@@ -131,9 +133,9 @@ impl Tx {
         let _ = self.after_commit.set(waiting.clone());
     }
 
-    /// Sends the commit behind statements that are polled together with this call, and before it: one round
-    /// trip less. If one of them fails, PostgreSQL rolls back instead; so check their results first. No
-    /// statement may follow.
+    /// Sends the commit behind statements that are polled together with this call, and before it:
+    /// one round trip less. If one of them fails, PostgreSQL rolls back instead; so check their
+    /// results first. No statement may follow.
     ///
     /// # Errors
     /// The error of PostgreSQL; nothing is then committed.

@@ -1,4 +1,5 @@
-//! The owner of an account, and its changes: the rules around linking, unlinking and sessions, one by one.
+//! The owner of an account, and its changes: the rules around linking, unlinking and sessions, one
+//! by one.
 
 use portico_auth::AuthSettings;
 use portico_testkit::{Answer, GooglePerson, TestServer, claims_of};

@@ -21,7 +21,8 @@ async fn a_token_of_an_allowed_issuer_must_be_for_one_of_the_projects_clients() 
         claims["aud"] = audience;
         issuer.key.sign(&claims)
     };
-    // Anyone can register a client at such an issuer, also an app that wants to impersonate its users here
+    // Anyone can register a client at such an issuer, also an app that wants to impersonate its
+    // users here
     for (audience, client_id) in [("evil-app", "evil-app"), ("evil-app", CLIENT_ID), ("phone", CLIENT_ID)] {
         let body = json!({"issuer": issuer.base, "client_id": client_id, "id_token": signed(audience.into())});
         let refused = sign_in(&t, &body).await.expect(400).json();

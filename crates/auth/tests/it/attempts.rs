@@ -1,4 +1,5 @@
-//! Limits on guesses at codes and passwords, per account and per network, of all servers of a database together.
+//! Limits on guesses at codes and passwords, per account and per network, of all servers of a
+//! database together.
 
 use std::collections::BTreeMap;
 

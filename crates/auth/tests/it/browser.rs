@@ -1,4 +1,5 @@
-//! Implicit flows: only the browser that started one can finish it, with a response of its provider.
+//! Implicit flows: only the browser that started one can finish it, with a response of its
+//! provider.
 
 use portico_auth::AuthSettings;
 use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
@@ -41,7 +42,8 @@ fn cookie(answer: &Answer) -> String {
 #[tokio::test]
 async fn a_flow_cannot_be_finished_by_another_browser() {
     let t = TestServer::start().await;
-    // Eve signs in as herself and gives the callback URL to Ada, who would be signed in to Eve's account
+    // Eve signs in as herself and gives the callback URL to Ada, who would be signed in to Eve's
+    // account
     let url = t.get(AUTHORIZE).send().await.expect(302).location();
     let back = t.google().decide(&url, ADA).await;
     assert_rejected(&t.get(back.as_str()).from_another_browser().send().await);

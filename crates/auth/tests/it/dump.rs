@@ -1,7 +1,8 @@
 //! Accounts, identities, sessions and tokens of a hosted project, loaded from a dump.
 //!
-//! Rows of many years: some tokens are empty texts and some NULL, some people have no identity, no password, no metadata or no
-//! date, some sessions lack what later versions added. No account is lost, and nothing fails with an internal error.
+//! Rows of many years: some tokens are empty texts and some NULL, some people have no identity, no
+//! password, no metadata or no date, some sessions lack what later versions added. No account is
+//! lost, and nothing fails with an internal error.
 
 use portico_auth::session::refresh_token::SessionKey;
 use portico_testkit::{Answer, TestServer, claims_of};

@@ -1,4 +1,5 @@
-//! Links of identities: only the person who started a link can finish it, not a victim of a forged one.
+//! Links of identities: only the person who started a link can finish it, not a victim of a forged
+//! one.
 
 use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
 use serde_json::{Value, json};

@@ -110,7 +110,8 @@ async fn a_body_from_a_url_is_fetched_again_and_the_last_valid_one_stays_in_use(
     })
     .await;
     t.account("ada@example.com", "correct-horse").await;
-    // A body is fetched again when the last one is in use: after two more requests the new one is in use, or rejected
+    // A body is fetched again when the last one is in use: after two more requests the new one is
+    // in use, or rejected
     let mut mail_with = async |new: Result<String, u16>| {
         *body.lock().unwrap() = new;
         let seen = *count.borrow_and_update();
@@ -141,7 +142,8 @@ async fn a_body_is_not_fetched_from_a_private_network() {
         settings.email.templates.insert(MailKind::Recovery, own);
     })
     .await;
-    // A second server may fetch it: after several requests of it, the first one would have fetched it too
+    // A second server may fetch it: after several requests of it, the first one would have fetched
+    // it too
     let other = TestServer::with_auth(|settings| {
         settings.email.template_max_age = Duration::from_millis(5);
         let own = TemplateSettings { body_url: Some(good), ..TemplateSettings::default() };

@@ -162,7 +162,8 @@ async fn a_silent_name_server_prevents_no_sign_up() {
     assert_eq!(read_question(&question[..length]), ("mail.dev".to_owned(), MX));
 }
 
-/// Starts a server with a name server: mail.dev accepts mail, gone.dev does not exist, spam.dev has a blocked mail server.
+/// Starts a server with a name server: mail.dev accepts mail, gone.dev does not exist, spam.dev has
+/// a blocked mail server.
 async fn server_with_name_server(change: impl FnOnce(&mut AuthSettings)) -> (TestServer, NameServer) {
     let key = |name: &str, kind| (name.to_owned(), kind);
     let at = |name: &[u8]| vec![(MX, [&[0, 10], name].concat())];

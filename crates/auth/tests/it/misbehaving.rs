@@ -1,4 +1,5 @@
-//! An identity provider whose responses a test chooses, including those that no provider should give.
+//! An identity provider whose responses a test chooses, including those that no provider should
+//! give.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

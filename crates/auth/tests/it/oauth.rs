@@ -539,7 +539,8 @@ async fn an_invitation_is_accepted_by_a_sign_in() {
     assert_eq!(again.refusal(), (404, "user_not_found".into()));
 }
 
-/// Creates an account with an email and a linked Google identity. Returns its token and the ids of both.
+/// Creates an account with an email and a linked Google identity. Returns its token and the ids of
+/// both.
 async fn with_two_identities(server: &TestServer) -> (String, String, String) {
     let session = server.signed_in("eve@example.com", PASSWORD).await;
     let token = session["access_token"].as_str().unwrap().to_owned();

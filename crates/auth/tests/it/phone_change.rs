@@ -1,5 +1,5 @@
-//! Several accounts with a pending change to one number: a code changes the number of the account that it
-//! was sent for.
+//! Several accounts with a pending change to one number: a code changes the number of the account
+//! that it was sent for.
 
 use std::sync::Arc;
 

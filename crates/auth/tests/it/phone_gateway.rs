@@ -1,4 +1,5 @@
-//! Accounts with a phone number and the gateway: channels, codes that a gateway creates, test numbers, limits.
+//! Accounts with a phone number and the gateway: channels, codes that a gateway creates, test
+//! numbers, limits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -124,7 +124,8 @@ async fn an_unverified_address_never_leads_into_an_account_whatever_the_confirma
                            where provider = 'google' and user_id in (select id from auth.users where email = 'ada@example.com')";
             assert_eq!(t.count(linked).await, 0);
             let mut kinds = t.query("select provider from auth.identities order by 1").await;
-            // With confirmations an unconfirmed sign-up has no more right to the address than the provider's person
+            // With confirmations an unconfirmed sign-up has no more right to the address than the
+            // provider's person
             let waits = !autoconfirm && !account_is_confirmed;
             kinds.retain(|row| row.get::<_, &str>(0) != "email");
             assert_eq!(kinds.len(), usize::from(waits));
@@ -244,7 +245,8 @@ async fn proving_the_address_of_an_imported_account_ends_the_access_of_the_claim
     for path in ["resend", "otp", "recover"] {
         let t = server(|auth| auth.sms.autoconfirm = true).await;
         let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
-        // The number is not confirmed, so that the account is the address's; Eve has a second factor and a provider
+        // The number is not confirmed, so that the account is the address's; Eve has a second
+        // factor and a provider
         t.execute(&format!(
             "update auth.users set email = '{ADA}', phone_confirmed_at = null;
              insert into auth.mfa_factors (id, user_id, factor_type, status, created_at, updated_at, secret)

@@ -376,7 +376,8 @@ async fn twitter_requests_are_signed() {
     assert_eq!(again.location_query("error_code").as_deref(), Some("bad_oauth_state"));
 }
 
-/// Inserts a custom provider. The checks of the table require https, which the test's provider does not have.
+/// Inserts a custom provider. The checks of the table require https, which the test's provider does
+/// not have.
 pub async fn custom(server: &TestServer, provider: &Provider) {
     for constraint in ["oidc_issuer_https", "authorization_url_https", "token_url_https", "userinfo_url_https"] {
         server

@@ -137,7 +137,8 @@ async fn an_unconfirmed_account_needs_its_password_when_confirmations_are_off() 
 #[tokio::test]
 async fn an_unverified_provider_identity_does_not_survive_a_confirmation_by_mail() {
     let t = TestServer::start().await;
-    // A stranger signed in with a provider that does not verify addresses; the account is not confirmed
+    // A stranger signed in with a provider that does not verify addresses; the account is not
+    // confirmed
     t.execute(
         "with stranger as (
            insert into auth.users (instance_id, id, aud, role, email, raw_app_meta_data, raw_user_meta_data,

@@ -1,4 +1,5 @@
-//! Requests whose bodies are held back: limits and intervals apply at the time when the request is complete.
+//! Requests whose bodies are held back: limits and intervals apply at the time when the request is
+//! complete.
 
 use portico_testkit::TestServer;
 use serde_json::{Value, json};

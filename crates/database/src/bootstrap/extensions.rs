@@ -1,8 +1,9 @@
-//! Extensions that applications ask for and plain PostgreSQL lacks: small SQL-only ones of the same names.
+//! Extensions that applications ask for and plain PostgreSQL lacks: small SQL-only ones of the same
+//! names.
 //!
-//! From PostgreSQL 18 on, the server finds them by `extension_control_path`, and `create extension` just works. Before, their
-//! objects are created by the bootstrap, and a runner of migrations skips the `create extension` of
-//! [`EMULATED`] names.
+//! From PostgreSQL 18 on, the server finds them by `extension_control_path`, and `create extension`
+//! just works. Before, their objects are created by the bootstrap, and a runner of migrations skips
+//! the `create extension` of [`EMULATED`] names.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -21,8 +22,8 @@ struct Shipped {
     version: &'static str,
     control: &'static str,
     script: &'static str,
-    /// The end of the script, which replaces existing objects. The bootstrap runs it again on a database
-    /// that has them.
+    /// The end of the script, which replaces existing objects. The bootstrap runs it again on a
+    /// database that has them.
     renewal: &'static str,
     /// Where a script without a schema of its own puts its objects.
     schema: &'static str,
@@ -30,8 +31,8 @@ struct Shipped {
     witness: &'static str,
     /// Every database has it from the start.
     everywhere: bool,
-    /// The real extension is preferred where the system has it. The others need a library loaded at the server's start,
-    /// or a key file; our server does their work.
+    /// The real extension is preferred where the system has it. The others need a library loaded at
+    /// the server's start, or a key file; our server does their work.
     real_wins: bool,
 }
 
@@ -72,12 +73,14 @@ pub(super) fn texts() -> impl Iterator<Item = &'static str> {
     SHIPPED.iter().flat_map(|extension| [extension.script, extension.renewal])
 }
 
-/// Writes the extensions into `<folder>/extension`, where a server with `extension_control_path = '<folder>:$system'` finds
-/// them. Files that are there with the right content stay untouched.
+/// Writes the extensions into `<folder>/extension`, where a server with
+/// `extension_control_path = '<folder>:$system'` finds them. Files that are there with the right
+/// content stay untouched.
 ///
-/// `sources`: the folders of control files that the server searches besides, in its order. Those extensions in C that the
-/// hosted service lets `postgres` create are copied from the first that has them and marked as trusted, so that a role
-/// without superuser rights may create them here, too.
+/// `sources`: the folders of control files that the server searches besides, in its order. Those
+/// extensions in C that the hosted service lets `postgres` create are copied from the first that
+/// has them and marked as trusted, so that a role without superuser rights may create them here,
+/// too.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -116,8 +119,8 @@ fn trusted_here() -> impl Iterator<Item = &'static str> {
     PERMITTED_EXTENSIONS.iter().copied().filter(move |name| !ours(name))
 }
 
-/// Removes copies of extensions that an earlier version trusted and this one does not, and of those that no source has
-/// any more.
+/// Removes copies of extensions that an earlier version trusted and this one does not, and of those
+/// that no source has any more.
 fn remove_others(folder: &Path, sources: &[PathBuf]) -> io::Result<()> {
     let is_there = |name: &str| {
         EMULATED.contains(&name) || sources.iter().any(|source| source.join(format!("{name}.control")).exists())
@@ -147,7 +150,8 @@ fn trust(folder: &Path, source: &Path, name: &str) -> io::Result<()> {
             write_if_other(&folder.join(file), control.as_bytes())?;
         } else if let Some((_, version)) = file.split_once("--").filter(|(other, _)| *other == name) {
             let mut script = std::fs::read(entry.path())?;
-            // A foreign data wrapper belongs to the superuser that made it; the project wants to make servers with it
+            // A foreign data wrapper belongs to the superuser that made it; the project wants to
+            // make servers with it
             if name == "postgres_fdw" && !version.contains("--") {
                 script.extend(b"\nGRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO postgres WITH GRANT OPTION;\n");
             }
@@ -168,8 +172,9 @@ fn write_if_other(path: &Path, content: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Creates those extensions that every database has, inside the bootstrap's transaction. Where the server does not know
-/// our control files, their objects are created without the extension around them, for all that we ship.
+/// Creates those extensions that every database has, inside the bootstrap's transaction. Where the
+/// server does not know our control files, their objects are created without the extension around
+/// them, for all that we ship.
 pub(super) async fn create(client: &Client, names: &Names) -> Result<(), DatabaseError> {
     let pgcrypto: Option<String> = client
         .query_opt("select extnamespace::regnamespace::text from pg_extension where extname = 'pgcrypto'", &[])
@@ -237,7 +242,8 @@ pub(super) async fn renew_vault(client: &Client, names: &Names) -> Result<(), Da
     }
 }
 
-/// The script as a server would run it, in the extension's schema and as the owner of the service schemas.
+/// The script as a server would run it, in the extension's schema and as the owner of the service
+/// schemas.
 fn as_plain_objects(extension: &Shipped, pgcrypto: &str) -> String {
     let script = [extension.script, extension.renewal].concat();
     let script = script.replace("@extschema@", extension.schema).replace("@extschema:pgcrypto@", pgcrypto);

@@ -1,4 +1,5 @@
-//! Rights that the login role lacks, and the SQL by which an administrator of the server gives them.
+//! Rights that the login role lacks, and the SQL by which an administrator of the server gives
+//! them.
 
 use tokio_postgres::Client;
 
@@ -55,7 +56,8 @@ pub(super) async fn keep(client: &Client, limitations: &[Limitation]) -> Result<
     Ok(())
 }
 
-/// Returns whether the last bootstrap set up everything. A database of an earlier version has no list.
+/// Returns whether the last bootstrap set up everything. A database of an earlier version has no
+/// list.
 pub(super) async fn none(client: &Client) -> Result<bool, DatabaseError> {
     let has_table = "select pg_catalog.to_regclass('portico.limitations') is not null";
     if !client.query_one(has_table, &[]).await?.get::<_, bool>(0) {

@@ -45,14 +45,15 @@ async fn try_login(login: &Endpoint) -> Result<(), DatabaseError> {
     Ok(client.batch_execute("select 1").await?)
 }
 
-/// Returns whether a pooler refuses a login with this code: PgBouncer reports unknown users as a violation of the protocol.
+/// Returns whether a pooler refuses a login with this code: PgBouncer reports unknown users as a
+/// violation of the protocol.
 fn is_refusal(code: &SqlState) -> bool {
     [SqlState::PROTOCOL_VIOLATION, SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
         .contains(code)
 }
 
-/// Creates the login roles in the caller's transaction, with the rights to connect and to act in their parts. An
-/// earlier password is replaced.
+/// Creates the login roles in the caller's transaction, with the rights to connect and to act in
+/// their parts. An earlier password is replaced.
 pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) -> Result<(), DatabaseError> {
     let Some(logins) = endpoint.acting().logins() else { return Ok(()) };
     for (part, _) in Logins::PARTS {
@@ -74,7 +75,8 @@ pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) 
              select pg_temp.attempt({what}, {acts}, '') where {is_pooled}",
             what = quote_literal(&format!("login {login}")),
             password = quote_literal(&format!("alter role {login} login password {}", quote_literal(&verifier))),
-            // Where sessions do not begin with our settings, `reset role` returns to what the server knows of the login
+            // Where sessions do not begin with our settings, `reset role` returns to what the
+            // server knows of the login
             acts = quote_literal(&format!("alter role {login} set role = {}", quote_identifier(names.of(part)))),
             is_pooled = endpoint.is_pooled(),
             connect = quote_literal(&format!(

@@ -1,14 +1,16 @@
-//! Roles, schemas and the objects that applications and services expect, made once and kept up to date.
+//! Roles, schemas and the objects that applications and services expect, made once and kept up to
+//! date.
 //!
-//! The SQL is in `sql/`, one file per step, each one idempotent: it creates missing objects and drops
-//! none. A fingerprint of the whole in schema `portico` reduces a warm start to one query.
+//! The SQL is in `sql/`, one file per step, each one idempotent: it creates missing objects and
+//! drops none. A fingerprint of the whole in schema `portico` reduces a warm start to one query.
 //!
 //! The fence: on the embedded cluster the login role is a superuser, and a superuser's session runs
-//! nothing that a role of the project owns. A statement on a table runs the code that the table's owner
-//! has attached to it (triggers, rules, defaults, casts of its columns' types), and `set role` does not
-//! confine such code, since it can run `reset role`. Therefore a session that has logged in as `postgres`
-//! creates the objects of the services. The superuser's own session names only the catalog and the
-//! schemas `portico` and `vault`, resolves names nowhere else, and fires no event triggers.
+//! nothing that a role of the project owns. A statement on a table runs the code that the table's
+//! owner has attached to it (triggers, rules, defaults, casts of its columns' types), and
+//! `set role` does not confine such code, since it can run `reset role`. Therefore a session that
+//! has logged in as `postgres` creates the objects of the services. The superuser's own session
+//! names only the catalog and the schemas `portico` and `vault`, resolves names nowhere else, and
+//! fires no event triggers.
 
 mod extensions;
 mod limitation;
@@ -42,7 +44,8 @@ use crate::pooler;
 /// A step: its name in errors, and its text.
 type Step = (&'static str, &'static str);
 
-/// The tools of all other steps. Every transaction begins with them, since some last as long as one.
+/// The tools of all other steps. Every transaction begins with them, since some last as long as
+/// one.
 const TOOLS: Step = ("bootstrap tools", include_str!("sql/helpers.sql"));
 
 /// The first steps, which the login role runs.
@@ -88,19 +91,21 @@ const MESSAGE_PARTITIONS: &str = include_str!("sql/message_partitions.sql");
 const SERVICE_SCHEMAS: &[&str] =
     &["auth.", "storage.", "realtime.", "graphql_public.", "supabase_functions.", "pgbouncer."];
 
-/// How often a bootstrap starts again that met another one: roles belong to the whole server, and two databases of it may
-/// be set up at the same time.
+/// How often a bootstrap starts again that met another one: roles belong to the whole server, and
+/// two databases of it may be set up at the same time.
 const ATTEMPTS: usize = 8;
 
 impl Database {
-    /// Brings roles, schemas and the services' objects up to date; does nothing, for the price of one query, when they are.
-    /// Safe to call from several servers at once and on a database that the hosted service's objects already fill.
+    /// Brings roles, schemas and the services' objects up to date; does nothing, for the price of
+    /// one query, when they are. Safe to call from several servers at once and on a database that
+    /// the hosted service's objects already fill.
     ///
-    /// What the login role of an external server may not set up is left out, and tried again with each call:
-    /// [`limitations`](Self::limitations) lists it.
+    /// What the login role of an external server may not set up is left out, and tried again with
+    /// each call: [`limitations`](Self::limitations) lists it.
     ///
     /// # Errors
-    /// [`DatabaseError::Bootstrap`] with the step that failed. The next run repeats it and everything behind it.
+    /// [`DatabaseError::Bootstrap`] with the step that failed. The next run repeats it and
+    /// everything behind it.
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let endpoint = self.endpoint();
         if !endpoint.trusts_any_role() {
@@ -133,7 +138,8 @@ impl Database {
                     names = choose_names(&client, endpoint).await?;
                 }
                 Err(error) => {
-                    // Roles belong to the whole server: another project may have taken a name that was free
+                    // Roles belong to the whole server: another project may have taken a name that
+                    // was free
                     let Ok(again) = self.guarded_administrator().await else { return Err(error) };
                     client = again;
                     let chosen = choose_names(&client, endpoint).await?;
@@ -156,10 +162,12 @@ impl Database {
         MigrationSession::open(self.endpoint()).await
     }
 
-    /// Drops the database with everything in it, and sets up an empty one in its place. Connections to it are ended.
+    /// Drops the database with everything in it, and sets up an empty one in its place. Connections
+    /// to it are ended.
     ///
     /// # Errors
-    /// When the login role may not drop the database, or another one cannot be reached to do so from.
+    /// When the login role may not drop the database, or another one cannot be reached to do so
+    /// from.
     pub async fn recreate(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let name = self.endpoint().database();
         let elsewhere = if name == "template1" { "postgres" } else { "template1" };
@@ -175,8 +183,8 @@ impl Database {
         self.bootstrap(settings).await
     }
 
-    /// Creates the daily partitions of `realtime.messages` from yesterday to three days ahead, and drops those older than
-    /// three days. To be called at start and at least once a day.
+    /// Creates the daily partitions of `realtime.messages` from yesterday to three days ahead, and
+    /// drops those older than three days. To be called at start and at least once a day.
     ///
     /// # Errors
     /// PostgreSQL's error.
@@ -195,9 +203,9 @@ async fn choose_names(client: &Client, endpoint: &Endpoint) -> Result<Arc<Names>
     }
 }
 
-/// Checks that the fingerprint's table and its schema belong to the login role or a superuser. The owner
-/// of a database can drop it and prepare another one under its name, with a view in the table's place
-/// that runs functions.
+/// Checks that the fingerprint's table and its schema belong to the login role or a superuser. The
+/// owner of a database can drop it and prepare another one under its name, with a view in the
+/// table's place that runs functions.
 const IS_OURS: &str = "
     select coalesce(pg_catalog.bool_and(owner.rolsuper or owner.rolname = session_user), false)
       from pg_catalog.pg_class as c
@@ -301,8 +309,8 @@ async fn commit(client: &Client, limitations: &mut Vec<Limitation>) -> Result<()
     Ok(())
 }
 
-/// Runs one step. `create or replace` cannot change what an older version of a function returns or how its arguments are
-/// called; PostgreSQL's hint names the function, which is dropped then.
+/// Runs one step. `create or replace` cannot change what an older version of a function returns or
+/// how its arguments are called; PostgreSQL's hint names the function, which is dropped then.
 async fn run_step(client: &Client, text: &str) -> Result<(), Error> {
     let mut dropped = HashSet::new();
     loop {
@@ -379,7 +387,8 @@ fn fingerprint(settings: &BootstrapSettings, roles: &str) -> String {
     digest(bytes)
 }
 
-/// Returns whether another bootstrap ran at the same time. The one that fails starts again and finds the other's work.
+/// Returns whether another bootstrap ran at the same time. The one that fails starts again and
+/// finds the other's work.
 fn met_another(error: &DatabaseError) -> bool {
     let concurrent = |error: &Error| error.as_db_error().is_some_and(|error| error.message().contains("concurrently"));
     let source = match error {

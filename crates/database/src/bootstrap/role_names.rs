@@ -1,13 +1,15 @@
 //! The name of a role in statements that were written for another one.
 //!
-//! Migrations and dumps name `postgres` as the role that owns the project's objects: `alter … owner to postgres`,
-//! `set role postgres`, `grant … to postgres`. Where another role has its part, the name is replaced, and only where
-//! a statement names a role. Literals, the bodies of functions and comments are left as they are.
+//! Migrations and dumps name `postgres` as the role that owns the project's objects:
+//! `alter … owner to postgres`, `set role postgres`, `grant … to postgres`. Where another role has
+//! its part, the name is replaced, and only where a statement names a role. Literals, the bodies of
+//! functions and comments are left as they are.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Returns the statements of a text with the role `to` in the place of `from`. Both are plain identifiers.
+/// Returns the statements of a text with the role `to` in the place of `from`. Both are plain
+/// identifiers.
 pub(super) fn replaced<'a>(sql: &'a str, from: &str, to: &str) -> Cow<'a, str> {
     if !sql.contains(from) && !sql.to_ascii_lowercase().contains(from) {
         return Cow::Borrowed(sql);
@@ -62,7 +64,8 @@ fn word(token: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the places of words, quoted identifiers, literals and other characters, without comments.
+/// Returns the places of words, quoted identifiers, literals and other characters, without
+/// comments.
 fn tokens(sql: &str) -> Vec<Range<usize>> {
     let mut tokens = Vec::new();
     let mut at = 0;

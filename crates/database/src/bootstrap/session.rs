@@ -14,7 +14,8 @@ use crate::error::DatabaseError;
 use crate::lock::HeldLock;
 use crate::tls::Tls;
 
-/// `postgres`' own setting, with the literal backslash of the hosted service, given at login so that `reset all` returns to it.
+/// `postgres`' own setting, with the literal backslash of the hosted service, given at login so
+/// that `reset all` returns to it.
 const SEARCH_PATH: &str = r#"-c search_path="\\$user",\ public,\ extensions"#;
 
 /// How the connection came to act as the owner of the project's objects.
@@ -22,22 +23,24 @@ const SEARCH_PATH: &str = r#"-c search_path="\\$user",\ public,\ extensions"#;
 enum Identity {
     /// The session begins as the owner: the login role is the owner, or can be nothing else.
     Login,
-    /// The login role is a superuser and has taken on the owner as session user. This occurs on external servers
-    /// that do not admit login roles of our own; the project's SQL can return to the superuser.
+    /// The login role is a superuser and has taken on the owner as session user. This occurs on
+    /// external servers that do not admit login roles of our own; the project's SQL can return to
+    /// the superuser.
     SuperuserAsSession,
     /// The login role is a member of the owner and has set it as role.
     Member,
 }
 
-/// One dedicated connection that acts as the owner of the project's objects, as the hosted service's migrations
-/// do: its role, its search path. The owner is `postgres`; on an external server where that role is not ours,
-/// another one, and statements that name `postgres` as a role are run with its name. On the embedded server, and
-/// where the server admits our login roles, no statement can turn the session into a mightier role.
+/// One dedicated connection that acts as the owner of the project's objects, as the hosted
+/// service's migrations do: its role, its search path. The owner is `postgres`; on an external
+/// server where that role is not ours, another one, and statements that name `postgres` as a role
+/// are run with its name. On the embedded server, and where the server admits our login roles, no
+/// statement can turn the session into a mightier role.
 ///
-/// A few statements that the hosted service allows to `postgres` need a superuser in plain PostgreSQL:
-/// event triggers, publications of all tables, some extensions, custom settings of the database. A
-/// [`batch`](Self::batch) that consists of one of them goes through the function `portico.run`, which
-/// any other session of the owner can call as well.
+/// A few statements that the hosted service allows to `postgres` need a superuser in plain
+/// PostgreSQL: event triggers, publications of all tables, some extensions, custom settings of the
+/// database. A [`batch`](Self::batch) that consists of one of them goes through the function
+/// `portico.run`, which any other session of the owner can call as well.
 pub struct MigrationSession {
     client: Client,
     endpoint: Endpoint,
@@ -104,13 +107,15 @@ impl MigrationSession {
         self.major
     }
 
-    /// Runs a text of one or more statements. Outside a transaction that the caller has begun they are one implicit
-    /// transaction, as PostgreSQL does with one message. A single statement about an extension whose objects are there
-    /// without it (see [`EMULATED_EXTENSIONS`](crate::EMULATED_EXTENSIONS)) is taken as done. The version that a
+    /// Runs a text of one or more statements. Outside a transaction that the caller has begun they
+    /// are one implicit transaction, as PostgreSQL does with one message. A single statement about
+    /// an extension whose objects are there without it (see
+    /// [`EMULATED_EXTENSIONS`](crate::EMULATED_EXTENSIONS)) is taken as done. The version that a
     /// single `create extension` asks for is ignored, as on the hosted service.
     ///
     /// # Errors
-    /// PostgreSQL's error; its position counts characters in `sql`, or, behind a role that was renamed, some more.
+    /// PostgreSQL's error; its position counts characters in `sql`, or, behind a role that was
+    /// renamed, some more.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
         let sql = match self.owner == OWNER {
             true => Cow::Borrowed(sql),
@@ -169,7 +174,8 @@ impl MigrationSession {
         self.assume_role().await
     }
 
-    /// Returns every setting to what the session began with, so that a `set` in one file does not leak into the next.
+    /// Returns every setting to what the session began with, so that a `set` in one file does not
+    /// leak into the next.
     ///
     /// # Errors
     /// PostgreSQL's error.
@@ -201,7 +207,8 @@ const HAS_RUN: &str = "
     select not rolsuper and pg_catalog.to_regprocedure('portico.run(text)') is not null
       from pg_catalog.pg_roles where rolname operator(pg_catalog.=) current_user";
 
-/// Returns whether a role without superuser rights may create the extension, and whether the session's role owns it.
+/// Returns whether a role without superuser rights may create the extension, and whether the
+/// session's role owns it.
 const EXTENSION: &str = "
     select bool_or(v.trusted or not v.superuser),
            exists (select from pg_catalog.pg_extension where extname = $1 and extowner = (select oid from pg_catalog.pg_roles where rolname = current_user))
@@ -209,7 +216,8 @@ const EXTENSION: &str = "
      where v.name = $1
     having count(*) > 0";
 
-/// A single statement that needs more than PostgreSQL gives to `postgres`, though the hosted service runs it.
+/// A single statement that needs more than PostgreSQL gives to `postgres`, though the hosted
+/// service runs it.
 #[derive(Debug, PartialEq, Eq)]
 struct Statement {
     needs_superuser: bool,
@@ -263,14 +271,15 @@ impl Statement {
     }
 }
 
-/// Extensions that the hosted service lets `postgres` create, though they are not marked as trusted: of
-/// PostgreSQL's own distribution, and pgvector. Their scripts run as a superuser in a schema that a
-/// project may have filled, and are safe there: they only create objects, and call no function. The
-/// scripts of other extensions may not be, so a superuser has to create those. `portico.run` has the
-/// same list.
+/// Extensions that the hosted service lets `postgres` create, though they are not marked as
+/// trusted: of PostgreSQL's own distribution, and pgvector. Their scripts run as a superuser in a
+/// schema that a project may have filled, and are safe there: they only create objects, and call no
+/// function. The scripts of other extensions may not be, so a superuser has to create those.
+/// `portico.run` has the same list.
 ///
 /// `dblink` is left out: it passes any parameter of a connection to libpq, which from version 18 on
-/// appends the keys of TLS to the file that `sslkeylogfile` names. `postgres_fdw` rejects that parameter.
+/// appends the keys of TLS to the file that `sslkeylogfile` names. `postgres_fdw` rejects that
+/// parameter.
 pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
     "autoinc",
     "bloom",
@@ -290,8 +299,9 @@ pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
     "vector",
 ];
 
-/// Further extensions that the hosted service lets `postgres` create. Their scripts may call functions, so
-/// `portico.run`, which has the same list, creates them only in schemas without objects of the project.
+/// Further extensions that the hosted service lets `postgres` create. Their scripts may call
+/// functions, so `portico.run`, which has the same list, creates them only in schemas without
+/// objects of the project.
 const CHECKED_EXTENSIONS: &[&str] = &[
     "address_standardizer",
     "address_standardizer_data_us",
@@ -311,7 +321,8 @@ const CHECKED_EXTENSIONS: &[&str] = &[
     "rum",
 ];
 
-/// The function `public.rls_auto_enable`, which new projects of the hosted service have and ours do not.
+/// The function `public.rls_auto_enable`, which new projects of the hosted service have and ours do
+/// not.
 const RLS_FUNCTION: &str = include_str!("sql/rls_auto_enable.sql");
 const HAS_RLS_FUNCTION: &str = "select pg_catalog.to_regprocedure('public.rls_auto_enable()') is not null";
 
@@ -352,8 +363,8 @@ fn without_version(sql: &str) -> Cow<'_, str> {
     }
 }
 
-/// The words of the first statement in lower case, comments and the quotes of identifiers left out. `rest` is moved on to the
-/// semicolon that ends it, or to the end.
+/// The words of the first statement in lower case, comments and the quotes of identifiers left out.
+/// `rest` is moved on to the semicolon that ends it, or to the end.
 pub(crate) fn words<'a>(rest: &'a mut &str) -> impl Iterator<Item = String> + 'a {
     std::iter::from_fn(move || next_word(rest).map(|(word, _)| word))
 }

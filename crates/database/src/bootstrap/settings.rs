@@ -11,10 +11,11 @@ pub struct BootstrapSettings {
     /// Grant tables, sequences and functions that `postgres` creates in `public` to the API roles
     /// automatically: `[api] auto_expose_new_tables`.
     pub auto_expose_new_tables: bool,
-    /// Switch row security on for every new table in `public`. `false` leaves the database as it is.
+    /// Switch row security on for every new table in `public`. `false` leaves the database as it
+    /// is.
     pub secure_new_tables: bool,
-    /// `app.settings.jwt_secret` of the database, which SQL of old projects reads to sign tokens. Every role can read it:
-    /// only development gives it.
+    /// `app.settings.jwt_secret` of the database, which SQL of old projects reads to sign tokens.
+    /// Every role can read it: only development gives it.
     pub jwt_secret: Option<Password>,
     /// `app.settings.jwt_exp` of the database: how long access tokens are valid.
     pub jwt_expiry: Duration,
@@ -46,7 +47,8 @@ impl fmt::Debug for BootstrapSettings {
 }
 
 impl BootstrapSettings {
-    /// Returns the fingerprint of a database that this program has set up with these settings, for the name of a template.
+    /// Returns the fingerprint of a database that this program has set up with these settings, for
+    /// the name of a template.
     pub fn fingerprint(&self) -> String {
         super::fingerprint(self, "")
     }

@@ -61,7 +61,8 @@ pub(super) async fn apply(client: &Client, names: &Names) -> Result<(), Database
     Ok(())
 }
 
-/// Names are numbered, and releases only add to the end: what they do not know is newer than all that they know.
+/// Names are numbered, and releases only add to the end: what they do not know is newer than all
+/// that they know.
 fn unknown(name: &str) -> String {
     if MIGRATIONS.iter().any(|(known, _)| *known > name) {
         return unreleased(&format!("its migration {name} was never released"));

@@ -1,4 +1,5 @@
-//! The system user that PostgreSQL runs as. It refuses to run as root, so a server of root starts it as another user.
+//! The system user that PostgreSQL runs as. It refuses to run as root, so a server of root starts
+//! it as another user.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -6,7 +7,8 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The overflow user of Linux, named `nobody` on most systems, if the system's list of users has no entry.
+/// The overflow user of Linux, named `nobody` on most systems, if the system's list of users has no
+/// entry.
 const NOBODY: u32 = 65534;
 
 /// The user that PostgreSQL runs as.
@@ -19,8 +21,9 @@ pub(super) enum Account {
 }
 
 impl Account {
-    /// Chooses the user for a data folder. As root: the owner of the folder, or of the nearest folder above it, when that is
-    /// an ordinary user, so that a project's files stay its owner's; else `portico` or `nobody`.
+    /// Chooses the user for a data folder. As root: the owner of the folder, or of the nearest
+    /// folder above it, when that is an ordinary user, so that a project's files stay its owner's;
+    /// else `portico` or `nobody`.
     pub fn for_data(data: &Path) -> Self {
         if !rustix::process::geteuid().is_root() {
             return Self::Ours;
@@ -56,7 +59,8 @@ impl Account {
         }
     }
 
-    /// Returns the first folder on the way to `path` that this user cannot pass, if any. The path must be absolute.
+    /// Returns the first folder on the way to `path` that this user cannot pass, if any. The path
+    /// must be absolute.
     pub fn blocked_at(self, path: &Path) -> Option<PathBuf> {
         let Self::Lesser { uid, gid } = self else { return None };
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -76,7 +80,8 @@ impl Account {
     }
 }
 
-/// Returns the name of the system user that this program runs as, which PostgreSQL gets from the kernel.
+/// Returns the name of the system user that this program runs as, which PostgreSQL gets from the
+/// kernel.
 pub(super) fn own_name() -> io::Result<String> {
     let uid = rustix::process::geteuid().as_raw();
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();

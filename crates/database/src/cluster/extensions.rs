@@ -1,12 +1,13 @@
 //! The places of extensions: which folders PostgreSQL searches, in which order.
 //!
-//! 1. Our own folder in the data folder: look-alikes, and copies of control files that mark extensions as trusted.
+//! 1. Our own folder in the data folder: look-alikes, and copies of control files that mark
+//!    extensions as trusted.
 //! 2. The folder of the programs themselves, PostgreSQL's `$system`.
 //! 3. What `scripts/extensions` has fetched for this major version, beside the npm package.
 //! 4. Debian's folders of this major version, where the programs are not Debian's.
 //!
-//! A library is loaded only if PostgreSQL finds its own version's mark in it, so a folder of another version cannot
-//! do harm; it is not searched in the first place.
+//! A library is loaded only if PostgreSQL finds its own version's mark in it, so a folder of
+//! another version cannot do harm; it is not searched in the first place.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ pub(super) fn write(home: &Home, binaries: &Binaries) -> io::Result<()> {
     close(&folder, home.account)
 }
 
-/// Returns where PostgreSQL is to search. `None`: it is too old for that, or our folder has a colon in its path, which
-/// separates the folders.
+/// Returns where PostgreSQL is to search. `None`: it is too old for that, or our folder has a colon
+/// in its path, which separates the folders.
 pub(super) fn search_paths(home: &Home, binaries: &Binaries) -> Option<SearchPaths> {
     let ours = setting(&home.extensions()).filter(|_| binaries.major() >= SEARCHES_FOLDERS)?;
     let further = further(binaries);

@@ -20,11 +20,14 @@ use rustix::fs::{FlockOperation, flock};
 use super::account::Account;
 use super::error::ClusterError;
 
-/// The name of every cluster's socket carries a port number; with a folder of its own, one number serves all.
+/// The name of every cluster's socket carries a port number; with a folder of its own, one number
+/// serves all.
 pub(super) const SOCKET_PORT: u16 = 5432;
-/// `sockaddr_un` has 108 bytes, a zero byte at the end included; `/.s.PGSQL.65535.lock` is the longest name in the folder.
+/// `sockaddr_un` has 108 bytes, a zero byte at the end included; `/.s.PGSQL.65535.lock` is the
+/// longest name in the folder.
 const SOCKET_FOLDER_LIMIT: usize = 107 - "/.s.PGSQL.65535.lock".len();
-/// The folder in which root creates data folders whose chosen location an unprivileged user cannot reach.
+/// The folder in which root creates data folders whose chosen location an unprivileged user cannot
+/// reach.
 const ROOTS_PLACE: &str = "/var/lib/portico";
 
 /// The data folder of one cluster, locked for us.
@@ -63,9 +66,9 @@ impl Home {
         self.folder.join("pgdata")
     }
 
-    /// Creates the key of the vault, once. It is beside PostgreSQL's data folder and not inside: only a
-    /// superuser can read it through the server, and a base backup does not contain it. In the file
-    /// system only the server's account can read it.
+    /// Creates the key of the vault, once. It is beside PostgreSQL's data folder and not inside:
+    /// only a superuser can read it through the server, and a base backup does not contain it. In
+    /// the file system only the server's account can read it.
     pub fn ensure_vault_key(&self) -> io::Result<()> {
         let (path, new) = (self.folder.join("vault.key"), self.folder.join("vault.key.new"));
         if path.try_exists()? {
@@ -81,7 +84,8 @@ impl Home {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Returns the folder of the substitutes for extensions, which are in a folder `extension` as PostgreSQL expects.
+    /// Returns the folder of the substitutes for extensions, which are in a folder `extension` as
+    /// PostgreSQL expects.
     pub fn extensions(&self) -> PathBuf {
         self.folder.join("extensions")
     }
@@ -91,7 +95,8 @@ impl Home {
         &self.socket_folder
     }
 
-    /// Removes the files that a killed server left beside its socket, which would block the next one. Only while none runs.
+    /// Removes the files that a killed server left beside its socket, which would block the next
+    /// one. Only while none runs.
     pub fn clear_socket_folder(&self) {
         for entry in fs::read_dir(&self.socket_folder).into_iter().flatten().flatten() {
             if entry.file_name().as_bytes().starts_with(b".s.PGSQL.") {
@@ -123,8 +128,8 @@ impl Drop for Home {
     }
 }
 
-/// Returns the folder itself or, if the account cannot reach it, a folder elsewhere that a link in its place
-/// points to.
+/// Returns the folder itself or, if the account cannot reach it, a folder elsewhere that a link in
+/// its place points to.
 fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterError> {
     let failed = |error: io::Error| ClusterError::folder(data, &error);
     if let Some(parent) = data.parent() {
@@ -177,7 +182,8 @@ fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterErr
     Ok(place)
 }
 
-/// Creates the folders above the data folder. Below a folder of an ordinary user they belong to that user, not to root.
+/// Creates the folders above the data folder. Below a folder of an ordinary user they belong to
+/// that user, not to root.
 fn make_parents(folder: &Path, account: Account) -> io::Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
     fs::create_dir_all(folder)?;
@@ -232,8 +238,8 @@ fn lock(folder: &Path, account: Account) -> Result<File, ClusterError> {
     Ok(file)
 }
 
-/// Returns a folder for the socket: in the data folder if the path is short enough, otherwise one with a random name, which
-/// no other user can prepare or guess.
+/// Returns a folder for the socket: in the data folder if the path is short enough, otherwise one
+/// with a random name, which no other user can prepare or guess.
 fn socket_folder(home: &Path, account: Account) -> Result<PathBuf, ClusterError> {
     let inside = home.join("run");
     if inside.as_os_str().as_bytes().len() <= SOCKET_FOLDER_LIMIT {
@@ -259,7 +265,8 @@ fn socket_folder(home: &Path, account: Account) -> Result<PathBuf, ClusterError>
 
 fn random_name() -> String {
     let mut bytes = [0; 8];
-    // Without randomness the process id at least tells servers apart; the folder must not exist before in any case.
+    // Without randomness the process id at least tells servers apart; the folder must not exist
+    // before in any case.
     if getrandom::fill(&mut bytes).is_err() {
         bytes = u64::from(std::process::id()).to_be_bytes();
     }

@@ -13,14 +13,16 @@ use super::home::Home;
 use super::process::end_with_us;
 use super::settings::Durability;
 
-/// The cluster's superuser, as on the hosted platform. Migrations run as `postgres`, which is not one.
+/// The cluster's superuser, as on the hosted platform. Migrations run as `postgres`, which is not
+/// one.
 pub(super) const SUPERUSER: &str = "supabase_admin";
 /// A new cluster and its first log of changes take some 60 MiB; less than this would end soon.
 const LEAST_SPACE: u64 = 160 << 20;
 
 /// Initialises the cluster unless it exists. An existing one must have the programs' major version.
 ///
-/// It is created under another name and renamed once complete, so that an interrupted attempt leaves no cluster.
+/// It is created under another name and renamed once complete, so that an interrupted attempt
+/// leaves no cluster.
 pub(super) fn initialise(home: &Home, binaries: &Binaries, durability: Durability) -> Result<(), ClusterError> {
     let (pgdata, new) = (home.pgdata(), home.folder().join("pgdata.new"));
     match fs::read_to_string(pgdata.join("PG_VERSION")) {
@@ -45,7 +47,8 @@ pub(super) fn initialise(home: &Home, binaries: &Binaries, durability: Durabilit
     if new.exists() {
         fs::remove_dir_all(&new).map_err(failed)?;
     }
-    // The ICU root collation orders text the same on every machine; PostgreSQL built without ICU falls back to C.
+    // The ICU root collation orders text the same on every machine; PostgreSQL built without ICU
+    // falls back to C.
     let mut output = initdb(home, binaries, &new, true)?;
     if !output.status.success()
         && mentions(
@@ -97,7 +100,8 @@ fn initdb(home: &Home, binaries: &Binaries, pgdata: &Path, icu: bool) -> Result<
         true => command.args(["--locale", "C.UTF-8", "--locale-provider", "icu", "--icu-locale", "und"]),
         false => command.args(["--locale", "C"]),
     };
-    // A given time zone saves the search for the machine's. PostgreSQL gets nothing of our environment
+    // A given time zone saves the search for the machine's. PostgreSQL gets nothing of our
+    // environment
     command.env_clear().env("TZ", "UTC").env("LC_ALL", "C.UTF-8").current_dir(home.folder()).stdin(Stdio::null());
     home.account.apply(&mut command);
     end_with_us(&mut command, Signal::KILL);

@@ -1,4 +1,5 @@
-//! The clean-up after a server that was killed: its PostgreSQL may still be shutting down, or have lost its main process.
+//! The clean-up after a server that was killed: its PostgreSQL may still be shutting down, or have
+//! lost its main process.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,14 +12,14 @@ use super::error::ClusterError;
 
 /// The time limit for a left-over PostgreSQL to write its buffers and end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The times until it gets the signal to end at once, and until it is killed, which also works for a stopped process. Both
-/// lose nothing: it recovers at the next start.
+/// The times until it gets the signal to end at once, and until it is killed, which also works for
+/// a stopped process. Both lose nothing: it recovers at the next start.
 const POLITENESS: Duration = Duration::from_secs(20);
 const FIRMNESS: Duration = Duration::from_secs(25);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Ends every PostgreSQL that works in `pgdata`, and waits until it is gone. Only after we hold the folder's lock, so that
-/// no server of ours misses them.
+/// Ends every PostgreSQL that works in `pgdata`, and waits until it is gone. Only after we hold the
+/// folder's lock, so that no server of ours misses them.
 pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
     // After a clean stop there is no such file, and nothing to search for.
     let pid_file = pgdata.join("postmaster.pid");
@@ -50,16 +51,18 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
     Ok(())
 }
 
-/// Removes the file by which PostgreSQL keeps a second one out of the folder. It only looks whether the number in it is a
-/// process, which may be another program by now, or a zombie that is never collected (in a container without an init);
-/// `/proc` tells them apart. Without `/proc` the file stays.
+/// Removes the file by which PostgreSQL keeps a second one out of the folder. It only looks whether
+/// the number in it is a process, which may be another program by now, or a zombie that is never
+/// collected (in a container without an init); `/proc` tells them apart. Without `/proc` the file
+/// stays.
 fn forget(pid_file: &Path) {
     if Path::new("/proc/self/cwd").exists() {
         let _ = fs::remove_file(pid_file);
     }
 }
 
-/// Before a restart: like [`end`], but only when the server that died could not clean up behind itself.
+/// Before a restart: like [`end`], but only when the server that died could not clean up behind
+/// itself.
 pub(super) fn end_followers_of_the_dead(pgdata: &Path) -> Result<(), ClusterError> {
     let pid_file = pgdata.join("postmaster.pid");
     if pid_file.exists() {
@@ -69,8 +72,9 @@ pub(super) fn end_followers_of_the_dead(pgdata: &Path) -> Result<(), ClusterErro
     Ok(())
 }
 
-/// Ends the processes of a PostgreSQL whose leader is gone. They end by themselves as soon as they notice; one that is busy
-/// notices late, and as long as it holds the shared memory no new leader can start.
+/// Ends the processes of a PostgreSQL whose leader is gone. They end by themselves as soon as they
+/// notice; one that is busy notices late, and as long as it holds the shared memory no new leader
+/// can start.
 fn end_followers(pgdata: &Path) -> Result<(), ClusterError> {
     let start = Instant::now();
     let mut killed = false;
@@ -81,7 +85,8 @@ fn end_followers(pgdata: &Path) -> Result<(), ClusterError> {
             return Err(ClusterError::LeftBehind { process: first.as_raw_nonzero().get(), data: pgdata.to_owned() });
         }
         if !killed && start.elapsed() > Duration::from_millis(500) {
-            // Without the leader their memory is thrown away in any case: nothing that was committed depends on it.
+            // Without the leader their memory is thrown away in any case: nothing that was
+            // committed depends on it.
             for process in &followers {
                 let _ = kill_process(*process, Signal::KILL);
             }
@@ -91,7 +96,8 @@ fn end_followers(pgdata: &Path) -> Result<(), ClusterError> {
     }
 }
 
-/// Every process of PostgreSQL has its data folder as its current folder. A number that another program has by now differs.
+/// Every process of PostgreSQL has its data folder as its current folder. A number that another
+/// program has by now differs.
 fn works_in(process: Pid, pgdata: &Path) -> bool {
     current_folder(process).is_some_and(|folder| folder == pgdata)
 }

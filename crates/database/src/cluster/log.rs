@@ -29,8 +29,8 @@ impl LastLines {
     }
 }
 
-/// Reads until every process of PostgreSQL has closed its end. Runs in a thread of its own, so that PostgreSQL never waits
-/// for a reader.
+/// Reads until every process of PostgreSQL has closed its end. Runs in a thread of its own, so that
+/// PostgreSQL never waits for a reader.
 pub(super) fn forward(stream: impl Read, last: &LastLines) {
     let mut reader = BufReader::new(stream);
     let mut level = Level::Info;
@@ -66,10 +66,11 @@ enum Level {
 }
 
 impl Level {
-    /// Returns the level that a line names. Lines without one (`DETAIL`, `HINT`, further lines of a message) belong to the line before.
+    /// Returns the level that a line names. Lines without one (`DETAIL`, `HINT`, further lines of a
+    /// message) belong to the line before.
     ///
-    /// An `ERROR` is the failure of a statement and a `FATAL` the end of a session: the client of either gets
-    /// it as its answer. A `LOG` is routine, unless it reports a crash.
+    /// An `ERROR` is the failure of a statement and a `FATAL` the end of a session: the client of
+    /// either gets it as its answer. A `LOG` is routine, unless it reports a crash.
     fn of(line: &str) -> Option<Self> {
         let (word, text) = line.split_once(":  ")?;
         Some(match word {

@@ -1,8 +1,9 @@
 //! The embedded cluster: the real PostgreSQL server as a child process of ours.
 //!
-//! Portico finds it ([`Binaries`]), initialises it on the first start, runs it as an unprivileged user if it runs as root itself, restarts it when it
-//! crashes, and stops it at the end: by [`Cluster::stop`], by dropping the handle, or by the system if Portico is killed. A lock on
-//! the data folder keeps a second server out. The next start cleans up after a server that was killed.
+//! Portico finds it ([`Binaries`]), initialises it on the first start, runs it as an unprivileged
+//! user if it runs as root itself, restarts it when it crashes, and stops it at the end: by
+//! [`Cluster::stop`], by dropping the handle, or by the system if Portico is killed. A lock on the
+//! data folder keeps a second server out. The next start cleans up after a server that was killed.
 
 mod account;
 mod binaries;
@@ -49,7 +50,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster and waits until it accepts sessions. An empty data folder is initialised first.
+    /// Starts the cluster and waits until it accepts sessions. An empty data folder is initialised
+    /// first.
     ///
     /// # Errors
     /// [`ClusterError`] names the obstacle and the remedy.

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use super::account::Account;
 
-/// Makes the folder in which the data of a cluster lies beside other files, its owner's alone. `data` is the name of the
-/// cluster's data folder in it. A folder that exists is left as it is, see [`close_folder`].
+/// Makes the folder in which the data of a cluster lies beside other files, its owner's alone.
+/// `data` is the name of the cluster's data folder in it. A folder that exists is left as it is,
+/// see [`close_folder`].
 ///
-/// PostgreSQL does not run as root. Where we are root, the group of the user it runs as may pass through the folder, and
-/// not list it: otherwise that user could not reach its data.
+/// PostgreSQL does not run as root. Where we are root, the group of the user it runs as may pass
+/// through the folder, and not list it: otherwise that user could not reach its data.
 ///
 /// # Errors
 /// When the folder cannot be made.
@@ -23,8 +24,9 @@ pub fn make_folder(folder: &Path, data: &str) -> io::Result<()> {
     let_pass(folder, &Account::for_data(&folder.join(data)))
 }
 
-/// Closes a folder that exists, and everything in it but the cluster's data folder, which the cluster itself sees to:
-/// folders and files become their owner's alone. Links are left as they are, and not followed.
+/// Closes a folder that exists, and everything in it but the cluster's data folder, which the
+/// cluster itself sees to: folders and files become their owner's alone. Links are left as they
+/// are, and not followed.
 ///
 /// # Errors
 /// When something belongs to another user, or cannot be read.
@@ -88,7 +90,8 @@ mod tests {
         fs::symlink_metadata(path).unwrap().mode() & 0o7777
     }
 
-    /// Closed to everyone else, but for the group of the user that PostgreSQL runs as where we are root.
+    /// Closed to everyone else, but for the group of the user that PostgreSQL runs as where we are
+    /// root.
     fn assert_closed(folder: &Path) {
         let open = if rustix::process::geteuid().is_root() { 0o710 } else { 0o700 };
         assert_eq!(mode(folder), open);

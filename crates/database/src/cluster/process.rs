@@ -16,23 +16,24 @@ use super::home::{Home, SOCKET_PORT};
 use super::initialise::SUPERUSER;
 use super::settings::ClusterSettings;
 
-/// Starts PostgreSQL. The calling thread must live as long as the server is to: Linux ends the child when *the thread* that
-/// made it ends.
+/// Starts PostgreSQL. The calling thread must live as long as the server is to: Linux ends the
+/// child when *the thread* that made it ends.
 pub(super) fn spawn(home: &Home, binaries: &Binaries, settings: &ClusterSettings) -> Result<Child, ClusterError> {
     let program = binaries.program("postgres");
     let mut command = Command::new(&program);
     command.arg("-D").arg(home.pgdata()).args(configuration::arguments(home, settings));
     command.env_clear().env("TZ", "UTC").env("LC_ALL", "C.UTF-8").current_dir(home.folder());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Ctrl-C in the terminal reaches this process only, which stops PostgreSQL when nothing uses it any more
+    // Ctrl-C in the terminal reaches this process only, which stops PostgreSQL when nothing uses it
+    // any more
     command.process_group(0);
     home.account.apply(&mut command);
     end_with_us(&mut command, Signal::INT);
     command.spawn().map_err(|error| ClusterError::not_run(program, home.account, &error))
 }
 
-/// Has the system send the program a signal when we die, however that happens. `INT` asks PostgreSQL for a fast, clean
-/// shutdown.
+/// Has the system send the program a signal when we die, however that happens. `INT` asks
+/// PostgreSQL for a fast, clean shutdown.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(super) fn end_with_us(command: &mut Command, signal: Signal) {
@@ -44,8 +45,8 @@ pub(super) fn end_with_us(command: &mut Command, signal: Signal) {
         // We ended before the arrangement stood.
         if getppid() == Some(us) { Ok(()) } else { Err(io::Error::from(ErrorKind::BrokenPipe)) }
     };
-    // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed. The closure makes two system
-    // calls, takes no lock and allocates nothing.
+    // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed. The
+    // closure makes two system calls, takes no lock and allocates nothing.
     unsafe {
         command.pre_exec(arrange);
     }
@@ -59,8 +60,9 @@ pub(super) fn socket(home: &Home, settings: &ClusterSettings) -> PathBuf {
     home.socket_folder().join(format!(".s.PGSQL.{}", settings.tcp_port.unwrap_or(SOCKET_PORT)))
 }
 
-/// Returns whether the server accepts sessions. It opens the socket before it has recovered, so a session is tried. Any
-/// answer counts except "the database system is starting up" (or shutting down): a missing database is not a fault of the server.
+/// Returns whether the server accepts sessions. It opens the socket before it has recovered, so a
+/// session is tried. Any answer counts except "the database system is starting up" (or shutting
+/// down): a missing database is not a fault of the server.
 pub(super) fn accepts_sessions(socket: &Path) -> bool {
     const CANNOT_CONNECT_NOW: &[u8] = b"C57P03\0";
     let ask = || {

@@ -9,13 +9,16 @@ use super::error::ClusterError;
 pub struct ClusterSettings {
     /// The folder of the cluster. It is created if missing, and must contain nothing else.
     pub data: PathBuf,
-    /// The folder with PostgreSQL's programs; `None`: they are searched, see [`Binaries::find`](super::Binaries::find).
+    /// The folder with PostgreSQL's programs; `None`: they are searched, see
+    /// [`Binaries::find`](super::Binaries::find).
     pub binaries: Option<PathBuf>,
-    /// A port on the loopback addresses for other programs. `None`: only the socket, which only this user can open.
+    /// A port on the loopback addresses for other programs. `None`: only the socket, which only
+    /// this user can open.
     pub tcp_port: Option<u16>,
     /// The data that a crash of the machine may lose.
     pub durability: Durability,
-    /// Further settings of PostgreSQL by name, which win over ours (`[db.settings]` of the project).
+    /// Further settings of PostgreSQL by name, which win over ours (`[db.settings]` of the
+    /// project).
     pub parameters: Vec<(String, String)>,
 }
 
@@ -25,7 +28,8 @@ impl ClusterSettings {
         Self { data: data.into(), binaries: None, tcp_port: None, durability: Durability::Full, parameters: Vec::new() }
     }
 
-    /// Checks that names are plain words and values have no line breaks, since they become lines of a configuration file.
+    /// Checks that names are plain words and values have no line breaks, since they become lines of
+    /// a configuration file.
     pub(super) fn check(&self) -> Result<(), ClusterError> {
         for (name, value) in &self.parameters {
             let refused = |problem| Err(ClusterError::Setting { name: name.clone(), problem });

@@ -1,6 +1,8 @@
-//! The thread that supervises PostgreSQL: it prepares the folder, starts the server, restarts it after a crash, and stops it.
+//! The thread that supervises PostgreSQL: it prepares the folder, starts the server, restarts it
+//! after a crash, and stops it.
 //!
-//! A thread and not a task, because the child process is tied to the life of the thread that makes it.
+//! A thread and not a task, because the child process is tied to the life of the thread that makes
+//! it.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -156,7 +158,8 @@ fn prepare(settings: &ClusterSettings) -> Result<(Home, Binaries), ClusterError>
     Ok((home, binaries))
 }
 
-/// Checks the port on every loopback address: PostgreSQL would start with one of them and be reachable on that one only.
+/// Checks the port on every loopback address: PostgreSQL would start with one of them and be
+/// reachable on that one only.
 fn port_is_free(port: u16) -> Result<(), ClusterError> {
     for address in configuration::loopback_addresses() {
         match TcpListener::bind((address, port)) {

@@ -1,4 +1,5 @@
-//! A session as the driver expects it, over a pooler that lends another server session for each transaction.
+//! A session as the driver expects it, over a pooler that lends another server session for each
+//! transaction.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +13,8 @@ use crate::endpoint::Endpoint;
 use crate::tls::Tls;
 use crate::wire::{PostgresError, RawConnection, WireError};
 
-/// Attempts to run a transaction on a clean server session: each one that fails ends a session that is not.
+/// Attempts to run a transaction on a clean server session: each one that fails ends a session that
+/// is not.
 const ATTEMPTS: usize = 8;
 /// Messages to the driver that are collected before they are written.
 const COLLECTED: usize = 32 * 1024;
@@ -21,14 +23,15 @@ const BUFFER: usize = 64 * 1024;
 
 /// Emulates a session, as its `preamble` begins it.
 ///
-/// - Each transaction begins with [`RESET`] and [`END_UNLESS_BARE`], the preamble (`set local` and the like), and the
-///   settings that the driver's own `set` and `reset` outside of transactions stand for. What is sent outside of a
-///   transaction gets one of its own, as long as PostgreSQL allows that.
+/// - Each transaction begins with [`RESET`] and [`END_UNLESS_BARE`], the preamble (`set local` and
+///   the like), and the settings that the driver's own `set` and `reset` outside of transactions
+///   stand for. What is sent outside of a transaction gets one of its own, as long as PostgreSQL
+///   allows that.
 /// - Each transaction ends with the same statements behind the `commit`, in the same message.
 /// - Prepared statements are kept here, and parsed again without a name where they are used.
 ///
-/// What else belongs to a session does not work: `listen`, temporary tables, advisory locks and cursors outlive no
-/// transaction, and settings made by functions neither.
+/// What else belongs to a session does not work: `listen`, temporary tables, advisory locks and
+/// cursors outlive no transaction, and settings made by functions neither.
 pub(crate) struct SessionEmulation {
     endpoint: Endpoint,
     tls: Tls,
@@ -77,7 +80,8 @@ enum Part {
 }
 
 impl SessionEmulation {
-    /// Starts the emulation. Returns the stream for the driver, which has to speak without TLS and may use any password.
+    /// Starts the emulation. Returns the stream for the driver, which has to speak without TLS and
+    /// may use any password.
     pub fn start(endpoint: Endpoint, tls: Tls, preamble: String) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let emulation = Self {
@@ -265,7 +269,8 @@ impl SessionEmulation {
         Ok(())
     }
 
-    /// Writes a request with its prepared statements parsed again. Notes for each `ParseComplete` whether it is ours.
+    /// Writes a request with its prepared statements parsed again. Notes for each `ParseComplete`
+    /// whether it is ours.
     fn write(&mut self, request: &Request, out: &mut BytesMut, hidden: &mut VecDeque<bool>) {
         // The statement that the server has parsed without a name
         let mut parsed: Option<Bytes> = None;
@@ -307,7 +312,8 @@ impl SessionEmulation {
         }
     }
 
-    /// Sends the messages of `parts`, and collects for the driver what the server answers. Returns whether nothing failed.
+    /// Sends the messages of `parts`, and collects for the driver what the server answers. Returns
+    /// whether nothing failed.
     async fn exchange(&mut self, out: &[u8], parts: &[Part], mut hidden: VecDeque<bool>) -> Result<bool, Ended> {
         let Some(pooler) = &mut self.pooler else { return Err(Ended::ByPooler) };
         // A pooler that hangs up has often said why, which is still there to be read

@@ -1,4 +1,5 @@
-//! Messages of PostgreSQL's protocol, as far as [`SessionEmulation`](super::SessionEmulation) reads and writes them.
+//! Messages of PostgreSQL's protocol, as far as [`SessionEmulation`](super::SessionEmulation) reads
+//! and writes them.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

@@ -1,4 +1,5 @@
-//! A PostgreSQL server as a system or a provider sets it up, for tests of databases that are not ours.
+//! A PostgreSQL server as a system or a provider sets it up, for tests of databases that are not
+//! ours.
 
 use std::io;
 use std::net::TcpListener;
@@ -17,14 +18,15 @@ const PASSWORD: &str = "superuser's own";
 const NOBODY: u32 = 65534;
 /// Attempts to find a port that stays free until PostgreSQL has taken it.
 const ATTEMPTS: usize = 16;
-/// Runs PostgreSQL until standard input is closed, which also happens when the test program is killed.
+/// Runs PostgreSQL until standard input is closed, which also happens when the test program is
+/// killed.
 const SUPERVISE: &str = r#"
     cd / && "$1/postgres" -D "$2" -p "$3" -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
       -c max_connections=200 -c shared_buffers=32MB </dev/null >"$2/log" 2>&1 &
     read -r _; kill -INT $! 2>/dev/null; wait; rm -rf "$2""#;
 
-/// A server whose superuser is `postgres`, reachable over the loopback interface with passwords only. It ends,
-/// and its data is deleted, when this is dropped or the program ends.
+/// A server whose superuser is `postgres`, reachable over the loopback interface with passwords
+/// only. It ends, and its data is deleted, when this is dropped or the program ends.
 #[derive(Debug)]
 pub struct OrdinaryServer {
     folder: PathBuf,

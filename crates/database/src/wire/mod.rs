@@ -1,5 +1,5 @@
-//! The wire client: a small PostgreSQL client for the requests of the data API. A caller checks out a
-//! connection, writes one buffer and reads the results, without a task or a channel in between.
+//! The wire client: a small PostgreSQL client for the requests of the data API. A caller checks out
+//! a connection, writes one buffer and reads the results, without a task or a channel in between.
 //!
 //! ```no_run
 //! # async fn example(endpoint: portico_database::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
@@ -22,18 +22,19 @@
 //! It has four parts; each depends only on those before it:
 //!
 //! - `protocol`: messages, authentication and streams;
-//! - `session`: connections that act as a role, prepared statements, and the session reset that separates the
-//!   callers who share a connection (its module `reset` explains how);
+//! - `session`: connections that act as a role, prepared statements, and the session reset that
+//!   separates the callers who share a connection (its module `reset` explains how);
 //! - `pool`: the checkout of connections;
-//! - `coalescing`: several reads in one write. It can be removed without a change of the other parts' behaviour.
+//! - `coalescing`: several reads in one write. It can be removed without a change of the other
+//!   parts' behaviour.
 //!
-//! Reasons for its speed: a connection parses a statement once, in the same write as its first use; a transaction
-//! is one write, one `Sync` and one read; rows are slices of the read buffer; and waiting reads are coalesced
-//! ([`ReadCoalescer`]). Values are in PostgreSQL's text form, and so are results unless a statement asks for the
-//! binary one.
+//! Reasons for its speed: a connection parses a statement once, in the same write as its first use;
+//! a transaction is one write, one `Sync` and one read; rows are slices of the read buffer; and
+//! waiting reads are coalesced ([`ReadCoalescer`]). Values are in PostgreSQL's text form, and so
+//! are results unless a statement asks for the binary one.
 //!
-//! Invariant: between two batches a connection has received everything up to `ReadyForQuery`. A connection that has
-//! not, because its caller was cancelled during a batch, is never used again.
+//! Invariant: between two batches a connection has received everything up to `ReadyForQuery`. A
+//! connection that has not, because its caller was cancelled during a batch, is never used again.
 
 mod coalescing;
 mod pool;

@@ -1,4 +1,5 @@
-//! The bootstrap as a whole: what it costs, that it can be repeated, that it takes over what is there, and its settings.
+//! The bootstrap as a whole: what it costs, that it can be repeated, that it takes over what is
+//! there, and its settings.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +25,8 @@ static OLDEST_APART: OnceCell<Server> = OnceCell::const_new();
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 const TEMPLATE: &str = "bootstrapped";
 
-/// The PostgreSQL that we embed and, where it is installed, the oldest that the hosted service runs.
+/// The PostgreSQL that we embed and, where it is installed, the oldest that the hosted service
+/// runs.
 #[allow(clippy::print_stderr)]
 pub(crate) fn majors() -> impl Iterator<Item = u32> {
     let has_old = old_binaries().join("postgres").exists();
@@ -373,7 +375,8 @@ pub(crate) async fn own_cluster(major: u32) -> (Cluster, tempfile::TempDir) {
     (Cluster::start(settings).await.unwrap(), folder)
 }
 
-/// Lets this process through the socket as `role`, which before PostgreSQL 16 only the roles of the map may.
+/// Lets this process through the socket as `role`, which before PostgreSQL 16 only the roles of the
+/// map may.
 async fn let_in(cluster: &Cluster, folder: &tempfile::TempDir, role: &str) {
     let data = folder.path().join("database/pgdata");
     let (rules, map) = (data.join("pg_hba.conf"), data.join("pg_ident.conf"));

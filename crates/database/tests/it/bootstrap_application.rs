@@ -1,4 +1,5 @@
-//! SQL as applications write it, run as `postgres` the way migrations are, and requests that meet its policies.
+//! SQL as applications write it, run as `postgres` the way migrations are, and requests that meet
+//! its policies.
 
 use super::bootstrap::{column, majors, ready, ready_apart, refusal, value};
 
@@ -17,7 +18,8 @@ fn request(role: &str, claims: &str) -> String {
 const ALICE: &str = "11111111-1111-4111-8111-111111111111";
 const BOB: &str = "22222222-2222-4222-8222-222222222222";
 
-/// Profiles, membership, storage, realtime, hooks, seeds, cron and webhooks, views and grants: what migrations contain.
+/// Profiles, membership, storage, realtime, hooks, seeds, cron and webhooks, views and grants: what
+/// migrations contain.
 const APPLICATION: &[&str] = &[
     "create extension if not exists citext with schema extensions",
     "create extension if not exists \"uuid-ossp\" with schema extensions",
@@ -350,8 +352,9 @@ async fn a_migration_session_forgets_and_takes_back() {
 async fn new_tables_are_announced_and_the_services_own_are_not() {
     let database = ready(18).await;
     let mut session = database.migrations().await.unwrap();
-    // The notices of one's own transaction are the first thing that a listening session is told after its commit, so that
-    // a second channel, notified in the same transaction, shows that nothing else comes
+    // The notices of one's own transaction are the first thing that a listening session is told
+    // after its commit, so that a second channel, notified in the same transaction, shows that
+    // nothing else comes
     let (listener, mut connection) = listening(&database).await;
     listener.batch_execute("listen pgrst; listen fence").await.unwrap();
     for (statement, expected) in [

@@ -1,4 +1,5 @@
-//! Names, types, defaults, constraints, indexes, functions and grants, each against a table written from the contract.
+//! Names, types, defaults, constraints, indexes, functions and grants, each against a table written
+//! from the contract.
 
 use super::bootstrap::{column, majors, ready, value};
 
@@ -36,7 +37,8 @@ const INDEXES: &str = r"
        and not exists (select from pg_constraint where conindid = indexrelid and contype in ('p', 'u'))
        and indrelid::regclass::text not like '%messages\_2%'";
 
-/// The contract's lines: how often each table's columns come, in their order, matters; the order of tables does not.
+/// The contract's lines: how often each table's columns come, in their order, matters; the order of
+/// tables does not.
 fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines.sort();
     lines

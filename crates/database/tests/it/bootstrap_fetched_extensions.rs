@@ -1,5 +1,5 @@
-//! The extensions that PostgreSQL's npm package lacks and `scripts/extensions` fetches, and what a created extension
-//! belongs to.
+//! The extensions that PostgreSQL's npm package lacks and `scripts/extensions` fetches, and what a
+//! created extension belongs to.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -161,7 +161,8 @@ async fn the_objects_of_an_extension_belong_to_the_superuser_and_are_granted_to_
     assert_eq!(refusal(&client, "alter function extensions.similarity(text, text) volatile").await.0, "42501");
 }
 
-/// A server that has extensions which the hosted service offers and PostgreSQL's distribution lacks.
+/// A server that has extensions which the hosted service offers and PostgreSQL's distribution
+/// lacks.
 async fn with_system_extensions(folder: &Path) -> (Cluster, portico_database::Database) {
     let extensions = folder.join("system/extension");
     fs::create_dir_all(&extensions).unwrap();

@@ -200,7 +200,8 @@ async fn changes_are_broadcast_from_row_triggers() {
             refusal(session.client(), "select realtime.broadcast_changes('t', 'e', 'TRUNCATE', 't', 's', null, null)")
                 .await;
         assert_eq!(message, "Failed to process the row: Unexpected operation type: TRUNCATE");
-        // A role without a policy loses its message; the topic is known to the policy of one that has it
+        // A role without a policy loses its message; the topic is known to the policy of one that
+        // has it
         session
             .batch("create policy speak on realtime.messages for insert to authenticated with check (realtime.topic() = 'mine'); truncate realtime.messages")
             .await

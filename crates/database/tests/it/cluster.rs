@@ -148,7 +148,8 @@ async fn the_rules_of_access_of_an_older_folder_are_replaced() {
     assert_eq!(key.len(), 64);
 }
 
-/// Two servers of one program. The processes of one are refused by the other, since they run as another user than the program.
+/// Two servers of one program. The processes of one are refused by the other, since they run as
+/// another user than the program.
 #[tokio::test]
 async fn a_server_is_not_let_into_another_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,13 +164,15 @@ async fn a_server_is_not_let_into_another_one() {
     connect(&other.endpoint()).await.unwrap().batch_execute("create role visitor login password 'x'").await.unwrap();
     let portico_database::Host::Socket(socket) = other.endpoint().host().clone() else { panic!("not a socket") };
     let target = format!("host={} port=5432 dbname=postgres user=", socket.display());
-    // Without a superuser's rights a connection from SQL needs a password that the other server asks for
+    // Without a superuser's rights a connection from SQL needs a password that the other server
+    // asks for
     for login in ["supabase_admin", "visitor", "visitor password=x"] {
         let attempt = format!("set role visitor; select dblink_connect('{target}{login}')");
         assert!(admin.batch_execute(&attempt).await.is_err(), "{login}");
         admin.batch_execute("reset role").await.unwrap();
     }
-    // With those rights the system user decides, which differs from ours if this program runs as root
+    // With those rights the system user decides, which differs from ours if this program runs as
+    // root
     if rustix::process::geteuid().is_root() {
         let error = admin.batch_execute(&format!("select dblink_connect('{target}supabase_admin')")).await.unwrap_err();
         assert!(format!("{error:?}").contains("Peer authentication failed"), "{error:?}");

@@ -1,4 +1,5 @@
-//! Servers of others: what a login without a superuser's rights sets up there, and in whose sessions SQL runs.
+//! Servers of others: what a login without a superuser's rights sets up there, and in whose
+//! sessions SQL runs.
 
 use portico_database::{BootstrapSettings, Database, Endpoint, connect, scratch::OrdinaryServer};
 use tokio::sync::OnceCell;
@@ -143,7 +144,8 @@ async fn a_login_called_postgres_that_is_no_superuser_is_the_owner() {
     }
 }
 
-/// A database of an earlier version: fewer migrations of our own, no list of what is missing, and no logins of our own.
+/// A database of an earlier version: fewer migrations of our own, no list of what is missing, and
+/// no logins of our own.
 #[tokio::test]
 async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
     for major in majors() {
@@ -174,7 +176,8 @@ async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
     }
 }
 
-/// Before this version a superuser called `postgres` owned the objects of a project. They are left with it.
+/// Before this version a superuser called `postgres` owned the objects of a project. They are left
+/// with it.
 #[tokio::test]
 async fn an_owner_that_is_a_superuser_stays_the_owner_of_what_it_has() {
     for major in majors() {
@@ -234,7 +237,8 @@ async fn roles_of_another_project_are_no_obstacle() {
     }
 }
 
-/// The owner of one project owns nothing of the other, where the versions allows to keep them apart.
+/// The owner of one project owns nothing of the other, where the versions allows to keep them
+/// apart.
 async fn works_not_in_other(second: &Database, admin: &tokio_postgres::Client, what: &str) {
     let owner = "select pg_get_userbyid(relowner) from pg_class where oid = 'public.notes'::regclass";
     let name = value(admin, owner).await;

@@ -15,8 +15,8 @@ use crate::cluster::within;
 /// Names the folder of the cluster that a process of its own is to keep.
 const OWNED: &str = "PORTICO_TEST_OWNED_CLUSTER";
 
-/// Not a test of its own but the body of the process that the tests below start and kill: without the variable that they
-/// set there is nothing to keep.
+/// Not a test of its own but the body of the process that the tests below start and kill: without
+/// the variable that they set there is nothing to keep.
 #[test]
 fn a_process_that_keeps_a_cluster() {
     let Some(folder) = env::var_os(OWNED) else { return };
@@ -71,7 +71,8 @@ async fn a_killed_owner_takes_its_server_along_and_the_next_one_finds_everything
 async fn owner_and_server_killed_together_leave_nothing_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     let (mut child, server) = owner(folder.path()).await;
-    // Stopped, the server cannot follow its owner: the next start finds it alive and has to kill it.
+    // Stopped, the server cannot follow its owner: the next start finds it alive and has to kill
+    // it.
     kill_process(server, Signal::STOP).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,15 +1,16 @@
 //! The fence around the roles of a project: attacks on what runs with a superuser's rights.
 //!
-//! Each test does what a project's SQL can do as `postgres`, and then asks whether `postgres` has become a superuser. The
-//! payload swallows its own failure, so that an attack that is stopped looks the same as one that never ran.
+//! Each test does what a project's SQL can do as `postgres`, and then asks whether `postgres` has
+//! become a superuser. The payload swallows its own failure, so that an attack that is stopped
+//! looks the same as one that never ran.
 
 use portico_database::{Database, connect};
 use tokio_postgres::Client;
 
 use super::bootstrap::{column, majors, ready_apart, refusal, value};
 
-/// Runs with the rights of the session that was tricked into calling it. Every attack calls it by another way. The sequence
-/// remembers a superuser also when the transaction fails behind it.
+/// Runs with the rights of the session that was tricked into calling it. Every attack calls it by
+/// another way. The sequence remembers a superuser also when the transaction fails behind it.
 pub(crate) const PAYLOAD: &str = "
     create sequence public.ran_as_superuser;
     create function public.strike() returns void language plpgsql as $$
@@ -116,7 +117,8 @@ async fn nothing_of_a_superuser_resolves_through_what_others_own() {
 async fn the_vault_runs_nothing_of_the_callers() {
     for major in majors() {
         let (_database, attacker, admin) = attacked(major).await;
-        // A schema that postgres owns goes away, and another one with functions of the same names takes its place
+        // A schema that postgres owns goes away, and another one with functions of the same names
+        // takes its place
         attacker
             .batch_execute(
                 "alter schema extensions rename to gone; create schema extensions;
@@ -126,7 +128,8 @@ async fn the_vault_runs_nothing_of_the_callers() {
             )
             .await
             .unwrap();
-        // Types of the session's own come before the catalog's, where the path does not say otherwise
+        // Types of the session's own come before the catalog's, where the path does not say
+        // otherwise
         for name in ["uuid", "bytea", "text"] {
             attacker
                 .batch_execute(&format!("create domain pg_temp.{name} as pg_catalog.{name} check (public.payload())"))
@@ -287,8 +290,8 @@ async fn an_event_trigger_of_a_project_never_runs_as_a_superuser() {
     assert_eq!(value(&admin, "select relrowsecurity from pg_class where oid = 'public.guarded'::regclass").await, "t");
 }
 
-/// A function finds the types of its variables when a session runs it for the first time: in the session's temporary schema
-/// before the catalog, unless its path says otherwise.
+/// A function finds the types of its variables when a session runs it for the first time: in the
+/// session's temporary schema before the catalog, unless its path says otherwise.
 #[tokio::test]
 async fn event_triggers_of_ours_find_no_types_of_the_session() {
     for major in majors() {
@@ -360,7 +363,8 @@ async fn schemas_and_extensions_of_ours_stay_ours() {
                 let error = attacker.batch_execute(statement).await.expect_err(statement);
                 assert!(["42501", "0A000"].contains(&error.code().unwrap().code()), "{statement}: {error:?}");
             }
-            // Its owner may drop it and create it again, with whatever lies in the schemas of its path
+            // Its owner may drop it and create it again, with whatever lies in the schemas of its
+            // path
             attacker
                 .batch_execute(
                     "create function public.convert_from(bytea, text) returns text language sql as 'select public.payload()::text';

@@ -1,12 +1,13 @@
-//! Traps that a project leaves for the sessions of the superuser: the bootstrap, and the pool of our own upkeep.
+//! Traps that a project leaves for the sessions of the superuser: the bootstrap, and the pool of
+//! our own upkeep.
 
 use portico_database::{BootstrapSettings, connect};
 
 use super::bootstrap::{column, majors, value};
 use super::fence::{PAYLOAD, STRIKES, attacked, holds, postgres};
 
-/// Whatever a table's owner can attach to it, on tables that the bootstrap fills or alters; enabled always, so that they run
-/// in a session that sets no ordinary trigger off, too.
+/// Whatever a table's owner can attach to it, on tables that the bootstrap fills or alters; enabled
+/// always, so that they run in a session that sets no ordinary trigger off, too.
 pub(crate) const TABLES: &str = "
     create function public.trap() returns trigger language plpgsql as $$ begin perform public.payload(); return new; end $$;
     grant execute on function public.trap() to public;
@@ -26,7 +27,8 @@ pub(crate) const TABLES: &str = "
     delete from supabase_functions.migrations;
     reset role;";
 
-/// A partition is made of bounds that are converted to the type of the key: one of the project's own.
+/// A partition is made of bounds that are converted to the type of the key: one of the project's
+/// own.
 pub(crate) const PARTITIONS: &str = "
     create domain public.moment as timestamp check (public.payload());
     set role supabase_realtime_admin;
@@ -35,7 +37,8 @@ pub(crate) const PARTITIONS: &str = "
       inserted_at public.moment not null default now(), id uuid not null default gen_random_uuid(), binary_payload bytea) partition by range (inserted_at);
     reset role;";
 
-/// Functions and operators that suit an argument better than the catalog's, and settings that bring them into play.
+/// Functions and operators that suit an argument better than the catalog's, and settings that bring
+/// them into play.
 const NAMES: &str = "
     create function public.right(name, integer) returns text language sql as 'select public.payload()::text';
     create function public.format(text, name) returns text language sql as 'select public.payload()::text';
@@ -139,7 +142,8 @@ async fn an_older_database_is_brought_behind_the_fence() {
             ))
             .await
             .unwrap();
-        // As earlier versions left it: the key in a table, event triggers on functions of postgres' schema, wide defaults
+        // As earlier versions left it: the key in a table, event triggers on functions of postgres'
+        // schema, wide defaults
         admin
             .batch_execute(
                 "insert into portico.vault_key (key) values ('old') on conflict (only_row) do update set key = 'old';

@@ -1,5 +1,5 @@
-//! The fence on servers of others, where the login is a superuser: attacks from the sessions in which SQL of a project
-//! runs, and through what a project attaches to the services' tables.
+//! The fence on servers of others, where the login is a superuser: attacks from the sessions in
+//! which SQL of a project runs, and through what a project attaches to the services' tables.
 
 use portico_database::wire::{Access, Batch, Pool, Statement, WirePoolSettings};
 use portico_database::{BootstrapSettings, Database, connect};

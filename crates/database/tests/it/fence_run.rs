@@ -1,4 +1,5 @@
-//! `portico.run`: the statements that the hosted service allows to `postgres`, from any session, and no others.
+//! `portico.run`: the statements that the hosted service allows to `postgres`, from any session,
+//! and no others.
 
 use super::bootstrap::{column, majors, refusal, value};
 use super::fence::{attacked, holds};

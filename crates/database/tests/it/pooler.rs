@@ -20,7 +20,8 @@ use super::wire_session::{LEFTOVERS, next, run, transaction};
 /// The treatment of sessions and their settings by a pooler, as PgBouncer can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Lends sessions for one transaction each, the one that became free last first, and refuses settings.
+    /// Lends sessions for one transaction each, the one that became free last first, and refuses
+    /// settings.
     Transaction,
     /// The same, and knows the login `tenant` alone.
     TransactionOfOneLogin,

@@ -16,7 +16,8 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// An authority, the server's certificate for the name `localhost` signed by it, and an authority that signed nothing.
+/// An authority, the server's certificate for the name `localhost` signed by it, and an authority
+/// that signed nothing.
 fn make_certificates(folder: &Path) {
     const EC: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
     for name in ["authority", "stranger"] {
@@ -102,7 +103,8 @@ async fn every_mode_protects_as_far_as_it_says() {
     ] {
         assert!(visit(port, "localhost", &protected).await.unwrap(), "{protected}");
     }
-    // By its address the server is not the one that the certificate names: only `verify-full` minds.
+    // By its address the server is not the one that the certificate names: only `verify-full`
+    // minds.
     assert!(visit(port, "127.0.0.1", &format!("sslmode=verify-ca&{authority}")).await.unwrap());
     for (host, refused) in [
         ("127.0.0.1", format!("sslmode=verify-full&{authority}")),

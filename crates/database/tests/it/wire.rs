@@ -28,7 +28,8 @@ impl Scratch {
         Pool::open(&self.endpoint, "supabase_admin", settings).unwrap()
     }
 
-    /// Opens a [`pool`](Self::pool) on a database that is known to have no function that affects sessions.
+    /// Opens a [`pool`](Self::pool) on a database that is known to have no function that affects
+    /// sessions.
     pub fn plain_pool(&self, settings: WirePoolSettings) -> Pool {
         let pool = self.pool(settings);
         pool.set_function_traits(FunctionTraits::NONE);
@@ -50,7 +51,8 @@ pub async fn value(connection: &mut PooledConnection, text: &str) -> String {
     one(connection, text).await.unwrap().row(0).unwrap().text(0).unwrap().to_owned()
 }
 
-/// Returns how many prepared statements the server keeps for the connection, without preparing another one.
+/// Returns how many prepared statements the server keeps for the connection, without preparing
+/// another one.
 async fn prepared_statements(connection: &mut PooledConnection) -> usize {
     let count = Statement::unnamed("select count(*) from pg_prepared_statements", &[]);
     let results = connection.run(&Batch::new().statement(count)).await.unwrap();
@@ -220,7 +222,8 @@ async fn a_statement_that_no_longer_fits_the_schema_is_parsed_anew() {
         assert_eq!(connection.run(&by_name(names)).await.unwrap().rows(1).len(), 1, "{command}");
     }
 
-    // A batch that began its own transaction is retried too; in a transaction that was already open, the caller has to retry
+    // A batch that began its own transaction is retried too; in a transaction that was already
+    // open, the caller has to retry
     let in_transaction = Batch::new()
         .statement(Statement::named("begin read write", &[]))
         .statement(Statement::named("select * from items", &[]));

@@ -37,7 +37,8 @@ fn coalescing() -> CoalescingSettings {
     CoalescingSettings { quick_read_limit: PATIENCE, ..CoalescingSettings::default() }
 }
 
-/// Returns a coalescer on a pool, in a database that is known to have no function that affects sessions.
+/// Returns a coalescer on a pool, in a database that is known to have no function that affects
+/// sessions.
 fn coalescer(pool: Pool) -> ReadCoalescer {
     pool.set_function_traits(FunctionTraits::NONE);
     ReadCoalescer::new(pool, &coalescing())
@@ -198,7 +199,8 @@ async fn coalesced_reads_see_their_own_settings_among_failures_and_cancellations
     scratch.drop().await;
 }
 
-/// Three connections that are checked out. The first has prepared two reads, which are known to be quick.
+/// Three connections that are checked out. The first has prepared two reads, which are known to be
+/// quick.
 struct HeldConnections {
     reads: ReadCoalescer,
     first: PooledConnection,
@@ -376,7 +378,8 @@ async fn a_slow_read_does_not_delay_the_reads_coalesced_with_it() {
     let quick = held.queue(FREE).await;
     let HeldConnections { reads, first, others } = held;
     drop(first);
-    // All three are coalesced, and one is blocked. The others are released, and run on other connections
+    // All three are coalesced, and one is blocked. The others are released, and run on other
+    // connections
     within(PATIENCE, async || (reads.coalesced_reads() == 2).then_some(())).await;
     drop(others);
     assert_eq!(quick.await.unwrap().unwrap(), "free 0");
@@ -470,8 +473,8 @@ async fn blocked_quick_reads_delay_no_other_reads() {
     };
     let blocked = reading(LOCKED);
     within(PATIENCE, async || (reads.pool().status().open > reads.pool().status().idle).then_some(())).await;
-    // It uses the only connection for quick reads. Others wait for it, but not for long; a read that is not known to be quick
-    // does not wait at all
+    // It uses the only connection for quick reads. Others wait for it, but not for long; a read
+    // that is not known to be quick does not wait at all
     let others = [reading(FREE), reading(FREE), reading(FREE)];
     assert_eq!(run(&reads, &test_read("select 'new'", &[], &[])).await.unwrap(), "new");
     for other in others {

@@ -1,4 +1,5 @@
-//! The session reset: what a connection must not carry from one caller to the next. And joined rows.
+//! The session reset: what a connection must not carry from one caller to the next. And joined
+//! rows.
 
 use portico_database::wire::{
     Access, Batch, FunctionTraits, Pool, PooledConnection, ResultSets, RowSeparators, Statement, WireError,
@@ -26,8 +27,8 @@ const VISIBLE_STATE: &str = "select concat_ws(' ', current_user, session_user, c
     (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()),
     (select count(*) from pg_class where relnamespace = pg_my_temp_schema()))";
 
-/// Everything that SQL can leave in a session, each as a statement that a function can run. `true`: only where
-/// the transaction may write.
+/// Everything that SQL can leave in a session, each as a statement that a function can run. `true`:
+/// only where the transaction may write.
 pub(crate) const LEFTOVERS: [(bool, &str); 16] = [
     (false, "select set_config('app.a', 'left', false)"),
     (false, "set app.b = 'left'"),
@@ -80,7 +81,8 @@ pub(crate) async fn next(pool: &Pool) -> (String, i32) {
     (seen, connection.process())
 }
 
-/// The end of the last transaction makes no difference: committed, rolled back, failed, or left open by a caller that was cancelled.
+/// The end of the last transaction makes no difference: committed, rolled back, failed, or left
+/// open by a caller that was cancelled.
 #[tokio::test]
 async fn nothing_that_a_transaction_leaves_in_the_session_reaches_the_next_caller() {
     let scratch = Scratch::new().await;
@@ -101,7 +103,8 @@ async fn nothing_that_a_transaction_leaves_in_the_session_reaches_the_next_calle
                     (whole.clone(), Some(access)),
                     (format!("{open}|rollback"), Some(access)),
                     (format!("{open}|select 1 / 0|commit"), Some(access)),
-                    // A caller that does not end its transaction, and callers that do not declare its end
+                    // A caller that does not end its transaction, and callers that do not declare
+                    // its end
                     (open.to_owned(), None),
                     (whole.clone(), None),
                     (sql.to_owned(), None),
@@ -142,8 +145,8 @@ async fn a_session_reset_keeps_the_prepared_statements() {
     scratch.drop().await;
 }
 
-/// A function that is declared immutable and reads a setting may be evaluated while a plan is made. The plan stays
-/// with the session, here inside another function.
+/// A function that is declared immutable and reads a setting may be evaluated while a plan is made.
+/// The plan stays with the session, here inside another function.
 #[tokio::test]
 async fn a_plan_with_a_value_of_one_caller_is_not_used_for_another() {
     let scratch = Scratch::new().await;
@@ -168,7 +171,8 @@ async fn a_plan_with_a_value_of_one_caller_is_not_used_for_another() {
     scratch.drop().await;
 }
 
-/// The prepared statements that the client believes in may be gone: a function has deallocated them.
+/// The prepared statements that the client believes in may be gone: a function has deallocated
+/// them.
 #[tokio::test]
 async fn a_connection_that_is_out_of_sync_is_replaced_and_its_batch_retried() {
     let scratch = Scratch::new().await;
@@ -191,7 +195,8 @@ async fn a_connection_that_is_out_of_sync_is_replaced_and_its_batch_retried() {
     scratch.drop().await;
 }
 
-/// Behind a pooler that lends sessions by transaction, everything is discarded in the write of the transaction.
+/// Behind a pooler that lends sessions by transaction, everything is discarded in the write of the
+/// transaction.
 #[tokio::test]
 async fn without_prepared_statements_a_transaction_leaves_nothing_either() {
     let scratch = Scratch::new().await;
@@ -234,8 +239,8 @@ async fn values_of_many_rows_are_joined_as_they_arrive() {
     scratch.drop().await;
 }
 
-/// SQL can replace the statements that a connection has prepared, including those of the session reset. The pool may
-/// not know yet that the database has a function that does so.
+/// SQL can replace the statements that a connection has prepared, including those of the session
+/// reset. The pool may not know yet that the database has a function that does so.
 #[tokio::test]
 async fn replaced_statements_neither_run_for_the_next_caller_nor_hide_leftovers() {
     const EXCHANGE: &str = "
@@ -272,8 +277,8 @@ async fn replaced_statements_neither_run_for_the_next_caller_nor_hide_leftovers(
     scratch.drop().await;
 }
 
-/// A command that was replaced is detected by its command tag, although no list contains the function that prepares
-/// statements.
+/// A command that was replaced is detected by its command tag, although no list contains the
+/// function that prepares statements.
 #[tokio::test]
 async fn a_reset_command_that_did_not_run_is_detected() {
     let scratch = Scratch::new().await;

@@ -19,7 +19,8 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// A person's account with the provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Account {
-    /// Subject: follows from the address, so that the same person keeps it when the accounts are forgotten.
+    /// Subject: follows from the address, so that the same person keeps it when the accounts are
+    /// forgotten.
     pub sub: String,
     pub name: String,
     pub email: String,

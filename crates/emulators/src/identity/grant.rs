@@ -28,7 +28,8 @@ struct Code {
     redirect_uri: String,
     challenge: Option<String>,
     expires_at: OffsetDateTime,
-    /// The tokens that it was exchanged for. A second exchange means that the code was stolen: they are revoked.
+    /// The tokens that it was exchanged for. A second exchange means that the code was stolen: they
+    /// are revoked.
     tokens: Option<Vec<String>>,
 }
 
@@ -142,7 +143,8 @@ impl Grants {
         self.tokens.insert(token.to_owned(), Token { grant: grant.clone(), expires_at });
     }
 
-    /// Drops what has expired, and everything when that does not help: this is a development server.
+    /// Drops what has expired, and everything when that does not help: this is a development
+    /// server.
     fn prune(&mut self, now: OffsetDateTime) {
         if self.codes.len() >= 1_000 {
             self.codes.retain(|_, code| now < code.expires_at);

@@ -14,8 +14,8 @@ use portico_base::hash;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-/// The one key of the program, made when it is first asked for: that takes a moment, for which neither the start of the
-/// server nor every test of a process should wait.
+/// The one key of the program, made when it is first asked for: that takes a moment, for which
+/// neither the start of the server nor every test of a process should wait.
 static KEY: OnceCell<Arc<ProviderKey>> = OnceCell::const_new();
 
 /// An RSA key, as Google signs with.

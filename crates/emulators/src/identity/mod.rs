@@ -1,5 +1,5 @@
-//! An OpenID provider in Google's place: a true authorization-code flow with signed `id_token`s, in which the person
-//! at the development machine chooses an account.
+//! An OpenID provider in Google's place: a true authorization-code flow with signed `id_token`s, in
+//! which the person at the development machine chooses an account.
 //!
 //! # Endpoints, below the issuer
 //!
@@ -13,8 +13,8 @@
 //!
 //! # Driving the chooser without a browser
 //!
-//! `POST {issuer}/authorize/decision`, form-encoded, with the field `request` (the query string of the authorization
-//! request, exactly as it would have been sent to `/authorize`) and one of:
+//! `POST {issuer}/authorize/decision`, form-encoded, with the field `request` (the query string of
+//! the authorization request, exactly as it would have been sent to `/authorize`) and one of:
 //!
 //! | Fields | Effect |
 //! | --- | --- |
@@ -24,8 +24,8 @@
 //! | `action=fail` | the provider breaks: `error=server_error` |
 //! | `forget=<sub>` | removes the account and shows the chooser again |
 //!
-//! The answer is a 303 to the `redirect_uri`. `prompt=none` with a `login_hint` that is a known address signs in without
-//! the page; without one the answer is `login_required`.
+//! The answer is a 303 to the `redirect_uri`. `prompt=none` with a `login_hint` that is a known
+//! address signs in without the page; without one the answer is `login_required`.
 
 mod account;
 mod authorize;
@@ -64,7 +64,8 @@ pub const GOOGLE_CLIENT_SECRET: &str = "portico-development-secret";
 /// The provider's identity and its clients.
 #[derive(Debug, Clone)]
 pub struct IdentityProviderSettings {
-    /// Public URL of the router, such as `http://127.0.0.1:54321/emulators/google`, without a slash at the end.
+    /// Public URL of the router, such as `http://127.0.0.1:54321/emulators/google`, without a slash
+    /// at the end.
     pub issuer: String,
     /// The one client.
     pub client_id: String,
@@ -154,8 +155,9 @@ impl IdentityProvider {
         })
     }
 
-    /// The endpoints, to be mounted where the issuer says: for programs, and for pages of this machine and of `origins`.
-    /// Pages of other websites are refused, and no page may read answers to calls across origins.
+    /// The endpoints, to be mounted where the issuer says: for programs, and for pages of this
+    /// machine and of `origins`. Pages of other websites are refused, and no page may read answers
+    /// to calls across origins.
     pub fn router(&self, origins: AllowedOrigins) -> Router {
         let admission = Admission { origins, shares: false };
         Router::new()

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::account::Account;
 
-/// Nothing but our own style and pictures. `form-action` is left open on purpose: browsers apply it to the redirects
-/// that follow a form as well, and those lead to the application.
+/// Nothing but our own style and pictures. `form-action` is left open on purpose: browsers apply it
+/// to the redirects that follow a form as well, and those lead to the application.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'";
 

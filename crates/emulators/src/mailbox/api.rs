@@ -64,7 +64,8 @@ struct Page {
 }
 
 impl Page {
-    /// Where the page starts, and how long it is. What is no number counts as absent, as Mailpit has it.
+    /// Where the page starts, and how long it is. What is no number counts as absent, as Mailpit
+    /// has it.
     fn bounds(&self) -> (usize, usize) {
         let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<usize>().ok());
         let limit = number(&self.limit).unwrap_or(50).min(LONGEST_PAGE);
@@ -388,7 +389,8 @@ async fn info(State(mailbox): State<Mailbox>) -> Json<Value> {
     }))
 }
 
-/// `GET /api/v1/events`: `mail` and `text` carry the message, `changed` and `reset` ask to read again.
+/// `GET /api/v1/events`: `mail` and `text` carry the message, `changed` and `reset` ask to read
+/// again.
 async fn events(State(mailbox): State<Mailbox>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let stream = BroadcastStream::new(mailbox.subscribe()).map(|event| {
         Ok(match event {

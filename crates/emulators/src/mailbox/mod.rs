@@ -1,8 +1,8 @@
 //! The development mailbox: takes every mail and text message and delivers none.
 //!
-//! Mails come in through [`Mailbox::transport`] or over SMTP ([`Mailbox::listen_smtp`]), and are read with the HTTP API
-//! of Mailpit, which existing test suites speak (`api`), or live as server-sent events. What exceeds the limits pushes
-//! out the oldest. Nothing is kept on disk.
+//! Mails come in through [`Mailbox::transport`] or over SMTP ([`Mailbox::listen_smtp`]), and are
+//! read with the HTTP API of Mailpit, which existing test suites speak (`api`), or live as
+//! server-sent events. What exceeds the limits pushes out the oldest. Nothing is kept on disk.
 //!
 //! | Path | What |
 //! | --- | --- |
@@ -90,13 +90,15 @@ impl Mailbox {
         Arc::new(Capture(self.clone()))
     }
 
-    /// The HTTP API and the live events: for programs, for pages of this machine (loopback names), and for pages of these
-    /// sites (addresses such as `https://app.example.com`). Pages of other websites are refused.
+    /// The HTTP API and the live events: for programs, for pages of this machine (loopback names),
+    /// and for pages of these sites (addresses such as `https://app.example.com`). Pages of other
+    /// websites are refused.
     pub fn router(&self, sites: &[&str]) -> axum::Router {
         api::router(self.clone(), AllowedOrigins::new(sites.iter().copied()))
     }
 
-    /// Takes mails over SMTP until `shutdown` is done. Any login is accepted, and nothing is passed on.
+    /// Takes mails over SMTP until `shutdown` is done. Any login is accepted, and nothing is passed
+    /// on.
     pub async fn serve_smtp(&self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send) {
         smtp::serve(self.clone(), listener, shutdown).await;
     }
@@ -107,8 +109,8 @@ impl Mailbox {
         SmtpListener(tokio::spawn(async move { smtp::serve(mailbox, listener, std::future::pending()).await }))
     }
 
-    /// Takes a message as it came over the wire. Recipients of the envelope that the message does not name become blind
-    /// copies.
+    /// Takes a message as it came over the wire. Recipients of the envelope that the message does
+    /// not name become blind copies.
     ///
     /// # Errors
     ///
@@ -148,7 +150,8 @@ impl Mailbox {
         self.inner.events.subscribe()
     }
 
-    /// The newest mail that `wanted` accepts: one that is there already, or the first to come. Waits without end.
+    /// The newest mail that `wanted` accepts: one that is there already, or the first to come.
+    /// Waits without end.
     pub async fn wait_for(&self, wanted: impl Fn(&CapturedMail) -> bool) -> Arc<CapturedMail> {
         // Subscribed before looking, so that a mail between the two is not missed
         let mut events = self.subscribe();
@@ -156,7 +159,8 @@ impl Mailbox {
             if let Some(mail) = self.messages().into_iter().find(|mail| wanted(mail)) {
                 return mail;
             }
-            // A closed channel cannot be: this mailbox holds its sender. After a lag the mails are looked through again
+            // A closed channel cannot be: this mailbox holds its sender. After a lag the mails are
+            // looked through again
             let _ = events.recv().await;
         }
     }

@@ -1,8 +1,9 @@
 //! The search language of Mailpit: words that must all be found, some of them in one field only.
 //!
-//! `word`, `"some words"`, `subject:x`, `to:`, `from:`, `cc:`, `bcc:`, `reply-to:`, `addressed:`, `message-id:`, `tag:`,
-//! `is:read|unread|tagged`, `has:attachment|inline`, `larger:1M`, `smaller:`, `before:2026-01-31`, `after:`; a `-` or `!`
-//! in front turns a word around. Letter case does not matter.
+//! `word`, `"some words"`, `subject:x`, `to:`, `from:`, `cc:`, `bcc:`, `reply-to:`, `addressed:`,
+//! `message-id:`, `tag:`, `is:read|unread|tagged`, `has:attachment|inline`, `larger:1M`,
+//! `smaller:`, `before:2026-01-31`, `after:`; a `-` or `!` in front turns a word around. Letter
+//! case does not matter.
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, format_description::well_known::Rfc3339};
 
@@ -180,7 +181,8 @@ fn size(text: &str) -> Option<usize> {
     Some(bytes as usize)
 }
 
-/// `2026-01-31`, `2026/01/31`, with ` 12:30` or `t12:30:15` behind, or a full time with its zone; without one it is UTC.
+/// `2026-01-31`, `2026/01/31`, with ` 12:30` or `t12:30:15` behind, or a full time with its zone;
+/// without one it is UTC.
 fn moment(text: &str) -> Option<OffsetDateTime> {
     if let Ok(moment) = OffsetDateTime::parse(&text.to_uppercase(), &Rfc3339) {
         return Some(moment);

@@ -1,12 +1,12 @@
 //! The connection limit: how many connections may be open, and which one is closed when another one
 //! arrives.
 //!
-//! The first to close are connections on which no complete head has arrived, the oldest first: they cost
-//! a client nothing to open and to hold. Then those follow on which every request is answered, then those
-//! that are so new that their first head may be on its way (otherwise new connections would close each
-//! other). A connection with a request in progress closes only after the response, and only if there are
-//! no others. A network that has reached its own limit loses one of its own connections, never another
-//! network's.
+//! The first to close are connections on which no complete head has arrived, the oldest first: they
+//! cost a client nothing to open and to hold. Then those follow on which every request is answered,
+//! then those that are so new that their first head may be on its way (otherwise new connections
+//! would close each other). A connection with a request in progress closes only after the response,
+//! and only if there are no others. A network that has reached its own limit loses one of its own
+//! connections, never another network's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -28,9 +28,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 /// The shortest time between two log lines that report that the limit is reached.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The candidates for closing that one scan of all connections collects: those without a head, and others.
-/// Others are few, so that a connection that has become unfinished since the scan closes before most of
-/// them.
+/// The candidates for closing that one scan of all connections collects: those without a head, and
+/// others. Others are few, so that a connection that has become unfinished since the scan closes
+/// before most of them.
 const UNFINISHED_CANDIDATES: usize = 256;
 const OTHER_CANDIDATES: usize = 16;
 
@@ -226,9 +226,9 @@ impl ConnectionLimit {
         }
     }
 
-    /// Admits a connection from `peer` that has been accepted. While the limit is reached, others are told to
-    /// close, one after the other. `None`: its network has reached its limit, with requests in progress on
-    /// all of its connections.
+    /// Admits a connection from `peer` that has been accepted. While the limit is reached, others
+    /// are told to close, one after the other. `None`: its network has reached its limit, with
+    /// requests in progress on all of its connections.
     pub async fn admit_from(&mut self, peer: IpAddr) -> Option<AdmittedConnection> {
         let network = self.limited_network(peer);
         if let Some(network) = network {
@@ -281,8 +281,8 @@ impl ConnectionLimit {
         (!is_unlimited).then(|| ClientAddress(peer).network())
     }
 
-    /// Closes the first connection in the order of this module; if requests are in progress on all, the
-    /// oldest.
+    /// Closes the first connection in the order of this module; if requests are in progress on all,
+    /// the oldest.
     fn close_one(&mut self) {
         let found = self.next_candidate().or_else(|| {
             self.candidates = lock(&self.open).scan(self.limits.new_for);

@@ -39,13 +39,13 @@ use crate::gateway::{Gateway, infallible};
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The buffer of a request's head, in bytes: above the limit of the gateway, so that the gateway itself
-/// rejects a longer head.
+/// The buffer of a request's head, in bytes: above the limit of the gateway, so that the gateway
+/// itself rejects a longer head.
 const HEAD_BUFFER: usize = 128 * 1024;
 
-/// The time for which a client may go on sending after a response that came before the end of the request,
-/// so that it can read the response: a connection that is closed while data arrives loses what was sent
-/// last (RFC 9112, 9.6).
+/// The time for which a client may go on sending after a response that came before the end of the
+/// request, so that it can read the response: a connection that is closed while data arrives loses
+/// what was sent last (RFC 9112, 9.6).
 const LINGER: Duration = Duration::from_secs(10);
 /// The same, without a byte arriving.
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
@@ -55,32 +55,35 @@ const LINGER_SILENCE: Duration = Duration::from_secs(2);
 pub struct ServeLimits {
     /// The time that requests in flight have to complete after the shutdown began.
     pub drain: Duration,
-    /// The number of connections that may be open. When one more arrives, one is closed for it: the oldest
-    /// without a complete head, else the oldest idle one. While requests are in progress on all, it waits.
+    /// The number of connections that may be open. When one more arrives, one is closed for it: the
+    /// oldest without a complete head, else the oldest idle one. While requests are in progress on
+    /// all, it waits.
     pub max_connections: usize,
-    /// The number of connections of one address; of an IPv6 address the /64 network counts. When one more
-    /// arrives, one of the same address is closed for it; while requests are in progress on all of them, it
-    /// is rejected.
+    /// The number of connections of one address; of an IPv6 address the /64 network counts. When
+    /// one more arrives, one of the same address is closed for it; while requests are in progress
+    /// on all of them, it is rejected.
     ///
-    /// The address is the other end of the connection. Behind a proxy that is the proxy, so proxies belong
-    /// into `unlimited_peers`.
+    /// The address is the other end of the connection. Behind a proxy that is the proxy, so proxies
+    /// belong into `unlimited_peers`.
     pub max_connections_per_address: usize,
-    /// Addresses without a limit of their own: trusted proxies, which forward many clients, and this machine.
+    /// Addresses without a limit of their own: trusted proxies, which forward many clients, and
+    /// this machine.
     pub unlimited_peers: Vec<IpNet>,
-    /// The time for a request's head to arrive completely, from its first byte on; for the first request,
-    /// from the start of the connection on.
+    /// The time for a request's head to arrive completely, from its first byte on; for the first
+    /// request, from the start of the connection on.
     pub head_timeout: Duration,
     /// The time for which an idle connection is kept.
     pub idle_timeout: Duration,
-    /// The time for which a connection is new: its first head may be on its way, so idle ones are closed
-    /// before it.
+    /// The time for which a connection is new: its first head may be on its way, so idle ones are
+    /// closed before it.
     pub new_for: Duration,
     /// The idle time after which the memory of a connection is released.
     pub rest: Duration,
 }
 
 impl ServeLimits {
-    /// Returns the addresses of this machine, where a proxy may run that the configuration does not name.
+    /// Returns the addresses of this machine, where a proxy may run that the configuration does not
+    /// name.
     pub fn this_machine() -> Vec<IpNet> {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         let mut networks = loopback.map(IpNet::from).to_vec();
@@ -131,9 +134,9 @@ impl Serve for Router {
     }
 }
 
-/// Serves `service` on `listener`, each connection on one of the `workers`, until `shutdown` resolves; then
-/// accepts no more connections, lets the requests in flight complete, and cuts off what is left after
-/// [`ServeLimits::drain`].
+/// Serves `service` on `listener`, each connection on one of the `workers`, until `shutdown`
+/// resolves; then accepts no more connections, lets the requests in flight complete, and cuts off
+/// what is left after [`ServeLimits::drain`].
 ///
 /// # Errors
 /// When the listener itself fails.
@@ -178,7 +181,8 @@ pub async fn serve(
             Err(error) if is_transient(&error) => {}
             Err(error) if is_exhaustion(&error) => {
                 tracing::error!(error = %error, "no connection can be accepted: raise the limit of open files (ulimit -n)");
-                // The listener stays readable, so without a pause this would spin until a connection ends
+                // The listener stays readable, so without a pause this would spin until a
+                // connection ends
                 limit.make_room().await;
             }
             Err(error) => break Err(error),
@@ -304,7 +308,8 @@ async fn http2_connection(
         return Ok(());
     }
     http.as_mut().graceful_shutdown();
-    // A client that does not acknowledge the shutdown keeps the connection only for requests in progress
+    // A client that does not acknowledge the shutdown keeps the connection only for requests in
+    // progress
     while calls.standing() == Standing::Busy {
         if let Ok(result) = tokio::time::timeout(PATIENCE, &mut http).await {
             return result;
@@ -315,9 +320,9 @@ async fn http2_connection(
 
 /// Serves a connection by HTTP/1.1.
 ///
-/// When it has been idle for a while, the memory that the HTTP library keeps for it (two buffers of 8 KiB,
-/// room for a response) is released, and only the socket remains. The library starts again when data
-/// arrives; between two requests that makes no difference.
+/// When it has been idle for a while, the memory that the HTTP library keeps for it (two buffers of
+/// 8 KiB, room for a response) is released, and only the socket remains. The library starts again
+/// when data arrives; between two requests that makes no difference.
 async fn http1_connection(
     mut stream: RequestLines<TcpStream>,
     service: ConnectionService<impl Serve>,
@@ -430,13 +435,14 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-/// Returns the length of the request's body on the connection: a body without a length is in chunks (RFC 9112, 6.3).
+/// Returns the length of the request's body on the connection: a body without a length is in chunks
+/// (RFC 9112, 6.3).
 fn body_length(request: &hyper::Request<Incoming>) -> BodyLength {
     request.body().size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Known)
 }
 
-/// Returns true if the client begins with the preface of HTTP/2. Consumes no data, and needs no buffer while
-/// the client is silent.
+/// Returns true if the client begins with the preface of HTTP/2. Consumes no data, and needs no
+/// buffer while the client is silent.
 async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
     let mut start = [0; HTTP2_PREFACE.len()];
     loop {

@@ -1,11 +1,12 @@
 //! Workers: the threads that serve connections, one for each processor, each with its own runtime.
 //!
-//! All work for a connection runs on its worker, so no part of a request wakes another thread: neither
-//! its socket nor those of the database, which are registered where they are used. A runtime that moves
-//! tasks between threads pays for that at every request, in wake-ups by the system (`bench/README.md`).
+//! All work for a connection runs on its worker, so no part of a request wakes another thread:
+//! neither its socket nor those of the database, which are registered where they are used. A
+//! runtime that moves tasks between threads pays for that at every request, in wake-ups by the
+//! system (`bench/README.md`).
 //!
-//! In return, work that keeps a thread busy delays the worker's other connections. Work that takes longer
-//! than about a millisecond belongs into `spawn_blocking`.
+//! In return, work that keeps a thread busy delays the worker's other connections. Work that takes
+//! longer than about a millisecond belongs into `spawn_blocking`.
 
 use std::future::Future;
 use std::io;
@@ -43,7 +44,8 @@ impl Workers {
         Self { workers: Arc::new([Arc::new(worker)]), _ending: None }
     }
 
-    /// Starts `count` threads (minimum 1). Each thread calls `at_rest` whenever it is idle, before it waits.
+    /// Starts `count` threads (minimum 1). Each thread calls `at_rest` whenever it is idle, before
+    /// it waits.
     ///
     /// # Errors
     /// When the system has no threads or files left.

@@ -57,17 +57,17 @@ impl Access {
         self
     }
 
-    /// Sets the largest request body, in bytes. A longer one is rejected with 413 here, or ends with an
-    /// error where the service reads it. A service with its own response to long bodies gets a
-    /// limit above its own.
+    /// Sets the largest request body, in bytes. A longer one is rejected with 413 here, or ends
+    /// with an error where the service reads it. A service with its own response to long bodies
+    /// gets a limit above its own.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.body_limit = bytes;
         self
     }
 
-    /// Sets the time for the service's response to begin; after it the client gets a 504. `None`: no
-    /// limit.
+    /// Sets the time for the service's response to begin; after it the client gets a 504. `None`:
+    /// no limit.
     #[must_use]
     pub fn timeout(mut self, limit: Option<Duration>) -> Self {
         self.timeout = limit;

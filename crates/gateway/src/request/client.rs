@@ -33,8 +33,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Determines the client of a request that came from `peer`, and removes proxy headers that no trusted
-    /// proxy wrote.
+    /// Determines the client of a request that came from `peer`, and removes proxy headers that no
+    /// trusted proxy wrote.
     pub fn of(headers: &mut HeaderMap, peer: SocketAddr, trusted: &[IpNet]) -> Self {
         let peer = peer.ip().to_canonical();
         let by_proxy = is_trusted(peer, trusted);
@@ -54,8 +54,8 @@ impl Client {
 
     /// Sets `X-Forwarded-For` and `X-Real-IP` to the address.
     ///
-    /// `X-Real-IP` of a trusted proxy is kept if the proxy reports nothing else of the client: services may
-    /// use it.
+    /// `X-Real-IP` of a trusted proxy is kept if the proxy reports nothing else of the client:
+    /// services may use it.
     pub fn write_to(self, headers: &mut HeaderMap) {
         let Ok(value) = HeaderValue::try_from(self.address.to_string()) else { return };
         if self.is_reported || !headers.contains_key(&REAL_IP) {
@@ -65,8 +65,8 @@ impl Client {
     }
 }
 
-/// Returns the last address of the chain that is not a trusted proxy. Its owner can forge the entries
-/// before it.
+/// Returns the last address of the chain that is not a trusted proxy. Its owner can forge the
+/// entries before it.
 fn client_of(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
     let mut outermost = None;
     for value in headers.get_all(FORWARDED_FOR).iter().rev() {

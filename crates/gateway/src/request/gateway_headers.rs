@@ -1,8 +1,8 @@
-//! The headers that the gateway adds for services: the request id, the client's address, and the URL that
-//! the client requested.
+//! The headers that the gateway adds for services: the request id, the client's address, and the
+//! URL that the client requested.
 //!
-//! Headers of a trusted proxy are kept. Those of other clients are removed before ([`Client::of`]), and
-//! replaced by what the gateway itself observes.
+//! Headers of a trusted proxy are kept. Those of other clients are removed before ([`Client::of`]),
+//! and replaced by what the gateway itself observes.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -19,8 +19,8 @@ const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 /// The longest prefix of a proxy that is passed on, in bytes.
 const LONGEST_PREFIX: usize = 1024;
 
-/// The headers that the gateway can add to a request. Writing them ([`GatewayHeaders::write_to`]) costs more
-/// than most services gain, so each service decides whether it needs them.
+/// The headers that the gateway can add to a request. Writing them ([`GatewayHeaders::write_to`])
+/// costs more than most services gain, so each service decides whether it needs them.
 #[derive(Debug, Clone)]
 pub struct GatewayHeaders {
     pub(crate) client: Client,

@@ -1,7 +1,7 @@
 //! The host that a request is for (RFC 9112, 3.2; RFC 9113, 8.3.1).
 //!
-//! A request that names none, several or different hosts is rejected: a proxy in front of the gateway and a
-//! service behind it could each choose another one.
+//! A request that names none, several or different hosts is rejected: a proxy in front of the
+//! gateway and a service behind it could each choose another one.
 
 use http::request::Parts;
 use http::uri::Authority;
@@ -10,8 +10,8 @@ use http::{HeaderValue, Version, header};
 /// Checks that a request names one host. If its target names one, `Host` is set to it.
 ///
 /// # Errors
-/// When the request names no host (HTTP/1.0 need not), several, an invalid one, or, from HTTP/2 on, a
-/// different one in its target.
+/// When the request names no host (HTTP/1.0 need not), several, an invalid one, or, from HTTP/2 on,
+/// a different one in its target.
 pub(crate) fn settle(parts: &mut Parts) -> Result<(), InvalidHost> {
     let mut named = parts.headers.get_all(header::HOST).iter();
     let host = named.next();
@@ -38,8 +38,8 @@ pub(crate) fn settle(parts: &mut Parts) -> Result<(), InvalidHost> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidHost;
 
-/// Returns true for a host with or without a port. An empty value is valid: the target has no host (RFC 9112,
-/// 3.2).
+/// Returns true for a host with or without a port. An empty value is valid: the target has no host
+/// (RFC 9112, 3.2).
 fn is_host(value: &HeaderValue) -> bool {
     let bytes = value.as_bytes();
     is_plain(bytes)
@@ -50,7 +50,8 @@ fn is_host(value: &HeaderValue) -> bool {
             }))
 }
 
-/// Returns true for a name or IPv4 address with or without a port: most hosts, which need no parser.
+/// Returns true for a name or IPv4 address with or without a port: most hosts, which need no
+/// parser.
 fn is_plain(bytes: &[u8]) -> bool {
     let end = bytes.iter().position(|byte| *byte == b':');
     let (name, port) = end.map_or((bytes, &b""[..]), |end| (&bytes[..end], &bytes[end + 1..]));

@@ -1,8 +1,9 @@
 //! The built-in bodies: one layout, filled with the words of each kind.
 //!
-//! They need no images and no scripts, follow the reader's light or dark setting, and are read well by a screen reader
-//! and as plain text. Each has at most one link, the one to follow, so that a reader, and a test suite that looks for
-//! the link of a mail, cannot take the wrong one; the code stands before it for the same reason.
+//! They need no images and no scripts, follow the reader's light or dark setting, and are read well
+//! by a screen reader and as plain text. Each has at most one link, the one to follow, so that a
+//! reader, and a test suite that looks for the link of a mail, cannot take the wrong one; the code
+//! stands before it for the same reason.
 
 use super::MailKind;
 

@@ -70,7 +70,8 @@ impl MailKind {
         }
     }
 
-    /// The kind with this template key, or with this name in the project's configuration (`password_changed`).
+    /// The kind with this template key, or with this name in the project's configuration
+    /// (`password_changed`).
     pub fn from_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.key() == key || kind.config_name() == key)
     }
@@ -80,7 +81,8 @@ impl MailKind {
         self.key().trim_end_matches("_notification")
     }
 
-    /// Returns whether it only reports an event: sent if switched on, and never a reason to fail a request.
+    /// Returns whether it only reports an event: sent if switched on, and never a reason to fail a
+    /// request.
     pub fn is_notification(self) -> bool {
         self.key().ends_with("_notification")
     }

@@ -1,8 +1,10 @@
-//! Escapes values for the places where they are written. Each function's result cannot leave its place.
+//! Escapes values for the places where they are written. Each function's result cannot leave its
+//! place.
 
 use std::fmt::Write as _;
 
-/// The text that replaces a value without a safe form in its context. It is Go's, so that a search finds it.
+/// The text that replaces a value without a safe form in its context. It is Go's, so that a search
+/// finds it.
 pub(super) const REFUSED: &str = "ZgotmplZ";
 
 /// For text between tags and for quoted attributes.
@@ -40,7 +42,8 @@ pub(super) fn html_unquoted(text: &str) -> String {
     out
 }
 
-/// Returns whether a link with this text cannot run a program: it has no scheme, or a well-known one.
+/// Returns whether a link with this text cannot run a program: it has no scheme, or a well-known
+/// one.
 pub(super) fn is_safe_url(text: &str) -> bool {
     match text.split_once(':') {
         Some((scheme, _)) if !scheme.contains('/') => {
@@ -152,8 +155,8 @@ pub(super) fn css_string(text: &str) -> String {
     out
 }
 
-/// For a value in a style sheet: a keyword, a number with its unit, a colour. Anything that could call a function, name
-/// another resource or end the declaration is refused.
+/// For a value in a style sheet: a keyword, a number with its unit, a colour. Anything that could
+/// call a function, name another resource or end the declaration is refused.
 pub(super) fn css_value(text: &str) -> String {
     let harmless = |character: char| {
         character.is_ascii_alphanumeric()

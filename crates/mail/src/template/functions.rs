@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{escape, printf, value};
 
-/// A function of Go's template language. Its method and function calls have no counterpart: variables are data.
+/// A function of Go's template language. Its method and function calls have no counterpart:
+/// variables are data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
     And,
@@ -59,8 +60,8 @@ impl Function {
         NAMES.iter().find(|(_, function)| *function == self).map_or("", |(name, _)| name)
     }
 
-    /// Applies the function. `and` and `or`, which evaluate no more than they need, are the runner's matter; here they
-    /// choose among values that exist already.
+    /// Applies the function. `and` and `or`, which evaluate no more than they need, are the
+    /// runner's matter; here they choose among values that exist already.
     ///
     /// # Errors
     ///

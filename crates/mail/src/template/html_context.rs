@@ -1,8 +1,8 @@
 //! Follows HTML as it is written, to know at every point what a value would mean there.
 //!
-//! This is the part of Go's contextual escaping that its analyser does before a template runs. Here it happens while
-//! the template is written, so that branches and loops need no analysis of their own: the text that was really
-//! written decides.
+//! This is the part of Go's contextual escaping that its analyser does before a template runs. Here
+//! it happens while the template is written, so that branches and loops need no analysis of their
+//! own: the text that was really written decides.
 
 use super::escape;
 
@@ -110,7 +110,8 @@ pub(super) struct HtmlWriter {
     quote: Quote,
     element: Element,
     attribute: String,
-    /// The last character of script code that was no white space; it tells a division from a regular expression.
+    /// The last character of script code that was no white space; it tells a division from a
+    /// regular expression.
     last_code: char,
     previous: char,
 }
@@ -254,7 +255,8 @@ impl HtmlWriter {
         }
     }
 
-    /// Inside script, style, title and textarea: until the closing tag, whatever else the text says.
+    /// Inside script, style, title and textarea: until the closing tag, whatever else the text
+    /// says.
     fn in_element(&mut self, text: &str) -> usize {
         let closing = self.element.closing();
         let end = text.match_indices('<').map(|(position, _)| position).find(|&position| {
@@ -272,7 +274,8 @@ impl HtmlWriter {
             self.element = Element::Other;
             self.last_code = '\0';
         }
-        // At the closing tag nothing may be taken yet: the place has changed and the tag is read as one
+        // At the closing tag nothing may be taken yet: the place has changed and the tag is read as
+        // one
         inside.len()
     }
 
@@ -311,7 +314,8 @@ impl HtmlWriter {
             (HtmlContext::Tag | HtmlContext::AfterName, _) if !space => {
                 self.context = HtmlContext::AttributeName;
                 self.attribute.clear();
-                // An attribute may begin with what else ends one, and must then still be left behind
+                // An attribute may begin with what else ends one, and must then still be left
+                // behind
                 self.attribute.push(first);
             }
             _ => {}
@@ -422,9 +426,10 @@ fn in_style(style: Style, printed: &str) -> String {
     }
 }
 
-/// Returns whether a slash behind this character is a division. A bracket or a name may end an operand, or a statement that a regular
-/// expression follows; taken for a division, such an expression leaves its slashes and quotes to be read as code, and
-/// at worst a value is escaped for a quoted text that is none: it then stays without quotation marks and operators.
+/// Returns whether a slash behind this character is a division. A bracket or a name may end an
+/// operand, or a statement that a regular expression follows; taken for a division, such an
+/// expression leaves its slashes and quotes to be read as code, and at worst a value is escaped for
+/// a quoted text that is none: it then stays without quotation marks and operators.
 fn ends_operand(last: char) -> bool {
     last.is_alphanumeric() || matches!(last, '_' | '$' | ')' | ']' | '}')
 }
@@ -478,7 +483,8 @@ fn meaning_of(attribute: &str) -> AttributeMeaning {
     }
 }
 
-/// The characters that an attribute's text stands for, as far as they can matter to the place of a value.
+/// The characters that an attribute's text stands for, as far as they can matter to the place of a
+/// value.
 fn decode(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains('&') {
         return text.into();

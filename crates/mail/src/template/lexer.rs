@@ -200,7 +200,8 @@ impl Actions<'_> {
         Ok(TokenKind::Number(u32::from(value).into()))
     }
 
-    /// The character at `position` of a quoted text, escapes resolved, and its length in the source.
+    /// The character at `position` of a quoted text, escapes resolved, and its length in the
+    /// source.
     fn unescaped(&self, position: usize, unclosed: &str) -> Result<(Unescaped, usize), TemplateError> {
         let rest = &self.source[position..];
         let mut characters = rest.chars();

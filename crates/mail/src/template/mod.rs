@@ -1,13 +1,15 @@
 //! Templates in the language of Go's `html/template`, as far as mails use it.
 //!
-//! Existing projects bring their mails in that language (auth-core, "Variables"). Supported: fields (`.Data.name`),
-//! variables, pipelines, `if`, `else if`, `with`, `range` with `break` and `continue`, `define`, `template`, `block`,
-//! comments, trim markers, all functions but `call`, and the escaping of values for the place where they stand: text,
-//! attributes, links, scripts and styles.
+//! Existing projects bring their mails in that language (auth-core, "Variables"). Supported: fields
+//! (`.Data.name`), variables, pipelines, `if`, `else if`, `with`, `range` with `break` and
+//! `continue`, `define`, `template`, `block`, comments, trim markers, all functions but `call`, and
+//! the escaping of values for the place where they stand: text, attributes, links, scripts and
+//! styles.
 //!
-//! Where the language would stop a mail because a person's data has another shape than its author thought (a field of
-//! a text, a missing list), nothing is written instead. Numbers print as people write them (`1000000`, not `1e+06`).
-//! Rendering ends at a limit of work, depth and output, so a template cannot hold up its server.
+//! Where the language would stop a mail because a person's data has another shape than its author
+//! thought (a field of a text, a missing list), nothing is written instead. Numbers print as people
+//! write them (`1000000`, not `1e+06`). Rendering ends at a limit of work, depth and output, so a
+//! template cannot hold up its server.
 
 mod error;
 mod escape;
@@ -67,7 +69,8 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] when a function gets what it cannot take, or the output or the work passes its limit.
+    /// [`TemplateError`] when a function gets what it cannot take, or the output or the work passes
+    /// its limit.
     pub fn render(&self, variables: &impl Serialize) -> Result<String, TemplateError> {
         let data = serde_json::to_value(variables)
             .map_err(|error| TemplateError::unreadable(format!("the variables cannot be read: {error}")))?;

@@ -243,7 +243,8 @@ impl<'t> Runner<'t> {
             self.spend(pipeline.line, 1)?;
             value = Some(match command {
                 Command::Value(operand) => self.operand(operand, dot, pipeline.line)?,
-                // The place decides on the escaping; a template that asks for it as well must not get it twice
+                // The place decides on the escaping; a template that asks for it as well must not
+                // get it twice
                 Command::Call(function, arguments)
                     if output && index == last && self.writer.escapes_like(*function) =>
                 {
@@ -313,7 +314,8 @@ impl<'t> Runner<'t> {
         })
     }
 
-    /// The value at a path: borrowed from the data where that is possible, else a copy that has its price.
+    /// The value at a path: borrowed from the data where that is possible, else a copy that has its
+    /// price.
     fn copy(&mut self, held: &Held<'t>, path: &[String], line: usize) -> Result<Held<'t>, TemplateError> {
         match held {
             Cow::Borrowed(value) => Ok(Cow::Borrowed(value::field(value, path))),

@@ -16,8 +16,8 @@ pub(super) fn is_true(value: &Value) -> bool {
     }
 }
 
-/// Follows a path of fields. A field that is missing, or of something without fields, is nothing: what a person's
-/// metadata holds is not for the template's author to know.
+/// Follows a path of fields. A field that is missing, or of something without fields, is nothing:
+/// what a person's metadata holds is not for the template's author to know.
 pub(super) fn field<'v>(value: &'v Value, path: &[String]) -> &'v Value {
     path.iter().fold(value, |value, name| value.get(name.as_str()).unwrap_or(&Value::Null))
 }
@@ -45,7 +45,8 @@ fn numbers(left: &Number, right: &Number) -> Option<Ordering> {
     }
 }
 
-/// Appends a value as Go prints it: `map[a:1 b:2]`, `[1 2]`, texts as they are. Stops after `limit` bytes.
+/// Appends a value as Go prints it: `map[a:1 b:2]`, `[1 2]`, texts as they are. Stops after `limit`
+/// bytes.
 pub(super) fn print(value: &Value, out: &mut String, limit: usize) {
     if out.len() > limit {
         return;

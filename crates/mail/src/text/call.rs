@@ -69,7 +69,8 @@ impl GatewayClient {
         Self { base, is_local, timeout, client: OnceLock::new() }
     }
 
-    /// Posts a form to a path below the base address. Each segment is encoded, so none can lead elsewhere.
+    /// Posts a form to a path below the base address. Each segment is encoded, so none can lead
+    /// elsewhere.
     pub(super) async fn post(
         &self,
         path: &[&str],

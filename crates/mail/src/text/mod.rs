@@ -1,11 +1,12 @@
 //! Text messages: the gateways that carry them, each called as its public documentation says.
 //!
-//! A [`TextGateway`] is one configured gateway. It makes one call per message, never follows a redirect, gives up after
-//! its timeout and reads 64 KiB of an answer at most. What a gateway says about a failure is kept for the person who
-//! asked, shortened and without our credentials ([`TextError`]).
+//! A [`TextGateway`] is one configured gateway. It makes one call per message, never follows a
+//! redirect, gives up after its timeout and reads 64 KiB of an answer at most. What a gateway says
+//! about a failure is kept for the person who asked, shortened and without our credentials
+//! ([`TextError`]).
 //!
-//! This module must not know: whose number it is, whether a code is right (except where the gateway itself decides that,
-//! [`TextGateway::check`]), or the limits of requests.
+//! This module must not know: whose number it is, whether a code is right (except where the gateway
+//! itself decides that, [`TextGateway::check`]), or the limits of requests.
 
 mod call;
 mod messagebird;
@@ -165,7 +166,8 @@ pub enum TextGatewayError {
     Insecure,
 }
 
-/// Why a message was not taken, or a code not checked. The texts are for the person who asked: no credentials.
+/// Why a message was not taken, or a code not checked. The texts are for the person who asked: no
+/// credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// The gateway's own explanation.
@@ -189,7 +191,8 @@ pub enum TextError {
 }
 
 impl TextError {
-    /// Makes the error of a rejection, with the gateway's explanation in one line of bounded length.
+    /// Makes the error of a rejection, with the gateway's explanation in one line of bounded
+    /// length.
     fn refused(explanation: &str) -> Self {
         let line: String = explanation.split_whitespace().collect::<Vec<_>>().join(" ");
         Self::Refused(line.chars().filter(|character| !character.is_control()).take(MAX_DETAIL).collect())
@@ -254,8 +257,8 @@ impl TextGateway {
         matches!(self.provider, TextProvider::Twilio(_) | TextProvider::TwilioVerify(_))
     }
 
-    /// Hands a message over, and returns the gateway's id of it. Success means that the gateway has taken it upon
-    /// itself to deliver it.
+    /// Hands a message over, and returns the gateway's id of it. Success means that the gateway has
+    /// taken it upon itself to deliver it.
     ///
     /// # Errors
     /// [`TextError`]; the message may be tried again.
@@ -274,13 +277,15 @@ impl TextGateway {
         .map_err(|error| error.without(self.provider.credential()))
     }
 
-    /// Returns whether the gateway makes the codes, so that only [`TextGateway::check`] can verify one.
+    /// Returns whether the gateway makes the codes, so that only [`TextGateway::check`] can verify
+    /// one.
     #[must_use]
     pub fn checks_codes(&self) -> bool {
         matches!(self.provider, TextProvider::TwilioVerify(_))
     }
 
-    /// Returns whether a code is the one that the gateway sent to a number. `None`: this gateway does not make codes.
+    /// Returns whether a code is the one that the gateway sent to a number. `None`: this gateway
+    /// does not make codes.
     ///
     /// # Errors
     /// [`TextError`], when the gateway gave no verdict.

@@ -15,8 +15,8 @@ pub struct Twilio {
     pub auth_token: Credential,
     /// A messaging service (`MG...`), a number, or a name as sender.
     pub sender: String,
-    /// Approved template (`HX...`) of WhatsApp messages, whose first variable is the code. Without one the plain text is
-    /// sent, which WhatsApp delivers only within a conversation.
+    /// Approved template (`HX...`) of WhatsApp messages, whose first variable is the code. Without
+    /// one the plain text is sent, which WhatsApp delivers only within a conversation.
     pub content_sid: Option<String>,
 }
 

@@ -9,7 +9,8 @@ use super::call::{GatewayAuthorization, GatewayClient, GatewayResponse};
 use super::twilio::explanation;
 use super::{Credential, OutgoingText, TextError};
 
-/// "The requested resource was not found": nothing waits for a code, or it was used, or it is too old.
+/// "The requested resource was not found": nothing waits for a code, or it was used, or it is too
+/// old.
 const NOTHING_WAITS: i64 = 20404;
 /// "Max check attempts reached": the code is dead.
 const TOO_MANY_ATTEMPTS: i64 = 60202;

@@ -1,6 +1,7 @@
 //! Vonage, "Send an SMS": <https://developer.vonage.com/en/api/sms>
 //!
-//! Answers with status 200 to everything; the status of the message tells success (`0`) from failure.
+//! Answers with status 200 to everything; the status of the message tells success (`0`) from
+//! failure.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +9,8 @@ use serde_json::Value;
 use super::call::{GatewayAuthorization, GatewayClient};
 use super::{Credential, OutgoingText, TextError};
 
-/// The characters of the GSM alphabet (3GPP 23.038) and of its extension. A text with others needs the type `unicode`.
+/// The characters of the GSM alphabet (3GPP 23.038) and of its extension. A text with others needs
+/// the type `unicode`.
 const GSM: &str = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿\
      abcdefghijklmnopqrstuvwxyzäöñüà^{}\\[~]|€";
 

@@ -1,4 +1,5 @@
-//! Text messages: every gateway against a stand-in that keeps the whole request and answers as the test says.
+//! Text messages: every gateway against a stand-in that keeps the whole request and answers as the
+//! test says.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -119,7 +120,8 @@ fn vonage() -> TextProvider {
     })
 }
 
-/// Each provider with an answer of success, the id in it, and an answer of failure with what the person is told.
+/// Each provider with an answer of success, the id in it, and an answer of failure with what the
+/// person is told.
 fn all() -> [(TextProvider, Conduct, &'static str, Conduct, &'static str); 5] {
     [
         (

@@ -1,4 +1,5 @@
-//! Delivery over TLS, from the first byte and by STARTTLS, to a server whose certificate a private authority signed.
+//! Delivery over TLS, from the first byte and by STARTTLS, to a server whose certificate a private
+//! authority signed.
 
 use std::{path::Path, process::Command, sync::Arc, time::Duration};
 

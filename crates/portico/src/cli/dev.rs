@@ -157,8 +157,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
 
 type Bound = (TcpListener, SocketAddr);
 
-/// Reads the project and binds its ports. Port 0 means any free port, which then becomes part of the
-/// project's configuration.
+/// Reads the project and binds its ports. Port 0 means any free port, which then becomes part of
+/// the project's configuration.
 async fn open_ports(global: &Global) -> anyhow::Result<(Project, Bound, Option<Bound>)> {
     let load = |overrides: Vec<(String, String)>| {
         let environment = std::env::vars().chain(overrides).collect();

@@ -54,8 +54,8 @@ pub(super) fn data_folder(global: &Global) -> anyhow::Result<PathBuf> {
 /// The folder of the embedded cluster within the data folder.
 pub(super) const CLUSTER: &str = "postgres";
 
-/// Creates a data folder that other users cannot enter and that git ignores. An existing folder keeps its
-/// mode, which the operator chose.
+/// Creates a data folder that other users cannot enter and that git ignores. An existing folder
+/// keeps its mode, which the operator chose.
 pub(super) fn make_data_folder(path: &Path) -> anyhow::Result<()> {
     cluster::make_folder(path, CLUSTER)
         .with_context(|| format!("could not make the data folder {}", path.display()))?;
@@ -68,8 +68,8 @@ pub(super) fn make_data_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Creates the data folder of a development server. An existing folder that is open to other users is
-/// closed to them, including files of earlier versions in it.
+/// Creates the data folder of a development server. An existing folder that is open to other users
+/// is closed to them, including files of earlier versions in it.
 pub(super) fn make_development_folder(path: &Path) -> anyhow::Result<()> {
     make_data_folder(path)?;
     cluster::close_folder(path, CLUSTER).with_context(|| format!("could not close {} to other users", path.display()))

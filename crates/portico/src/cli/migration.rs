@@ -93,9 +93,9 @@ struct Connected {
 }
 
 impl Connected {
-    /// Connects to the database of `--db-url`, to that of the server that runs in this folder, or, if none
-    /// runs, to the folder's own, which is started for the command. The server of another folder is never
-    /// used, whatever its port is.
+    /// Connects to the database of `--db-url`, to that of the server that runs in this folder, or,
+    /// if none runs, to the folder's own, which is started for the command. The server of another
+    /// folder is never used, whatever its port is.
     async fn open(global: &Global, project: &Project, target: &Target) -> anyhow::Result<Self> {
         let (endpoint, store) = match &target.db_url {
             Some(url) => (Endpoint::parse(url).context("the database's URL")?, None),
@@ -145,8 +145,8 @@ fn with_known_logins(global: &Global, project: &Project, endpoint: Endpoint) -> 
     Ok(known.transpose()?.unwrap_or(endpoint))
 }
 
-/// Returns the database URL of the server that runs in this folder. Its port may differ from the configured
-/// one, which may be 0.
+/// Returns the database URL of the server that runs in this folder. Its port may differ from the
+/// configured one, which may be 0.
 async fn running(data: &Path) -> anyhow::Result<Option<String>> {
     let request = Request::Status { format: "json".to_owned(), names: Vec::new() };
     let status = match control::call(data, &request, |_| {}).await {

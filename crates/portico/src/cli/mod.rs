@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! Results go to standard output, progress and errors to standard error. A command that fails exits with
-//! status 1.
+//! Results go to standard output, progress and errors to standard error. A command that fails exits
+//! with status 1.
 
 mod dev;
 mod elsewhere;
@@ -96,8 +96,8 @@ pub fn main() -> ExitCode {
         _ => "warn",
     };
     let format = match (cli.global.log_format, &cli.command) {
-        // Only the log of the production server is read by programs; a developer's output does not depend on
-        // a pipe
+        // Only the log of the production server is read by programs; a developer's output does not
+        // depend on a pipe
         (LogFormat::Auto, command) if !matches!(command, Command::Serve(_)) => LogFormat::Text,
         (format, _) => format,
     };

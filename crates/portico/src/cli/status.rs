@@ -1,4 +1,5 @@
-//! `portico status`: the addresses and keys of the running development server, for users and scripts.
+//! `portico status`: the addresses and keys of the running development server, for users and
+//! scripts.
 
 use clap::Args;
 use portico_project::status::{NameOverride, StatusFormat, StatusValues};

@@ -22,7 +22,8 @@ pub(super) struct ProjectPostgres {
 }
 
 impl ProjectPostgres {
-    /// Returns the external PostgreSQL, or starts the embedded one. Other programs reach it at `tcp_port`.
+    /// Returns the external PostgreSQL, or starts the embedded one. Other programs reach it at
+    /// `tcp_port`.
     ///
     /// # Errors
     /// When PostgreSQL does not start, or the URL is wrong.

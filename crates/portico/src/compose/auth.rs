@@ -1,5 +1,5 @@
-//! The account service, at `/auth/v1`: `[auth]` of the configuration as its settings, its routes and
-//! its periodic work.
+//! The account service, at `/auth/v1`: `[auth]` of the configuration as its settings, its routes
+//! and its periodic work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ const DIGITS: &str = "0123456789";
 const SYMBOLS: &str = "!@#$%^&*()_+-=[]{};'\\:\"|<>?,./`~";
 /// The lifetime of a text message's code. The format of `config.toml` fixes it.
 const SMS_OTP_EXPIRY: Duration = Duration::from_secs(6000);
-/// The period at which expired sessions, tokens and flow states are removed. Each run works in small
-/// batches and skips locked rows.
+/// The period at which expired sessions, tokens and flow states are removed. Each run works in
+/// small batches and skips locked rows.
 const CLEAN_UP_PERIOD: Duration = Duration::from_secs(60);
 
 /// The paths that need no API key: links in mails and redirects of providers arrive without one.
@@ -71,8 +71,8 @@ pub(super) fn service(auth: &Auth) -> Service {
     })
 }
 
-/// Returns the rules for requests. The service limits bodies itself. Its responses are never compressed: many hold tokens beside text
-/// that users chose (BREACH).
+/// Returns the rules for requests. The service limits bodies itself. Its responses are never
+/// compressed: many hold tokens beside text that users chose (BREACH).
 fn access() -> Access {
     Access::keyed().body_limit(usize::MAX).except(OPEN_PATHS)
 }
@@ -119,8 +119,8 @@ pub fn settings(config: &Config) -> AuthSettings {
     settings
 }
 
-/// Replaces the addresses that the configuration does not set itself by those at `public_url`, under
-/// which clients reach the server.
+/// Replaces the addresses that the configuration does not set itself by those at `public_url`,
+/// under which clients reach the server.
 pub fn at_public_url(settings: &mut AuthSettings, config: &Config, public_url: &str) {
     let auth = &config.auth;
     // Without an application of its own, the web app at the public address is the site

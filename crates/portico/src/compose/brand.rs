@@ -1,4 +1,5 @@
-//! The mark of another product: `[web.brand] mark` of the configuration as a file that the web app shows.
+//! The mark of another product: `[web.brand] mark` of the configuration as a file that the web app
+//! shows.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -15,7 +16,8 @@ use portico_gateway::Access;
 use super::service::Service;
 
 const PREFIX: &str = "/portico/brand";
-/// The largest file, in bytes. A mark is shown at 26 pixels: a larger file was not made for the web.
+/// The largest file, in bytes. A mark is shown at 26 pixels: a larger file was not made for the
+/// web.
 const MAX_BYTES: u64 = 512 * 1024;
 
 /// An image that stands for the product, and the name under which the server serves it.
@@ -76,7 +78,8 @@ impl Mark {
                 (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
                 (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
                 (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-                // An SVG that is opened by itself is a document: it may have styles, and must not run scripts
+                // An SVG that is opened by itself is a document: it may have styles, and must not
+                // run scripts
                 (
                     header::CONTENT_SECURITY_POLICY,
                     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox"),

@@ -15,8 +15,8 @@ const SECRET_FILE: &str = "database-login";
 /// The number of random bytes of the secret.
 const SECRET_LENGTH: usize = 32;
 
-/// Returns the endpoint with login roles of this installation, whose data folder is `data`. Creates the
-/// secret if there is none.
+/// Returns the endpoint with login roles of this installation, whose data folder is `data`. Creates
+/// the secret if there is none.
 ///
 /// # Errors
 /// When the secret cannot be stored, or other users can read it.
@@ -51,8 +51,8 @@ pub fn with_known_logins(endpoint: &Endpoint, data: &Path) -> anyhow::Result<Opt
     }
 }
 
-/// Stores the secret. The file is written under another name and linked, so a crash leaves a complete file
-/// or none, and a file that another process has made meanwhile is kept.
+/// Stores the secret. The file is written under another name and linked, so a crash leaves a
+/// complete file or none, and a file that another process has made meanwhile is kept.
 fn store(path: &Path, secret: &str) -> std::io::Result<()> {
     let draft = path.with_extension(format!("new-{}", std::process::id()));
     let _ = std::fs::remove_file(&draft);
@@ -67,8 +67,8 @@ fn store(path: &Path, secret: &str) -> std::io::Result<()> {
     }
 }
 
-/// Returns the SQL, with comments, that an administrator of the server has to run; `None` if nothing is
-/// missing.
+/// Returns the SQL, with comments, that an administrator of the server has to run; `None` if
+/// nothing is missing.
 #[must_use]
 pub fn requests_to_administrator(database: &Database) -> Option<String> {
     let limitations = database.limitations();

@@ -100,8 +100,8 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     Ok((description, mailbox))
 }
 
-/// Returns the pages that belong to the project, besides those of this machine: at the server's address, the
-/// site, and the allowed redirect targets.
+/// Returns the pages that belong to the project, besides those of this machine: at the server's
+/// address, the site, and the allowed redirect targets.
 fn project_pages(origin: &str, auth: &AuthSettings, public_url: Option<&str>) -> AllowedOrigins {
     let sites = auth.redirect_allow_list.iter().chain([&auth.site_url, &auth.external_url]).map(String::as_str);
     AllowedOrigins::new(sites.chain([origin]).chain(public_url))

@@ -1,5 +1,5 @@
-//! The stand-ins of a development server: an OpenID provider in place of Google unless credentials are
-//! configured, and the mailbox that captures mails and text messages.
+//! The stand-ins of a development server: an OpenID provider in place of Google unless credentials
+//! are configured, and the mailbox that captures mails and text messages.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use super::service::Service;
 /// The path of the emulated Google on the server's own origin.
 const PREFIX: &str = "/portico/google";
 
-/// Returns true if no credentials of Google are configured, so that the stand-in can take its place.
+/// Returns true if no credentials of Google are configured, so that the stand-in can take its
+/// place.
 #[must_use]
 pub fn lacks_google(auth: &AuthSettings) -> bool {
     !auth.external.get("google").is_some_and(|google| google.enabled && !google.client_ids.is_empty())
@@ -57,8 +58,9 @@ impl EmulatedGoogle {
     }
 }
 
-/// Returns the router of the mailbox's own port: its API, and a redirect to the page of the web app. Besides
-/// pages of this machine, those of the server's own origin and of the project's site may read it.
+/// Returns the router of the mailbox's own port: its API, and a redirect to the page of the web
+/// app. Besides pages of this machine, those of the server's own origin and of the project's site
+/// may read it.
 pub fn mailbox_router(mailbox: &Mailbox, origin: &str, site_url: &str) -> axum::Router {
     let page = format!("{origin}/mailbox");
     mailbox

@@ -1,4 +1,5 @@
-//! `/functions/v1`: not in this version. Requests are refused as for a function that does not exist.
+//! `/functions/v1`: not in this version. Requests are refused as for a function that does not
+//! exist.
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};

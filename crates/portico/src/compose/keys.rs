@@ -1,9 +1,9 @@
 //! The keys of a server: those that sign and verify tokens, and the API keys.
 //!
-//! `dev` uses the published development keys unless the configuration names others, so that `.env` files
-//! and tests of existing projects work unchanged. `serve` makes its own at the first start and keeps them
-//! in the data folder, readable by its user only. Keys in the configuration or the environment take
-//! precedence in both.
+//! `dev` uses the published development keys unless the configuration names others, so that `.env`
+//! files and tests of existing projects work unchanged. `serve` makes its own at the first start
+//! and keeps them in the data folder, readable by its user only. Keys in the configuration or the
+//! environment take precedence in both.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -33,7 +33,8 @@ pub struct Keys {
     pub ring: Arc<KeyRing>,
     /// The API keys.
     pub api: Arc<ApiKeys>,
-    /// The HS256 secret, which `portico status` prints and older SQL reads as `app.settings.jwt_secret`.
+    /// The HS256 secret, which `portico status` prints and older SQL reads as
+    /// `app.settings.jwt_secret`.
     pub jwt_secret: Secret,
 }
 
@@ -78,7 +79,8 @@ pub fn for_development(auth: &AuthConfig, methods: ValidMethods<'_>, clock: &Clo
 /// Returns the keys of a production server with the data folder `data`.
 ///
 /// # Errors
-/// When a configured key is a published development key or unusable, or the secrets cannot be stored.
+/// When a configured key is a published development key or unusable, or the secrets cannot be
+/// stored.
 pub fn for_production(
     auth: &AuthConfig,
     methods: ValidMethods<'_>,
@@ -123,8 +125,8 @@ fn with_configured(auth: &AuthConfig, signed: &ApiKeys, publishable: &str, secre
     Ok(ApiKeys::new(anon, service, publishable, secret)?)
 }
 
-/// `[auth] jwt_valid_methods` of `portico.toml`: the algorithms of accepted tokens. `None` accepts those
-/// of the keys.
+/// `[auth] jwt_valid_methods` of `portico.toml`: the algorithms of accepted tokens. `None` accepts
+/// those of the keys.
 pub type ValidMethods<'a> = Option<&'a [String]>;
 
 /// Returns the key ring that signs access tokens.
@@ -196,8 +198,8 @@ fn own_secrets(data: &Path, missing: MissingSecrets, clock: &Clock) -> anyhow::R
     }
 }
 
-/// Stores the secrets. The file is written under another name with its final mode, synced and renamed, so
-/// a crash leaves a complete file or none.
+/// Stores the secrets. The file is written under another name with its final mode, synced and
+/// renamed, so a crash leaves a complete file or none.
 fn store(path: &Path, secrets: &OwnSecrets) -> anyhow::Result<()> {
     let draft = path.with_extension("json.new");
     let _ = std::fs::remove_file(&draft);

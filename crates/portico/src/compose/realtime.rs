@@ -1,6 +1,6 @@
 //! `/realtime/v1`: not in this version. Connections are refused before they are upgraded, as for a
-//! service that is suspended. The partitions of `realtime.messages` are maintained all the same: SQL
-//! can write messages.
+//! service that is suspended. The partitions of `realtime.messages` are maintained all the same:
+//! SQL can write messages.
 
 use std::time::Duration;
 

@@ -52,8 +52,8 @@ pub(super) fn access(rest: &Rest) -> Access {
 }
 
 /// Returns the settings that the configuration describes; `None` if the data API is turned off.
-/// Clients reach the server at `public_url`; the service opens at most `connections` to the database.
-/// In `development` every key may read the root, as tools on a developer's machine do.
+/// Clients reach the server at `public_url`; the service opens at most `connections` to the
+/// database. In `development` every key may read the root, as tools on a developer's machine do.
 #[must_use]
 pub fn settings(config: &Config, public_url: &str, connections: usize, development: bool) -> Option<RestSettings> {
     let api = &config.api;

@@ -1,5 +1,5 @@
-//! Checks that `portico serve` makes before it starts, so that an unsafe configuration is not served by
-//! accident.
+//! Checks that `portico serve` makes before it starts, so that an unsafe configuration is not
+//! served by accident.
 
 use std::net::IpAddr;
 
@@ -37,7 +37,8 @@ pub fn networks(texts: &[String]) -> anyhow::Result<Vec<IpNet>> {
     texts.iter().map(|text| parse(text).with_context(|| format!("[server] trusted_proxies: {text:?}"))).collect()
 }
 
-/// Returns the settings that are unsafe in production, each in one sentence that says what to change.
+/// Returns the settings that are unsafe in production, each in one sentence that says what to
+/// change.
 #[must_use]
 pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
     let mut problems = Vec::new();
@@ -81,9 +82,9 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
     problems
 }
 
-/// Returns the settings of `[auth]` whose environment variable is not set, each in one sentence. They count
-/// as absent, and a captcha, a hook or a mail server that is absent by accident leaves the service
-/// unprotected.
+/// Returns the settings of `[auth]` whose environment variable is not set, each in one sentence.
+/// They count as absent, and a captcha, a hook or a mail server that is absent by accident leaves
+/// the service unprotected.
 #[must_use]
 pub fn unset(warnings: &[Warning]) -> Vec<String> {
     warnings

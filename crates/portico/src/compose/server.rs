@@ -17,8 +17,8 @@ use super::keys::Keys;
 use super::service::{Foundation, Service, Upkeep};
 use super::{analytics, auth, functions, graphql, realtime, rest, storage, web_app};
 
-/// Everything that decides how a server behaves, apart from its database. Servers that are made from
-/// clones of one description share nothing but the transports of mails and text messages.
+/// Everything that decides how a server behaves, apart from its database. Servers that are made
+/// from clones of one description share nothing but the transports of mails and text messages.
 #[derive(Clone)]
 pub struct ServerDescription {
     /// The settings of the account service.

@@ -57,8 +57,8 @@ impl Service {
         self
     }
 
-    /// As [`mount`](Self::mount), with a function in place of a router: for a service on the hot path
-    /// that has no routes to choose from.
+    /// As [`mount`](Self::mount), with a function in place of a router: for a service on the hot
+    /// path that has no routes to choose from.
     #[must_use]
     pub fn mount_function(
         mut self,
@@ -156,7 +156,8 @@ impl Drop for Upkeep {
 /// address.
 #[must_use]
 pub(super) fn unavailable(prefix: &'static str, refusal: fn() -> Response) -> Service {
-    // Without a limit a long body is rejected for the same reason as a short one, not for its length
+    // Without a limit a long body is rejected for the same reason as a short one, not for its
+    // length
     let access = Access::keyed().body_limit(usize::MAX);
     Service::new().mount(prefix, Router::new().fallback(async move || refusal()), access)
 }

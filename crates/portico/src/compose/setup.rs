@@ -32,8 +32,8 @@ pub struct DatabaseSetup {
 }
 
 impl DatabaseSetup {
-    /// Returns a set-up for development: login roles have the published password, and SQL can read the signing
-    /// secret, as older migrations expect.
+    /// Returns a set-up for development: login roles have the published password, and SQL can read
+    /// the signing secret, as older migrations expect.
     pub fn development(project: &Project, database: &Database, keys: &Keys, exposure: &Exposure) -> Self {
         let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
         let mut setup = Self::production(project, database, exposure);
@@ -45,8 +45,8 @@ impl DatabaseSetup {
         setup
     }
 
-    /// Returns a set-up for production: no role gets a password, so logins work through the server's own socket
-    /// or URL only.
+    /// Returns a set-up for production: no role gets a password, so logins work through the
+    /// server's own socket or URL only.
     pub fn production(project: &Project, database: &Database, exposure: &Exposure) -> Self {
         let config = project.config();
         let bootstrap = BootstrapSettings {
@@ -57,12 +57,12 @@ impl DatabaseSetup {
         Self { project: project.clone(), database: database.clone(), bootstrap }
     }
 
-    /// Brings roles and schemas up to date, then applies the pending parts of the project. `seed` has an
-    /// effect on the first start only.
+    /// Brings roles and schemas up to date, then applies the pending parts of the project. `seed`
+    /// has an effect on the first start only.
     ///
     /// # Errors
-    /// When the database does not answer or a file of the project fails; a failing file leaves nothing
-    /// behind.
+    /// When the database does not answer or a file of the project fails; a failing file leaves
+    /// nothing behind.
     pub async fn run(&self, seed: bool, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(), MigrationError> {
         self.database.bootstrap(&self.bootstrap).await?;
         let mut session = self.database.migrations().await?;
@@ -87,8 +87,8 @@ impl DatabaseSetup {
         lines
     }
 
-    /// Drops the database and sets it up again while the server runs. Sends each step and the outcome to
-    /// `replies`.
+    /// Drops the database and sets it up again while the server runs. Sends each step and the
+    /// outcome to `replies`.
     pub async fn reset(&self, version: Option<String>, last: usize, seed: bool, replies: &mpsc::Sender<Reply>) {
         let outcome = self.try_reset(version, last, seed, replies).await;
         let reply = match outcome {

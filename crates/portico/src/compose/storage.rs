@@ -1,5 +1,5 @@
-//! `/storage/v1`: not in this version. Requests are refused as the storage service refuses a feature
-//! that is off.
+//! `/storage/v1`: not in this version. Requests are refused as the storage service refuses a
+//! feature that is off.
 
 use axum::response::Response;
 use http::StatusCode;

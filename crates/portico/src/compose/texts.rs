@@ -31,8 +31,8 @@ pub fn name(provider: &SmsProvider) -> &'static str {
     }
 }
 
-/// Returns a transport to the configured gateway. `development` allows a stand-in on this machine that
-/// speaks plain http.
+/// Returns a transport to the configured gateway. `development` allows a stand-in on this machine
+/// that speaks plain http.
 ///
 /// # Errors
 /// When its address is unusable.
@@ -66,8 +66,8 @@ pub fn none(auth: &mut AuthSettings) {
     }
 }
 
-/// Returns the timeout of a gateway, which is shorter than that of the request, so that a slow gateway is distinguished
-/// from a slow server.
+/// Returns the timeout of a gateway, which is shorter than that of the request, so that a slow
+/// gateway is distinguished from a slow server.
 fn timeout(auth: &AuthSettings) -> Duration {
     let request = auth.max_request_duration;
     if request.is_zero() { auth.http_timeout } else { auth.http_timeout.min(request * 4 / 5) }
@@ -132,7 +132,8 @@ impl TextTransport for Gateway {
 }
 
 impl Gateway {
-    /// Logs a failure: wrong credentials and empty accounts affect all users, so the operator has to know.
+    /// Logs a failure: wrong credentials and empty accounts affect all users, so the operator has
+    /// to know.
     fn report_failure(&self, what: &str, error: &portico_mail::text::TextError) -> String {
         let detail = error.to_string();
         // Phone numbers are personal data, and gateways repeat them in errors

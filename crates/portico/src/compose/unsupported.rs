@@ -1,7 +1,7 @@
 //! Settings that this version reads but does not implement yet.
 //!
-//! Development prints a warning. Production rejects settings that promise protection: a missing protection
-//! that the configuration promises is worse than none.
+//! Development prints a warning. Production rejects settings that promise protection: a missing
+//! protection that the configuration promises is worse than none.
 
 use anyhow::bail;
 use portico_project::Config;
@@ -24,7 +24,8 @@ fn unknown_providers(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Rejects settings that promise protection which this version does not implement, and logs the others.
+/// Rejects settings that promise protection which this version does not implement, and logs the
+/// others.
 ///
 /// # Errors
 /// When there is such a setting; the text names all of them.

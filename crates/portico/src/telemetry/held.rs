@@ -1,9 +1,9 @@
 //! Buffers log lines for each thread.
 //!
-//! A busy server logs a line for every request, and a write for each would cost more than the line. A
-//! thread that announces its idle times ([`write_held`]) holds its lines until then and writes them
-//! together. Warnings and errors are written immediately, with the lines before them. A thread that never
-//! calls [`write_held`] writes each line immediately.
+//! A busy server logs a line for every request, and a write for each would cost more than the line.
+//! A thread that announces its idle times ([`write_held`]) holds its lines until then and writes
+//! them together. Warnings and errors are written immediately, with the lines before them. A thread
+//! that never calls [`write_held`] writes each line immediately.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -69,8 +69,8 @@ pub(super) fn write(level: &Level, line: &[u8]) {
     }
 }
 
-/// Writes the lines that the thread holds. Call it whenever the thread is idle. From the first call on the
-/// thread holds its lines.
+/// Writes the lines that the thread holds. Call it whenever the thread is idle. From the first call
+/// on the thread holds its lines.
 pub fn write_held() {
     let _ = HELD.try_with(|held| {
         if let Ok(mut held) = held.try_borrow_mut() {

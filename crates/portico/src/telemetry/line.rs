@@ -1,7 +1,7 @@
 //! Formats an event as one line.
 //!
-//! The access log has a line for every request, so a line is formatted in a buffer that the thread reuses,
-//! without intermediate strings.
+//! The access log has a line for every request, so a line is formatted in a buffer that the thread
+//! reuses, without intermediate strings.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -115,14 +115,14 @@ fn put_json(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// Returns true for control characters, line ends and characters that change the direction of text: with
-/// these a value could imitate another line or field.
+/// Returns true for control characters, line ends and characters that change the direction of text:
+/// with these a value could imitate another line or field.
 fn is_control_like(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Appends text. Characters that would end the line, move the cursor or, if `quoted`, end the string are
-/// escaped.
+/// Appends text. Characters that would end the line, move the cursor or, if `quoted`, end the
+/// string are escaped.
 fn put_escaped(line: &mut String, text: &str, quoted: bool) {
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| is_control_like(c) || (quoted && matches!(c, '"' | '\\'))) {
@@ -157,7 +157,8 @@ impl Write for Escaping<'_> {
     }
 }
 
-/// A visitor that reads the target of an event of the `log` facade, which libraries without `tracing` use.
+/// A visitor that reads the target of an event of the `log` facade, which libraries without
+/// `tracing` use.
 #[derive(Default)]
 struct Origin {
     target: Option<String>,
@@ -173,8 +174,8 @@ impl Visit for Origin {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Returns false for the fields that name the source line of an event of the `log` facade, which are not
-/// written.
+/// Returns false for the fields that name the source line of an event of the `log` facade, which
+/// are not written.
 fn is_written(field: &Field) -> bool {
     !field.name().starts_with("log.")
 }

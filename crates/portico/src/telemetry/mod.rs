@@ -1,9 +1,10 @@
 //! The log: its destination and its format.
 //!
-//! In a terminal, and for all commands but `serve`: short lines on standard error, coloured under the same
-//! conditions as other output (`NO_COLOR`, `CLICOLOR_FORCE`). Elsewhere (a service manager, a file): one JSON
-//! object per line. `PORTICO_LOG` chooses what is written, in the `tracing` filter syntax (`info`,
-//! `portico_auth=debug`), but never the details of a library that contain secrets.
+//! In a terminal, and for all commands but `serve`: short lines on standard error, coloured under
+//! the same conditions as other output (`NO_COLOR`, `CLICOLOR_FORCE`). Elsewhere (a service
+//! manager, a file): one JSON object per line. `PORTICO_LOG` chooses what is written, in the
+//! `tracing` filter syntax (`info`, `portico_auth=debug`), but never the details of a library that
+//! contain secrets.
 //!
 //! Every line that is logged on behalf of a request carries the id of the request.
 
@@ -32,8 +33,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// Libraries whose details contain those of statements and requests: password hashes, tokens, keys. They are
-/// never written, whatever the filter says. Notices of the database are logged where the statements run.
+/// Libraries whose details contain those of statements and requests: password hashes, tokens, keys.
+/// They are never written, whatever the filter says. Notices of the database are logged where the
+/// statements run.
 const SECRET_DETAILS: [&str; 5] =
     ["tokio_postgres=info", "tokio_postgres::query=info", "tokio_postgres::connection=warn", "h2=info", "hyper=info"];
 

@@ -1,5 +1,5 @@
-//! The whole program on an external PostgreSQL, as a system installs it: with the login of a superuser and
-//! with one that may only create roles and databases.
+//! The whole program on an external PostgreSQL, as a system installs it: with the login of a
+//! superuser and with one that may only create roles and databases.
 
 use std::path::Path;
 
@@ -53,8 +53,8 @@ fn serve(folder: &Path, url: &str) -> Program {
     Program::ready(serve)
 }
 
-/// Takes a project through its first start, sign-ups, a migration and another start. Returns the output of
-/// the first start.
+/// Takes a project through its first start, sign-ups, a migration and another start. Returns the
+/// output of the first start.
 async fn project_life(folder: &Path, url: &str, what: &str) -> String {
     let migrations = folder.join("supabase/migrations");
     std::fs::create_dir_all(&migrations).unwrap();
@@ -157,7 +157,8 @@ async fn the_program_works_beside_another_project_on_the_same_server() {
     }
 }
 
-/// Development on an external server: the published secrets of development must not open that server.
+/// Development on an external server: the published secrets of development must not open that
+/// server.
 #[tokio::test]
 async fn a_development_server_publishes_no_password_of_an_external_server() {
     for major in majors() {

@@ -77,7 +77,8 @@ fn a_second_server_in_a_folder_is_rejected_with_the_reason() {
     assert_eq!(server.query("select 1"), ["1"]);
 }
 
-/// Folders in the styles of public projects, by name, with a query that only a complete start answers.
+/// Folders in the styles of public projects, by name, with a query that only a complete start
+/// answers.
 const STYLES: &[(&str, &str, &str)] = &[
     (
         "chat",

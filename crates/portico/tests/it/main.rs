@@ -1,4 +1,5 @@
-//! The program as operators, developers and scripts use it: commands, and their output through pipes.
+//! The program as operators, developers and scripts use it: commands, and their output through
+//! pipes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod commands;

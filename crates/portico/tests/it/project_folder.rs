@@ -152,7 +152,8 @@ impl Server {
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
-    /// Returns the first column of a query's rows, as text, through the port that other programs use.
+    /// Returns the first column of a query's rows, as text, through the port that other programs
+    /// use.
     pub fn query(&self, sql: &str) -> Vec<String> {
         let url = self.value("DB_URL");
         let rows = async {

@@ -1,4 +1,5 @@
-//! Identity providers: `[auth.external]`, `[auth.web3]`, `[auth.oauth_server]`, `[auth.third_party]`.
+//! Identity providers: `[auth.external]`, `[auth.web3]`, `[auth.oauth_server]`,
+//! `[auth.third_party]`.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,8 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
     Ok(link_redirect::redirect(StatusCode::SEE_OTHER, &location))
 }
 
-/// Returns the target with the fields of an error: in the fragment, and with a proof key also in the query.
+/// Returns the target with the fields of an error: in the fragment, and with a proof key also in
+/// the query.
 fn error_location(target: &str, is_pkce: bool, error: &AuthError) -> String {
     let fields = error_fields(error);
     let base = if is_pkce { link_redirect::with_query(target, &fields) } else { target.to_owned() };
@@ -107,7 +108,8 @@ async fn issue_code(
     verify_type: VerifyType,
     kind: TokenKind,
 ) -> Result<String, AuthError> {
-    // A recovery token may have been sent to sign in, and the link's type may be that of a custom template
+    // A recovery token may have been sent to sign in, and the link's type may be that of a custom
+    // template
     let methods: &[&str] = match (verify_type, kind) {
         (VerifyType::Invite, _) => &[method::INVITE],
         (VerifyType::Recovery, _) => &[method::RECOVERY, method::MAGIC_LINK],

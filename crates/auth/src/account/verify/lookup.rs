@@ -35,8 +35,8 @@ pub(super) async fn by_hash(op: Operation<'_>, verify_type: VerifyType, hash: &s
     Ok(FoundToken { user, kind })
 }
 
-/// Finds the token of a code that was typed for a contact. `verdict` is that of the gateway, where it makes
-/// the codes.
+/// Finds the token of a code that was typed for a contact. `verdict` is that of the gateway, where
+/// it makes the codes.
 pub(super) async fn by_code(
     op: Operation<'_>,
     verify_type: VerifyType,
@@ -79,7 +79,8 @@ async fn by_emailed_code(
     if found.is_some() || !verify_type.kinds().contains(&TokenKind::EmailChangeNew) {
         return Ok(found);
     }
-    // Several accounts may request an address, even one that another account has: each has its own code
+    // Several accounts may request an address, even one that another account has: each has its own
+    // code
     Ok(lock_by_sent_code(op, TokenKind::EmailChangeNew, email.as_str(), code).await?.and_then(with_kind))
 }
 

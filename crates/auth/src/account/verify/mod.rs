@@ -1,7 +1,7 @@
 //! `GET` and `POST /verify`: a code or a link proves that a message was received.
 //!
-//! The row of the user is locked before the token is compared, so a token works once even when it is sent
-//! twice at the same time.
+//! The row of the user is locked before the token is compared, so a token works once even when it
+//! is sent twice at the same time.
 
 mod link;
 mod lookup;
@@ -83,8 +83,8 @@ async fn complete(op: Operation<'_>, found: FoundToken, verify_type: VerifyType)
     })
 }
 
-/// Verifies a code that was typed for a contact. The attempt is counted: unlike the token of a link, a
-/// code can be guessed.
+/// Verifies a code that was typed for a contact. The attempt is counted: unlike the token of a
+/// link, a code can be guessed.
 async fn verify_typed(
     auth: &Auth,
     verify_type: Option<VerifyType>,
@@ -118,8 +118,8 @@ async fn verify_typed(
     verified
 }
 
-/// Writes an audit entry for a rejected code. The account is looked up again: the transaction that rejected
-/// the code is gone.
+/// Writes an audit entry for a rejected code. The account is looked up again: the transaction that
+/// rejected the code is gone.
 async fn record_failure(auth: &Auth, contact: &Contact, error: &AuthError, request: &RequestInfo) {
     // Where a limit rejected it, nothing was compared
     if !error.status().is_client_error() || error.status() == StatusCode::TOO_MANY_REQUESTS {

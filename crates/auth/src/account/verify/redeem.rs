@@ -1,7 +1,7 @@
 //! The effects of a code or link that was found to be right.
 //!
-//! The rule behind the rules: the person who read the message owns the contact, and nothing stays that
-//! another person put beside an address that was not proved.
+//! The rule behind the rules: the person who read the message owns the contact, and nothing stays
+//! that another person put beside an address that was not proved.
 
 use super::lookup::FoundToken;
 use super::verify_type::VerifyType;
@@ -79,8 +79,8 @@ async fn confirm_email(op: Operation<'_>, user: &User, verify_type: VerifyType) 
         // The password was chosen by the sign-up that this mail belongs to, if there was one
         unconfirmed_email::clear_access(op, user, signed_up_by_mail).await?;
         if signed_up_by_mail {
-            // Identities of providers may be another person's, who must not get into an account that
-            // the owner of the address confirmed
+            // Identities of providers may be another person's, who must not get into an account
+            // that the owner of the address confirmed
             identities::delete_unverified(op.tx, user.id, &user.email).await?;
         }
     } else if verify_type == VerifyType::Invite && !user.has_password() {
@@ -105,7 +105,8 @@ async fn sign_in_again(op: Operation<'_>, user: &User) -> Result<(), AuthError> 
 
 async fn recover_unconfirmed(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
     users::clear_recovery(op.tx, user.id, op.now()).await?;
-    // The address was not proved before, so no password, session, number or identity of the account counts
+    // The address was not proved before, so no password, session, number or identity of the account
+    // counts
     unconfirmed_email::clear_access(op, user, false).await?;
     let (unverified, audit, confirmed) = tokio::join!(biased;
         identities::delete_unverified(op.tx, user.id, &user.email),
@@ -143,7 +144,8 @@ async fn change_email(op: Operation<'_>, user: &User, kind: TokenKind) -> Result
     Ok(true)
 }
 
-/// Makes the address that an identity claimed the account's own. The identity stays, as the mail promised.
+/// Makes the address that an identity claimed the account's own. The identity stays, as the mail
+/// promised.
 async fn confirm_claim(op: Operation<'_>, user: &User, new: EmailAddress) -> Result<(), AuthError> {
     unconfirmed_email::clear_access(op, user, false).await?;
     let address = new.to_string();

@@ -44,12 +44,13 @@ pub(crate) struct ExternalIdentity<'a> {
 pub(crate) enum SignInOutcome {
     /// A session may be issued. The user has identities and factors.
     SignedIn(Box<User>),
-    /// The sign-in is rejected, but the transaction is to be committed: the account awaits a confirmation.
+    /// The sign-in is rejected, but the transaction is to be committed: the account awaits a
+    /// confirmation.
     AwaitsConfirmation(AuthError),
 }
 
-/// How often a sign-in is tried when another request creates the same account at the same moment: the
-/// next attempt finds it.
+/// How often a sign-in is tried when another request creates the same account at the same moment:
+/// the next attempt finds it.
 pub(crate) const MAX_RACE_ATTEMPTS: usize = 4;
 
 /// Returns true if another request created the same row first.
@@ -57,8 +58,8 @@ pub(crate) fn is_lost_race(error: &AuthError) -> bool {
     matches!(error, AuthError::Sql { source, .. } if source.code() == Some(&sqlstate::UNIQUE_VIOLATION))
 }
 
-/// Looks up the mail domain of an unverified address, which may be sent a mail. To be called before the
-/// transaction, in which the mail is rejected if the domain accepts none.
+/// Looks up the mail domain of an unverified address, which may be sent a mail. To be called before
+/// the transaction, in which the mail is rejected if the domain accepts none.
 pub(crate) async fn look_up_domain(auth: &Auth, profile: &Profile) {
     let Some(email) = profile.primary_email().filter(|email| !email.verified) else { return };
     if let Ok(address) = EmailAddress::parse(&email.address) {
@@ -263,8 +264,8 @@ async fn create(
     Ok((lock_user(tx, id).await?, identity))
 }
 
-/// Returns the profile's address if the account may have it now: it is verified, or addresses need no
-/// confirmation, and no other account has it.
+/// Returns the profile's address if the account may have it now: it is verified, or addresses need
+/// no confirmation, and no other account has it.
 async fn usable_address(
     auth: &Auth,
     tx: &Tx,
@@ -348,8 +349,8 @@ async fn confirm_and_admit(
     }
 }
 
-/// Stores an address that the provider has not verified as a pending change. `Ok(Some)`: the sign-in is
-/// rejected, and the account awaits the confirmation.
+/// Stores an address that the provider has not verified as a pending change. `Ok(Some)`: the
+/// sign-in is rejected, and the account awaits the confirmation.
 async fn handle_unverified_email(
     auth: &Auth,
     tx: &Tx,

@@ -114,7 +114,8 @@ impl StartedFlow {
 /// Starts a flow: a sign-in, or a link of an identity to the account `linking`.
 ///
 /// # Errors
-/// 400 `validation_failed`, 404 for an unknown invitation, 429 when an address starts too many flows.
+/// 400 `validation_failed`, 404 for an unknown invitation, 429 when an address starts too many
+/// flows.
 pub(crate) async fn start(
     auth: &Auth,
     request: &RequestInfo,
@@ -275,7 +276,8 @@ fn forwarded_parameters(provider: &ResolvedProvider, query: &Query) -> Vec<(Stri
     forwarded
 }
 
-/// Sets query parameters. The first of a name wins over later ones, and over those that the URL had.
+/// Sets query parameters. The first of a name wins over later ones, and over those that the URL
+/// had.
 fn set_query(url: &mut Url, parameters: Vec<(String, String)>) {
     let previous: Vec<(String, String)> =
         url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();

@@ -1,15 +1,16 @@
 //! The binding of an implicit flow to the browser that started it.
 //!
-//! A flow with PKCE can be finished only by the app that holds the verifier. Any other flow is known by
-//! its `state` alone: a victim who opens an attacker's URL at the provider would finish the attacker's
-//! flow, and be signed in to the attacker's account, or link their identity to it. So an implicit flow
-//! is bound to a browser: `/authorize` sets a cookie with a random key, the flow stores a hash of it,
-//! and the callback checks the cookie.
+//! A flow with PKCE can be finished only by the app that holds the verifier. Any other flow is
+//! known by its `state` alone: a victim who opens an attacker's URL at the provider would finish
+//! the attacker's flow, and be signed in to the attacker's account, or link their identity to it.
+//! So an implicit flow is bound to a browser: `/authorize` sets a cookie with a random key, the
+//! flow stores a hash of it, and the callback checks the cookie.
 //!
-//! The cookie must reach the callback, so a browser that calls `/authorize` at another host name of this
-//! server is first redirected to the callback's host. Two kinds of flow are bound to the client's
-//! network instead: links that an app of another origin starts, since browsers ignore cookies of such
-//! a call, and sign-ins at providers whose `redirect_uri` is not a URL of this service.
+//! The cookie must reach the callback, so a browser that calls `/authorize` at another host name of
+//! this server is first redirected to the callback's host. Two kinds of flow are bound to the
+//! client's network instead: links that an app of another origin starts, since browsers ignore
+//! cookies of such a call, and sign-ins at providers whose `redirect_uri` is not a URL of this
+//! service.
 
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use crate::http::extract::{RequestInfo, header};
 
 /// The cookie over https, which other hosts of the domain cannot set.
 const SECURE: &str = "__Host-portico-flow";
-/// As [`SECURE`], for providers that answer with a form: a browser sends no `Lax` cookie with such a
-/// request, which comes from another site.
+/// As [`SECURE`], for providers that answer with a form: a browser sends no `Lax` cookie with such
+/// a request, which comes from another site.
 const SECURE_FORM: &str = "__Host-portico-flow-form";
 /// The cookie over http, in development.
 const PLAIN: &str = "portico-flow";

@@ -3,9 +3,9 @@
 //! The response is always a redirect: to the app, or to the site when the app is not known.
 //!
 //! An attacker could make a victim's browser finish the attacker's link flow, which would link the
-//! victim's identity to the attacker's account. So in a flow with PKCE the identity is stored, and linked
-//! when the code is exchanged, which only the app that holds the verifier can do. A flow without PKCE
-//! must be finished by the browser that started it ([`browser_binding`]).
+//! victim's identity to the attacker's account. So in a flow with PKCE the identity is stored, and
+//! linked when the code is exchanged, which only the app that holds the verifier can do. A flow
+//! without PKCE must be finished by the browser that started it ([`browser_binding`]).
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -51,7 +51,8 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
         Ok(found) => found,
         Err(error) => return untrusted(error),
     };
-    // A browser sends no `Lax` cookie with another site's form, but with the request that follows a redirect
+    // A browser sends no `Lax` cookie with another site's form, but with the request that follows a
+    // redirect
     if is_form
         && browser.has_no_key()
         && found.as_ref().is_some_and(|flow| is_elsewhere(flow, &browser, &request))
@@ -179,7 +180,8 @@ async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<ResolvedProvider, 
     })
 }
 
-/// Checks the issuer of the response (RFC 9207, 2.4): a code of another issuer must not be sent to this one.
+/// Checks the issuer of the response (RFC 9207, 2.4): a code of another issuer must not be sent to
+/// this one.
 async fn check_issuer(auth: &Auth, provider: &ResolvedProvider, fields: &Query) -> Result<(), AuthError> {
     let named = fields.get("iss");
     // Without the document the sign-in fails a moment later, with an error of its own

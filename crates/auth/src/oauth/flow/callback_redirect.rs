@@ -60,7 +60,8 @@ fn encode<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
-/// Returns `target` with these fields in its query, in place of fields of the same names. `None`: it is not a URL.
+/// Returns `target` with these fields in its query, in place of fields of the same names. `None`:
+/// it is not a URL.
 fn with_query(target: &str, fields: &[(&str, &str)]) -> Option<Url> {
     let mut url = Url::parse(target).ok()?;
     let is_ours = |name: &str| fields.iter().any(|(own, _)| *own == name);

@@ -1,4 +1,5 @@
-//! `grant_type=id_token`: sign-in by an id_token that the app obtained itself, for example from a phone's native sign-in.
+//! `grant_type=id_token`: sign-in by an id_token that the app obtained itself, for example from a
+//! phone's native sign-in.
 
 use http::HeaderMap;
 use serde::Deserialize;
@@ -51,8 +52,8 @@ struct ExpectedIdToken {
 /// Signs in, or links an identity, by an id_token.
 ///
 /// # Errors
-/// OAuth errors for a token that is not acceptable, `validation_failed` and `provider_disabled` for the
-/// provider, and those of a sign-in.
+/// OAuth errors for a token that is not acceptable, `validation_failed` and `provider_disabled` for
+/// the provider, and those of a sign-in.
 pub(crate) async fn grant(
     auth: &Auth,
     request: &RequestInfo,
@@ -188,8 +189,8 @@ async fn expected(auth: &Auth, body: &IdTokenBody) -> Result<ExpectedIdToken, Au
     let Some(client_ids) = settings.allowed_id_token_issuers.get(&body.issuer) else {
         return Err(disabled(&body.issuer));
     };
-    // The request chooses among the clients of the project: at a public issuer, where anyone can register
-    // a client, a token for another app must not be accepted
+    // The request chooses among the clients of the project: at a public issuer, where anyone can
+    // register a client, a token for another app must not be accepted
     let audiences = client_ids.iter().filter(|id| **id == body.client_id).cloned().collect();
     Ok(ExpectedIdToken {
         provider: body.issuer.clone(),

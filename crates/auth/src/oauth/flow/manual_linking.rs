@@ -120,7 +120,8 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
     Ok(())
 }
 
-/// Links the identity that awaits the exchange of the flow's code to `user`, who is locked and complete.
+/// Links the identity that awaits the exchange of the flow's code to `user`, who is locked and
+/// complete.
 ///
 /// # Errors
 /// As [`link`]; 404 `flow_state_not_found` when there is no such identity.

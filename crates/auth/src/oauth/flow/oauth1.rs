@@ -1,7 +1,8 @@
-//! Sign-in at the one provider that still speaks OAuth 1.0a: a request token, the person's consent, an access token.
+//! Sign-in at the one provider that still speaks OAuth 1.0a: a request token, the person's consent,
+//! an access token.
 //!
-//! There is no `state`, so the id of the flow travels in the callback URL. The request token and its
-//! secret are stored where the PKCE verifiers of other providers are.
+//! There is no `state`, so the id of the flow travels in the callback URL. The request token and
+//! its secret are stored where the PKCE verifiers of other providers are.
 
 use url::Url;
 use uuid::Uuid;
@@ -27,7 +28,8 @@ fn signing_client<'a>(auth: &'a Auth, provider: &'a ResolvedProvider, request: &
     }
 }
 
-/// Requests a token for the flow `state`, stores it as `client_state`, and returns the URL for the browser.
+/// Requests a token for the flow `state`, stores it as `client_state`, and returns the URL for the
+/// browser.
 ///
 /// # Errors
 /// 500 when the provider does not answer.

@@ -1,8 +1,8 @@
 //! OpenID Connect issuers: their discovery documents and key sets.
 //!
-//! Both are cached, and served stale when an issuer does not answer. An unknown key id makes the key
-//! set be read again, but not more often than [`KEY_SET_INTERVAL`], so that invented key ids cannot
-//! make this server flood an issuer with requests.
+//! Both are cached, and served stale when an issuer does not answer. An unknown key id makes the
+//! key set be read again, but not more often than [`KEY_SET_INTERVAL`], so that invented key ids
+//! cannot make this server flood an issuer with requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::http_client::{CallError, ProviderClient, UrlTrust};
 
 /// Least time between two reads of one key set.
 const KEY_SET_INTERVAL: Duration = Duration::from_secs(10);
-/// Least time between two attempts to reach an issuer that does not answer. Other requests fail at once meanwhile.
+/// Least time between two attempts to reach an issuer that does not answer. Other requests fail at
+/// once meanwhile.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(3);
 /// How long a stale document is used after a failed attempt to renew it.
 const STALE_LIFETIME: Duration = Duration::from_secs(30);
@@ -146,7 +147,8 @@ impl Issuers {
     /// When it cannot be read and none is cached.
     pub async fn discovery(&self, issuer: &Issuer) -> Result<Arc<Discovery>, IssuerError> {
         let entry = self.entry(issuer);
-        // Held across the call on purpose: one sign-in sends the request, the others wait for its result
+        // Held across the call on purpose: one sign-in sends the request, the others wait for its
+        // result
         let mut entry = entry.lock().await;
         self.cached_discovery(issuer, &mut entry).await
     }

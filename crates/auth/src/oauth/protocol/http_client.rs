@@ -1,8 +1,8 @@
 //! The HTTP client for identity providers, with strict limits for each call.
 //!
-//! A provider is not trusted: it may be slow, answer with megabytes, redirect elsewhere, or (when its
-//! URL comes from a database row) point into a private network. The effect of any of these must not
-//! exceed one failed sign-in.
+//! A provider is not trusted: it may be slow, answer with megabytes, redirect elsewhere, or (when
+//! its URL comes from a database row) point into a private network. The effect of any of these must
+//! not exceed one failed sign-in.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -81,7 +81,8 @@ pub(crate) fn secret_header(text: &str) -> Result<HeaderValue, CallError> {
     Ok(value)
 }
 
-/// Sends the calls. Its clients are built at the first call, since loading root certificates would delay the start.
+/// Sends the calls. Its clients are built at the first call, since loading root certificates would
+/// delay the start.
 #[derive(Debug)]
 pub struct ProviderClient {
     timeout: Duration,

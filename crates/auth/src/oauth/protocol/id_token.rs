@@ -1,4 +1,5 @@
-//! id_tokens (OpenID Connect Core, 3.1.3.7): the check of their signature, issuer, times and access token.
+//! id_tokens (OpenID Connect Core, 3.1.3.7): the check of their signature, issuer, times and access
+//! token.
 //!
 //! Claims are not to be trusted before [`Issuers::verify`] has returned them.
 
@@ -40,8 +41,8 @@ pub enum IdTokenError {
 }
 
 impl Issuers {
-    /// Returns the claims of `token` if `issuer` signed it and it is valid now. The caller checks the
-    /// audience and the nonce. `access_token` is compared with `at_hash` if both are present.
+    /// Returns the claims of `token` if `issuer` signed it and it is valid now. The caller checks
+    /// the audience and the nonce. `access_token` is compared with `at_hash` if both are present.
     ///
     /// # Errors
     /// [`IdTokenError`] for the first check that fails.
@@ -112,7 +113,8 @@ pub fn has_audience(claims: &JsonObject, accepted: &[String]) -> bool {
     }
 }
 
-/// Compares `at_hash`: the left half of the hash that the algorithm uses (OpenID Connect Core, 3.1.3.6).
+/// Compares `at_hash`: the left half of the hash that the algorithm uses (OpenID Connect Core,
+/// 3.1.3.6).
 fn is_hash_of(hash: &str, access_token: &str, algorithm: Algorithm) -> bool {
     use Algorithm::{EdDsa, Es256, Es384, Es512, Hs256, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
     let function = match algorithm {

@@ -1,4 +1,5 @@
-//! The protocols that providers speak. Nothing here knows an account, a setting or a provider by name.
+//! The protocols that providers speak. Nothing here knows an account, a setting or a provider by
+//! name.
 
 pub mod discovery;
 pub mod http_client;

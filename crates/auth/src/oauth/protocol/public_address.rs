@@ -1,8 +1,8 @@
 //! Addresses of the public internet, as opposed to those with a special purpose.
 //!
-//! The networks are those of the IANA registries of special-purpose addresses, for IPv4 and IPv6. All
-//! of them are rejected, also the few that the registries call globally reachable (relays and anycast
-//! services of the network itself): no identity provider is there.
+//! The networks are those of the IANA registries of special-purpose addresses, for IPv4 and IPv6.
+//! All of them are rejected, also the few that the registries call globally reachable (relays and
+//! anycast services of the network itself): no identity provider is there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,10 +28,10 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 18] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved, and the broadcast address (RFC 1112)
 ];
 
-/// The range of version 6 that is allocated to the public internet so far. Addresses outside it have a special
-/// purpose or none: unspecified, loopback, IPv4-compatible and -translated, NAT64 (64:ff9b::/96 and
-/// 64:ff9b:1::/48), discard (100::/64), segment routing (5f00::/16), unique local (fc00::/7), link local
-/// (fe80::/10), site local (fec0::/10), multicast (ff00::/8).
+/// The range of version 6 that is allocated to the public internet so far. Addresses outside it
+/// have a special purpose or none: unspecified, loopback, IPv4-compatible and -translated, NAT64
+/// (64:ff9b::/96 and 64:ff9b:1::/48), discard (100::/64), segment routing (5f00::/16), unique local
+/// (fc00::/7), link local (fe80::/10), site local (fec0::/10), multicast (ff00::/8).
 const GLOBAL_UNICAST: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 /// Networks of version 6 within [`GLOBAL_UNICAST`].

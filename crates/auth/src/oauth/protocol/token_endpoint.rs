@@ -79,7 +79,8 @@ impl CodeExchange<'_> {
                 Ok(tokens) => return Ok(tokens),
                 Err(reason) => {
                     last = reason;
-                    // The client itself was accepted: another method would not help, and the code may be used up
+                    // The client itself was accepted: another method would not help, and the code
+                    // may be used up
                     if last.contains("invalid_grant") || last.contains("bad_verification_code") {
                         break;
                     }

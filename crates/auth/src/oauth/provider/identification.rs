@@ -1,4 +1,5 @@
-//! Identifies the person whom a provider's tokens belong to: by the verified id_token, else by userinfo documents.
+//! Identifies the person whom a provider's tokens belong to: by the verified id_token, else by
+//! userinfo documents.
 
 use aws_lc_rs::hmac;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -154,7 +155,8 @@ pub(crate) fn read_profile(
     Ok(profile)
 }
 
-/// Makes a profile fit to be stored: no NUL characters, a bounded size, and only valid email addresses.
+/// Makes a profile fit to be stored: no NUL characters, a bounded size, and only valid email
+/// addresses.
 ///
 /// # Errors
 /// When the profile is too large even without custom claims.

@@ -1,4 +1,5 @@
-//! Identity providers: their descriptions, the operator's settings for them, and the profiles they return.
+//! Identity providers: their descriptions, the operator's settings for them, and the profiles they
+//! return.
 
 pub mod catalogue;
 pub(crate) mod custom;

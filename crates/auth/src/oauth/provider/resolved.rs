@@ -64,7 +64,8 @@ pub(crate) struct ClaimMapping {
 pub(crate) struct ResolvedProvider {
     /// The name in identities.
     pub(crate) name: String,
-    /// The accepted audiences of id_tokens. The first is the client id of this server's own requests.
+    /// The accepted audiences of id_tokens. The first is the client id of this server's own
+    /// requests.
     pub(crate) client_ids: Vec<String>,
     pub(crate) secret: Secret,
     pub(crate) redirect_uri: String,
@@ -118,7 +119,8 @@ pub(crate) async fn find(auth: &Auth, name: &str) -> Result<ResolvedProvider, Au
     Ok(resolved)
 }
 
-/// Joins a built-in provider with its settings, which may be incomplete. `external_url` is the public URL of this service.
+/// Joins a built-in provider with its settings, which may be incomplete. `external_url` is the
+/// public URL of this service.
 pub(crate) fn resolve(
     provider: &'static ProviderDescription,
     settings: &ProviderSettings,
@@ -212,7 +214,8 @@ impl ResolvedProvider {
         }
     }
 
-    /// Returns the issuer that must have signed an id_token of this provider. `None`: id_tokens are not read.
+    /// Returns the issuer that must have signed an id_token of this provider. `None`: id_tokens are
+    /// not read.
     ///
     /// # Errors
     /// When the token names a tenant that is not accepted.
@@ -232,9 +235,10 @@ impl ResolvedProvider {
         }
     }
 
-    /// Returns true if a response in the name of `iss` may come from this provider, whose authorization
-    /// endpoint is `authorize`. The issuers of most built-in providers without id_tokens are not known; a
-    /// custom provider that names none must at least have the origin of its authorization endpoint.
+    /// Returns true if a response in the name of `iss` may come from this provider, whose
+    /// authorization endpoint is `authorize`. The issuers of most built-in providers without
+    /// id_tokens are not known; a custom provider that names none must at least have the origin of
+    /// its authorization endpoint.
     pub(crate) fn may_be_issuer(&self, authorize: &str, iss: &str) -> bool {
         if let ProviderEndpoints::Discovered(issuer) = &self.endpoints {
             return issuer.is_named(iss);

@@ -34,7 +34,8 @@ impl ApiPaths {
     }
 }
 
-/// Returns true for `auth/v1/…`, `/rest-admin/v1`, `portico/google/…`: a segment and a version, or a reserved name.
+/// Returns true for `auth/v1/…`, `/rest-admin/v1`, `portico/google/…`: a segment and a version, or
+/// a reserved name.
 fn is_service_path(path: &str) -> bool {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let (first, second) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());

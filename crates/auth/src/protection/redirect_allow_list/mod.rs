@@ -1,10 +1,11 @@
 //! The redirect allow list: the URLs that a browser may be sent to after a sign-in.
 //!
-//! A target is allowed when it belongs to the site, is a loopback address, or matches a pattern of the
-//! list. Every other target is ignored silently, so that `redirect_to` is never an open redirect. A text
-//! that two parsers could read differently (backslashes, control characters, user names, percent-encoded
-//! hosts) is never allowed. Neither is a path of the server's own API, even if a pattern matches: codes
-//! and tokens would be sent to a service that did not request them, and one sign-in could start the next.
+//! A target is allowed when it belongs to the site, is a loopback address, or matches a pattern of
+//! the list. Every other target is ignored silently, so that `redirect_to` is never an open
+//! redirect. A text that two parsers could read differently (backslashes, control characters, user
+//! names, percent-encoded hosts) is never allowed. Neither is a path of the server's own API, even
+//! if a pattern matches: codes and tokens would be sent to a service that did not request them, and
+//! one sign-in could start the next.
 
 mod api_paths;
 mod pattern;
@@ -50,7 +51,8 @@ impl RedirectAllowList {
         Ok(Self { site_url: site_url.to_owned(), site, patterns, api: None })
     }
 
-    /// Excludes the paths of the API whose account service has the URL `external_url` (`https://app.example.com/auth/v1`).
+    /// Excludes the paths of the API whose account service has the URL `external_url`
+    /// (`https://app.example.com/auth/v1`).
     #[must_use]
     pub fn excluding_api(self, external_url: &str) -> Self {
         Self { api: ApiPaths::new(external_url), ..self }
@@ -85,11 +87,12 @@ impl RedirectAllowList {
         self.patterns.iter().any(|pattern| pattern.matches(&without_fragment))
     }
 
-    /// Returns the target of a request: the requested one if allowed, else the referring page if allowed, else the site.
+    /// Returns the target of a request: the requested one if allowed, else the referring page if
+    /// allowed, else the site.
     pub fn resolve(&self, requested: Option<&str>, referer: Option<&str>) -> String {
         if let Some(rejected) = requested.filter(|url| !self.allows(url)) {
-            // The client sees no error, so that the log must show the developer why. Without the query, which may
-            // contain secrets
+            // The client sees no error, so that the log must show the developer why. Without the
+            // query, which may contain secrets
             let shown: String = rejected
                 .split(['?', '#'])
                 .next()

@@ -136,8 +136,8 @@ fn parse_class(chars: &[char], at: &mut usize) -> Result<PatternToken, &'static 
     Ok(PatternToken::Class { negated, members })
 }
 
-/// Returns the positions at which `tokens` can end if they start at one of `positions`. The cost is at most the
-/// product of the two lengths.
+/// Returns the positions at which `tokens` can end if they start at one of `positions`. The cost is
+/// at most the product of the two lengths.
 fn advance(tokens: &[PatternToken], text: &[char], mut positions: Vec<bool>) -> Vec<bool> {
     for token in tokens {
         let step = |accepts: &dyn Fn(char) -> bool| {

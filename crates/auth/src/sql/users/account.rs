@@ -27,8 +27,8 @@ statements! {
     const SET_ROLE = "update auth.users set role = $2, updated_at = $3 where id = $1";
     const SET_USER_METADATA = "update auth.users set raw_user_meta_data = $2, updated_at = $3 where id = $1";
     const SET_APP_METADATA = "update auth.users set raw_app_meta_data = $2, updated_at = $3 where id = $1";
-    /// `provider` is that of the oldest identity, `providers` are all, by age. An account without identities
-    /// is not changed.
+    /// `provider` is that of the oldest identity, `providers` are all, by age. An account without
+    /// identities is not changed.
     const REFRESH_PROVIDERS = "
         update auth.users
            set raw_app_meta_data = coalesce(users.raw_app_meta_data, '{}')

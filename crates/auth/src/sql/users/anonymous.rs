@@ -6,8 +6,8 @@ use tokio_postgres::Error;
 use crate::model::ids::UserId;
 use crate::sql::{Run as _, Tx};
 
-/// The condition for accounts that were last used before a time: by the latest of creation, sign-in and
-/// refresh of a session.
+/// The condition for accounts that were last used before a time: by the latest of creation, sign-in
+/// and refresh of a session.
 macro_rules! unused_since {
     ($time:literal) => {
         concat!(
@@ -50,8 +50,8 @@ statements! {
     );
     /// A locked session is not refreshed.
     const LOCK_SESSIONS = "select from auth.sessions where user_id = any ($1) order by id for update";
-    /// Checks the condition again, with a snapshot from behind the locks: an account may have been used while
-    /// this transaction waited for them.
+    /// Checks the condition again, with a snapshot from behind the locks: an account may have been
+    /// used while this transaction waited for them.
     const DELETE_OLD_ANONYMOUS =
         concat!("delete from auth.users as old where old.id = any ($2) and ", unused_since!("$1"));
 }

@@ -1,4 +1,5 @@
-//! The statements that confirm and change the contacts of an account, and store its one-time tokens.
+//! The statements that confirm and change the contacts of an account, and store its one-time
+//! tokens.
 
 use time::OffsetDateTime;
 use tokio_postgres::Error;
@@ -71,7 +72,8 @@ statements! {
                is_anonymous = false,
                updated_at = $3
          where id = $1";
-    /// The message with token `$2` was not sent: the code is deleted, and the next message need not wait.
+    /// The message with token `$2` was not sent: the code is deleted, and the next message need not
+    /// wait.
     const UNDO_CONFIRMATION = "
         update auth.users
            set confirmation_token = '', confirmation_sent_at = $3
@@ -91,7 +93,8 @@ statements! {
            and phone_confirmed_at is null
            and email_confirmed_at is null";
     const ADOPT_EMAIL = "update auth.users set email = $2, updated_at = $3 where id = $1";
-    /// Makes the address of another identity the account's, and invalidates messages to the old one.
+    /// Makes the address of another identity the account's, and invalidates messages to the old
+    /// one.
     const PROMOTE_EMAIL = "
         update auth.users
            set email = nullif($2, ''),
@@ -180,8 +183,8 @@ pub async fn apply_phone_change(tx: &Tx, id: UserId, new: &PhoneNumber, now: Off
     tx.execute(APPLY_PHONE_CHANGE, &[&id, &new.as_str(), &now]).await.map(drop)
 }
 
-/// Undoes a message that was not sent: deletes its token, and restores the time of the message before it.
-/// Writes only what the message itself wrote, which its token shows.
+/// Undoes a message that was not sent: deletes its token, and restores the time of the message
+/// before it. Writes only what the message itself wrote, which its token shows.
 pub async fn undo_message(
     tx: &Tx,
     id: UserId,
@@ -200,8 +203,8 @@ pub async fn undo_message(
     removed
 }
 
-/// Deletes an account that was made for the message with this token and has confirmed nothing since. Returns
-/// whether there was one.
+/// Deletes an account that was made for the message with this token and has confirmed nothing
+/// since. Returns whether there was one.
 pub async fn delete_unreached(tx: &Tx, id: UserId, hash: &str) -> Result<bool, Error> {
     Ok(tx.execute(DELETE_UNREACHED, &[&id, &hash]).await? > 0)
 }

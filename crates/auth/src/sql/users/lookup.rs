@@ -40,8 +40,8 @@ statements! {
         user_columns!(),
         " from auth.users where users.phone = $1 and users.aud = $2 and not users.is_sso_user for no key update"
     );
-    /// The locked row is the newest version; the caller compares its token column again, so a token is used once even if two
-    /// requests carry it at the same time.
+    /// The locked row is the newest version; the caller compares its token column again, so a token
+    /// is used once even if two requests carry it at the same time.
     const LOCK_BY_TOKEN = concat!(
         "select ",
         user_columns!(),
@@ -166,8 +166,8 @@ pub async fn lock_by_contact(tx: &Tx, contact: &Contact, aud: &str) -> Result<Op
     }
 }
 
-/// Locks and returns the user to whom a token with this hash, of one of the kinds, was sent. The caller
-/// compares the column again.
+/// Locks and returns the user to whom a token with this hash, of one of the kinds, was sent. The
+/// caller compares the column again.
 pub async fn lock_by_token(tx: &Tx, hash: &str, kinds: &[&str]) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_TOKEN, &[&hash, &kinds]).await
 }

@@ -1,7 +1,7 @@
 //! `auth.users`.
 //!
-//! Every update names only the columns that change and `updated_at`, so that triggers of applications
-//! (`after update of email`) see what they expect.
+//! Every update names only the columns that change and `updated_at`, so that triggers of
+//! applications (`after update of email`) see what they expect.
 
 tables! {
     mod account;

@@ -8,9 +8,9 @@ use crate::model::{User, user_columns};
 use crate::sql::Tx;
 
 statements! {
-    /// The account that has an address in the default linking domain: as its own, or by an identity whose
-    /// provider vouches for it. An identity that merely claims the address does not count. `$3`: providers
-    /// of other domains.
+    /// The account that has an address in the default linking domain: as its own, or by an identity
+    /// whose provider vouches for it. An identity that merely claims the address does not count.
+    /// `$3`: providers of other domains.
     const LOCK_OWNER_OF_EMAIL = concat!(
         "select ",
         user_columns!(),
@@ -34,10 +34,11 @@ statements! {
          limit 1
          for no key update"
     );
-    /// The accounts that proved one of the addresses in the linking domain. An identity that merely claims an
-    /// address counts only if the address is also the account's own: such an account is unconfirmed, and
-    /// the person who proves the address takes it over completely. An account that proved a number is not
-    /// taken over. The identity of a number proves no address, whatever its data contains.
+    /// The accounts that proved one of the addresses in the linking domain. An identity that merely
+    /// claims an address counts only if the address is also the account's own: such an account is
+    /// unconfirmed, and the person who proves the address takes it over completely. An account that
+    /// proved a number is not taken over. The identity of a number proves no address, whatever its
+    /// data contains.
     const OWNERS_BY_IDENTITY = "
         select distinct identities.user_id
           from auth.identities
@@ -69,8 +70,8 @@ statements! {
            and not users.is_sso_user
            and users.id is distinct from $3
          limit 1";
-    /// As [`LOCK_OWNER_OF_EMAIL`], except that an unproved address of an account does not count, and no row is
-    /// locked.
+    /// As [`LOCK_OWNER_OF_EMAIL`], except that an unproved address of an account does not count,
+    /// and no row is locked.
     const IS_ADDRESS_PROVED = "
         select 1
           from auth.users
@@ -93,8 +94,8 @@ statements! {
          limit 1";
 }
 
-/// Locks and returns the account that has an address in the default linking domain, as its own or by an
-/// identity.
+/// Locks and returns the account that has an address in the default linking domain, as its own or
+/// by an identity.
 pub async fn lock_owner_of_email(
     tx: &Tx,
     email: &EmailAddress,
@@ -135,7 +136,8 @@ pub async fn owners_by_identity(
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Returns up to two users of the default domain who have one of the (lower-case) addresses as their own.
+/// Returns up to two users of the default domain who have one of the (lower-case) addresses as
+/// their own.
 pub async fn owners_by_address(tx: &Tx, addresses: &[String], aud: &str) -> Result<Vec<UserId>, Error> {
     Ok(tx.query(OWNERS_BY_ADDRESS, &[&addresses, &aud]).await?.iter().map(|row| row.get(0)).collect())
 }
@@ -145,7 +147,8 @@ pub async fn is_address_taken(tx: &Tx, address: &str, aud: &str, except: Option<
     Ok(tx.query_opt(IS_ADDRESS_TAKEN, &[&address, &aud, &except]).await?.is_some())
 }
 
-/// Returns whether another account of the default linking domain has proved the address, as its own or by an identity.
+/// Returns whether another account of the default linking domain has proved the address, as its own
+/// or by an identity.
 pub async fn is_address_proved(
     tx: &Tx,
     address: &str,

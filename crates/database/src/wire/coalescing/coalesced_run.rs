@@ -26,7 +26,8 @@ const MAX_READS: usize = 8;
 /// A caller whose results have not arrived after this time is released, to run its read elsewhere.
 const WAITER_PATIENCE: Duration = Duration::from_millis(20);
 
-/// The receivers of the results of delegated reads, in their order. Dropped, they run their reads themselves.
+/// The receivers of the results of delegated reads, in their order. Dropped, they run their reads
+/// themselves.
 type Waiters = Vec<Option<oneshot::Sender<CheckoutGrant>>>;
 
 /// A run of several reads on a connection.
@@ -51,8 +52,8 @@ pub(super) enum CoalescedOutcome {
 /// A statement with its key.
 type KeyedStatement<'a> = (u64, Statement<'a>);
 
-/// A read in a coalesced write: the key of its main statement, the number of its statements, and the one whose
-/// rows are joined.
+/// A read in a coalesced write: the key of its main statement, the number of its statements, and
+/// the one whose rows are joined.
 struct SentRead {
     key: u64,
     statements: usize,
@@ -60,11 +61,12 @@ struct SentRead {
 }
 
 impl CoalescedRun<'_> {
-    /// Sends the reads of waiting callers along with the caller's own, whose main statement has the key `key`,
-    /// and distributes the results.
+    /// Sends the reads of waiting callers along with the caller's own, whose main statement has the
+    /// key `key`, and distributes the results.
     pub async fn run(mut self, batch: &Batch<'_>, key: u64) -> Result<CoalescedOutcome, WireError> {
         if self.mode.traits.prepares || self.mode.traits.keeps {
-            // A read could replace the prepared statements of the reads after it, or the session ends with it
+            // A read could replace the prepared statements of the reads after it, or the session
+            // ends with it
             return Ok(CoalescedOutcome::NotCoalesced);
         }
         let reset = self.connection.read_only_reset(self.mode);
@@ -202,8 +204,8 @@ fn take_delegated(
 ) -> Vec<DelegatedBatch> {
     let pool = &coalescer.pool.shared;
     let mut queue = pool.queue();
-    // A caller that came after a renewal must not get an older connection. Checked under the lock: a renewal first
-    // increases the generation, then locks the queue
+    // A caller that came after a renewal must not get an older connection. Checked under the lock:
+    // a renewal first increases the generation, then locks the queue
     if generation != pool.generation() {
         return Vec::new();
     }
@@ -212,7 +214,8 @@ fn take_delegated(
     batches
 }
 
-/// Runs `work`, which other callers wait for. When `patience` ends first, releases them and returns `None`.
+/// Runs `work`, which other callers wait for. When `patience` ends first, releases them and returns
+/// `None`.
 async fn while_waiters_wait<T>(
     work: impl Future<Output = T>,
     patience: Pin<&mut Sleep>,

@@ -1,23 +1,24 @@
 //! Read coalescing: several reads in one write.
 //!
-//! While callers wait for a connection, a caller that has one sends their reads along with its own, and
-//! each caller receives its results as they arrive. That saves both sides most of the cost of a wake-up,
-//! which is higher than the cost of a read of one row by its key.
+//! While callers wait for a connection, a caller that has one sends their reads along with its own,
+//! and each caller receives its results as they arrive. That saves both sides most of the cost of a
+//! wake-up, which is higher than the cost of a read of one row by its key.
 //!
 //! Each read stays a transaction of its own, with its own settings, its own
-//! [`SessionReset`](crate::wire::session::reset::SessionReset) and its own `Sync`: PostgreSQL separates
-//! them as it does when they are sent one after the other. The reset check of a read is evaluated before
-//! its results are used, and results that come after a transaction that left something in the session are
-//! discarded. A read that failed, whose results were discarded or whose connection was given up is run
-//! once more alone: it only reads.
+//! [`SessionReset`](crate::wire::session::reset::SessionReset) and its own `Sync`: PostgreSQL
+//! separates them as it does when they are sent one after the other. The reset check of a read is
+//! evaluated before its results are used, and results that come after a transaction that left
+//! something in the session are discarded. A read that failed, whose results were discarded or
+//! whose connection was given up is run once more alone: it only reads.
 //!
 //! Only quick reads are coalesced, which usually take less than
-//! [`quick_read_limit`](CoalescingSettings::quick_read_limit). They use a limited number of connections at
-//! once: with more they would not finish sooner, since the processors are busy. The others wait to be
-//! coalesced, and connections stay free for slower statements.
+//! [`quick_read_limit`](CoalescingSettings::quick_read_limit). They use a limited number of
+//! connections at once: with more they would not finish sooner, since the processors are busy. The
+//! others wait to be coalesced, and connections stay free for slower statements.
 //!
-//! The other parts of the wire client do not depend on this one. The checkout queue accepts a copy of a
-//! batch that another caller may run, and a limit for a kind of checkouts; both are used here only.
+//! The other parts of the wire client do not depend on this one. The checkout queue accepts a copy
+//! of a batch that another caller may run, and a limit for a kind of checkouts; both are used here
+//! only.
 
 mod coalesced_run;
 mod statement_times;
@@ -40,10 +41,11 @@ use super::protocol::result_sets::ResultSets;
 use super::session::batch_copy::{BatchCopy, size};
 use super::session::connection::WireConnection;
 
-/// The time for which a quick read waits for one of the connections for quick reads. Then it waits for any
-/// connection.
+/// The time for which a quick read waits for one of the connections for quick reads. Then it waits
+/// for any connection.
 const QUICK_READ_PATIENCE: Duration = Duration::from_millis(10);
-/// The maximum size of a read, texts and values together, that can be coalesced: it has to be copied.
+/// The maximum size of a read, texts and values together, that can be coalesced: it has to be
+/// copied.
 const MAX_SIZE: usize = 16 * 1024;
 
 /// The limits of coalescing.
@@ -51,8 +53,8 @@ const MAX_SIZE: usize = 16 * 1024;
 pub struct CoalescingSettings {
     /// A read that usually takes longer than this is run alone.
     pub quick_read_limit: Duration,
-    /// The maximum number of connections that quick reads use at once. Further quick reads wait a moment
-    /// to be coalesced. `None`: all connections.
+    /// The maximum number of connections that quick reads use at once. Further quick reads wait a
+    /// moment to be coalesced. `None`: all connections.
     pub max_quick_reads: Option<NonZero<usize>>,
 }
 
@@ -62,8 +64,8 @@ impl Default for CoalescingSettings {
     }
 }
 
-/// Runs reads on the connections of a pool, several in one write where callers wait. Clones share the pool
-/// and what is known of the reads.
+/// Runs reads on the connections of a pool, several in one write where callers wait. Clones share
+/// the pool and what is known of the reads.
 #[derive(Debug, Clone)]
 pub struct ReadCoalescer {
     pool: Pool,
@@ -123,7 +125,8 @@ impl ReadCoalescer {
     /// Runs a batch that is one transaction, only reads, and may be run twice.
     ///
     /// # Errors
-    /// [`ReadError::Checkout`] as [`Pool::checkout`]; [`ReadError::Run`] as [`PooledConnection::run`].
+    /// [`ReadError::Checkout`] as [`Pool::checkout`]; [`ReadError::Run`] as
+    /// [`PooledConnection::run`].
     pub async fn run(&self, batch: &Batch<'_>) -> Result<ResultSets, ReadError> {
         match self.checkout(batch).await.map_err(ReadError::Checkout)? {
             ReadCheckout::Results(results) => Ok(results),
@@ -155,7 +158,8 @@ impl ReadCoalescer {
             match waiting.granted(until, deadline).await {
                 Ok(Some(CheckoutGrant::Connection(granted))) => break granted,
                 Ok(Some(CheckoutGrant::Results(results))) => return Ok(ReadCheckout::Results(results)),
-                // The pool was closed; or the caller that took the batch failed, so it is not delegated again
+                // The pool was closed; or the caller that took the batch failed, so it is not
+                // delegated again
                 Ok(None) => (delegated, limit) = (None, None),
                 // The quick reads are blocked by something: wait for any connection
                 Err(_) if limit.is_some() => limit = None,
@@ -187,7 +191,8 @@ impl ReadCoalescer {
         self.pool.checkout().await?.run(batch).await
     }
 
-    /// Runs a read on a connection. `None`: it has to be run on another one, since this one has become unusable.
+    /// Runs a read on a connection. `None`: it has to be run on another one, since this one has
+    /// become unusable.
     async fn try_run_on(
         &self,
         connection: &mut WireConnection,
@@ -229,8 +234,8 @@ impl ReadCoalescer {
     }
 }
 
-/// Returns the main statement of a batch that can be coalesced: its rows are joined, all its statements are
-/// prepared, and its transaction, which only reads, ends with it.
+/// Returns the main statement of a batch that can be coalesced: its rows are joined, all its
+/// statements are prepared, and its transaction, which only reads, ends with it.
 fn main_statement<'b, 'a>(batch: &'b Batch<'a>) -> Option<&'b Statement<'a>> {
     let main = batch.statements.iter().find(|statement| statement.joined.is_some())?;
     let can_coalesce = batch.ends == Some(Access::ReadOnly)

@@ -10,8 +10,8 @@ const KEY_MASK: u64 = !(u32::MAX as u64);
 
 /// The usual duration of the statements of a pool, by their keys.
 ///
-/// Every read looks it up, so there is neither a lock nor a list: a slot holds one half of the key and the
-/// duration in microseconds. Two concurrent updates can lose no more than one measurement.
+/// Every read looks it up, so there is neither a lock nor a list: a slot holds one half of the key
+/// and the duration in microseconds. Two concurrent updates can lose no more than one measurement.
 #[derive(Debug)]
 pub(super) struct StatementTimes(Box<[AtomicU64]>);
 

@@ -1,9 +1,10 @@
 //! The idle connections of a pool, and the queue of callers that wait for one.
 //!
-//! A connection is registered with one runtime, which it wakes. With one runtime for each processor, a
-//! connection that is used by a caller of its own runtime wakes no other thread. So callers get
-//! connections of their own runtime first: of the idle ones, and of those that are returned while
-//! callers wait. A caller of another runtime that has waited for long is served before them.
+//! A connection is registered with one runtime, which it wakes. With one runtime for each
+//! processor, a connection that is used by a caller of its own runtime wakes no other thread. So
+//! callers get connections of their own runtime first: of the idle ones, and of those that are
+//! returned while callers wait. A caller of another runtime that has waited for long is served
+//! before them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -89,8 +90,8 @@ pub(crate) enum ReturnedConnection {
 
 /// The idle connections, the waiting callers and the connection limit of a pool.
 ///
-/// They share one lock, so that a connection is neither counted twice nor missed while it moves from
-/// one to the other.
+/// They share one lock, so that a connection is neither counted twice nor missed while it moves
+/// from one to the other.
 #[derive(Debug)]
 pub(crate) struct CheckoutQueue {
     /// The most recently used is last.
@@ -153,8 +154,8 @@ impl CheckoutQueue {
         Some(CheckoutResponse::Queued(id, receiver))
     }
 
-    /// Takes an idle connection for a granted checkout: the most recently used one of the runtime, or the
-    /// most recently used one.
+    /// Takes an idle connection for a granted checkout: the most recently used one of the runtime,
+    /// or the most recently used one.
     pub fn take_idle(&mut self, runtime: runtime::Id) -> Option<IdleConnection> {
         let of_runtime = self.idle.iter().rposition(|idle| idle.connection.runtime() == runtime);
         match of_runtime {
@@ -169,8 +170,8 @@ impl CheckoutQueue {
         position.and_then(|position| self.waiters.remove(position)).is_some()
     }
 
-    /// Removes up to `max` callers of `runtime` from the queue whose batches `accepts` accepts, and returns
-    /// these batches.
+    /// Removes up to `max` callers of `runtime` from the queue whose batches `accepts` accepts, and
+    /// returns these batches.
     pub fn take_delegated(
         &mut self,
         runtime: runtime::Id,
@@ -214,8 +215,8 @@ impl CheckoutQueue {
         }
     }
 
-    /// Removes the next caller that there is room for: the first one, or the first one of the connection's
-    /// runtime while the first one has not waited for long.
+    /// Removes the next caller that there is room for: the first one, or the first one of the
+    /// connection's runtime while the first one has not waited for long.
     fn next_waiter(&mut self, idle: Option<&IdleConnection>) -> Option<Waiter> {
         let fits = |waiter: &Waiter| self.has_room(waiter.request.limit);
         let first = self.waiters.iter().position(fits)?;

@@ -10,8 +10,8 @@ const MAX_DURATION: Duration = Duration::from_secs(5);
 
 /// A connection whose caller has dropped it and that is not reusable yet.
 pub(super) struct ConnectionCleanup {
-    /// A checkout without a connection. It counts until the cleanup has ended, so that the connection limit
-    /// holds.
+    /// A checkout without a connection. It counts until the cleanup has ended, so that the
+    /// connection limit holds.
     pub checkout: PooledConnection,
     pub connection: Option<Box<WireConnection>>,
 }
@@ -22,8 +22,8 @@ impl ConnectionCleanup {
         self.connection.as_ref().is_none_or(|connection| connection.is_broken())
     }
 
-    /// Restores the session, or cancels the running statement. A restored connection returns to the pool
-    /// with its checkout.
+    /// Restores the session, or cancels the running statement. A restored connection returns to the
+    /// pool with its checkout.
     pub async fn run(mut self) {
         let Some(connection) = self.connection.as_mut() else { return };
         if connection.is_ready() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::shared::SharedPool;
 
-/// The task that closes connections which were idle for too long. If it ends early, together with its
-/// runtime, another one can be started.
+/// The task that closes connections which were idle for too long. If it ends early, together with
+/// its runtime, another one can be started.
 pub(super) struct IdleSweeper {
     pool: Weak<SharedPool>,
     is_done: bool,
@@ -19,7 +19,8 @@ impl IdleSweeper {
         Self { pool: Arc::downgrade(pool), is_done: false }
     }
 
-    /// Sweeps after `first_pause`, and then whenever a connection has been idle for long enough, until none is idle.
+    /// Sweeps after `first_pause`, and then whenever a connection has been idle for long enough,
+    /// until none is idle.
     pub async fn run(mut self, first_pause: Duration) {
         let mut pause = first_pause;
         while !self.is_done {

@@ -39,11 +39,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool. Connections are opened when they are needed, which requires a Tokio runtime only then.
+    /// Makes a pool. Connections are opened when they are needed, which requires a Tokio runtime
+    /// only then.
     ///
-    /// On the embedded cluster the role logs in through the socket. On an external server the login role of
-    /// the endpoint does, and assumes the role: as its session user where the login role is a superuser, with
-    /// `set role` otherwise. The settings of the role (`alter role .. set`) are in force either way.
+    /// On the embedded cluster the role logs in through the socket. On an external server the login
+    /// role of the endpoint does, and assumes the role: as its session user where the login role is
+    /// a superuser, with `set role` otherwise. The settings of the role (`alter role .. set`) are
+    /// in force either way.
     ///
     /// # Errors
     /// When the certificates that the endpoint names cannot be read.
@@ -51,14 +53,14 @@ impl Pool {
         Ok(Self { shared: Arc::new(SharedPool::new(endpoint, role, settings)?) })
     }
 
-    /// Checks out a connection for one caller, until it is dropped: the most recently used one, or a new one.
-    /// Callers that have to wait are served in their order, with a short exception: callers on the runtime that
-    /// a connection is registered with come first for it.
+    /// Checks out a connection for one caller, until it is dropped: the most recently used one, or
+    /// a new one. Callers that have to wait are served in their order, with a short exception:
+    /// callers on the runtime that a connection is registered with come first for it.
     ///
     /// # Errors
-    /// [`WireError::Busy`] when none becomes free in time; [`WireError::Unreachable`] when the server does not
-    /// answer; [`WireError::Postgres`] or [`WireError::Refused`] when it does not accept the connection;
-    /// [`WireError::Closed`] after [`close`](Self::close).
+    /// [`WireError::Busy`] when none becomes free in time; [`WireError::Unreachable`] when the
+    /// server does not answer; [`WireError::Postgres`] or [`WireError::Refused`] when it does not
+    /// accept the connection; [`WireError::Closed`] after [`close`](Self::close).
     pub async fn checkout(&self) -> Result<PooledConnection, WireError> {
         let deadline = Instant::now() + self.shared.settings.checkout_timeout;
         let granted = match self.start_checkout(None, None)? {
@@ -95,8 +97,8 @@ impl Pool {
         }
     }
 
-    /// Turns a granted checkout into a connection: the granted one or another idle one that is still usable,
-    /// or else a new one.
+    /// Turns a granted checkout into a connection: the granted one or another idle one that is
+    /// still usable, or else a new one.
     pub(crate) async fn connection_for(
         &self,
         granted: Option<IdleConnection>,
@@ -124,8 +126,8 @@ impl Pool {
         Ok(pooled)
     }
 
-    /// Replaces all connections: idle ones are closed, those in use are closed when they are returned. For
-    /// changes of the schema or of the settings of the role.
+    /// Replaces all connections: idle ones are closed, those in use are closed when they are
+    /// returned. For changes of the schema or of the settings of the role.
     pub fn renew(&self) {
         self.shared.renew();
     }
@@ -140,16 +142,16 @@ impl Pool {
         self.shared.timeouts()
     }
 
-    /// Turns prepared statements on or off ([`WirePoolSettings::prepared`]), from the next batch on. A change
-    /// renews the connections.
+    /// Turns prepared statements on or off ([`WirePoolSettings::prepared`]), from the next batch
+    /// on. A change renews the connections.
     pub fn set_prepared(&self, prepared: bool) {
         if self.shared.set_prepared(prepared) {
             self.renew();
         }
     }
 
-    /// Sets the known properties of the functions in the database. Until the first call, and whenever
-    /// PostgreSQL reports more than is known, they count as unknown.
+    /// Sets the known properties of the functions in the database. Until the first call, and
+    /// whenever PostgreSQL reports more than is known, they count as unknown.
     pub fn set_function_traits(&self, traits: FunctionTraits) {
         self.shared.set_function_traits(traits);
     }
@@ -164,7 +166,8 @@ impl Pool {
         self.shared.mode().traits
     }
 
-    /// Closes the pool: checkouts are rejected, and connections in use are closed when they are returned.
+    /// Closes the pool: checkouts are rejected, and connections in use are closed when they are
+    /// returned.
     pub fn close(&self) {
         self.shared.queue().close();
         self.shared.close_idle_connections();

@@ -16,13 +16,14 @@ const ATTEMPTS: usize = 2;
 /// The attempts behind a pooler, where each may find a server session that has to end.
 const POOLED_ATTEMPTS: usize = 9;
 
-/// A connection for one caller. Dropped between two batches, it returns to the pool once its session is
-/// restored to its origin. Dropped during a batch, the statement is cancelled and the connection closed.
+/// A connection for one caller. Dropped between two batches, it returns to the pool once its
+/// session is restored to its origin. Dropped during a batch, the statement is cancelled and the
+/// connection closed.
 #[derive(Debug)]
 pub struct PooledConnection {
     pub(crate) pool: Arc<SharedPool>,
-    /// `None` before it is opened and after it has become unusable. The checkout still counts for the
-    /// connection limit.
+    /// `None` before it is opened and after it has become unusable. The checkout still counts for
+    /// the connection limit.
     pub(crate) connection: Option<Box<WireConnection>>,
     pub(crate) generation: u64,
     /// It counts as a limited checkout.
@@ -45,15 +46,15 @@ impl PooledConnection {
 
     /// Sends the batch in one write and reads its results.
     ///
-    /// When a statement that an earlier batch parsed no longer fits the schema, the batch is run once more
-    /// with statements parsed anew; since a batch is one transaction, nothing of the first attempt remains.
-    /// When the connection turns out to be out of sync, or breaks under a transaction that only reads, the
-    /// batch is run once more on another connection.
+    /// When a statement that an earlier batch parsed no longer fits the schema, the batch is run
+    /// once more with statements parsed anew; since a batch is one transaction, nothing of the
+    /// first attempt remains. When the connection turns out to be out of sync, or breaks under a
+    /// transaction that only reads, the batch is run once more on another connection.
     ///
     /// # Errors
-    /// [`WireError::Postgres`] with the first error. Then nothing of the batch took effect, and a transaction
-    /// that it began or ran in can only be rolled back. [`WireError::Lost`] when the connection broke; the
-    /// next checkout is not affected by it.
+    /// [`WireError::Postgres`] with the first error. Then nothing of the batch took effect, and a
+    /// transaction that it began or ran in can only be rolled back. [`WireError::Lost`] when the
+    /// connection broke; the next checkout is not affected by it.
     pub async fn run(&mut self, batch: &Batch<'_>) -> Result<ResultSets, WireError> {
         let is_whole_transaction = !self.in_transaction();
         let mut attempts = if self.pool.connector.is_pooled() { POOLED_ATTEMPTS } else { ATTEMPTS };
@@ -69,10 +70,11 @@ impl PooledConnection {
         }
     }
 
-    /// Returns whether a failed batch can be run on another connection: nothing of it took effect and only the
-    /// state of the connection was the cause, or it was a transaction that only reads and the connection broke
-    /// without an error message. A session that the server ended with a reason (57P01 for
-    /// `pg_terminate_backend`) was ended on purpose: running its statement again would undo that.
+    /// Returns whether a failed batch can be run on another connection: nothing of it took effect
+    /// and only the state of the connection was the cause, or it was a transaction that only reads
+    /// and the connection broke without an error message. A session that the server ended with a
+    /// reason (57P01 for `pg_terminate_backend`) was ended on purpose: running its statement again
+    /// would undo that.
     fn may_retry(&self, batch: &Batch<'_>, is_whole_transaction: bool, error: &WireError) -> bool {
         let only_reads = is_whole_transaction && batch.ends == Some(Access::ReadOnly);
         match error {

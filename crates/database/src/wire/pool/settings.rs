@@ -17,8 +17,8 @@ pub struct WirePoolSettings {
     /// Keeps parsed statements on the server. This needs a session that stays ours between two
     /// batches, so it must be off behind a connection pooler that shares sessions by transaction.
     pub prepared: bool,
-    /// The maximum number of parsed statements of a connection. The least recently used one is closed
-    /// to make room.
+    /// The maximum number of parsed statements of a connection. The least recently used one is
+    /// closed to make room.
     pub statements_per_connection: usize,
 }
 

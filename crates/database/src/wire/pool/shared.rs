@@ -51,7 +51,8 @@ impl SharedPool {
 
     /// Locks the checkout queue.
     pub fn queue(&self) -> MutexGuard<'_, CheckoutQueue> {
-        // The queue stays consistent when a panic poisons the lock: it changes by single pushes and pops
+        // The queue stays consistent when a panic poisons the lock: it changes by single pushes and
+        // pops
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +64,8 @@ impl SharedPool {
 
     /// Opens a connection. Also returns its generation.
     pub async fn open_connection(&self) -> Result<(Box<WireConnection>, u64), WireError> {
-        // Read before the connection is opened: after a renewal meanwhile, the settings of its role may be outdated
+        // Read before the connection is opened: after a renewal meanwhile, the settings of its role
+        // may be outdated
         let generation = self.generation();
         let prepared = self.prepared.load(Ordering::Acquire);
         Ok((Box::new(self.connector.connect(prepared).await?), generation))
@@ -128,13 +130,14 @@ impl SharedPool {
         }
     }
 
-    /// Drops the idle connections that have ended. Called after a connection broke: when the server restarts,
-    /// all of them break.
+    /// Drops the idle connections that have ended. Called after a connection broke: when the server
+    /// restarts, all of them break.
     pub fn drop_dead_connections(&self) {
         self.queue().retain_idle(|idle| idle.connection.is_alive());
     }
 
-    /// Ends a checkout. Its connection is passed to the next caller or becomes idle, if it is reusable.
+    /// Ends a checkout. Its connection is passed to the next caller or becomes idle, if it is
+    /// reusable.
     pub fn give_back(self: &Arc<Self>, connection: Option<Box<WireConnection>>, generation: u64, mut is_limited: bool) {
         let mut kept = match connection {
             // A connection reaches another caller only through here
@@ -147,7 +150,8 @@ impl SharedPool {
         loop {
             let (returned, outdated) = {
                 let mut queue = self.queue();
-                // Checked under the lock: closing or renewing the pool first announces it, then empties the queue
+                // Checked under the lock: closing or renewing the pool first announces it, then
+                // empties the queue
                 let is_outdated = queue.is_closed() || generation != self.generation();
                 let outdated = kept.take_if(|_| is_outdated);
                 (queue.give_back(kept, is_limited), outdated)
@@ -169,7 +173,8 @@ impl SharedPool {
         }
     }
 
-    /// Starts the task that closes idle connections, unless it runs. It runs while there are idle connections.
+    /// Starts the task that closes idle connections, unless it runs. It runs while there are idle
+    /// connections.
     fn start_sweeper(self: &Arc<Self>) {
         if self.has_sweeper.load(Ordering::Acquire) || self.has_sweeper.swap(true, Ordering::AcqRel) {
             return;
@@ -180,8 +185,8 @@ impl SharedPool {
         }
     }
 
-    /// Closes the connections that have been idle for too long. Returns the time until the next one will have
-    /// been, if there is one.
+    /// Closes the connections that have been idle for too long. Returns the time until the next one
+    /// will have been, if there is one.
     pub fn sweep(&self) -> Option<Duration> {
         let mut queue = self.queue();
         while let Some(mut oldest) = queue.take_idle_for(self.settings.max_idle) {

@@ -8,8 +8,8 @@ use tokio::time::{Instant, error::Elapsed, timeout_at};
 use super::checkout_queue::{CheckoutGrant, IdleConnection, WaiterId};
 use super::shared::SharedPool;
 
-/// A caller that waits in the checkout queue. Dropped, it leaves the queue, and a grant that has arrived
-/// meanwhile is returned to the pool.
+/// A caller that waits in the checkout queue. Dropped, it leaves the queue, and a grant that has
+/// arrived meanwhile is returned to the pool.
 pub(crate) struct WaitingCaller {
     pool: Arc<SharedPool>,
     id: WaiterId,
@@ -29,9 +29,9 @@ impl WaitingCaller {
         Self { pool, id, is_limited, receiver: Some(receiver) }
     }
 
-    /// Waits for the grant until `until`. If another caller has then taken the batch of this one, waits for
-    /// its results until `deadline`. Returns `Ok(None)` when nothing will arrive any more: the pool was
-    /// closed, or the caller that took the batch failed.
+    /// Waits for the grant until `until`. If another caller has then taken the batch of this one,
+    /// waits for its results until `deadline`. Returns `Ok(None)` when nothing will arrive any
+    /// more: the pool was closed, or the caller that took the batch failed.
     pub async fn granted(&mut self, until: Instant, deadline: Instant) -> Result<Option<CheckoutGrant>, Elapsed> {
         match timeout_at(until, self.receive()).await {
             // Not in the queue any more, so the grant or the results are on their way

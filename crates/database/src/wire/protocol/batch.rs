@@ -2,16 +2,16 @@
 
 use super::joined_rows::RowSeparators;
 
-/// The value of a `$n` of a statement in PostgreSQL's text form; `None` is null. The server infers its
-/// type.
+/// The value of a `$n` of a statement in PostgreSQL's text form; `None` is null. The server infers
+/// its type.
 pub type Param<'a> = Option<&'a [u8]>;
 
 /// Statements that are sent in one write. Without a `begin` among them they are one implicit
 /// transaction: all of them take effect or none.
 ///
-/// A batch may open a transaction with `begin` as its first statement and leave it open. The next batch
-/// on the same [`PooledConnection`](crate::wire::PooledConnection) runs in it, and one with `commit` or
-/// `rollback` ends it.
+/// A batch may open a transaction with `begin` as its first statement and leave it open. The next
+/// batch on the same [`PooledConnection`](crate::wire::PooledConnection) runs in it, and one with
+/// `commit` or `rollback` ends it.
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     pub(crate) statements: Vec<Statement<'a>>,
@@ -45,10 +45,10 @@ impl<'a> Batch<'a> {
         self.statements.push(statement);
     }
 
-    /// Declares that the last statement, `commit` or `rollback`, ends a transaction with this access
-    /// mode. The session is then reset in the same write, so that the connection can serve another
-    /// caller at once. A connection whose last batch did not declare it is restored before its next
-    /// use, which takes round trips of its own.
+    /// Declares that the last statement, `commit` or `rollback`, ends a transaction with this
+    /// access mode. The session is then reset in the same write, so that the connection can serve
+    /// another caller at once. A connection whose last batch did not declare it is restored before
+    /// its next use, which takes round trips of its own.
     #[must_use]
     pub fn ending(self, access: Access) -> Self {
         Self { ends: Some(access), ..self }
@@ -100,14 +100,14 @@ impl<'a> Statement<'a> {
     }
 
     /// Returns a statement without values that is used repeatedly and that SQL must not be able to
-    /// replace: it is kept in the unnamed prepared statement, which `prepare` and `deallocate` cannot
-    /// reach.
+    /// replace: it is kept in the unnamed prepared statement, which `prepare` and `deallocate`
+    /// cannot reach.
     pub(crate) fn kept_unnamed(text: &'static str) -> Self {
         Self { text, scope: "", params: &[], preparation: Preparation::KeptUnnamed(text), binary: false, joined: None }
     }
 
-    /// Requests results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a `bigint`
-    /// as eight bytes.
+    /// Requests results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a
+    /// `bigint` as eight bytes.
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }
@@ -121,9 +121,9 @@ impl<'a> Statement<'a> {
         Self { joined: Some(separators), ..self }
     }
 
-    /// Separates the parsed statement from the same text in another scope. A statement on a table with
-    /// row-level security uses the role as its scope, because PostgreSQL replans a prepared statement
-    /// whenever the role changes.
+    /// Separates the parsed statement from the same text in another scope. A statement on a table
+    /// with row-level security uses the role as its scope, because PostgreSQL replans a prepared
+    /// statement whenever the role changes.
     #[must_use]
     pub fn scope(self, scope: &'a str) -> Self {
         Self { scope, ..self }

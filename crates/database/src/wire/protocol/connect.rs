@@ -28,7 +28,8 @@ pub(crate) async fn open_stream(endpoint: &Endpoint, tls: &Tls) -> Result<Server
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
     stream.write_all(&request).await.map_err(WireError::Lost)?;
-    // Exactly one byte: unencrypted bytes that an attacker injects after it must not be read as encrypted ones
+    // Exactly one byte: unencrypted bytes that an attacker injects after it must not be read as
+    // encrypted ones
     match stream.read_u8().await.map_err(WireError::Lost)? {
         b'S' => {}
         b'N' if mode == TlsMode::Prefer => return Ok(ServerStream::Tcp(stream)),

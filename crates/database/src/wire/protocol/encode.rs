@@ -81,8 +81,8 @@ pub(crate) fn bind<'a>(
     });
 }
 
-/// Encodes a message. `written_separately` bytes of its body are not in the buffer, but count in its
-/// length.
+/// Encodes a message. `written_separately` bytes of its body are not in the buffer, but count in
+/// its length.
 pub(crate) fn message(out: &mut BytesMut, tag: u8, written_separately: usize, body: impl FnOnce(&mut BytesMut)) {
     out.put_u8(tag);
     let start = out.len();

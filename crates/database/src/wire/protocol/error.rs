@@ -36,20 +36,20 @@ pub enum WireError {
     /// The text of a statement contains a zero byte.
     #[error("the text of a statement holds a zero byte")]
     ZeroByte,
-    /// The server sent a message that the protocol does not allow here, or that a batch cannot handle
-    /// (`copy`).
+    /// The server sent a message that the protocol does not allow here, or that a batch cannot
+    /// handle (`copy`).
     #[error("unexpected answer of the database: {0}")]
     Protocol(&'static str),
-    /// The server does not allow us to act as the role, or asks for credentials that we do not have. The
-    /// text names the remedy.
+    /// The server does not allow us to act as the role, or asks for credentials that we do not
+    /// have. The text names the remedy.
     #[error("{0}")]
     Refused(String),
 }
 
 impl WireError {
-    /// Returns whether the database is only unavailable at the moment (down, restarting, all connections
-    /// in use), so that a later retry makes sense. Everything else is an error of the statement or of
-    /// the configuration.
+    /// Returns whether the database is only unavailable at the moment (down, restarting, all
+    /// connections in use), so that a later retry makes sense. Everything else is an error of the
+    /// statement or of the configuration.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Lost(_) | Self::Busy(_) | Self::Unreachable { .. } | Self::Closed => true,
@@ -115,9 +115,9 @@ pub struct PostgresError {
 }
 
 impl PostgresError {
-    /// Reads the body of an `ErrorResponse`: fields of a type byte and a zero-terminated text. Truncated
-    /// and unknown fields are skipped. Bytes that are not UTF-8 (in an error before the encoding is
-    /// agreed) are replaced.
+    /// Reads the body of an `ErrorResponse`: fields of a type byte and a zero-terminated text.
+    /// Truncated and unknown fields are skipped. Bytes that are not UTF-8 (in an error before the
+    /// encoding is agreed) are replaced.
     pub(crate) fn read(body: &[u8]) -> Self {
         let mut error = Self::default();
         let mut translated = String::new();

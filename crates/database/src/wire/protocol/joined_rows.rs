@@ -1,10 +1,10 @@
-//! Joins the values of many rows as they arrive, so that neither a list of rows nor a second copy of
-//! the result is needed.
+//! Joins the values of many rows as they arrive, so that neither a list of rows nor a second copy
+//! of the result is needed.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// The minimum size of the first piece and the maximum size of any piece. A longer value gets a larger
-/// piece.
+/// The minimum size of the first piece and the maximum size of any piece. A longer value gets a
+/// larger piece.
 const PIECE_SIZE: std::ops::RangeInclusive<usize> = 512..=256 * 1024;
 
 /// The texts around and between joined values.

@@ -24,8 +24,8 @@ pub(crate) struct MessageChannel {
     pub out: BytesMut,
 }
 
-/// A value that is too large to be copied into the write buffer, and its position there. It is written
-/// directly from its own memory.
+/// A value that is too large to be copied into the write buffer, and its position there. It is
+/// written directly from its own memory.
 pub(crate) type LargeValue<'a> = (usize, &'a [u8]);
 
 impl MessageChannel {
@@ -33,8 +33,8 @@ impl MessageChannel {
         Self { stream, reader: MessageReader::default(), out: BytesMut::new() }
     }
 
-    /// Writes the collected bytes and, at their positions (in ascending order), the large values. Uses a
-    /// single write where the system accepts everything.
+    /// Writes the collected bytes and, at their positions (in ascending order), the large values.
+    /// Uses a single write where the system accepts everything.
     pub async fn send(&mut self, large_values: &[LargeValue<'_>]) -> io::Result<()> {
         let mut written = 0;
         for (position, value) in large_values {
@@ -81,8 +81,8 @@ impl MessageChannel {
     }
 }
 
-/// Writes all bytes. While the server accepts no more, its messages are read: the server may itself be
-/// blocked on a write to us.
+/// Writes all bytes. While the server accepts no more, its messages are read: the server may itself
+/// be blocked on a write to us.
 async fn write(stream: &mut ServerStream, reader: &mut MessageReader, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let step = |context: &mut Context<'_>| match Pin::new(&mut *stream).poll_write(context, bytes) {
@@ -108,8 +108,8 @@ fn poll_receive(stream: &mut ServerStream, reader: &mut MessageReader, context: 
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(error),
         }
-        // A large message gets its own buffer as soon as its head has arrived. A malformed one is reported
-        // when the caller asks for it.
+        // A large message gets its own buffer as soon as its head has arrived. A malformed one is
+        // reported when the caller asks for it.
         let _ = reader.next();
     }
 }

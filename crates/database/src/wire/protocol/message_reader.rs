@@ -5,10 +5,11 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// The size of one read, and of the buffer that a connection keeps between batches.
 const CHUNK: usize = 16 * 1024;
-/// A message of this size or more gets a buffer of exactly its size, so that it is not copied while the
-/// buffer grows, and so that the connection does not keep the large buffer.
+/// A message of this size or more gets a buffer of exactly its size, so that it is not copied while
+/// the buffer grows, and so that the connection does not keep the large buffer.
 const LARGE: usize = 32 * 1024;
-/// The maximum length of a message: PostgreSQL returns no value larger than 1 GiB, and a row adds little.
+/// The maximum length of a message: PostgreSQL returns no value larger than 1 GiB, and a row adds
+/// little.
 const MAX_LENGTH: usize = (1 << 30) + (1 << 20);
 /// The type byte and the length.
 const HEADER: usize = 5;
@@ -62,8 +63,8 @@ impl MessageReader {
         }
     }
 
-    /// Returns the next message if it has arrived completely. Returns the same one again until it is
-    /// skipped or taken.
+    /// Returns the next message if it has arrived completely. Returns the same one again until it
+    /// is skipped or taken.
     pub fn next(&mut self) -> Result<Option<MessageHead>, MalformedMessage> {
         if let Some(large) = &mut self.large {
             // While a batch is still being written, the rest may already be in the buffer

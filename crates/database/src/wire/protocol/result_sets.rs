@@ -51,8 +51,8 @@ impl ResultSets {
         self.statements.drain(statements);
     }
 
-    /// Takes the joined rows of the statement that asked for [joining](crate::wire::Statement::joined).
-    /// Its [`rows`](Self::rows) are empty.
+    /// Takes the joined rows of the statement that asked for
+    /// [joining](crate::wire::Statement::joined). Its [`rows`](Self::rows) are empty.
     pub fn take_joined_rows(&mut self) -> Option<JoinedRows> {
         self.joined_rows.take()
     }
@@ -77,8 +77,8 @@ impl ResultSets {
         self.rows(statement).first()
     }
 
-    /// Returns PostgreSQL's command tag, such as `INSERT 0 3`. Empty for an empty statement and for one
-    /// that does not exist.
+    /// Returns PostgreSQL's command tag, such as `INSERT 0 3`. Empty for an empty statement and for
+    /// one that does not exist.
     pub fn tag(&self, statement: usize) -> &str {
         self.statements.get(statement).map(|completed| completed.tag.as_str()).unwrap_or_default()
     }
@@ -99,7 +99,8 @@ impl ResultSets {
     }
 }
 
-/// A command tag. PostgreSQL's tags have less than 64 bytes, so they are stored without an allocation.
+/// A command tag. PostgreSQL's tags have less than 64 bytes, so they are stored without an
+/// allocation.
 #[derive(Debug, Clone, Copy)]
 struct CommandTag {
     length: u8,

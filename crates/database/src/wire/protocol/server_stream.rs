@@ -55,10 +55,10 @@ impl ServerStream {
         }
     }
 
-    /// Registers the stream with the current runtime instead of its previous one. Bytes that have already
-    /// arrived are read into `buffer`, since this runtime is not notified of them. Returns an error when
-    /// the stream has ended, and `false` when it could not be moved: a TLS stream cannot be separated
-    /// from its registered socket.
+    /// Registers the stream with the current runtime instead of its previous one. Bytes that have
+    /// already arrived are read into `buffer`, since this runtime is not notified of them. Returns
+    /// an error when the stream has ended, and `false` when it could not be moved: a TLS stream
+    /// cannot be separated from its registered socket.
     pub fn move_to_current_runtime(&mut self, buffer: &mut impl BufMut) -> io::Result<bool> {
         match self {
             Self::Socket(stream) => {
@@ -109,7 +109,8 @@ fn read_available(stream: &mut impl io::Read, buffer: &mut impl BufMut) -> io::R
     }
 }
 
-/// Enables keep-alive probes, so that a peer that vanished is detected after a minute, not after hours.
+/// Enables keep-alive probes, so that a peer that vanished is detected after a minute, not after
+/// hours.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;

@@ -76,7 +76,8 @@ impl BatchCopy {
         each.all(|it| prepared.name(it.key, self.text(&it.text), self.text(&it.scope)).is_some())
     }
 
-    /// Encodes the statements. `false`: one would have to be parsed first, or its values are too large.
+    /// Encodes the statements. `false`: one would have to be parsed first, or its values are too
+    /// large.
     pub fn write(&self, out: &mut BytesMut, prepared: &mut PreparedStatements) -> bool {
         self.statements.iter().all(|it| {
             let params: Vec<Param<'_>> =
@@ -114,8 +115,8 @@ pub(crate) fn is_prepared(prepared: &mut PreparedStatements, key: u64, statement
     }
 }
 
-/// Encodes a statement that the connection has parsed. `false`: it would have to be parsed first, or its
-/// values are too large.
+/// Encodes a statement that the connection has parsed. `false`: it would have to be parsed first,
+/// or its values are too large.
 pub(crate) fn write_prepared(
     out: &mut BytesMut,
     prepared: &mut PreparedStatements,

@@ -26,8 +26,8 @@ pub(crate) struct WireConnection {
     pub(super) state: ConnectionState,
     pub(super) in_transaction: bool,
     pub(super) session: SessionState,
-    /// The connection ended because its prepared statements were not what we believed, before the batch took
-    /// effect.
+    /// The connection ended because its prepared statements were not what we believed, before the
+    /// batch took effect.
     pub(super) is_out_of_sync: bool,
     /// The results that had arrived when the last batch was interrupted.
     pub(super) interrupted: Option<ResultSets>,
@@ -80,14 +80,14 @@ impl WireConnection {
         self.session = SessionState::new(origin);
     }
 
-    /// Returns whether another caller may use the connection: it is ready, outside a transaction, and nothing of
-    /// the last batch is left in the session.
+    /// Returns whether another caller may use the connection: it is ready, outside a transaction,
+    /// and nothing of the last batch is left in the session.
     pub fn is_reusable(&self) -> bool {
         self.is_ready() && !self.in_transaction && self.session.is_clean()
     }
 
-    /// Returns whether the last batch failed only because of the state of the connection, so that it can be run on
-    /// another one.
+    /// Returns whether the last batch failed only because of the state of the connection, so that
+    /// it can be run on another one.
     pub fn is_out_of_sync(&self) -> bool {
         self.is_out_of_sync
     }
@@ -117,8 +117,8 @@ impl WireConnection {
         self.runtime
     }
 
-    /// Registers the connection with the caller's runtime, if it can be moved. `false`: it has become unusable,
-    /// perhaps because the server has closed it.
+    /// Registers the connection with the caller's runtime, if it can be moved. `false`: it has
+    /// become unusable, perhaps because the server has closed it.
     pub fn move_to_runtime(&mut self, runtime: runtime::Id) -> bool {
         if self.runtime == runtime {
             return true;
@@ -160,8 +160,8 @@ impl WireConnection {
         self.key
     }
 
-    /// Returns whether the connection is open, as far as is known without a round trip: the server has neither
-    /// closed it nor announced that it will.
+    /// Returns whether the connection is open, as far as is known without a round trip: the server
+    /// has neither closed it nor announced that it will.
     pub fn is_alive(&mut self) -> bool {
         while self.state == ConnectionState::Ready {
             match self.channel.try_next_message() {

@@ -23,8 +23,8 @@ use crate::wire::protocol::message_channel::MessageChannel;
 /// The pause between two attempts, while a restarting server refuses connections.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
-/// Selects the settings that a login as the role would apply, those for every database before those for this
-/// one.
+/// Selects the settings that a login as the role would apply, those for every database before those
+/// for this one.
 const ROLE_SETTINGS: &str = "
     select pg_catalog.split_part(entry, '=', 1), pg_catalog.substr(entry, pg_catalog.strpos(entry, '=') + 1)
       from pg_catalog.pg_db_role_setting as setting
@@ -41,7 +41,8 @@ pub(crate) struct Connector {
     endpoint: Endpoint,
     tls: Tls,
     role: String,
-    /// The applicable settings that a login as the role would apply, as the last connection has found them.
+    /// The applicable settings that a login as the role would apply, as the last connection has
+    /// found them.
     role_settings: Mutex<Arc<[(String, String)]>>,
     /// The maximum number of prepared statements of a connection.
     max_statements: usize,
@@ -49,7 +50,8 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Returns a connector for a role. A connection keeps up to `max_statements` prepared statements.
+    /// Returns a connector for a role. A connection keeps up to `max_statements` prepared
+    /// statements.
     pub fn new(endpoint: &Endpoint, role: &str, max_statements: usize) -> Result<Self, DatabaseError> {
         let (endpoint, role) = (endpoint.for_part(role), endpoint.role_for(role));
         let mut seed = [0; 8];
@@ -74,10 +76,11 @@ impl Connector {
         &self.texts
     }
 
-    /// Opens a connection. Retries up to the endpoint's connect timeout while the server is starting or
-    /// restarting, or while the database is being recreated.
+    /// Opens a connection. Retries up to the endpoint's connect timeout while the server is
+    /// starting or restarting, or while the database is being recreated.
     ///
-    /// `prepared`: the session stays ours between two batches, and starts with the settings of the role.
+    /// `prepared`: the session stays ours between two batches, and starts with the settings of the
+    /// role.
     pub async fn connect(&self, prepared: bool) -> Result<WireConnection, WireError> {
         let timeout = self.endpoint.connect_timeout();
         let deadline = Instant::now() + timeout;
@@ -124,14 +127,16 @@ impl Connector {
                 assumed.map_err(|error| self.explain_refused_role(error))?;
                 return Ok(self.begin_session(connection, origin));
             }
-            // A session reset returns to the settings at the start of the session, so these have to be among them
+            // A session reset returns to the settings at the start of the session, so these have to
+            // be among them
             connection.terminate();
             settings = found;
             *self.role_settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&settings);
         }
     }
 
-    /// Opens a connection behind a pooler. Each of its transactions assumes the role and its settings.
+    /// Opens a connection behind a pooler. Each of its transactions assumes the role and its
+    /// settings.
     async fn attempt_pooled(&self) -> Result<WireConnection, WireError> {
         let mut connection = self.open(&[]).await?;
         if self.endpoint.user() == self.role {
@@ -163,8 +168,8 @@ impl Connector {
         Ok(WireConnection::new(channel, key, statements))
     }
 
-    /// Determines how to assume the role, and which settings a login as the role would apply. `initial` are the
-    /// settings at the start of this session.
+    /// Determines how to assume the role, and which settings a login as the role would apply.
+    /// `initial` are the settings at the start of this session.
     async fn inspect_role(
         &self,
         connection: &mut WireConnection,
@@ -241,8 +246,8 @@ impl Connector {
     }
 }
 
-/// Returns whether an error is temporary while the server restarts: refused, reset or asked to retry. A name
-/// that does not resolve or a certificate that does not match is not temporary.
+/// Returns whether an error is temporary while the server restarts: refused, reset or asked to
+/// retry. A name that does not resolve or a certificate that does not match is not temporary.
 fn is_temporary(error: &WireError) -> bool {
     match error {
         WireError::Postgres(error) => is_temporary_error(error),
@@ -251,7 +256,8 @@ fn is_temporary(error: &WireError) -> bool {
     }
 }
 
-/// Returns whether the server is starting or shutting down, or (the last code) the database is being recreated.
+/// Returns whether the server is starting or shutting down, or (the last code) the database is
+/// being recreated.
 fn is_temporary_error(error: &PostgresError) -> bool {
     ["57P03", "57P01", "57P02", "3D000"].contains(&&*error.code)
 }

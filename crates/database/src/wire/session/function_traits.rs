@@ -1,11 +1,12 @@
 //! Properties of the functions in a database.
 
-/// Properties of the functions in a database that decide what a session reset has to do. An underestimate
-/// costs a restored session and never lets a value pass to another caller; see
+/// Properties of the functions in a database that decide what a session reset has to do. An
+/// underestimate costs a restored session and never lets a value pass to another caller; see
 /// [`reset`](crate::wire::session::reset).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionTraits {
-    /// A function in an interpreted language is declared immutable, so plans may contain its results.
+    /// A function in an interpreted language is declared immutable, so plans may contain its
+    /// results.
     pub folds: bool,
     /// A function may run `prepare`.
     pub prepares: bool,
@@ -17,13 +18,13 @@ impl FunctionTraits {
     /// The properties of a database that only has functions of PostgreSQL.
     pub const NONE: Self = Self { folds: false, prepares: false, keeps: false };
 
-    /// The properties that are assumed when nothing is known. PostgreSQL's own list, which the reset check
-    /// reads after each transaction, adds [`keeps`](Self::keeps).
+    /// The properties that are assumed when nothing is known. PostgreSQL's own list, which the
+    /// reset check reads after each transaction, adds [`keeps`](Self::keeps).
     pub const UNKNOWN: Self = Self { folds: true, prepares: true, keeps: false };
 
-    /// Loads the properties from the database. Where no event triggers maintain the list of functions, as in a
-    /// database that was set up without a superuser, functions count as unknown, and the expressions are those
-    /// of this moment.
+    /// Loads the properties from the database. Where no event triggers maintain the list of
+    /// functions, as in a database that was set up without a superuser, functions count as unknown,
+    /// and the expressions are those of this moment.
     ///
     /// # Errors
     /// PostgreSQL's error.
@@ -32,7 +33,8 @@ impl FunctionTraits {
             select pg_catalog.count(*) = 2
               from pg_catalog.pg_event_trigger
              where evtname in ('portico_functions_changed', 'portico_functions_dropped') and evtenabled = 'A'";
-        // The list may lack a function that is older than the event triggers; no function may be missing in both
+        // The list may lack a function that is older than the event triggers; no function may be
+        // missing in both
         const TRAITS: &str = "
             select coalesce(pg_catalog.bit_or(bits), 0)
               from (select bit from portico_session.noted

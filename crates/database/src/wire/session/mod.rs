@@ -1,4 +1,5 @@
-//! Sessions: connections that act as a role, with prepared statements and a reset after each transaction.
+//! Sessions: connections that act as a role, with prepared statements and a reset after each
+//! transaction.
 
 pub(crate) mod batch_copy;
 pub(crate) mod connection;

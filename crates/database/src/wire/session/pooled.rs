@@ -1,9 +1,9 @@
 //! Batches behind a connection pooler that lends another server session for each transaction.
 //!
-//! [`cleaning`](crate::pooler::cleaning) has the rules. Here they are kept within one batch, which has one `Sync`: its transaction
-//! begins with statements that clean the session or end it, and what follows the `commit` arrives
-//! before the pooler takes the session away. After an error inside of the transaction the session is still lent, and
-//! is restored with the `rollback`.
+//! [`cleaning`](crate::pooler::cleaning) has the rules. Here they are kept within one batch, which
+//! has one `Sync`: its transaction begins with statements that clean the session or end it, and
+//! what follows the `commit` arrives before the pooler takes the session away. After an error
+//! inside of the transaction the session is still lent, and is restored with the `rollback`.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ impl WireConnection {
         let mut whole = Batch::new();
         let keeps = mode.traits.keeps;
         if begins && keeps {
-            // In a transaction of its own, since the mark has to outlast one that fails at its commit
+            // In a transaction of its own, since the mark has to outlast one that fails at its
+            // commit
             let marked = ["begin"].into_iter().chain(RESET).chain([END_UNLESS_BARE, MARK_AS_USED, "commit"]);
             whole.statements.extend(marked.map(plain));
         }
@@ -50,7 +51,8 @@ impl WireConnection {
         let wanted = whole.len();
         if batch.ends.is_some() {
             whole.statements.extend(RESET.into_iter().map(plain));
-            // Without an end of its own the batch's transaction is still open here, and would be lost with the session
+            // Without an end of its own the batch's transaction is still open here, and would be
+            // lost with the session
             let has_end = batch.statements.last().is_some_and(|last| matches!(last.text, "commit" | "rollback"));
             whole.statements.extend(has_end.then(|| plain(END_UNLESS_BARE_OR_KEPT)));
         }

@@ -14,8 +14,8 @@ pub(crate) struct PreparedStatements {
     texts: Arc<StatementTexts>,
     /// The number of the current batch.
     batch: u64,
-    /// Names start at a random number and are never reused, so that no statement that SQL prepares has one of
-    /// them.
+    /// Names start at a random number and are never reused, so that no statement that SQL prepares
+    /// has one of them.
     next_name: u64,
     /// Forgotten statements that the server still keeps. They are closed with the next batch.
     obsolete_names: Vec<u64>,
@@ -79,7 +79,8 @@ impl PreparedStatements {
                 known.last_used = self.batch;
                 return ParseStep::Prepared { key, name: known.name };
             }
-            // Two texts with the same digest are practically impossible, but must not run the wrong statement
+            // Two texts with the same digest are practically impossible, but must not run the wrong
+            // statement
             return ParseStep::Unnamed;
         }
         if self.prepared.len() >= self.max && !self.evict() {
@@ -92,8 +93,8 @@ impl PreparedStatements {
         ParseStep::Parse { key, name }
     }
 
-    /// Returns how to send a statement as the unnamed statement. `kept`: its text, if it is kept until another one
-    /// replaces it. It counts as prepared from now on.
+    /// Returns how to send a statement as the unnamed statement. `kept`: its text, if it is kept
+    /// until another one replaces it. It counts as prepared from now on.
     pub fn unnamed_step(&mut self, kept: Option<&'static str>) -> ParseStep {
         if kept.is_some() && self.unnamed == kept {
             return ParseStep::PreparedUnnamed;
@@ -124,7 +125,8 @@ impl PreparedStatements {
         Some(known.name)
     }
 
-    /// Forgets the least recently used statement that the current batch does not use. `false`: there is none.
+    /// Forgets the least recently used statement that the current batch does not use. `false`:
+    /// there is none.
     fn evict(&mut self) -> bool {
         let oldest = self
             .prepared

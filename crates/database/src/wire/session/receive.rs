@@ -56,14 +56,16 @@ impl WireConnection {
                 self.state = ConnectionState::Broken;
                 outcome
             }
-            // The server has not finished: the connection stays busy, and its statement is cancelled later
+            // The server has not finished: the connection stays busy, and its statement is
+            // cancelled later
             (Err(_), _) => outcome,
         }
     }
 
-    /// Sends what `write` encodes: several transactions, each with a `Sync` of its own. `false`: `write` refused,
-    /// and nothing was sent. Afterwards call [`receive_transaction`](Self::receive_transaction) for each of them,
-    /// and then [`finish_receiving`](Self::finish_receiving).
+    /// Sends what `write` encodes: several transactions, each with a `Sync` of its own. `false`:
+    /// `write` refused, and nothing was sent. Afterwards call
+    /// [`receive_transaction`](Self::receive_transaction) for each of them, and then
+    /// [`finish_receiving`](Self::finish_receiving).
     pub async fn send_transactions(
         &mut self,
         write: impl FnOnce(&mut BytesMut, &mut PreparedStatements) -> bool,
@@ -104,8 +106,8 @@ impl WireConnection {
         self.channel.reader.shrink();
     }
 
-    /// Marks the connection as broken because the number of responses does not match the statements: nothing that
-    /// follows can be attributed to a statement.
+    /// Marks the connection as broken because the number of responses does not match the
+    /// statements: nothing that follows can be attributed to a statement.
     pub fn response_mismatch(&mut self) -> WireError {
         self.state = ConnectionState::Broken;
         WireError::Protocol("more or fewer answers than statements")

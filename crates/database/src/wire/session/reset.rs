@@ -1,36 +1,41 @@
-//! The session reset: a session carries nothing from one transaction to the next that a request could see.
+//! The session reset: a session carries nothing from one transaction to the next that a request
+//! could see.
 //!
-//! Connections are shared by all callers of the data API. Two mechanisms of PostgreSQL separate the callers:
+//! Connections are shared by all callers of the data API. Two mechanisms of PostgreSQL separate the
+//! callers:
 //!
-//! 1. **Everything of a request that SQL can see** (role, claims, method, path, headers, cookies, response
-//!    settings) is set with `set_config(…, true)`, to this request's value, in every transaction. Everything
-//!    that the transaction runs, including deferred triggers at its commit, sees these values, and PostgreSQL
-//!    restores the previous ones at its end.
-//! 2. **What functions leave in the session** is removed after the transaction by a [`SessionReset`], in the
-//!    same write, whatever the transaction was: settings (`reset all`), channels, cursors, advisory locks, the
-//!    sequences that `lastval` knows. Its last statement, the reset check, nevertheless asks PostgreSQL what is
-//!    left: another role, a temporary schema, prepared statements. Only a session for which PostgreSQL has
-//!    confirmed that nothing is left is [clean](super::state::SessionState::is_clean).
+//! 1. **Everything of a request that SQL can see** (role, claims, method, path, headers, cookies,
+//!    response settings) is set with `set_config(…, true)`, to this request's value, in every
+//!    transaction. Everything that the transaction runs, including deferred triggers at its commit,
+//!    sees these values, and PostgreSQL restores the previous ones at its end.
+//! 2. **What functions leave in the session** is removed after the transaction by a
+//!    [`SessionReset`], in the same write, whatever the transaction was: settings (`reset all`),
+//!    channels, cursors, advisory locks, the sequences that `lastval` knows. Its last statement,
+//!    the reset check, nevertheless asks PostgreSQL what is left: another role, a temporary schema,
+//!    prepared statements. Only a session for which PostgreSQL has confirmed that nothing is left
+//!    is [clean](super::state::SessionState::is_clean).
 //!
 //! Invariant: a connection that is not clean never reaches another caller. It is restored first
-//! ([`restore`](super::connection::WireConnection::restore)), or closed. A connection counts as not clean from
-//! the moment a batch is sent on it, so no event in between (an error, an abort, a cancelled caller) can be
-//! missed.
+//! ([`restore`](super::connection::WireConnection::restore)), or closed. A connection counts as not
+//! clean from the moment a batch is sent on it, so no event in between (an error, an abort, a
+//! cancelled caller) can be missed.
 //!
-//! **The reset check cannot be forged.** SQL can deallocate our prepared statements and prepare its own under
-//! their names. It can only prepare queries, so a command that was replaced is detected by its command tag.
-//! The check is a query: it is kept in the unnamed prepared statement, which SQL cannot address.
+//! **The reset check cannot be forged.** SQL can deallocate our prepared statements and prepare its
+//! own under their names. It can only prepare queries, so a command that was replaced is detected
+//! by its command tag. The check is a query: it is kept in the unnamed prepared statement, which
+//! SQL cannot address.
 //!
-//! **Plans.** PostgreSQL keeps the plans of prepared statements and of statements inside functions for the
-//! session. A function that is declared immutable may be evaluated while a plan is made, so a function that is
-//! wrongly declared immutable and reads the claims would leave one caller's value in a plan that another caller
-//! uses. As long as the database has any immutable function in an interpreted language
-//! ([`FunctionTraits::folds`]), plans are discarded after each transaction. What such functions return in the
-//! expressions of indexes, domains and partitions is kept outside of plans until the session ends: while there
-//! are such expressions ([`FunctionTraits::keeps`]), a session ends with its transaction. Event triggers
-//! maintain the list of all these functions in the transactions that change them
-//! (`bootstrap/sql/session_traits.sql`), and the reset check reads it after each transaction: what the server
-//! knows of the schema only affects the time that is spent.
+//! **Plans.** PostgreSQL keeps the plans of prepared statements and of statements inside functions
+//! for the session. A function that is declared immutable may be evaluated while a plan is made, so
+//! a function that is wrongly declared immutable and reads the claims would leave one caller's
+//! value in a plan that another caller uses. As long as the database has any immutable function in
+//! an interpreted language ([`FunctionTraits::folds`]), plans are discarded after each transaction.
+//! What such functions return in the expressions of indexes, domains and partitions is kept outside
+//! of plans until the session ends: while there are such expressions ([`FunctionTraits::keeps`]), a
+//! session ends with its transaction. Event triggers maintain the list of all these functions in
+//! the transactions that change them (`bootstrap/sql/session_traits.sql`), and the reset check
+//! reads it after each transaction: what the server knows of the schema only affects the time that
+//! is spent.
 
 use std::sync::Arc;
 
@@ -88,8 +93,8 @@ impl SessionReset {
         self.commands().count() + 1
     }
 
-    /// Reads the check from the results of a batch in which the reset starts at the statement `first`. `None`:
-    /// PostgreSQL did not answer it.
+    /// Reads the check from the results of a batch in which the reset starts at the statement
+    /// `first`. `None`: PostgreSQL did not answer it.
     pub fn check(&self, results: &ResultSets, first: usize) -> Option<ResetCheck> {
         let mut position = first;
         let mut took_effect = true;
@@ -114,8 +119,8 @@ impl SessionReset {
     }
 }
 
-/// The query that releases advisory locks and returns the rest: role, session user, temporary schema, traits of
-/// functions, statements that SQL has prepared.
+/// The query that releases advisory locks and returns the rest: role, session user, temporary
+/// schema, traits of functions, statements that SQL has prepared.
 macro_rules! reset_check {
     ($prepared:literal) => {
         concat!(
@@ -127,8 +132,8 @@ macro_rules! reset_check {
     };
 }
 
-/// Returns the reset check. It looks for prepared statements only where functions of the database may prepare
-/// some: the search takes longer the more statements of ours the session has.
+/// Returns the reset check. It looks for prepared statements only where functions of the database
+/// may prepare some: the search takes longer the more statements of ours the session has.
 fn reset_check(traits: FunctionTraits) -> &'static str {
     const PLAIN: &str = reset_check!("false");
     const PREPARES: &str =
@@ -136,8 +141,9 @@ fn reset_check(traits: FunctionTraits) -> &'static str {
     if traits.prepares { PREPARES } else { PLAIN }
 }
 
-/// Returns the commands that discard everything that a session can hold, for connections behind a pooler: there
-/// the session is lent for one transaction and cannot be checked later. `assume_role` is the origin's.
+/// Returns the commands that discard everything that a session can hold, for connections behind a
+/// pooler: there the session is lent for one transaction and cannot be checked later. `assume_role`
+/// is the origin's.
 pub(crate) fn discard_everything(assume_role: &str) -> impl Iterator<Item = Statement<'_>> {
     let assume_role = if assume_role.is_empty() { "reset role" } else { assume_role };
     let commands = [

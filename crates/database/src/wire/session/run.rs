@@ -33,8 +33,9 @@ impl WireConnection {
         }
     }
 
-    /// Runs a batch, followed by the session reset if the batch [ends](Batch::ending) its transaction; see
-    /// [`PooledConnection::run`](crate::wire::PooledConnection::run). Also returns the result of the reset check.
+    /// Runs a batch, followed by the session reset if the batch [ends](Batch::ending) its
+    /// transaction; see [`PooledConnection::run`](crate::wire::PooledConnection::run). Also returns
+    /// the result of the reset check.
     pub async fn run(
         &mut self,
         batch: &Batch<'_>,
@@ -76,8 +77,9 @@ impl WireConnection {
         Ok((results, check))
     }
 
-    /// Runs a batch whose first `own` statements are the caller's; the statements after them reset the session.
-    /// A result with only `own` statements means that the reset failed and that the connection has ended.
+    /// Runs a batch whose first `own` statements are the caller's; the statements after them reset
+    /// the session. A result with only `own` statements means that the reset failed and that the
+    /// connection has ended.
     pub(super) async fn run_with_reset(
         &mut self,
         batch: &Batch<'_>,
@@ -96,7 +98,8 @@ impl WireConnection {
             let attempt = self.attempt(batch, prepared).await;
             let mut responses = match (attempt, self.interrupted.take()) {
                 (Ok(responses), _) => responses,
-                // The connection was lost after the end of the transaction, whose result has arrived
+                // The connection was lost after the end of the transaction, whose result has
+                // arrived
                 (Err(error), Some(mut results)) if has_ended(&results) => {
                     tracing::debug!(error = %error, "a session ended after its transaction");
                     self.terminate();
@@ -135,7 +138,8 @@ impl WireConnection {
         }
     }
 
-    /// Returns the results of a batch that did not fail. It is an error when they do not match its statements.
+    /// Returns the results of a batch that did not fail. It is an error when they do not match its
+    /// statements.
     fn complete(&mut self, batch: &Batch<'_>, mut results: ResultSets) -> Result<ResultSets, WireError> {
         if results.len() != batch.len() {
             return Err(self.response_mismatch());
@@ -210,8 +214,9 @@ impl WireConnection {
         }
     }
 
-    /// Returns whether the failed statement may have failed because an earlier batch parsed it, before something it
-    /// depends on changed. Then all statements of the batch that earlier batches parsed are forgotten.
+    /// Returns whether the failed statement may have failed because an earlier batch parsed it,
+    /// before something it depends on changed. Then all statements of the batch that earlier
+    /// batches parsed are forgotten.
     fn forget_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
         let failed = results.len();
         let Some(ParseStep::Prepared { key, name }) = self.steps.get(failed).copied() else { return false };
@@ -242,8 +247,9 @@ fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     }
 }
 
-/// Returns whether the server does not have the prepared statements that we believe it has, or no longer follows
-/// the protocol. A function may raise the same codes itself: then the batch costs a connection.
+/// Returns whether the server does not have the prepared statements that we believe it has, or no
+/// longer follows the protocol. A function may raise the same codes itself: then the batch costs a
+/// connection.
 pub(crate) fn is_out_of_sync(error: &PostgresError) -> bool {
     matches!(&*error.code, "26000" | "42P05" | "08P01")
 }

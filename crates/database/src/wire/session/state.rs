@@ -12,8 +12,9 @@ use crate::wire::protocol::batch::Access;
 pub(crate) struct SessionState {
     pub origin: Arc<SessionOrigin>,
     is_clean: bool,
-    /// The session holds something until its end: it had a temporary table, which functions that were compiled
-    /// meanwhile may have resolved instead of another table, or values of immutable functions in expressions.
+    /// The session holds something until its end: it had a temporary table, which functions that
+    /// were compiled meanwhile may have resolved instead of another table, or values of immutable
+    /// functions in expressions.
     must_end: bool,
 }
 

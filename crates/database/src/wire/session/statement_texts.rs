@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The texts of prepared statements. The connections of a pool mostly prepare the same ones, and share them.
+/// The texts of prepared statements. The connections of a pool mostly prepare the same ones, and
+/// share them.
 #[derive(Debug)]
 pub(crate) struct StatementTexts {
     /// Random, so that an attacker cannot compute texts with the same digest.
@@ -73,8 +74,8 @@ impl Hasher for DigestHasher {
     }
 }
 
-/// Returns the digest of a text in a scope. Each request digests texts of a thousand bytes and more, so it
-/// processes eight bytes at a time.
+/// Returns the digest of a text in a scope. Each request digests texts of a thousand bytes and
+/// more, so it processes eight bytes at a time.
 fn digest(seed: u64, text: &str, scope: &str) -> u64 {
     let mut state = fold(seed ^ text.len() as u64, 0x9e37_79b9_7f4a_7c15);
     for part in [text.as_bytes(), scope.as_bytes()] {

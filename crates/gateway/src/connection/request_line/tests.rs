@@ -27,7 +27,8 @@ impl RequestLines<()> {
     }
 }
 
-/// A connection whose bytes come in these pieces; `reports` are the bodies that the HTTP library reports before it asks for each piece.
+/// A connection whose bytes come in these pieces; `reports` are the bodies that the HTTP library
+/// reports before it asks for each piece.
 fn through(pieces: &[&[u8]], reports: &[Option<BodyLength>]) -> String {
     let (mut lines, calls) = lines(());
     let mut out = Vec::new();
@@ -95,8 +96,8 @@ fn the_next_request_begins_where_the_library_says_the_last_one_ends() {
 
 #[test]
 fn where_a_request_ends_is_never_guessed() {
-    // Nothing passes behind a head before the library has said what it is, whether it came with the head or later. The
-    // third request here begins with the body of the second
+    // Nothing passes behind a head before the library has said what it is, whether it came with the
+    // head or later. The third request here begins with the body of the second
     let two = [RAW, RAW].concat();
     assert_eq!(through(&[&two], &[]), DONE);
     assert_eq!(through(&[RAW, RAW], &[]), DONE);

@@ -1,7 +1,7 @@
 //! The profile readers: one small function per provider, from its responses to a [`Profile`].
 //!
-//! Readers are pure. They trust nothing: a missing or wrongly typed value is either left out, or makes
-//! the response an [`UnreadableProfile`] where an account cannot be created without it.
+//! Readers are pure. They trust nothing: a missing or wrongly typed value is either left out, or
+//! makes the response an [`UnreadableProfile`] where an account cannot be created without it.
 
 #[cfg(test)]
 mod tests;
@@ -68,7 +68,8 @@ pub fn google(sources: &ProfileSources<'_>) -> ProfileResult {
             .build());
     }
     let user = sources.document(0);
-    // An OpenID userinfo has `sub` and `email_verified` where Google's own has `id` and `verified_email`
+    // An OpenID userinfo has `sub` and `email_verified` where Google's own has `id` and
+    // `verified_email`
     let subject = identifier(user, "id").or_else(|_| identifier(user, "sub"))?;
     let verified = truth(user.get("verified_email")) || truth(user.get("email_verified"));
     Ok(ProfileBuilder::new(sources.issuer, &subject)?
@@ -152,7 +153,8 @@ const AZURE_TOKEN_CLAIMS: [&str; 16] = [
 
 pub fn azure(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = sources.claims()?;
-    // The claim "email domain owner verified" is optional; where the operator has enabled it, it decides
+    // The claim "email domain owner verified" is optional; where the operator has enabled it, it
+    // decides
     let verified = claims.get("xms_edov").is_none_or(|owned| truth(Some(owned)));
     let mut builder = from_claims(sources, claims)?
         .text(&["full_name"], member(claims, "name"))
@@ -167,8 +169,9 @@ pub fn azure(sources: &ProfileSources<'_>) -> ProfileResult {
 /// The tenant of personal accounts, whose addresses Microsoft itself verifies.
 const AZURE_PERSONAL_ACCOUNTS: &str = "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0";
 
-/// As [`azure`], where every tenant may sign in. A tenant's administrator can write any address into its
-/// accounts, so an address is verified only where Microsoft states that the tenant owns its domain.
+/// As [`azure`], where every tenant may sign in. A tenant's administrator can write any address
+/// into its accounts, so an address is verified only where Microsoft states that the tenant owns
+/// its domain.
 pub fn azure_of_any_tenant(sources: &ProfileSources<'_>) -> ProfileResult {
     let claims = sources.claims()?;
     let is_owner_verified = claims.contains_key("xms_edov") || member(claims, "iss") == Some(AZURE_PERSONAL_ACCOUNTS);
@@ -416,7 +419,8 @@ pub fn zoom(sources: &ProfileSources<'_>) -> ProfileResult {
     let user = sources.document(0);
     let part = |key| text(user, key).unwrap_or_default();
     let name = format!("{} {}", part("first_name"), part("last_name"));
-    // "100" is an account at Zoom itself; other accounts signed in at a service that verifies addresses
+    // "100" is an account at Zoom itself; other accounts signed in at a service that verifies
+    // addresses
     let with_zoom = matches!(user.get("login_type"), Some(kind) if *kind == json!("100") || *kind == json!(100));
     let verified = !with_zoom || truth(user.get("verified"));
     Ok(ProfileBuilder::new(sources.issuer, &identifier(user, "id")?)?
