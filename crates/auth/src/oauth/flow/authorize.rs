@@ -14,23 +14,14 @@ use crate::model::ids::UserId;
 use crate::oauth::flow::browser_binding::{self, BrowserBinding, BrowserContext, CookieBinding, CookieReach};
 use crate::oauth::flow::{callback_redirect, oauth1, provider_unreachable};
 use crate::oauth::pkce::{self, Challenge};
-use crate::oauth::provider::resolved::{self, ProviderEndpoints, ResolvedProvider};
+use crate::oauth::protocol::reserved_parameters::is_reserved;
+use crate::oauth::provider::lookup;
+use crate::oauth::provider::resolved::{ProviderEndpoints, ResolvedProvider};
 use crate::one_time::token::TokenKind;
 use crate::protection::limits::Limiter;
 use crate::sql::flow_state::{self, NewFlow, method};
 use crate::sql::{Tx, users};
 
-/// Parameters that no caller may set, in any case of letters.
-const RESERVED: [&str; 8] = [
-    "client_id",
-    "client_secret",
-    "redirect_uri",
-    "response_type",
-    "state",
-    "code_challenge",
-    "code_challenge_method",
-    "code_verifier",
-];
 /// Parameters for this server, which are not forwarded. Invitations and API keys are secrets.
 const WITHHELD: [&str; 10] = [
     browser_binding::REDIRECTED_PARAMETER,
@@ -46,10 +37,6 @@ const WITHHELD: [&str; 10] = [
 ];
 /// Longest parameter that is forwarded, in bytes of name and value.
 const MAX_FORWARDED_BYTES: usize = 2048;
-
-pub(crate) fn is_reserved(name: &str) -> bool {
-    RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
-}
 
 /// The secrets of a flow towards the provider, and their stored form (see [`crate::oauth`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +112,7 @@ pub(crate) async fn start(
 ) -> Result<StartedFlow, AuthError> {
     // Each flow inserts a row, and may cause a call to the provider
     auth.limits().check(Limiter::Authorize, request)?;
-    let provider = resolved::find(auth, query.get("provider").unwrap_or_default()).await?;
+    let provider = lookup::find(auth, query.get("provider").unwrap_or_default()).await?;
     let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))?;
     let reach = browser_binding::cookie_reach(&auth.settings().external_url, &provider.redirect_uri, browser);
     if let CookieReach::OtherHost(url) = &reach
@@ -310,9 +297,5 @@ mod tests {
         let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         set_query(&mut url, vec![own("client_id", "ours"), own("state", "s"), own("state", "other")]);
         assert_eq!(url.as_str(), "https://provider.example/authorize?client_id=ours&state=s&keep=1");
-        for name in ["State", "REDIRECT_URI", "client_secret"] {
-            assert!(is_reserved(name));
-        }
-        assert!(!is_reserved("prompt"));
     }
 }

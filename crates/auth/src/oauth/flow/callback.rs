@@ -25,8 +25,9 @@ use crate::oauth::flow::manual_linking;
 use crate::oauth::flow::{oauth1, provider_unreachable};
 use crate::oauth::protocol::token_endpoint::{CodeExchange, CodeExchangeError, ProviderTokens};
 use crate::oauth::provider::identification::Identification;
+use crate::oauth::provider::lookup;
 use crate::oauth::provider::profile::Profile;
-use crate::oauth::provider::resolved::{self, ProviderEndpoints, ResolvedProvider};
+use crate::oauth::provider::resolved::{ProviderEndpoints, ResolvedProvider};
 use crate::operation::Operation;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::sql::flow_state::{self, Arrival, ClientState, FlowState};
@@ -172,7 +173,7 @@ impl From<AuthError> for CallbackError {
 }
 
 async fn provider_of(auth: &Auth, flow: &FlowState) -> Result<ResolvedProvider, AuthError> {
-    resolved::find(auth, &flow.provider_type).await.map_err(|error| match error {
+    lookup::find(auth, &flow.provider_type).await.map_err(|error| match error {
         AuthError::Contract(_) => {
             ContractError::ProviderOfFlowUnsupported { provider: flow.provider_type.clone() }.into()
         }

@@ -6,4 +6,5 @@ pub mod http_client;
 pub mod id_token;
 pub mod oauth1;
 mod public_address;
+pub(crate) mod reserved_parameters;
 pub mod token_endpoint;

@@ -10,6 +10,7 @@ use crate::error::{AuthError, ContractError};
 use crate::model::JsonObject;
 use crate::oauth::protocol::discovery::Issuer;
 use crate::oauth::protocol::http_client::UrlTrust;
+use crate::oauth::protocol::reserved_parameters::is_reserved;
 use crate::oauth::provider::description::{ClientAuthentication, ForwardedParameters, ProfileSources, UserinfoExtra};
 use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::readers;
@@ -87,7 +88,7 @@ pub(crate) fn resolve(auth: &Auth, row: CustomProvider) -> Option<ResolvedProvid
         .authorization_params
         .into_iter()
         .filter_map(|(name, value)| value.as_str().map(|value| (name, value.to_owned())))
-        .filter(|(name, _)| !crate::oauth::flow::authorize::is_reserved(name))
+        .filter(|(name, _)| !is_reserved(name))
         .collect();
     let settings = auth.settings();
     let base = settings.custom_providers.external_url.as_ref().unwrap_or(&settings.external_url);

@@ -5,6 +5,7 @@ pub mod catalogue;
 pub(crate) mod custom;
 pub mod description;
 pub(crate) mod identification;
+pub(crate) mod lookup;
 pub mod profile;
 pub(crate) mod readers;
 pub(crate) mod resolved;

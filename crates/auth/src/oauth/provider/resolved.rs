@@ -5,15 +5,12 @@ use std::sync::Arc;
 use portico_base::Secret;
 use serde_json::Value;
 
-use super::catalogue::{self, AZURE_ISSUERS};
-use super::custom;
+use super::catalogue::AZURE_ISSUERS;
 use super::description::{
     ClientAuthentication, EndpointTemplates, ForwardedParameters, IdTokenUse, ProfileReader, ProfileSources,
     ProviderDescription, UserinfoExtra,
 };
 use super::readers;
-use crate::Auth;
-use crate::error::{AuthError, ContractError};
 use crate::model::JsonObject;
 use crate::oauth::protocol::discovery::{Discovery, Issuer, IssuerError, Issuers};
 use crate::oauth::protocol::http_client::UrlTrust;
@@ -87,36 +84,6 @@ pub(crate) struct ResolvedProvider {
     pub(crate) client_authentication: ClientAuthentication,
     pub(crate) read: ProfileReader,
     pub(crate) claim_mapping: ClaimMapping,
-}
-
-/// Finds the provider of a request's `provider` parameter.
-///
-/// # Errors
-/// 400 `validation_failed` "Unsupported provider: ..." when it is unknown, disabled or incomplete.
-pub(crate) async fn find(auth: &Auth, name: &str) -> Result<ResolvedProvider, AuthError> {
-    let name = name.to_lowercase();
-    if name.starts_with(custom::PREFIX) {
-        return custom::find(auth, &name).await;
-    }
-    let unsupported = |reason: &str| AuthError::from(ContractError::ProviderUnsupported { reason: reason.to_owned() });
-    let provider = catalogue::find(&name).ok_or_else(|| {
-        let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-        unsupported(&format!("Provider {shown} could not be found"))
-    })?;
-    let settings = auth.settings();
-    let own =
-        settings.external.get(&name).filter(|own| own.enabled).ok_or_else(|| unsupported("provider is not enabled"))?;
-    let resolved = resolve(provider, own, &settings.external_url);
-    if resolved.client_id().is_empty() {
-        return Err(unsupported("missing OAuth client ID"));
-    }
-    if resolved.secret.is_empty() {
-        return Err(unsupported("missing OAuth secret"));
-    }
-    if provider.needs_url && own.url.is_empty() {
-        return Err(unsupported("missing provider URL"));
-    }
-    Ok(resolved)
 }
 
 /// Joins a built-in provider with its settings, which may be incomplete. `external_url` is the
