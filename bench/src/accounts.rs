@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::client::{Answer, Calls, Done, End, PATIENCE, request};
+use crate::client::{BenchResponse, Calls, Done, End, PATIENCE, request};
 use crate::limits;
 use crate::people::{self, CODE, PASSWORD, Person};
 use crate::report::Report;
@@ -213,7 +213,7 @@ impl Calls for Refresh {
         Cow::Owned(request("POST", path, &[("apikey", &self.key)], &body))
     }
 
-    fn answered(&self, connection: usize, answer: &Answer) -> Result<()> {
+    fn answered(&self, connection: usize, answer: &BenchResponse) -> Result<()> {
         let token = answer.text("refresh_token").context("a refresh token")?;
         token.clone_into(&mut self.tokens[connection].lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())

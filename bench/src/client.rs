@@ -21,14 +21,14 @@ pub struct Connection {
 }
 
 /// A status and a body.
-pub struct Answer {
+pub struct BenchResponse {
     /// The HTTP status.
     pub status: u16,
     /// The body.
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl BenchResponse {
     /// Returns the text of a JSON field, found without parsing the JSON: the generator shares its
     /// processors with the server.
     pub fn text(&self, name: &str) -> Option<&str> {
@@ -47,7 +47,7 @@ impl Connection {
     }
 
     /// Sends a whole request and reads the whole response.
-    pub async fn call(&mut self, request: &[u8]) -> Result<Answer> {
+    pub async fn call(&mut self, request: &[u8]) -> Result<BenchResponse> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
         let head_end = loop {
@@ -70,11 +70,11 @@ impl Connection {
                 bail!("the server closed the connection");
             }
         }
-        Ok(Answer { status, body: self.buffer[head_end..head_end + length].to_vec() })
+        Ok(BenchResponse { status, body: self.buffer[head_end..head_end + length].to_vec() })
     }
 
     /// As [`Self::call`], for a response that must be successful.
-    pub async fn succeed(&mut self, request: &[u8]) -> Result<Answer> {
+    pub async fn succeed(&mut self, request: &[u8]) -> Result<BenchResponse> {
         let answer = self.call(request).await?;
         if answer.status >= 300 {
             bail!("{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
@@ -107,7 +107,7 @@ pub trait Calls: Send + Sync {
     fn request(&self, connection: usize, call: u64) -> Cow<'_, [u8]>;
 
     /// Stores what a connection needs for its next request.
-    fn answered(&self, _connection: usize, _answer: &Answer) -> Result<()> {
+    fn answered(&self, _connection: usize, _answer: &BenchResponse) -> Result<()> {
         Ok(())
     }
 }

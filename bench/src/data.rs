@@ -137,7 +137,7 @@ struct Bench {
 }
 
 /// The request of both sides.
-struct Asked<'a> {
+struct ComparedRequest<'a> {
     method: &'static str,
     /// The path below the prefix of the service.
     path: &'static str,
@@ -151,8 +151,8 @@ struct Asked<'a> {
 
 impl Bench {
     async fn row(&self, report: &mut Report) -> Result<()> {
-        let asked = self.read("/products", "select=id,name,price&id=eq.4711")?;
-        self.compare(report, "One row by key under RLS", "≥ 0.75", asked).await
+        let compared = self.read("/products", "select=id,name,price&id=eq.4711")?;
+        self.compare(report, "One row by key under RLS", "≥ 0.75", compared).await
     }
 
     async fn list(&self, report: &mut Report) -> Result<()> {
@@ -184,21 +184,21 @@ impl Bench {
         let plan = WritePlan::new(&context, relation, WriteAction::Insert, &query, options, Some(&payload))?;
         let (sql, _) = plain_write(&plan, &JSON).context("its row is JSON")?;
         let headers = &[("prefer", "return=representation")];
-        let asked = Asked { method: "POST", path: "/visits", query: "select=*", headers, body, sql };
-        self.compare(report, "Insert that returns its row", "≥ 0.8", asked).await
+        let compared = ComparedRequest { method: "POST", path: "/visits", query: "select=*", headers, body, sql };
+        self.compare(report, "Insert that returns its row", "≥ 0.8", compared).await
     }
 
-    async fn compare(&self, report: &mut Report, what: &str, bar: &str, asked: Asked<'_>) -> Result<()> {
+    async fn compare(&self, report: &mut Report, what: &str, bar: &str, compared: ComparedRequest<'_>) -> Result<()> {
         let what = format!("{what}, {CONNECTIONS} connections");
         let mut connection = Connection::open(&self.subject.address).await?;
-        let request = self.request(&asked, &format!("{}?{}", asked.path, asked.query));
+        let request = self.request(&compared, &format!("{}?{}", compared.path, compared.query));
         connection.succeed(&request).await?;
-        let settings = connection.succeed(&self.request(&asked, REQUEST_SETTINGS)).await?;
+        let settings = connection.succeed(&self.request(&compared, REQUEST_SETTINGS)).await?;
         let settings = serde_json::from_slice(&settings.body)?;
         let end = End::After(ROUND);
         let calls = Arc::new(Same(request));
         for limit in Limit::ALL {
-            let (script, defines) = script(&asked, &settings, limit)?;
+            let (script, defines) = script(&compared, &settings, limit)?;
             let found = compare(
                 self.subject.watch,
                 async || self.subject.load(CONNECTIONS, end, &calls).await,
@@ -265,43 +265,43 @@ impl Bench {
     }
 
     /// Returns the request with another path and query.
-    fn request(&self, asked: &Asked<'_>, target: &str) -> Vec<u8> {
-        let headers = [&[("apikey", self.subject.key.as_str())], asked.headers].concat();
-        request(asked.method, &format!("/rest/v1{target}"), &headers, asked.body)
+    fn request(&self, compared: &ComparedRequest<'_>, target: &str) -> Vec<u8> {
+        let headers = [&[("apikey", self.subject.key.as_str())], compared.headers].concat();
+        request(compared.method, &format!("/rest/v1{target}"), &headers, compared.body)
     }
 
-    fn read<'a>(&self, path: &'static str, query: &'a str) -> Result<Asked<'a>> {
+    fn read<'a>(&self, path: &'static str, query: &'a str) -> Result<ComparedRequest<'a>> {
         let settings = PlanSettings { max_rows: Some(1000), ..PlanSettings::default() };
         let relation = self.cache.relation("public", &path[1..]).context("a table of the shop")?;
         let context = PlanContext { cache: &self.cache, schema: "public", settings: &settings };
         let plan = ReadPlan::new(&context, ReadRoot::Relation(relation), &parse(query, QueryTarget::Relation)?)?;
         let (sql, _) = plain_read(&plan, &JSON).context("a list is JSON")?;
-        Ok(Asked { method: "GET", path, query, headers: &[], body: "", sql })
+        Ok(ComparedRequest { method: "GET", path, query, headers: &[], body: "", sql })
     }
 }
 
 /// Returns the transaction as a script of `pgbench`, and its variables: those of the settings have
 /// the values that the server sets, as `settings` reports them, the response to the same request at
 /// [`REQUEST_SETTINGS`].
-fn script(asked: &Asked<'_>, settings: &Value, limit: Limit) -> Result<(String, Vec<(String, String)>)> {
+fn script(compared: &ComparedRequest<'_>, settings: &Value, limit: Limit) -> Result<(String, Vec<(String, String)>)> {
     let settings = |name: &str| settings[name].as_str().context("the settings of the request");
     // The one header that contains the path of the request
-    let headers = settings("headers")?.replace(REQUEST_SETTINGS, asked.path);
+    let headers = settings("headers")?.replace(REQUEST_SETTINGS, compared.path);
     let mut defines: Vec<(String, String)> = [
         ("n1", "statement_timeout"),
         ("v1", "3s"),
         ("role", "anon"),
         ("claims", settings("claims")?),
-        ("method", asked.method),
-        ("path", asked.path),
+        ("method", compared.method),
+        ("path", compared.path),
         ("headers", &headers),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .collect();
-    let mut main = asked.sql.text().to_owned();
+    let mut main = compared.sql.text().to_owned();
     // From the last, so that $1 does not match within $10
-    for (at, param) in asked.sql.params().iter().enumerate().rev() {
+    for (at, param) in compared.sql.params().iter().enumerate().rev() {
         main = main.replace(&format!("${}", at + 1), &format!(":main{}", at + 1));
         let value = match param {
             BoundValue::Text(text) => text.clone(),
@@ -310,7 +310,7 @@ fn script(asked: &Asked<'_>, settings: &Value, limit: Limit) -> Result<(String, 
         defines.push((format!("main{}", at + 1), value));
     }
     ensure!(!main.contains('$'), "a parameter is left: {main}");
-    let begin = if asked.method == "GET" { "begin read only" } else { "begin" };
+    let begin = if compared.method == "GET" { "begin read only" } else { "begin" };
     let main = main.replace('\n', " ");
     let script = format!("\\startpipeline\n{begin};\n{};\n{main};\ncommit;\n\\endpipeline\n", limit.settings());
     Ok((script, defines))

@@ -43,12 +43,12 @@ pub(crate) enum EventError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope {
-    events: Vec<Given>,
+    events: Vec<ReceivedEvent>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct ReceivedEvent {
     name: String,
     #[serde(default)]
     properties: Option<serde_json::Map<String, Value>>,
@@ -57,7 +57,7 @@ struct Given {
 }
 
 /// The properties of an event.
-struct Kind {
+struct EventKind {
     name: &'static str,
     /// The one property, and its allowed texts.
     property: Option<(&'static str, Check)>,
@@ -65,11 +65,11 @@ struct Kind {
 
 type Check = fn(&str) -> bool;
 
-const KINDS: [Kind; 4] = [
-    Kind { name: "sign_in", property: Some(("method", is_method)) },
-    Kind { name: "sign_up", property: Some(("method", is_method)) },
-    Kind { name: "sign_out", property: None },
-    Kind { name: "page_view", property: Some(("route", is_route)) },
+const EVENT_KINDS: [EventKind; 4] = [
+    EventKind { name: "sign_in", property: Some(("method", is_method)) },
+    EventKind { name: "sign_up", property: Some(("method", is_method)) },
+    EventKind { name: "sign_out", property: None },
+    EventKind { name: "page_view", property: Some(("route", is_route)) },
 ];
 
 /// Parses the events of a request: all of them or none.
@@ -78,12 +78,12 @@ pub(crate) fn parse(body: &[u8], user_id: Option<Uuid>, now: OffsetDateTime) -> 
     if envelope.events.is_empty() || envelope.events.len() > MAX_EVENTS {
         return Err(EventError::Count);
     }
-    envelope.events.into_iter().map(|given| check(given, user_id, now)).collect()
+    envelope.events.into_iter().map(|received| check(received, user_id, now)).collect()
 }
 
-fn check(given: Given, user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Event, EventError> {
-    let kind = KINDS.iter().find(|kind| kind.name == given.name).ok_or(EventError::Name)?;
-    let properties = given.properties.unwrap_or_default();
+fn check(received: ReceivedEvent, user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Event, EventError> {
+    let kind = EVENT_KINDS.iter().find(|kind| kind.name == received.name).ok_or(EventError::Name)?;
+    let properties = received.properties.unwrap_or_default();
     let fits = match kind.property {
         Some((name, is_allowed)) => {
             properties.len() == 1 && properties.get(name).and_then(Value::as_str).is_some_and(is_allowed)
@@ -93,7 +93,7 @@ fn check(given: Given, user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Eve
     if !fits {
         return Err(EventError::Properties);
     }
-    let occurred_at = match given.occurred_at {
+    let occurred_at = match received.occurred_at {
         Some(text) => OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| EventError::Time)?,
         None => now,
     };

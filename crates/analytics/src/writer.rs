@@ -199,12 +199,20 @@ impl Task {
                     self.refusals += 1;
                 }
                 if self.refusals >= MAX_REFUSALS {
-                    tracing::error!(%error, events = self.held.len(), "events are given up: PostgreSQL refuses them");
+                    tracing::error!(
+                        error = %error,
+                        events = self.held.len(),
+                        "events are given up: PostgreSQL refuses them"
+                    );
                     self.held.clear();
                     (self.refusals, self.pause) = (0, FIRST_PAUSE);
                     return;
                 }
-                tracing::warn!(%error, events = self.held.len(), "events could not be written and are kept for now");
+                tracing::warn!(
+                    error = %error,
+                    events = self.held.len(),
+                    "events could not be written and are kept for now"
+                );
                 (self.due, self.is_paused) = (Some(Instant::now() + self.pause), true);
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
@@ -220,7 +228,7 @@ impl Task {
         match delete_surplus(&self.database, self.kept, LOOK_STEPS).await {
             Ok(_) => self.since_look = 0,
             // Repeated with the next events
-            Err(error) => tracing::warn!(%error, "the oldest events could not be deleted"),
+            Err(error) => tracing::warn!(error = %error, "the oldest events could not be deleted"),
         }
     }
 

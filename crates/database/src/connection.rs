@@ -162,7 +162,7 @@ where
 {
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%error, "a database connection ended");
+            tracing::debug!(error = %error, "a database connection ended");
         }
     })
 }

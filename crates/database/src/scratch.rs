@@ -65,7 +65,7 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
             Ok(cluster) => {
                 match set_aside_left_behind(&cluster.endpoint()).await {
                     Ok(left) => drop_in_background(cluster.endpoint(), left),
-                    Err(error) => tracing::warn!(%error, "databases of an earlier test program stay"),
+                    Err(error) => tracing::warn!(error = %error, "databases of an earlier test program stay"),
                 }
                 return Ok(cluster);
             }
@@ -133,12 +133,12 @@ fn drop_in_background(admin: Endpoint, names: Vec<String>) {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         for name in names {
             if let Err(error) = runtime.block_on(drop_database(&admin, &name)) {
-                tracing::debug!(%error, name, "a database of an earlier test program stays");
+                tracing::debug!(error = %error, name, "a database of an earlier test program stays");
             }
         }
     };
     if let Err(error) = std::thread::Builder::new().name("drop databases".into()).spawn(work) {
-        tracing::debug!(%error, "databases of an earlier test program stay");
+        tracing::debug!(error = %error, "databases of an earlier test program stay");
     }
 }
 

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Answer, Request, TestServer, link_in};
+use crate::{Request, TestResponse, TestServer, link_in};
 
 /// A person without a session, who knows an email address and a password.
 #[derive(Clone)]
@@ -59,17 +59,17 @@ impl<'a> Visitor<'a> {
     }
 
     /// Signs up: `POST /signup`.
-    pub async fn signs_up(&self) -> Answer {
+    pub async fn signs_up(&self) -> TestResponse {
         self.server.post("/auth/v1/signup").json(&self.credentials()).send().await
     }
 
     /// Signs in with the password.
-    pub async fn signs_in(&self) -> Answer {
+    pub async fn signs_in(&self) -> TestResponse {
         self.server.post("/auth/v1/token?grant_type=password").json(&self.credentials()).send().await
     }
 
     /// Opens the link of the newest mail to the address. Waits for the mail if there is none yet.
-    pub async fn opens_link(&self) -> Answer {
+    pub async fn opens_link(&self) -> TestResponse {
         let mail = self.server.mail_to(&self.email).await;
         self.server.get(link_in(mail.html()).as_str()).send().await
     }
@@ -129,7 +129,7 @@ impl<'a> Member<'a> {
     }
 
     /// Refreshes the session, and keeps the new tokens if the server returns them.
-    pub async fn refreshes(&mut self) -> Answer {
+    pub async fn refreshes(&mut self) -> TestResponse {
         let answer = self.refreshes_with(self.refresh_token()).await;
         if answer.status == 200 {
             self.session = answer.json();
@@ -138,23 +138,23 @@ impl<'a> Member<'a> {
     }
 
     /// Refreshes with this token. The member keeps the tokens that it has.
-    pub async fn refreshes_with(&self, refresh_token: &str) -> Answer {
+    pub async fn refreshes_with(&self, refresh_token: &str) -> TestResponse {
         let body = json!({ "refresh_token": refresh_token });
         self.visitor.server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
     }
 
     /// Reads the own account: `GET /user`.
-    pub async fn reads_account(&self) -> Answer {
+    pub async fn reads_account(&self) -> TestResponse {
         self.sends(self.visitor.server.get("/auth/v1/user")).send().await
     }
 
     /// Changes the own account: `PUT /user`.
-    pub async fn changes_account(&self, changes: &Value) -> Answer {
+    pub async fn changes_account(&self, changes: &Value) -> TestResponse {
         self.sends(self.visitor.server.put("/auth/v1/user").json(changes)).send().await
     }
 
     /// Signs out the sessions of a scope: `global`, `local` or `others`.
-    pub async fn signs_out(&self, scope: &str) -> Answer {
+    pub async fn signs_out(&self, scope: &str) -> TestResponse {
         self.sends(self.visitor.server.post(&format!("/auth/v1/logout?scope={scope}"))).send().await
     }
 }

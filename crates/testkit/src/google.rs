@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::{Answer, TestServer};
+use crate::{TestResponse, TestServer};
 
 /// The answer of a person on the provider's page.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ impl<'a> Google<'a> {
     ///
     /// # Panics
     /// When the provider does not redirect back.
-    pub async fn answer(&self, authorize: &Url, person: GooglePerson<'_>) -> Answer {
+    pub async fn answer(&self, authorize: &Url, person: GooglePerson<'_>) -> TestResponse {
         let back = self.decide(authorize, person).await;
         self.server.get(back.as_str()).send().await
     }

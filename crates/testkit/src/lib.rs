@@ -22,5 +22,5 @@ pub use actors::{Member, Operator, Visitor};
 pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};
 pub use person::{Pkce, claims_of};
-pub use request::{Answer, Request};
+pub use request::{Request, TestResponse};
 pub use server::{Peer, TestServer, TestSettings};

@@ -61,7 +61,7 @@ impl Request {
     ///
     /// # Panics
     /// When there is no response.
-    pub async fn send(self) -> Answer {
+    pub async fn send(self) -> TestResponse {
         self.try_send().await.expect("the server answers")
     }
 
@@ -69,7 +69,7 @@ impl Request {
     ///
     /// # Errors
     /// When there is no complete response.
-    pub async fn try_send(self) -> Result<Answer, reqwest::Error> {
+    pub async fn try_send(self) -> Result<TestResponse, reqwest::Error> {
         let jar = || self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<String> = jar().iter().map(|(name, value)| format!("{name}={value}")).collect();
         let builder = match known.as_slice() {
@@ -83,7 +83,7 @@ impl Request {
                 jar().insert(name.to_owned(), value.to_owned());
             }
         }
-        Ok(Answer {
+        Ok(TestResponse {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             body: response.bytes().await?,
@@ -93,7 +93,7 @@ impl Request {
 
 /// A complete response.
 #[derive(Clone)]
-pub struct Answer {
+pub struct TestResponse {
     /// The HTTP status.
     pub status: u16,
     /// The HTTP header fields.
@@ -102,7 +102,7 @@ pub struct Answer {
     pub body: bytes::Bytes,
 }
 
-impl Answer {
+impl TestResponse {
     /// Returns the body as JSON.
     ///
     /// # Panics
@@ -164,7 +164,7 @@ impl Answer {
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for TestResponse {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.body[..self.body.len().min(2000)];
         write!(out, "{} {:?} {}", self.status, self.headers, String::from_utf8_lossy(shown))

@@ -2,7 +2,7 @@
 //! by one.
 
 use portico_auth::AuthSettings;
-use portico_testkit::{Answer, GooglePerson, TestServer, claims_of};
+use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -21,7 +21,7 @@ async fn linking(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     .await
 }
 
-async fn callback(server: &TestServer, person: GooglePerson<'_>) -> Answer {
+async fn callback(server: &TestServer, person: GooglePerson<'_>) -> TestResponse {
     let url = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
     server.google().answer(&url, person).await
 }
@@ -46,8 +46,8 @@ async fn token_of(server: &TestServer, email: &str) -> String {
 }
 
 #[track_caller]
-fn told(answer: &Answer, error: &str, code: &str, text: &str) {
-    for field in [Answer::location_query, Answer::location_fragment] {
+fn told(answer: &TestResponse, error: &str, code: &str, text: &str) {
+    for field in [TestResponse::location_query, TestResponse::location_fragment] {
         assert_eq!(field(answer, "error").as_deref(), Some(error), "{answer:?}");
         assert_eq!(field(answer, "error_code").as_deref(), Some(code), "{answer:?}");
         assert_eq!(field(answer, "error_description").as_deref(), Some(text), "{answer:?}");
@@ -64,7 +64,7 @@ async fn identity(server: &TestServer, owner: &str, provider: &str, email: &str,
     server.query(&sql).await[0].get(0)
 }
 
-async fn unlink(server: &TestServer, token: &str, id: &str) -> Answer {
+async fn unlink(server: &TestServer, token: &str, id: &str) -> TestResponse {
     server.delete(&format!("/auth/v1/user/identities/{id}")).bearer(token).send().await
 }
 

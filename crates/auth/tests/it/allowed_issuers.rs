@@ -1,11 +1,11 @@
 //! `grant_type=id_token` without the name of a provider: the allowed issuers of the project.
 
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 
 use crate::misbehaving::{CLIENT_ID, Provider, server_and};
 
-async fn sign_in(t: &TestServer, body: &Value) -> Answer {
+async fn sign_in(t: &TestServer, body: &Value) -> TestResponse {
     t.post("/auth/v1/token?grant_type=id_token").json(body).send().await
 }
 

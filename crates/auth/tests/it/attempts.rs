@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use portico_testkit::{Answer, Peer, TestServer, code_in, link_in};
+use portico_testkit::{Peer, TestResponse, TestServer, code_in, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 
@@ -12,13 +12,13 @@ const PASSWORD: &str = "correct-horse";
 const HOME: &str = "198.51.100.7";
 
 /// Returns what a client sees of an error: status, code, limit and retry time.
-fn seen(answer: &Answer) -> (u16, String, String, String) {
+fn seen(answer: &TestResponse) -> (u16, String, String, String) {
     let header = |name| answer.header(name).unwrap_or_default().to_owned();
     let (status, code) = answer.refusal();
     (status, code, header("x-ratelimit-name"), header("retry-after"))
 }
 
-fn assert_limited(answer: &Answer, limit: &str) -> Duration {
+fn assert_limited(answer: &TestResponse, limit: &str) -> Duration {
     let (status, code, name, wait) = seen(answer);
     assert_eq!((status, code.as_str(), name.as_str()), (429, "over_request_rate_limit", limit), "{}", answer.text());
     Duration::seconds(wait.parse().unwrap())
@@ -28,20 +28,20 @@ fn attacker_address(number: usize) -> String {
     format!("192.0.2.{number}")
 }
 
-async fn post(t: &TestServer, target: &str, address: &str, body: &Value) -> Answer {
+async fn post(t: &TestServer, target: &str, address: &str, body: &Value) -> TestResponse {
     let target = if target.starts_with("http") { target.to_owned() } else { format!("/auth/v1/{target}") };
     t.post(&target).header("x-forwarded-for", address).json(body).send().await
 }
 
-async fn sign_in_as(t: &TestServer, email: &str, address: &str, password: &str) -> Answer {
+async fn sign_in_as(t: &TestServer, email: &str, address: &str, password: &str) -> TestResponse {
     post(t, "token?grant_type=password", address, &json!({"email": email, "password": password})).await
 }
 
-async fn sign_in(t: &TestServer, address: &str, password: &str) -> Answer {
+async fn sign_in(t: &TestServer, address: &str, password: &str) -> TestResponse {
     sign_in_as(t, ADA, address, password).await
 }
 
-fn assert_wrong(answer: &Answer) {
+fn assert_wrong(answer: &TestResponse) {
     assert_eq!(answer.refusal(), (400, "invalid_credentials".to_owned()));
 }
 

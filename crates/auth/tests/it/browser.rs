@@ -2,7 +2,7 @@
 //! provider.
 
 use portico_auth::AuthSettings;
-use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
+use portico_testkit::{GooglePerson, Pkce, TestResponse, TestServer};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -12,7 +12,7 @@ const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email
 const AUTHORIZE: &str = "/auth/v1/authorize?provider=google";
 
 #[track_caller]
-fn assert_rejected(answer: &Answer) {
+fn assert_rejected(answer: &TestResponse) {
     assert_eq!(answer.status, 303, "{answer:?}");
     assert_eq!(answer.location_query("error_code").as_deref(), Some("bad_oauth_state"), "{answer:?}");
     let text = "The sign-in must be finished in the browser in which it began";
@@ -20,7 +20,7 @@ fn assert_rejected(answer: &Answer) {
     assert_eq!(answer.location().fragment(), None);
 }
 
-fn is_signed_in(answer: &Answer) -> bool {
+fn is_signed_in(answer: &TestResponse) -> bool {
     answer.status == 302 && answer.location_fragment("access_token").is_some()
 }
 
@@ -35,7 +35,7 @@ async fn at(url: &str, change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     .await
 }
 
-fn cookie(answer: &Answer) -> String {
+fn cookie(answer: &TestResponse) -> String {
     answer.header("set-cookie").unwrap_or_else(|| panic!("no cookie: {answer:?}")).to_owned()
 }
 

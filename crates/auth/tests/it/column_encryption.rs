@@ -5,7 +5,7 @@ use aws_lc_rs::hkdf;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use portico_auth::settings::{AuthSettings, EncryptionSettings};
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -54,12 +54,12 @@ async fn stored_key(server: &TestServer) -> (Uuid, String) {
     (row.get(0), row.get(1))
 }
 
-async fn refresh(server: &TestServer, session: &Value) -> Answer {
+async fn refresh(server: &TestServer, session: &Value) -> TestResponse {
     let body = json!({"refresh_token": session["refresh_token"]});
     server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
 }
 
-async fn sign_in(server: &TestServer, password: &str) -> Answer {
+async fn sign_in(server: &TestServer, password: &str) -> TestResponse {
     let body = json!({"email": ADA, "password": password});
     server.post("/auth/v1/token?grant_type=password").json(&body).send().await
 }

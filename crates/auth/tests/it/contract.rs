@@ -1,16 +1,16 @@
 //! Rules of the wire contract that belong to no other file of tests.
 
-use portico_testkit::{Answer, TestServer, code_in, link_in};
+use portico_testkit::{TestResponse, TestServer, code_in, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 
 const ADA: &str = "ada@example.com";
 
-async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await
 }
 
-async fn put(t: &TestServer, tokens: &Value, body: Value) -> Answer {
+async fn put(t: &TestServer, tokens: &Value, body: Value) -> TestResponse {
     t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&body).send().await
 }
 

@@ -5,7 +5,7 @@
 //! lost, and nothing fails with an internal error.
 
 use portico_auth::session::refresh_token::SessionKey;
-use portico_testkit::{Answer, TestServer, claims_of};
+use portico_testkit::{TestResponse, TestServer, claims_of};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -89,11 +89,11 @@ async fn imported() -> TestServer {
     server
 }
 
-async fn sign_in(server: &TestServer, body: Value) -> Answer {
+async fn sign_in(server: &TestServer, body: Value) -> TestResponse {
     server.post("/auth/v1/token?grant_type=password").json(&body).send().await
 }
 
-async fn refresh(server: &TestServer, token: &str) -> Answer {
+async fn refresh(server: &TestServer, token: &str) -> TestResponse {
     let body = json!({"refresh_token": token});
     server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
 }

@@ -1,13 +1,13 @@
 //! Failed sign-ins in the audit log, and the budget of their entries.
 
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
 
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct-horse";
 
-async fn sign_in(t: &TestServer, email: &str, address: &str) -> Answer {
+async fn sign_in(t: &TestServer, email: &str, address: &str) -> TestResponse {
     let body = json!({"email": email, "password": "battery-staple"});
     t.post("/auth/v1/token?grant_type=password").header("x-forwarded-for", address).json(&body).send().await
 }

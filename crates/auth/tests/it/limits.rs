@@ -1,14 +1,14 @@
 //! Rate limits: each is named in its error, with the time of the next attempt.
 
 use portico_auth::settings::SendLimit;
-use portico_testkit::{Answer, TestServer, code_in};
+use portico_testkit::{TestResponse, TestServer, code_in};
 use serde_json::{Value, json};
 use time::Duration;
 
 const ADA: &str = "ada@example.com";
 
 /// Checks a 429 and returns its retry time.
-fn limited(answer: &Answer, code: &str, limit: &str) -> Duration {
+fn limited(answer: &TestResponse, code: &str, limit: &str) -> Duration {
     assert_eq!(answer.refusal(), (429, code.to_owned()), "{limit}");
     assert_eq!(answer.header("x-ratelimit-name"), Some(limit));
     assert_eq!(answer.header("x-sb-error-code"), Some(code));

@@ -1,7 +1,7 @@
 //! Links of identities: only the person who started a link can finish it, not a victim of a forged
 //! one.
 
-use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
+use portico_testkit::{GooglePerson, Pkce, TestResponse, TestServer};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -31,12 +31,12 @@ async fn start_link(server: &TestServer, token: &str, pkce: Option<&Pkce>, from:
 }
 
 /// Follows the flow in a browser at the address `from` that has no cookies of this server.
-async fn return_from_provider(server: &TestServer, url: &Url, person: GooglePerson<'_>, from: &str) -> Answer {
+async fn return_from_provider(server: &TestServer, url: &Url, person: GooglePerson<'_>, from: &str) -> TestResponse {
     let back = server.google().decide(url, person).await;
     server.get(back.as_str()).from_another_browser().header("x-forwarded-for", from).send().await
 }
 
-async fn exchange(server: &TestServer, answer: &Answer, verifier: &str) -> Answer {
+async fn exchange(server: &TestServer, answer: &TestResponse, verifier: &str) -> TestResponse {
     let code = answer.location_query("code").unwrap_or_else(|| panic!("no code: {answer:?}"));
     let body = json!({"auth_code": code, "code_verifier": verifier});
     server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use portico_auth::AuthSettings;
-use portico_testkit::{Answer, GooglePerson, Pkce, TestServer};
+use portico_testkit::{GooglePerson, Pkce, TestResponse, TestServer};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
@@ -76,12 +76,12 @@ fn answer(query: &[u8], status: u8, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
-async fn post(t: &TestServer, path: &str, email: &str) -> Answer {
+async fn post(t: &TestServer, path: &str, email: &str) -> TestResponse {
     let body = json!({"email": email, "password": "correct-horse", "type": "signup"});
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await
 }
 
-fn assert_invalid_address(answer: &Answer, email: &str) {
+fn assert_invalid_address(answer: &TestResponse, email: &str) {
     assert_eq!(answer.refusal(), (400, "email_address_invalid".into()), "{email}");
     assert_eq!(answer.json()["msg"], format!("Email address \"{email}\" is invalid"));
 }

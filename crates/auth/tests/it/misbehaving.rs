@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portico_auth::AuthSettings;
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use portico_tokens::{KeyRing, SigningKey};
 use serde_json::{Value, json};
 use url::Url;
@@ -193,6 +193,6 @@ pub async fn begin_at(server: &TestServer, provider: &str, host: &str) -> Starte
     StartedFlow { state: field("state").unwrap(), nonce: field("nonce"), url }
 }
 
-pub async fn return_from_provider(server: &TestServer, started: &StartedFlow) -> Answer {
+pub async fn return_from_provider(server: &TestServer, started: &StartedFlow) -> TestResponse {
     server.get(&format!("/auth/v1/callback?code=the-code&state={}", started.state)).send().await.expect(302)
 }

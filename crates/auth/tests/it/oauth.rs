@@ -1,7 +1,7 @@
 //! Sign-in with the emulated Google: `/authorize`, `/callback`, linking and unlinking.
 
 use futures_util::future::join_all;
-use portico_testkit::{Answer, GooglePerson, Pkce, TestServer, claims_of, link_in};
+use portico_testkit::{GooglePerson, Pkce, TestResponse, TestServer, claims_of, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 use url::Url;
@@ -15,7 +15,7 @@ async fn authorize(server: &TestServer, query: &str) -> Url {
 }
 
 /// Signs in by the implicit flow and returns the response of `/callback`.
-async fn callback(server: &TestServer, person: GooglePerson<'_>) -> Answer {
+async fn callback(server: &TestServer, person: GooglePerson<'_>) -> TestResponse {
     server.google().answer(&authorize(server, "").await, person).await
 }
 
@@ -31,7 +31,7 @@ fn query_of(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-fn error_of(answer: &Answer) -> (String, Option<String>) {
+fn error_of(answer: &TestResponse) -> (String, Option<String>) {
     (
         answer.location_query("error").unwrap_or_else(|| panic!("no error: {answer:?}")),
         answer.location_query("error_code"),
@@ -401,7 +401,7 @@ async fn concurrent_callbacks_of_one_flow_sign_in_once() {
     assert_eq!(count(&server, "sessions").await, 1);
 }
 
-async fn begin_link(server: &TestServer, token: &str) -> Answer {
+async fn begin_link(server: &TestServer, token: &str) -> TestResponse {
     let target = "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true";
     server.get(target).bearer(token).send().await
 }

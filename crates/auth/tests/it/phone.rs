@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
 
@@ -17,7 +17,7 @@ fn with_phones(settings: &mut AuthSettings) {
     settings.sms.max_frequency = std::time::Duration::ZERO;
 }
 
-async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await
 }
 

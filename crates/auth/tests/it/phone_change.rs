@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
 
@@ -37,7 +37,7 @@ impl Applicant {
         t.put("/auth/v1/user").bearer(&self.token).json(&json!({"phone": PHONE})).send().await.expect(200);
     }
 
-    async fn verify(&self, t: &TestServer, code: &str) -> Answer {
+    async fn verify(&self, t: &TestServer, code: &str) -> TestResponse {
         t.post("/auth/v1/verify").bearer(&self.token).json(&typed(code)).send().await
     }
 }
@@ -47,11 +47,11 @@ fn typed(code: &str) -> Value {
 }
 
 /// As the official clients send it: without the person's token.
-async fn verify(t: &TestServer, code: &str) -> Answer {
+async fn verify(t: &TestServer, code: &str) -> TestResponse {
     t.post("/auth/v1/verify").json(&typed(code)).send().await
 }
 
-fn assert_refused(answer: &Answer) {
+fn assert_refused(answer: &TestResponse) {
     assert_eq!(answer.refusal(), (403, "otp_expired".to_owned()));
 }
 

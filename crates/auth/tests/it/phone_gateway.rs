@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use portico_auth::settings::SendLimit;
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
 
@@ -20,15 +20,15 @@ fn with_phones(settings: &mut AuthSettings) {
     settings.sms.max_frequency = std::time::Duration::ZERO;
 }
 
-async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await
 }
 
-async fn verify(t: &TestServer, code: &str) -> Answer {
+async fn verify(t: &TestServer, code: &str) -> TestResponse {
     post(t, "verify", json!({"type": "sms", "phone": PHONE, "token": code})).await
 }
 
-async fn sign_up(t: &TestServer) -> Answer {
+async fn sign_up(t: &TestServer) -> TestResponse {
     post(t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await
 }
 

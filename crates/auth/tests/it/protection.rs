@@ -93,7 +93,7 @@ impl<'a> Guesses<'a> {
         Self { server, code }
     }
 
-    async fn verify(&self, token: &str, from: &str) -> portico_testkit::Answer {
+    async fn verify(&self, token: &str, from: &str) -> portico_testkit::TestResponse {
         let body = json!({"type": "email", "email": ADA, "token": token});
         self.server.post("/auth/v1/verify").header("x-forwarded-for", from).json(&body).send().await
     }

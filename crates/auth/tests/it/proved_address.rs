@@ -2,7 +2,7 @@
 //! into no account.
 
 use portico_auth::AuthSettings;
-use portico_testkit::{Answer, GooglePerson, TestServer, claims_of, code_in, link_in};
+use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of, code_in, link_in};
 use serde_json::{Value, json};
 
 use crate::misbehaving::{Provider, begin, return_from_provider, server_and};
@@ -24,23 +24,23 @@ async fn server(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     .await
 }
 
-async fn google(t: &TestServer, person: GooglePerson<'_>) -> Answer {
+async fn google(t: &TestServer, person: GooglePerson<'_>) -> TestResponse {
     let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
     t.google().answer(&url, person).await.expect(302)
 }
 
-async fn link_google(t: &TestServer, token: &str, person: GooglePerson<'_>) -> Answer {
+async fn link_google(t: &TestServer, token: &str, person: GooglePerson<'_>) -> TestResponse {
     let target = "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true";
     let url = t.get(target).bearer(token).send().await.expect(200).json()["url"].as_str().unwrap().parse().unwrap();
     t.google().answer(&url, person).await
 }
 
 #[track_caller]
-fn token_in(answer: &Answer) -> String {
+fn token_in(answer: &TestResponse) -> String {
     answer.location_fragment("access_token").unwrap_or_else(|| panic!("no session: {answer:?}"))
 }
 
-async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await
 }
 
@@ -59,7 +59,7 @@ fn pair(email: &str, phone: &str) -> (String, String) {
     (email.to_owned(), phone.to_owned())
 }
 
-async fn refresh(t: &TestServer, session: &Value) -> Answer {
+async fn refresh(t: &TestServer, session: &Value) -> TestResponse {
     post(t, "token?grant_type=refresh_token", json!({"refresh_token": session["refresh_token"]})).await
 }
 

@@ -2,7 +2,7 @@
 
 use axum::response::IntoResponse as _;
 use http::StatusCode;
-use portico_testkit::{Answer, TestServer, claims_of};
+use portico_testkit::{TestResponse, TestServer, claims_of};
 use serde_json::{Value, json};
 
 use crate::misbehaving::{
@@ -11,7 +11,7 @@ use crate::misbehaving::{
 
 /// Returns the description in the redirect of a sign-in that failed at the provider.
 #[track_caller]
-fn failure_code(answer: &Answer) -> String {
+fn failure_code(answer: &TestResponse) -> String {
     assert_eq!(answer.location_query("error").as_deref(), Some("server_error"), "{answer:?}");
     assert_eq!(answer.location_fragment("error_code").as_deref(), Some("unexpected_failure"));
     answer.location_query("error_description").unwrap()
@@ -446,7 +446,7 @@ async fn custom_providers_come_from_the_database() {
     }
 }
 
-async fn id_token(server: &TestServer, body: &Value) -> Answer {
+async fn id_token(server: &TestServer, body: &Value) -> TestResponse {
     server.post("/auth/v1/token?grant_type=id_token").json(body).send().await
 }
 

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::time::Duration as StdDuration;
 
 use futures_util::future::join_all;
-use portico_testkit::{Answer, TestServer, claims_of};
+use portico_testkit::{TestResponse, TestServer, claims_of};
 use serde_json::{Value, json};
 use time::Duration;
 
 const PASSWORD: &str = "correct horse";
 
-async fn refresh(server: &TestServer, token: &str) -> Answer {
+async fn refresh(server: &TestServer, token: &str) -> TestResponse {
     let body = json!({"refresh_token": token});
     server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
 }

@@ -2,7 +2,7 @@
 
 use portico_auth::AuthSettings;
 use portico_mail::Email;
-use portico_testkit::{Answer, Pkce, TestServer, code_in, link_in};
+use portico_testkit::{Pkce, TestResponse, TestServer, code_in, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 
@@ -37,11 +37,11 @@ fn settings(settings: &mut AuthSettings) {
     settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
 }
 
-async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await
 }
 
-async fn put(t: &TestServer, tokens: &Value, body: Value) -> Answer {
+async fn put(t: &TestServer, tokens: &Value, body: Value) -> TestResponse {
     t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&body).send().await
 }
 

@@ -8,7 +8,7 @@ use time::Duration;
 
 const PASSWORD: &str = "correct horse";
 
-async fn refresh(server: &TestServer, session: &Value) -> portico_testkit::Answer {
+async fn refresh(server: &TestServer, session: &Value) -> portico_testkit::TestResponse {
     let body = json!({"refresh_token": session["refresh_token"]});
     server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
 }

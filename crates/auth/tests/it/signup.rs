@@ -10,7 +10,7 @@ fn with_autoconfirm(settings: &mut AuthSettings) {
     settings.email.autoconfirm = true;
 }
 
-async fn sign_up(t: &TestServer, body: Value) -> portico_testkit::Answer {
+async fn sign_up(t: &TestServer, body: Value) -> portico_testkit::TestResponse {
     t.post("/auth/v1/signup").header("x-supabase-api-version", "2024-01-01").json(&body).send().await
 }
 

@@ -1,12 +1,12 @@
 //! Missing features and services respond like disabled ones.
 
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::json;
 
 const ADA: &str = "ada@example.com";
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
-async fn send(t: &TestServer, method: &str, path: &str, bearer: Option<&str>) -> Answer {
+async fn send(t: &TestServer, method: &str, path: &str, bearer: Option<&str>) -> TestResponse {
     let request = t.request(method.parse().unwrap(), &format!("/auth/v1/{path}"));
     let request = match bearer {
         Some(token) => request.bearer(token),

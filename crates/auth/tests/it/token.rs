@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse";
 
-async fn grant(server: &TestServer, grant: &str, body: &Value) -> portico_testkit::Answer {
+async fn grant(server: &TestServer, grant: &str, body: &Value) -> portico_testkit::TestResponse {
     server.post(&format!("/auth/v1/token?grant_type={grant}")).json(body).send().await
 }
 

@@ -1,6 +1,6 @@
 //! `GET` and `PUT /user`, `GET /reauthenticate`
 
-use portico_testkit::{Answer, TestServer, code_in, link_in};
+use portico_testkit::{TestResponse, TestServer, code_in, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 
@@ -11,11 +11,11 @@ fn access(tokens: &Value) -> &str {
     tokens["access_token"].as_str().unwrap()
 }
 
-async fn put(t: &TestServer, token: &str, body: Value) -> Answer {
+async fn put(t: &TestServer, token: &str, body: Value) -> TestResponse {
     t.put("/auth/v1/user").bearer(token).header("x-supabase-api-version", "2024-01-01").json(&body).send().await
 }
 
-async fn verify(t: &TestServer, body: Value) -> Answer {
+async fn verify(t: &TestServer, body: Value) -> TestResponse {
     t.post("/auth/v1/verify").json(&body).send().await
 }
 

@@ -1,17 +1,17 @@
 //! `GET` and `POST /verify`, `POST /otp`, `/magiclink`, `/recover`, `/resend`
 
-use portico_testkit::{Answer, Pkce, TestServer, claims_of, code_in, link_in};
+use portico_testkit::{Pkce, TestResponse, TestServer, claims_of, code_in, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 
 const ADA: &str = "ada@example.com";
 const SITE_EXPIRED: &str = "Email link is invalid or has expired";
 
-async fn post(t: &TestServer, path: &str, body: Value) -> Answer {
+async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
     t.post(&format!("/auth/v1/{path}")).header("x-supabase-api-version", "2024-01-01").json(&body).send().await
 }
 
-async fn method_of(answer: Answer) -> Value {
+async fn method_of(answer: TestResponse) -> Value {
     claims_of(answer.json()["access_token"].as_str().unwrap())["amr"][0]["method"].clone()
 }
 

@@ -132,7 +132,7 @@ impl Database {
                     return Ok(());
                 }
                 Err(error) if attempt < ATTEMPTS && met_another(&error) => {
-                    debug!(%error, attempt, "another bootstrap was at work: starting again");
+                    debug!(error = %error, attempt, "another bootstrap was at work: starting again");
                     attempt += 1;
                     client = self.guarded_administrator().await?;
                     names = choose_names(&client, endpoint).await?;
@@ -146,7 +146,7 @@ impl Database {
                     if attempt == ATTEMPTS || *chosen == *names {
                         return Err(error);
                     }
-                    debug!(%error, attempt, "other roles are needed by now: starting again");
+                    debug!(error = %error, attempt, "other roles are needed by now: starting again");
                     attempt += 1;
                     names = chosen;
                 }

@@ -49,8 +49,8 @@ pub(crate) struct SessionEmulation {
     in_transaction: bool,
 }
 
-/// Why the emulation ends.
-enum Ended {
+/// The reason for which the emulation ends.
+enum EmulationEnd {
     /// The driver has closed the session.
     ByDriver,
     /// The connection to the pooler was lost.
@@ -59,23 +59,23 @@ enum Ended {
     Unclean,
 }
 
-/// Messages of the driver up to the one that expects an answer.
-struct Request {
+/// The messages of the driver up to the one that expects a response.
+struct DriverRequest {
     messages: Vec<Message>,
 }
 
-/// A part of what is sent to the server that ends with a `ReadyForQuery` of its own.
+/// A part of an exchange with the server; each ends with a `ReadyForQuery`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ExchangePart {
     /// The `begin` of the driver.
     Begin,
-    /// Statements of ours at the beginning of a transaction.
+    /// Statements of the emulation at the beginning of a transaction.
     Preamble,
     /// The request of the driver.
     Request,
-    /// A `commit` of ours, and what follows it.
+    /// A `commit` of the emulation, and the statements behind it.
     Commit,
-    /// The `commit` or `rollback` of the driver, and what follows it.
+    /// The `commit` or `rollback` of the driver, and the statements behind it.
     End,
 }
 
@@ -103,12 +103,12 @@ impl SessionEmulation {
     async fn run(mut self) {
         let Err(ended) = self.serve().await;
         let _ = self.flush().await;
-        if !matches!(ended, Ended::ByDriver) {
+        if !matches!(ended, EmulationEnd::ByDriver) {
             tracing::debug!("a database session behind a pooler ended");
         }
     }
 
-    async fn serve(&mut self) -> Result<std::convert::Infallible, Ended> {
+    async fn serve(&mut self) -> Result<std::convert::Infallible, EmulationEnd> {
         self.read_startup().await?;
         self.connect().await?;
         put(&mut self.collected, b'R', &0_u32.to_be_bytes());
@@ -121,7 +121,7 @@ impl SessionEmulation {
             loop {
                 self.connect().await?;
                 match self.answer(&request).await {
-                    Err(Ended::Unclean) if attempts < ATTEMPTS && !self.in_transaction => {
+                    Err(EmulationEnd::Unclean) if attempts < ATTEMPTS && !self.in_transaction => {
                         tracing::debug!(attempts, "a server session of the pooler was not clean and has been ended");
                         self.pooler = None;
                         self.collected.clear();
@@ -134,7 +134,7 @@ impl SessionEmulation {
     }
 
     /// Connects to the pooler, unless that is done. An error goes to the driver.
-    async fn connect(&mut self) -> Result<(), Ended> {
+    async fn connect(&mut self) -> Result<(), EmulationEnd> {
         if self.pooler.is_some() {
             return Ok(());
         }
@@ -145,21 +145,21 @@ impl SessionEmulation {
                 if !matches!(error, WireError::Lost(_)) {
                     put_refusal(&mut self.collected, &error);
                 }
-                return Err(Ended::ByPooler);
+                return Err(EmulationEnd::ByPooler);
             }
         }
         Ok(())
     }
 
-    async fn read_more(&mut self) -> Result<(), Ended> {
+    async fn read_more(&mut self) -> Result<(), EmulationEnd> {
         match self.driver.read_buf(&mut self.read).await {
             Ok(read) if read > 0 => Ok(()),
-            _ => Err(Ended::ByDriver),
+            _ => Err(EmulationEnd::ByDriver),
         }
     }
 
     /// Reads the driver's startup message, which has a length and no tag.
-    async fn read_startup(&mut self) -> Result<(), Ended> {
+    async fn read_startup(&mut self) -> Result<(), EmulationEnd> {
         loop {
             let length = self.read.first_chunk().map(|length| u32::from_be_bytes(*length) as usize);
             match length {
@@ -172,7 +172,7 @@ impl SessionEmulation {
         }
     }
 
-    async fn read_request(&mut self) -> Result<Request, Ended> {
+    async fn read_request(&mut self) -> Result<DriverRequest, EmulationEnd> {
         let mut messages = Vec::new();
         loop {
             let Some((tag, body)) = take(&mut self.read) else {
@@ -184,21 +184,21 @@ impl SessionEmulation {
                     if let Some(mut pooler) = self.pooler.take() {
                         let _ = pooler.send(b"X\0\0\0\x04").await;
                     }
-                    return Err(Ended::ByDriver);
+                    return Err(EmulationEnd::ByDriver);
                 }
                 b'Q' | b'S' => {
                     messages.push((tag, body));
-                    return Ok(Request { messages });
+                    return Ok(DriverRequest { messages });
                 }
                 _ => messages.push((tag, body)),
             }
         }
     }
 
-    async fn flush(&mut self) -> Result<(), Ended> {
+    async fn flush(&mut self) -> Result<(), EmulationEnd> {
         let written = self.driver.write_all(&self.collected).await;
         self.collected.clear();
-        written.map_err(|_| Ended::ByDriver)
+        written.map_err(|_| EmulationEnd::ByDriver)
     }
 
     /// The statements of a transaction's beginning.
@@ -216,7 +216,7 @@ impl SessionEmulation {
     }
 
     /// Sends a request, with what belongs to it, and collects the answer.
-    async fn answer(&mut self, request: &Request) -> Result<(), Ended> {
+    async fn answer(&mut self, request: &DriverRequest) -> Result<(), EmulationEnd> {
         let text = request.text();
         let statement = match (self.in_transaction, &text) {
             (true, _) => None,
@@ -231,26 +231,26 @@ impl SessionEmulation {
             Some(SessionStatement::Begin { begin, .. }) => {
                 put_query(&mut out, begin);
                 put_query(&mut out, &self.preamble());
-                parts.extend([Part::Begin, Part::Preamble]);
+                parts.extend([ExchangePart::Begin, ExchangePart::Preamble]);
             }
             Some(SessionStatement::OutsideTransaction) => {
                 self.write(request, &mut out, &mut hidden);
-                parts.push(Part::Request);
+                parts.push(ExchangePart::Request);
             }
             Some(SessionStatement::Settings(_) | SessionStatement::Other) => {
                 put_query(&mut out, &format!("begin read write; {}", self.preamble()));
                 self.write(request, &mut out, &mut hidden);
                 put_query(&mut out, &format!("commit; {}", reset()));
-                parts.extend([Part::Preamble, Part::Request, Part::Commit]);
+                parts.extend([ExchangePart::Preamble, ExchangePart::Request, ExchangePart::Commit]);
             }
             None => match text.as_deref().filter(|text| request.is_simple() && ends_transaction(text)) {
                 Some(end) => {
                     put_query(&mut out, &format!("{}; {}", end.trim_end().trim_end_matches(';'), reset()));
-                    parts.push(Part::End);
+                    parts.push(ExchangePart::End);
                 }
                 None => {
                     self.write(request, &mut out, &mut hidden);
-                    parts.push(Part::Request);
+                    parts.push(ExchangePart::Request);
                 }
             },
         }
@@ -261,7 +261,7 @@ impl SessionEmulation {
             Some(SessionStatement::Begin { rest, .. }) if succeeded && !rest.is_empty() => {
                 out.clear();
                 put_query(&mut out, rest);
-                self.exchange(&out, &[Part::Request], VecDeque::new()).await?;
+                self.exchange(&out, &[ExchangePart::Request], VecDeque::new()).await?;
             }
             _ => {}
         }
@@ -269,9 +269,9 @@ impl SessionEmulation {
         Ok(())
     }
 
-    /// Writes a request with its prepared statements parsed again. Notes for each `ParseComplete`
-    /// whether it is ours.
-    fn write(&mut self, request: &Request, out: &mut BytesMut, hidden: &mut VecDeque<bool>) {
+    /// Writes a request with its prepared statements parsed again. Records for each
+    /// `ParseComplete` whether the driver did not ask for it.
+    fn write(&mut self, request: &DriverRequest, out: &mut BytesMut, hidden: &mut VecDeque<bool>) {
         // The statement that the server has parsed without a name
         let mut parsed: Option<Bytes> = None;
         let mut parse = |out: &mut BytesMut, prepared: &HashMap<Bytes, Bytes>, name: &Bytes, is_ours: bool| {
@@ -312,11 +312,16 @@ impl SessionEmulation {
         }
     }
 
-    /// Sends the messages of `parts`, and collects for the driver what the server answers. Returns
-    /// whether nothing failed.
-    async fn exchange(&mut self, out: &[u8], parts: &[Part], mut hidden: VecDeque<bool>) -> Result<bool, Ended> {
-        let Some(pooler) = &mut self.pooler else { return Err(Ended::ByPooler) };
-        // A pooler that hangs up has often said why, which is still there to be read
+    /// Sends the messages of `parts`, and collects for the driver the response of the server. Returns
+    /// true if nothing failed.
+    async fn exchange(
+        &mut self,
+        out: &[u8],
+        parts: &[ExchangePart],
+        mut hidden: VecDeque<bool>,
+    ) -> Result<bool, EmulationEnd> {
+        let Some(pooler) = &mut self.pooler else { return Err(EmulationEnd::ByPooler) };
+        // A pooler that closes the connection has often sent an error, which can still be read
         let _ = pooler.send(out).await;
         let mut has_failed = false;
         // The error of the preamble stands for those that follow from it
@@ -324,18 +329,18 @@ impl SessionEmulation {
         'parts: for part in parts {
             let mut completed = 0;
             loop {
-                let Some(pooler) = &mut self.pooler else { return Err(Ended::ByPooler) };
+                let Some(pooler) = &mut self.pooler else { return Err(EmulationEnd::ByPooler) };
                 let (tag, body) = match pooler.message().await {
                     Ok(message) => message,
                     // Behind the end of the transaction there is nothing that the driver waits for
-                    Err(_) if matches!(part, Part::Commit | Part::End) && completed > 0 => {
+                    Err(_) if matches!(part, ExchangePart::Commit | ExchangePart::End) && completed > 0 => {
                         self.pooler = None;
                         self.in_transaction = false;
                         break 'parts;
                     }
-                    Err(_) => return Err(Ended::ByPooler),
+                    Err(_) => return Err(EmulationEnd::ByPooler),
                 };
-                let is_behind_end = matches!(part, Part::Commit | Part::End) && completed > 0;
+                let is_behind_end = matches!(part, ExchangePart::Commit | ExchangePart::End) && completed > 0;
                 let is_shown = match tag {
                     b'Z' => {
                         self.in_transaction = body.first() != Some(&b'I');
@@ -344,43 +349,43 @@ impl SessionEmulation {
                     b'E' => {
                         let error = PostgresError::read(&body);
                         if is_behind_end {
-                            tracing::debug!(%error, "a server session of the pooler could not be taken back");
+                            tracing::debug!(error = %error, "a server session of the pooler could not be taken back");
                             if error.is_fatal() {
                                 self.pooler = None;
                                 self.in_transaction = false;
                                 break 'parts;
                             }
-                        } else if *part == Part::Preamble && error.is_fatal() {
+                        } else if *part == ExchangePart::Preamble && error.is_fatal() {
                             self.in_transaction = false;
                             if error.code == "57P01" {
-                                return Err(Ended::Unclean);
+                                return Err(EmulationEnd::Unclean);
                             }
                             put(&mut self.collected, tag, &body);
-                            return Err(Ended::ByPooler);
+                            return Err(EmulationEnd::ByPooler);
                         }
                         let follows = preamble_failed;
-                        preamble_failed |= *part == Part::Preamble;
+                        preamble_failed |= *part == ExchangePart::Preamble;
                         has_failed |= !is_behind_end;
                         !is_behind_end && !follows
                     }
                     b'C' => {
                         completed += 1;
                         match part {
-                            Part::Begin => true,
-                            Part::Request => !preamble_failed,
-                            Part::End => completed == 1,
-                            Part::Preamble | Part::Commit => false,
+                            ExchangePart::Begin => true,
+                            ExchangePart::Request => !preamble_failed,
+                            ExchangePart::End => completed == 1,
+                            ExchangePart::Preamble | ExchangePart::Commit => false,
                         }
                     }
-                    b'1' => *part == Part::Request && hidden.pop_front() == Some(false) && !preamble_failed,
+                    b'1' => *part == ExchangePart::Request && hidden.pop_front() == Some(false) && !preamble_failed,
                     // The server would wait for data
-                    b'G' | b'W' => return Err(Ended::ByPooler),
-                    _ => *part == Part::Request && !preamble_failed,
+                    b'G' | b'W' => return Err(EmulationEnd::ByPooler),
+                    _ => *part == ExchangePart::Request && !preamble_failed,
                 };
                 if is_shown {
                     put(&mut self.collected, tag, &body);
                 }
-                if *part == Part::Request && self.collected.len() > COLLECTED {
+                if *part == ExchangePart::Request && self.collected.len() > COLLECTED {
                     self.flush().await?;
                 }
             }
@@ -392,12 +397,12 @@ impl SessionEmulation {
         Ok(!has_failed)
     }
 
-    async fn roll_back(&mut self) -> Result<(), Ended> {
-        let Some(pooler) = &mut self.pooler else { return Err(Ended::ByPooler) };
+    async fn roll_back(&mut self) -> Result<(), EmulationEnd> {
+        let Some(pooler) = &mut self.pooler else { return Err(EmulationEnd::ByPooler) };
         let mut out = BytesMut::new();
         put_query(&mut out, "rollback");
-        pooler.send(&out).await.map_err(|_| Ended::ByPooler)?;
-        while pooler.message().await.map_err(|_| Ended::ByPooler)?.0 != b'Z' {}
+        pooler.send(&out).await.map_err(|_| EmulationEnd::ByPooler)?;
+        while pooler.message().await.map_err(|_| EmulationEnd::ByPooler)?.0 != b'Z' {}
         self.in_transaction = false;
         Ok(())
     }
@@ -419,7 +424,7 @@ impl SessionEmulation {
     }
 }
 
-impl Request {
+impl DriverRequest {
     /// Returns the text of its first statement, where it has one.
     fn text(&self) -> Option<String> {
         let (tag, body) = self.messages.first()?;

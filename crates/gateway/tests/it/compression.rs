@@ -43,13 +43,13 @@ async fn server() -> Server {
     .await
 }
 
-struct Answer {
+struct RawResponse {
     status: u16,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Answer {
+impl RawResponse {
     /// Returns a header that occurs at most once.
     fn header(&self, name: &str) -> &str {
         assert!(self.headers.get_all(name).iter().count() <= 1, "{name} comes twice");
@@ -69,13 +69,17 @@ impl Answer {
     }
 }
 
-async fn ask(server: &Server, method: Method, path: &str, accepted: &[&str]) -> Answer {
+async fn ask(server: &Server, method: Method, path: &str, accepted: &[&str]) -> RawResponse {
     let mut request = server.client.request(method, server.url(path));
     for accepted in accepted {
         request = request.header("accept-encoding", *accepted);
     }
     let answer = request.send().await.unwrap();
-    Answer { status: answer.status().as_u16(), headers: answer.headers().clone(), body: answer.bytes().await.unwrap() }
+    RawResponse {
+        status: answer.status().as_u16(),
+        headers: answer.headers().clone(),
+        body: answer.bytes().await.unwrap(),
+    }
 }
 
 const JSON: &str = "/rest/v1/made?content-type=application/json;%20charset=utf-8";
@@ -203,7 +207,7 @@ async fn a_long_response_arrives_whole_in_either_encoding_and_over_http_2() {
             let url = server.url(&format!("{JSON}&length={length}"));
             let answer = client.get(url).header("accept-encoding", accepted).send().await.unwrap();
             let headers = answer.headers().clone();
-            let answer = Answer { status: 200, headers, body: answer.bytes().await.unwrap() };
+            let answer = RawResponse { status: 200, headers, body: answer.bytes().await.unwrap() };
             assert_eq!(answer.header("content-encoding"), accepted);
             assert!(answer.read() == text(length));
         }

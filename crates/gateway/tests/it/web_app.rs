@@ -25,28 +25,32 @@ async fn server() -> Server {
     .await
 }
 
-struct Answer {
+struct PageResponse {
     status: u16,
     headers: HeaderMap,
     body: String,
 }
 
-impl Answer {
+impl PageResponse {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 }
 
-async fn ask(server: &Server, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(server: &Server, method: Method, path: &str, headers: &[(&str, &str)]) -> PageResponse {
     let mut request = server.client.request(method, server.url(path));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let answer = request.send().await.unwrap();
-    Answer { status: answer.status().as_u16(), headers: answer.headers().clone(), body: answer.text().await.unwrap() }
+    PageResponse {
+        status: answer.status().as_u16(),
+        headers: answer.headers().clone(),
+        body: answer.text().await.unwrap(),
+    }
 }
 
-async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> PageResponse {
     ask(server, Method::GET, path, headers).await
 }
 

@@ -26,7 +26,7 @@ pub struct Vonage {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct VonageResponse {
     messages: Vec<Message>,
 }
 
@@ -55,7 +55,7 @@ impl Vonage {
         if !reply.is_success() {
             return Err(reply.failure(explanation));
         }
-        let parts = reply.read::<Answer>()?.messages;
+        let parts = reply.read::<VonageResponse>()?.messages;
         // A long text is several messages, and half of one is none
         if let Some(failed) = parts.iter().find(|part| part.status != "0") {
             let code = format!("error {}", failed.status);

@@ -17,16 +17,16 @@ const LONGEST: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// `None`: the thread does not announce its idle times.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<HeldLines>> = const { RefCell::new(None) };
 }
 
-struct Held {
+struct HeldLines {
     lines: Vec<u8>,
     /// The time since which the first of them has been held.
     since: Instant,
 }
 
-impl Held {
+impl HeldLines {
     fn new() -> Self {
         Self { lines: Vec::with_capacity(MOST), since: Instant::now() }
     }
@@ -74,7 +74,7 @@ pub(super) fn write(level: &Level, line: &[u8]) {
 pub fn write_held() {
     let _ = HELD.try_with(|held| {
         if let Ok(mut held) = held.try_borrow_mut() {
-            held.get_or_insert_with(Held::new).write_out(out);
+            held.get_or_insert_with(HeldLines::new).write_out(out);
         }
     });
 }
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn lines_are_held_in_order_and_urgent_lines_are_not() {
-        let mut held = Held::new();
+        let mut held = HeldLines::new();
         let mut writes: Vec<String> = Vec::new();
-        let mut add = |held: &mut Held, level, line: &str| {
+        let mut add = |held: &mut HeldLines, level, line: &str| {
             // Independent of the speed of the machine
             held.since = Instant::now();
             held.add(level, line.as_bytes(), |lines| writes.push(String::from_utf8_lossy(lines).into_owned()));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_never_idle_holds_no_line_for_long() {
-        let mut held = Held::new();
+        let mut held = HeldLines::new();
         let mut written = 0;
         held.add(Level::INFO, b"one\n", |lines| written += lines.len());
         held.since -= 2 * LONGEST;

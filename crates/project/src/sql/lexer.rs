@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SqlTokenKind {
     Space,
     Comment,
     /// A keyword, name or number without quotes.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 /// A token and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
-    pub kind: Kind,
+    pub kind: SqlTokenKind,
     pub span: Range<usize>,
 }
 
@@ -137,33 +137,33 @@ impl<'a> Lexer<'a> {
         Some(self.text[body..].find(tag).map_or(self.text.len(), |length| body + length + tag.len()))
     }
 
-    fn token_end(&self, first: u8) -> (Kind, usize) {
+    fn token_end(&self, first: u8) -> (SqlTokenKind, usize) {
         let start = self.position;
         match first {
-            b'-' if self.starts(start, b"--") => (Kind::Comment, self.line_end(start)),
-            b'/' if self.starts(start, b"/*") => (Kind::Comment, self.block_comment_end(start)),
-            b'\'' => (Kind::Text, self.string_end(start, self.escapes_everywhere)),
+            b'-' if self.starts(start, b"--") => (SqlTokenKind::Comment, self.line_end(start)),
+            b'/' if self.starts(start, b"/*") => (SqlTokenKind::Comment, self.block_comment_end(start)),
+            b'\'' => (SqlTokenKind::Text, self.string_end(start, self.escapes_everywhere)),
             b'"' => {
                 let close = self.skip(start + 1, |byte| byte != b'"');
-                (Kind::QuotedName, (close + 1).min(self.text.len()))
+                (SqlTokenKind::QuotedName, (close + 1).min(self.text.len()))
             }
             b'$' => match self.dollar_end(start) {
-                Some(end) => (Kind::Text, end),
-                None => (Kind::Symbol, start + 1),
+                Some(end) => (SqlTokenKind::Text, end),
+                None => (SqlTokenKind::Symbol, start + 1),
             },
-            b'\\' => (Kind::Escape, self.after_character(start + 1)),
+            b'\\' => (SqlTokenKind::Escape, self.after_character(start + 1)),
             byte if byte.is_ascii_whitespace() || byte == 0x0b => {
-                (Kind::Space, self.skip(start, |byte| byte.is_ascii_whitespace() || byte == 0x0b))
+                (SqlTokenKind::Space, self.skip(start, |byte| byte.is_ascii_whitespace() || byte == 0x0b))
             }
             byte if is_name(byte) => {
                 let end = self.skip(start, is_name);
                 let is_string = self.at(end) == Some(b'\'') && end == start + 1;
                 match byte {
-                    b'e' | b'E' if is_string => (Kind::Text, self.string_end(end, true)),
-                    _ => (Kind::Word, end),
+                    b'e' | b'E' if is_string => (SqlTokenKind::Text, self.string_end(end, true)),
+                    _ => (SqlTokenKind::Word, end),
                 }
             }
-            _ => (Kind::Symbol, start + 1),
+            _ => (SqlTokenKind::Symbol, start + 1),
         }
     }
 }
@@ -192,28 +192,28 @@ mod tests {
 
     use super::*;
 
-    fn kinds(text: &str) -> Vec<(Kind, &str)> {
+    fn kinds(text: &str) -> Vec<(SqlTokenKind, &str)> {
         Lexer::new(text).map(|token| (token.kind, &text[token.span])).collect()
     }
 
     #[test]
     fn strings_end_where_postgresql_says() {
-        use Kind::{QuotedName, Symbol, Text, Word};
-        let table: &[(&str, &[(Kind, &str)])] = &[
+        use SqlTokenKind::{QuotedName, Symbol, Text, Word};
+        let table: &[(&str, &[(SqlTokenKind, &str)])] = &[
             ("'a''b'c", &[(Text, "'a''b'"), (Word, "c")]),
             (r"E'\'';", &[(Text, r"E'\''"), (Symbol, ";")]),
             (r"e'it\'s; no';", &[(Text, r"e'it\'s; no'"), (Symbol, ";")]),
             (r"'\';", &[(Text, r"'\'"), (Symbol, ";")]),
             (r"te'\';", &[(Word, "te"), (Text, r"'\'"), (Symbol, ";")]),
             ("E'a'\n -- and\n '\\';';", &[(Text, "E'a'\n -- and\n '\\';'"), (Symbol, ";")]),
-            ("E'a' '\\';", &[(Text, "E'a'"), (Kind::Space, " "), (Text, "'\\'"), (Symbol, ";")]),
+            ("E'a' '\\';", &[(Text, "E'a'"), (SqlTokenKind::Space, " "), (Text, "'\\'"), (Symbol, ";")]),
             ("\"a\"\"b\"", &[(QuotedName, "\"a\""), (QuotedName, "\"b\"")]),
             ("$a$ $b$ $a$;", &[(Text, "$a$ $b$ $a$"), (Symbol, ";")]),
             ("$$;$$", &[(Text, "$$;$$")]),
             ("$1;", &[(Symbol, "$"), (Word, "1"), (Symbol, ";")]),
             ("x$$y", &[(Word, "x$$y")]),
             ("$ä$;$ä$", &[(Text, "$ä$;$ä$")]),
-            ("/* /* ; */ */;", &[(Kind::Comment, "/* /* ; */ */"), (Symbol, ";")]),
+            ("/* /* ; */ */;", &[(SqlTokenKind::Comment, "/* /* ; */ */"), (Symbol, ";")]),
         ];
         for (text, expected) in table {
             assert_eq!(&kinds(text), expected, "{text:?}");

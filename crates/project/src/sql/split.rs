@@ -3,7 +3,7 @@
 //! The history table stores the result and other tools read it back, so the boundaries of
 //! statements have to be the same as theirs.
 
-use super::lexer::{Kind, Lexer, Token};
+use super::lexer::{Lexer, SqlTokenKind, Token};
 
 /// One statement of a file, without the semicolon that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +20,8 @@ impl Statement<'_> {
     pub(crate) fn words(&self, limit: usize) -> Vec<String> {
         Lexer::new(self.text)
             .filter_map(|token| match token.kind {
-                Kind::Word => Some(self.text[token.span].to_ascii_lowercase()),
-                Kind::QuotedName => Some(self.text[token.span].trim_matches('"').to_owned()),
+                SqlTokenKind::Word => Some(self.text[token.span].to_ascii_lowercase()),
+                SqlTokenKind::QuotedName => Some(self.text[token.span].trim_matches('"').to_owned()),
                 _ => None,
             })
             .take(limit)
@@ -32,7 +32,7 @@ impl Statement<'_> {
     /// text.
     pub(crate) fn first_code(&self) -> usize {
         Lexer::new(self.text)
-            .find(|token| !matches!(token.kind, Kind::Space | Kind::Comment))
+            .find(|token| !matches!(token.kind, SqlTokenKind::Space | SqlTokenKind::Comment))
             .map_or(0, |token| token.span.start)
     }
 }
@@ -93,15 +93,15 @@ impl Nesting {
     fn ends_statement(&mut self, text: &str, token: &Token) -> bool {
         let piece = &text[token.span.clone()];
         match (token.kind, piece) {
-            (Kind::Space | Kind::Comment, _) => return false,
-            (Kind::Symbol, "(") => self.parentheses += 1,
-            (Kind::Symbol, ")") => self.parentheses = self.parentheses.saturating_sub(1),
-            (Kind::Symbol, ";") if self.parentheses == 0 && self.blocks == 0 => return true,
-            (Kind::Symbol, ".") => {
+            (SqlTokenKind::Space | SqlTokenKind::Comment, _) => return false,
+            (SqlTokenKind::Symbol, "(") => self.parentheses += 1,
+            (SqlTokenKind::Symbol, ")") => self.parentheses = self.parentheses.saturating_sub(1),
+            (SqlTokenKind::Symbol, ";") if self.parentheses == 0 && self.blocks == 0 => return true,
+            (SqlTokenKind::Symbol, ".") => {
                 self.previous = Previous::Naming;
                 return false;
             }
-            (Kind::Word, word) if self.parentheses == 0 => {
+            (SqlTokenKind::Word, word) if self.parentheses == 0 => {
                 self.previous = self.word(word);
                 return false;
             }

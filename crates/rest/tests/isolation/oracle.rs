@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-use portico_testkit::Answer;
+use portico_testkit::TestResponse;
 use regex::Regex;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub struct NormalizedAnswer {
 }
 
 impl NormalizedAnswer {
-    fn of(sent: &SentRequest, answer: &Answer) -> Self {
+    fn of(sent: &SentRequest, answer: &TestResponse) -> Self {
         let without_mark = |text: &str| text.replace(&sent.mark, "{mark}");
         let header = |name: &&'static str| {
             let values: Vec<_> = answer.headers.get_all(*name).iter().collect();

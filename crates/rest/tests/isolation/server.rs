@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use portico_rest::RestSettings;
 use portico_rest::config::Config;
-use portico_testkit::{Answer, TestServer};
+use portico_testkit::{TestResponse, TestServer};
 
 use crate::caller::Caller;
 use crate::remote;
@@ -52,7 +52,7 @@ pub struct SentRequest {
     /// The context that SQL must see.
     pub context: String,
     /// The answer; `None` if the connection was lost.
-    pub answer: Option<Answer>,
+    pub answer: Option<TestResponse>,
 }
 
 impl IsolationServer {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use portico_testkit::Answer;
+use portico_testkit::TestResponse;
 use serde_json::json;
 
 use self::random::SeededRandom;
@@ -196,7 +196,7 @@ impl StressRun {
 }
 
 /// Returns true if a disturbance caused the answer.
-fn is_failure_of_a_disturbance(answer: &Answer) -> bool {
+fn is_failure_of_a_disturbance(answer: &TestResponse) -> bool {
     /// Cancelled, terminated by an administrator, lock timeout, deadlock, serialization failure, no
     /// connection.
     const CODES: &[&str] = &["57014", "57P01", "55P03", "40P01", "40001", "08006", "PGRST000", "PGRST001", "PGRST003"];

@@ -156,7 +156,7 @@ async fn a_result_without_exactly_one_row_is_rejected_and_rolled_back() {
 #[tokio::test]
 async fn writes_have_the_documented_status_and_headers() {
     let server = CinemaServer::open().await;
-    let shape = |answer: &portico_testkit::Answer| {
+    let shape = |answer: &portico_testkit::TestResponse| {
         (answer.status, answer.text(), answer.header("content-range").map(str::to_owned))
     };
     let row = |id: i32| json!({ "id": id, "name": "n" });

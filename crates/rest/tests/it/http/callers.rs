@@ -1,6 +1,6 @@
 //! Tokens, roles, and the caller as SQL sees it.
 
-use portico_testkit::Answer;
+use portico_testkit::TestResponse;
 use serde_json::{Value, json};
 
 use super::{CinemaServer, FIRST};
@@ -175,7 +175,7 @@ async fn sql_sees_the_request() {
 async fn sql_sees_the_request_id_and_the_headers_of_a_trusted_proxy() {
     let server = CinemaServer::open().await;
     let ask = || server.read("rpc/a_setting?name=request.headers");
-    let seen = |answer: &Answer| -> Value { serde_json::from_str(answer.json().as_str().unwrap()).unwrap() };
+    let seen = |answer: &TestResponse| -> Value { serde_json::from_str(answer.json().as_str().unwrap()).unwrap() };
     let answer = ask().send().await.expect(200);
     let id = answer.header("x-request-id").unwrap();
     assert_eq!((id.len(), &seen(&answer)["x-request-id"]), (36, &json!(id)));

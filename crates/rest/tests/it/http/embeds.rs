@@ -1,6 +1,6 @@
 //! Embeds in detail.
 
-use portico_testkit::Answer;
+use portico_testkit::TestResponse;
 use serde_json::{Value, json};
 
 use super::CinemaServer;
@@ -35,7 +35,7 @@ impl ClientsServer {
         Self(server)
     }
 
-    async fn ask(&self, resource: &str) -> Answer {
+    async fn ask(&self, resource: &str) -> TestResponse {
         self.0.secret(&format!("/{resource}")).send().await
     }
 
