@@ -16,6 +16,7 @@
 pub(crate) mod account;
 mod error;
 pub mod http;
+pub mod http_client;
 pub(crate) mod messages;
 pub mod model;
 pub mod oauth;

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
-use crate::oauth::protocol::http_client::{ProviderClient, UrlTrust};
+use crate::http_client::{ProviderClient, UrlTrust};
 use crate::settings::AuthSettings;
 
 /// Longest duration of a fetch.

@@ -32,9 +32,9 @@ use std::time::Duration;
 
 pub(crate) use flow::account_linking::{MAX_RACE_ATTEMPTS, SignInOutcome, is_lost_race};
 
+use crate::http_client::ProviderClient;
 use crate::settings::AuthSettings;
 use protocol::discovery::Issuers;
-use protocol::http_client::ProviderClient;
 
 /// The HTTP client and the cached issuers that all sign-ins at providers share.
 #[derive(Debug)]

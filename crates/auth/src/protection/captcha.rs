@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
-use crate::oauth::protocol::http_client::{ProviderClient, UrlTrust};
+use crate::http_client::{ProviderClient, UrlTrust};
 use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
 
 /// The field of a body that contains the token of a solved captcha.

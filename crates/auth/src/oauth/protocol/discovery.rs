@@ -13,7 +13,7 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use super::http_client::{CallError, ProviderClient, UrlTrust};
+use crate::http_client::{CallError, ProviderClient, UrlTrust};
 
 /// Least time between two reads of one key set.
 const KEY_SET_INTERVAL: Duration = Duration::from_secs(10);

@@ -2,9 +2,7 @@
 //! name.
 
 pub mod discovery;
-pub mod http_client;
 pub mod id_token;
 pub mod oauth1;
-mod public_address;
 pub(crate) mod reserved_parameters;
 pub mod token_endpoint;

@@ -11,7 +11,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::Value;
 use url::Url;
 
-use super::http_client::{CallError, ProviderClient, UrlTrust, secret_header};
+use crate::http_client::{CallError, ProviderClient, UrlTrust, secret_header};
 use crate::model::JsonObject;
 
 /// The characters that are not escaped (RFC 5849, 3.6).

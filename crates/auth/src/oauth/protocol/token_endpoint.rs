@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::Value;
 
-use super::http_client::{CallError, ProviderClient, ProviderResponse, UrlTrust, secret_header};
+use crate::http_client::{CallError, ProviderClient, ProviderResponse, UrlTrust, secret_header};
 use crate::model::JsonObject;
 
 /// Longest token that is accepted from a provider: it is stored, and redirects carry it.

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::http_client::UrlTrust;
 use crate::model::JsonObject;
 use crate::oauth::protocol::discovery::Issuer;
-use crate::oauth::protocol::http_client::UrlTrust;
 use crate::oauth::protocol::reserved_parameters::is_reserved;
 use crate::oauth::provider::description::{ClientAuthentication, ForwardedParameters, ProfileSources, UserinfoExtra};
 use crate::oauth::provider::profile::Profile;

@@ -11,9 +11,9 @@ use super::description::{
     ProviderDescription, UserinfoExtra,
 };
 use super::readers;
+use crate::http_client::UrlTrust;
 use crate::model::JsonObject;
 use crate::oauth::protocol::discovery::{Discovery, Issuer, IssuerError, Issuers};
-use crate::oauth::protocol::http_client::UrlTrust;
 use crate::oauth::protocol::id_token::{IdTokenError, unverified_claims};
 use crate::oauth::protocol::token_endpoint::ClientAuthMethod;
 use crate::settings::ProviderSettings;

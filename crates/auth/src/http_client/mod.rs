@@ -4,6 +4,8 @@
 //! its URL comes from a database row) point into a private network. The effect of any of these must
 //! not exceed one failed sign-in.
 
+mod public_address;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use reqwest::{Client, Method, StatusCode, redirect};
 use serde_json::Value;
 use url::{Host, Url};
 
-use crate::oauth::protocol::public_address::is_public;
+use public_address::is_public;
 
 /// Largest response that is read.
 const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
