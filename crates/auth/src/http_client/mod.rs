@@ -1,8 +1,9 @@
-//! The HTTP client for identity providers, with strict limits for each call.
+//! The HTTP client for services that are not Portico's own, with strict limits for each call:
+//! identity providers, captcha services, and sources of mail bodies.
 //!
-//! A provider is not trusted: it may be slow, answer with megabytes, redirect elsewhere, or (when
-//! its URL comes from a database row) point into a private network. The effect of any of these must
-//! not exceed one failed sign-in.
+//! Such a service is not trusted: it may be slow, answer with megabytes, redirect elsewhere, or
+//! (when its URL comes from a database row) point into a private network. The effect of any of
+//! these must not exceed one failed call.
 
 mod public_address;
 
@@ -53,14 +54,14 @@ pub enum CallError {
 
 /// A response, read completely.
 #[derive(Debug)]
-pub struct ProviderResponse {
+pub struct HttpResponse {
     /// HTTP status.
     pub status: StatusCode,
     /// At most 1 MiB.
     pub body: Vec<u8>,
 }
 
-impl ProviderResponse {
+impl HttpResponse {
     /// Parses the body as JSON.
     ///
     /// # Errors
@@ -86,14 +87,14 @@ pub(crate) fn secret_header(text: &str) -> Result<HeaderValue, CallError> {
 /// Sends the calls. Its clients are built at the first call, since loading root certificates would
 /// delay the start.
 #[derive(Debug)]
-pub struct ProviderClient {
+pub struct HttpClient {
     timeout: Duration,
     allow_loopback: bool,
     configured: OnceLock<Client>,
     guarded: OnceLock<Client>,
 }
 
-impl ProviderClient {
+impl HttpClient {
     /// `allow_loopback` permits plain http to this machine, for emulators in development.
     #[must_use]
     pub fn new(timeout: Duration, allow_loopback: bool) -> Self {
@@ -130,7 +131,7 @@ impl ProviderClient {
         url: &str,
         headers: HeaderMap,
         form: &[(&str, &str)],
-    ) -> Result<ProviderResponse, CallError> {
+    ) -> Result<HttpResponse, CallError> {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         self.send(trust, Method::POST, url, headers, Some(body)).await
     }
@@ -142,7 +143,7 @@ impl ProviderClient {
         url: &str,
         headers: HeaderMap,
         form: Option<String>,
-    ) -> Result<ProviderResponse, CallError> {
+    ) -> Result<HttpResponse, CallError> {
         let url = self.check(trust, url)?;
         let mut request = self.client(trust)?.request(method, url).headers(headers);
         if let Some(form) = form {
@@ -160,7 +161,7 @@ impl ProviderClient {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(ProviderResponse { status, body })
+        Ok(HttpResponse { status, body })
     }
 
     /// Checks that `url` may be called: https, or http to this machine where that is allowed.
@@ -274,8 +275,8 @@ mod tests {
 
     #[test]
     fn urls_are_checked_before_the_call() {
-        let strict = ProviderClient::new(Duration::from_secs(5), false);
-        let lenient = ProviderClient::new(Duration::from_secs(5), true);
+        let strict = HttpClient::new(Duration::from_secs(5), false);
+        let lenient = HttpClient::new(Duration::from_secs(5), true);
         let cases = [
             ("https://accounts.google.com/x", UrlTrust::Configured, true, true),
             ("http://accounts.google.com/x", UrlTrust::Configured, false, false),

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
-use crate::http_client::{ProviderClient, UrlTrust};
+use crate::http_client::{HttpClient, UrlTrust};
 use crate::settings::AuthSettings;
 
 /// Longest duration of a fetch.
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct FetchedBodies {
     templates: Templates,
     sources: Vec<(MailKind, Url)>,
-    client: Arc<ProviderClient>,
+    client: Arc<HttpClient>,
     max_age: Duration,
     retry: Duration,
     ending: CancellationToken,
@@ -38,7 +38,7 @@ impl FetchedBodies {
         Self {
             templates,
             sources,
-            client: Arc::new(ProviderClient::new(TIMEOUT, settings.allow_insecure_loopback_providers)),
+            client: Arc::new(HttpClient::new(TIMEOUT, settings.allow_insecure_loopback_providers)),
             max_age: settings.email.template_max_age,
             retry: settings.email.template_retry,
             _end: ending.clone().drop_guard(),
@@ -65,7 +65,7 @@ impl FetchedBodies {
 
 struct BodySource {
     templates: Templates,
-    client: Arc<ProviderClient>,
+    client: Arc<HttpClient>,
     kind: MailKind,
     url: Url,
     max_age: Duration,

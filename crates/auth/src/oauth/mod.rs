@@ -8,8 +8,7 @@
 //!   rules that decide which account an identity belongs to.
 //! - [`provider`] has the catalogue of built-in providers, custom providers, and the reading of
 //!   profiles.
-//! - [`protocol`] has what providers speak: token endpoint, OpenID Connect, OAuth 1.0a, and the
-//!   HTTP client.
+//! - [`protocol`] has what providers speak: token endpoint, OpenID Connect and OAuth 1.0a.
 //! - [`pkce`] is the proof key between an app and this server.
 //!
 //! Promises: nothing that a provider states counts before the code exchange or the signature; a
@@ -32,14 +31,14 @@ use std::time::Duration;
 
 pub(crate) use flow::account_linking::{MAX_RACE_ATTEMPTS, SignInOutcome, is_lost_race};
 
-use crate::http_client::ProviderClient;
+use crate::http_client::HttpClient;
 use crate::settings::AuthSettings;
 use protocol::discovery::Issuers;
 
 /// The HTTP client and the cached issuers that all sign-ins at providers share.
 #[derive(Debug)]
 pub(crate) struct ProviderConnections {
-    pub(crate) client: Arc<ProviderClient>,
+    pub(crate) client: Arc<HttpClient>,
     pub(crate) issuers: Issuers,
 }
 
@@ -51,7 +50,7 @@ impl ProviderConnections {
             Duration::ZERO => settings.http_timeout,
             request => settings.http_timeout.min(request / 2),
         };
-        let client = Arc::new(ProviderClient::new(timeout, settings.allow_insecure_loopback_providers));
+        let client = Arc::new(HttpClient::new(timeout, settings.allow_insecure_loopback_providers));
         let issuers = Issuers::new(Arc::clone(&client), settings.oidc_cache_ttl);
         Self { client, issuers }
     }

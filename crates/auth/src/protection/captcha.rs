@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
-use crate::http_client::{ProviderClient, UrlTrust};
+use crate::http_client::{HttpClient, UrlTrust};
 use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
 
 /// The field of a body that contains the token of a solved captcha.
@@ -20,13 +20,13 @@ pub struct Security {
 /// Verifies tokens with the captcha service.
 pub(crate) struct Captcha {
     settings: CaptchaSettings,
-    client: ProviderClient,
+    client: HttpClient,
 }
 
 impl Captcha {
     pub(crate) fn new(settings: &AuthSettings) -> Option<Self> {
         let captcha = settings.captcha.clone()?;
-        let client = ProviderClient::new(captcha.timeout, settings.allow_insecure_loopback_providers);
+        let client = HttpClient::new(captcha.timeout, settings.allow_insecure_loopback_providers);
         Some(Self { settings: captcha, client })
     }
 

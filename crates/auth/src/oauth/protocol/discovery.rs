@@ -13,7 +13,7 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use crate::http_client::{CallError, ProviderClient, UrlTrust};
+use crate::http_client::{CallError, HttpClient, UrlTrust};
 
 /// Least time between two reads of one key set.
 const KEY_SET_INTERVAL: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ struct CachedIssuer {
 
 /// The documents of all issuers, cached.
 pub struct Issuers {
-    client: Arc<ProviderClient>,
+    client: Arc<HttpClient>,
     ttl: Duration,
     cached: std::sync::Mutex<HashMap<String, Arc<Mutex<CachedIssuer>>>>,
 }
@@ -137,7 +137,7 @@ impl Issuer {
 impl Issuers {
     /// Creates an empty cache. Nothing is read before the first sign-in.
     #[must_use]
-    pub fn new(client: Arc<ProviderClient>, ttl: Duration) -> Self {
+    pub fn new(client: Arc<HttpClient>, ttl: Duration) -> Self {
         Self { client, ttl, cached: std::sync::Mutex::default() }
     }
 

@@ -11,7 +11,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::Value;
 use url::Url;
 
-use crate::http_client::{CallError, ProviderClient, UrlTrust, secret_header};
+use crate::http_client::{CallError, HttpClient, UrlTrust, secret_header};
 use crate::model::JsonObject;
 
 /// The characters that are not escaped (RFC 5849, 3.6).
@@ -51,7 +51,7 @@ pub struct TokenCredentials<'a> {
 #[derive(Debug)]
 pub struct SigningClient<'a> {
     /// Sends the calls.
-    pub http: &'a ProviderClient,
+    pub http: &'a HttpClient,
     /// How far the provider's URLs are trusted.
     pub trust: UrlTrust,
     /// The client id.

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::Value;
 
-use crate::http_client::{CallError, ProviderClient, ProviderResponse, UrlTrust, secret_header};
+use crate::http_client::{CallError, HttpClient, HttpResponse, UrlTrust, secret_header};
 use crate::model::JsonObject;
 
 /// Longest token that is accepted from a provider: it is stored, and redirects carry it.
@@ -70,7 +70,7 @@ impl CodeExchange<'_> {
     /// The error of the last method that was tried.
     pub async fn send(
         &self,
-        client: &ProviderClient,
+        client: &HttpClient,
         methods: &[ClientAuthMethod],
     ) -> Result<ProviderTokens, CodeExchangeError> {
         let mut last = "no attempt".to_owned();
@@ -90,11 +90,7 @@ impl CodeExchange<'_> {
         Err(CodeExchangeError::Rejected(last))
     }
 
-    async fn send_with(
-        &self,
-        client: &ProviderClient,
-        method: ClientAuthMethod,
-    ) -> Result<ProviderResponse, CallError> {
+    async fn send_with(&self, client: &HttpClient, method: ClientAuthMethod) -> Result<HttpResponse, CallError> {
         let mut form =
             vec![("grant_type", "authorization_code"), ("code", self.code), ("redirect_uri", self.redirect_uri)];
         form.extend(self.verifier.map(|verifier| ("code_verifier", verifier)));
@@ -115,7 +111,7 @@ impl CodeExchange<'_> {
 }
 
 /// Reads the tokens of a response, or the reason for which there are none.
-fn read_tokens(response: &ProviderResponse) -> Result<ProviderTokens, String> {
+fn read_tokens(response: &HttpResponse) -> Result<ProviderTokens, String> {
     let fields: JsonObject = serde_json::from_slice(&response.body).unwrap_or_else(|_| {
         // Older providers answer with a form
         form_urlencoded::parse(&response.body).take(32).map(|(name, value)| (name.into_owned(), value.into())).collect()
@@ -150,8 +146,8 @@ mod tests {
     use super::*;
     use reqwest::StatusCode;
 
-    fn response(status: StatusCode, body: &str) -> ProviderResponse {
-        ProviderResponse { status, body: body.as_bytes().to_vec() }
+    fn response(status: StatusCode, body: &str) -> HttpResponse {
+        HttpResponse { status, body: body.as_bytes().to_vec() }
     }
 
     #[test]
