@@ -43,8 +43,9 @@ pub use settings::{AuthSettings, SettingsError};
 use messages::mailer::Mailer;
 pub use messages::text::{TextMessage, TextTransport};
 use password::Passwords;
+use protection::audit::AuditLog;
 use protection::captcha::Captcha;
-use protection::column_encryption::{ColumnKeys, DecryptedColumn};
+use protection::column_encryption::ColumnKeys;
 use protection::limits::Limits;
 use protection::mail_domain::MailDomains;
 use protection::redirect_allow_list::RedirectAllowList;
@@ -66,6 +67,7 @@ struct Inner {
     columns: ColumnKeys,
     limits: Limits,
     mailer: Arc<Mailer>,
+    audit_log: AuditLog,
     captcha: Option<Captcha>,
     mail_domains: MailDomains,
     texts: Option<Arc<dyn TextTransport>>,
@@ -92,6 +94,7 @@ impl Auth {
         let passwords = Passwords::new(&settings.password);
         let columns = ColumnKeys::new(&settings.encryption)?;
         let limits = Limits::new(settings.rate_limits.clone(), clock.clone());
+        let audit_log = AuditLog::new(&settings);
         let captcha = Captcha::new(&settings);
         let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
         let provider_connections = oauth::ProviderConnections::new(&settings);
@@ -106,6 +109,7 @@ impl Auth {
             columns,
             limits,
             mailer,
+            audit_log,
             captcha,
             mail_domains,
             texts: None,
@@ -160,30 +164,16 @@ impl Auth {
         &self.inner.columns
     }
 
-    /// Returns the hash of the password of an account. `None`: there is none, or it cannot be
-    /// decrypted, which is logged.
-    fn stored_password(&self, user: &model::User) -> Option<DecryptedColumn> {
-        match self.columns().decrypt(user.id.0, &user.encrypted_password) {
-            Ok(opened) => Some(opened).filter(|opened| !opened.text.is_empty()),
-            Err(error) => {
-                tracing::error!(user.id = %user.id, %error, "password of an account not decrypted");
-                None
-            }
-        }
-    }
-
-    /// Compares a password with that of an account; takes as long for an account without one.
-    async fn is_password_of(&self, user: &model::User, password: &str) -> Result<bool, AuthError> {
-        let stored = self.stored_password(user);
-        Ok(self.passwords().compare(password, stored.as_ref().map(|stored| stored.text.as_str())).await?.matches)
-    }
-
     fn limits(&self) -> &Limits {
         &self.inner.limits
     }
 
     fn mailer(&self) -> &Mailer {
         &self.inner.mailer
+    }
+
+    fn audit_log(&self) -> AuditLog {
+        self.inner.audit_log
     }
 
     fn captcha(&self) -> Option<&Captcha> {

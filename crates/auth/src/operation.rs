@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 use crate::Auth;
 use crate::http::extract::RequestInfo;
 use crate::model::User;
-use crate::protection::audit::{self, Action, AuditEvent, Traits};
+use crate::protection::audit::{Action, AuditEvent, Traits};
 use crate::sql::Tx;
 
 /// The service, the request and the transaction that belong to one operation on accounts.
@@ -35,6 +35,6 @@ impl<'a> Operation<'a> {
     /// The error of PostgreSQL.
     pub(crate) async fn record(self, actor: &User, action: Action, traits: Traits) -> Result<(), Error> {
         let event = AuditEvent::new(actor, action).with_traits(traits);
-        audit::record(self.auth, self.tx, event, self.now()).await
+        self.auth.audit_log().record(self.tx, event, self.now()).await
     }
 }

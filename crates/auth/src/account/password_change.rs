@@ -67,7 +67,7 @@ impl<'a> PasswordChange<'a> {
         if auth.settings().password_change_needs_current && user.has_password() && !began_with_message(self.signed_in) {
             self.check_current(current).await?;
         }
-        if user.has_password() && auth.is_password_of(user, password).await? {
+        if user.has_password() && auth.passwords().is_password_of(auth.columns(), user, password).await? {
             return Err(ContractError::PasswordUnchanged.into());
         }
         let hash = auth.passwords().hash(password).await?;
@@ -97,7 +97,7 @@ impl<'a> PasswordChange<'a> {
         let (auth, user) = (self.auth, &self.signed_in.user);
         let current = current.filter(|text| !text.is_empty()).ok_or(ContractError::CurrentPasswordMissing)?;
         let compared = async {
-            let matches = auth.is_password_of(user, current).await?;
+            let matches = auth.passwords().is_password_of(auth.columns(), user, current).await?;
             if matches { Ok(()) } else { Err(ContractError::CurrentPasswordWrong.into()) }
         };
         let session = self.signed_in.session.as_ref();

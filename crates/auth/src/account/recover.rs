@@ -35,7 +35,7 @@ pub async fn recover(
     request: RequestInfo,
     Json(body): Json<Recover>,
 ) -> Result<Response, AuthError> {
-    captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
+    captcha::check(auth.captcha(), &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::Recover, &request)?;
     if !auth.settings().email.enabled {
         return Err(ContractError::EmailLoginsDisabled.into());

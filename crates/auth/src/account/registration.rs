@@ -313,7 +313,7 @@ async fn claim_unconfirmed(
     existing: &User,
 ) -> Result<Registration, AuthError> {
     let is_owner = match applicant.password {
-        Some(password) => op.auth.is_password_of(existing, password).await?,
+        Some(password) => op.auth.passwords().is_password_of(op.auth.columns(), existing, password).await?,
         None => false,
     };
     if !is_owner {

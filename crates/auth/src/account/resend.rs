@@ -57,7 +57,7 @@ pub async fn resend(
     request: RequestInfo,
     Json(body): Json<Resend>,
 ) -> Result<Response, AuthError> {
-    captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
+    captcha::check(auth.captcha(), &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::Resend, &request)?;
     let resent = Resent::parse(&body.r#type).ok_or(ContractError::ResendTypeUnknown)?;
     if resent == Resent::Confirmation(ContactKind::Email) && body.email.is_empty() {

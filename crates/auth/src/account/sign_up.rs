@@ -44,7 +44,7 @@ pub async fn sign_up(
     request: RequestInfo,
     Json(body): Json<SignUp>,
 ) -> Result<Response, AuthError> {
-    captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
+    captcha::check(auth.captcha(), &body.gotrue_meta_security, &request).await?;
     if body.email.is_empty() && body.phone.is_empty() {
         return sign_up_anonymously(&auth, &request, body.data).await;
     }

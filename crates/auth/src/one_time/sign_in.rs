@@ -39,7 +39,7 @@ pub struct Otp {
 
 /// `POST /otp`
 pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Json<Otp>) -> Result<Response, AuthError> {
-    captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
+    captcha::check(auth.captcha(), &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::Otp, &request)?;
     if !body.email.is_empty() && !body.phone.is_empty() {
         return Err(ContractError::OtpNeedsOneContact.into());
@@ -73,7 +73,7 @@ pub async fn magic_link(
     Json(mut body): Json<Otp>,
 ) -> Result<Response, AuthError> {
     body.create_user = None;
-    captcha::check(&auth, &body.gotrue_meta_security, &request).await?;
+    captcha::check(auth.captcha(), &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::MagicLink, &request)?;
     if body.email.is_empty() {
         return Err(ContractError::MagicLinkNeedsEmail.into());

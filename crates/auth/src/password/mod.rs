@@ -3,6 +3,7 @@
 mod breach;
 mod hash;
 mod rules;
+mod stored;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +13,7 @@ use tokio::sync::Semaphore;
 
 pub use hash::MAX_BYTES;
 pub use rules::parse_required_characters;
+pub(crate) use stored::stored_password;
 
 use crate::error::{AuthError, ContractError, WeakPassword, WeakPasswordReason};
 use crate::settings::PasswordSettings;

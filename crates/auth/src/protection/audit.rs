@@ -17,6 +17,7 @@ use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
 use crate::model::{JsonObject, User};
+use crate::settings::AuthSettings;
 use crate::sql::{Tx, audit_log_entries};
 
 macro_rules! actions {
@@ -118,17 +119,29 @@ impl<'a> AuditEvent<'a> {
     }
 }
 
-/// Writes an entry, in the transaction of the event.
-///
-/// # Errors
-/// Those of the database.
-pub async fn record(auth: &Auth, tx: &Tx, event: AuditEvent<'_>, now: OffsetDateTime) -> Result<(), Error> {
-    event.log();
-    if auth.settings().audit_log_disabled {
-        return Ok(());
+/// The writer of events: to the log, and to the table unless the settings switch that off.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AuditLog {
+    writes_entries: bool,
+}
+
+impl AuditLog {
+    pub(crate) fn new(settings: &AuthSettings) -> Self {
+        Self { writes_entries: !settings.audit_log_disabled }
     }
-    let ip = event.ip.map(|ip| ip.to_string()).unwrap_or_default();
-    audit_log_entries::insert(tx, &payload(event.actor, event.action, event.traits), &ip, now).await
+
+    /// Writes an entry, in the transaction of the event.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) async fn record(self, tx: &Tx, event: AuditEvent<'_>, now: OffsetDateTime) -> Result<(), Error> {
+        event.log();
+        if !self.writes_entries {
+            return Ok(());
+        }
+        let ip = event.ip.map(|ip| ip.to_string()).unwrap_or_default();
+        audit_log_entries::insert(tx, &payload(event.actor, event.action, event.traits), &ip, now).await
+    }
 }
 
 /// A failed sign-in.
@@ -154,7 +167,7 @@ pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, re
         { user.id = %actor.id, action = action.name(), error.code = code },
         "account event"
     );
-    if auth.settings().audit_log_disabled {
+    if !auth.audit_log().writes_entries {
         return;
     }
     let mut traits = provider_trait(login.provider);

@@ -4,7 +4,6 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::http_client::{HttpClient, UrlTrust};
@@ -55,12 +54,17 @@ impl Captcha {
     }
 }
 
-/// Checks the captcha of a request, if captchas are enabled. Requests of the operator need none.
+/// Checks the captcha of a request. Requests of the operator need none; without `captcha`, captchas
+/// are disabled.
 ///
 /// # Errors
 /// 400 `captcha_failed`, 500 when the provider does not answer.
-pub(crate) async fn check(auth: &Auth, security: &Security, request: &RequestInfo) -> Result<(), AuthError> {
-    match auth.captcha() {
+pub(crate) async fn check(
+    captcha: Option<&Captcha>,
+    security: &Security,
+    request: &RequestInfo,
+) -> Result<(), AuthError> {
+    match captcha {
         Some(captcha) if !request.is_operator => captcha.verify(security.captcha_token.as_deref(), request).await,
         _ => Ok(()),
     }

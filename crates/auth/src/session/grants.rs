@@ -13,6 +13,7 @@ use crate::model::User;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth;
 use crate::operation::Operation;
+use crate::password::stored_password;
 use crate::protection::attempts;
 use crate::protection::audit::{self, Action, AuditEvent, FailedLogin, Traits};
 use crate::protection::captcha;
@@ -53,7 +54,7 @@ struct PasswordBody {
 }
 
 async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Result<TokenResponse, AuthError> {
-    captcha::check(auth, &body.gotrue_meta_security, request).await?;
+    captcha::check(auth.captcha(), &body.gotrue_meta_security, request).await?;
     let settings = auth.settings();
     let by_email = match (body.email.trim().is_empty(), body.phone.trim().is_empty()) {
         (false, false) => {
@@ -96,7 +97,7 @@ async fn sign_in(
     }
     // Also computed for an unknown account, so that the time of the response does not show who has
     // one
-    let stored = user.as_ref().and_then(|user| auth.stored_password(user));
+    let stored = user.as_ref().and_then(|user| stored_password(auth.columns(), user));
     let hash = stored.as_ref().map(|stored| stored.text.as_str());
     let comparison = auth.passwords().compare(&body.password, hash).await?;
     let known = match user {
@@ -129,13 +130,9 @@ async fn sign_in(
         let sealed = auth.columns().encrypt(user.id.0, &hash);
         users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
     }
-    audit::record(
-        auth,
-        &tx,
-        AuditEvent::new(&user, Action::Login).with_traits(audit::provider_trait(provider)),
-        request.now,
-    )
-    .await?;
+    auth.audit_log()
+        .record(&tx, AuditEvent::new(&user, Action::Login).with_traits(audit::provider_trait(provider)), request.now)
+        .await?;
     let response = session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::Password).await?;
     tx.commit().await?;
     Ok(response.with_password_strength(weak.as_ref()))
@@ -218,7 +215,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
     }
     let method = AuthenticationMethod::parse(&flow.authentication_method).unwrap_or(AuthenticationMethod::Otp);
     let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);
-    audit::record(auth, &tx, AuditEvent::new(&user, Action::Login).with_traits(traits), request.now).await?;
+    auth.audit_log().record(&tx, AuditEvent::new(&user, Action::Login).with_traits(traits), request.now).await?;
     let response = session::issue(Operation::new(auth, request, &tx), &user, method).await?;
     flow_state::delete(&tx, flow.id).await?;
     tx.commit().await?;

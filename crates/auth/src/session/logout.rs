@@ -11,7 +11,7 @@ use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::Timestamp;
 use crate::model::ids::SessionId;
-use crate::protection::audit::{self, Action, AuditEvent};
+use crate::protection::audit::{Action, AuditEvent};
 use crate::session::lifetime::check_alive;
 use crate::sql::Tx;
 use crate::sql::sessions::{self, Session};
@@ -30,7 +30,7 @@ pub(crate) async fn logout(
         return Err(ContractError::LogoutScopeUnsupported { scope: shortened(scope) }.into());
     }
     let tx = Tx::begin(auth.database()).await?;
-    audit::record(&auth, &tx, AuditEvent::new(user, Action::Logout), request.now).await?;
+    auth.audit_log().record(&tx, AuditEvent::new(user, Action::Logout), request.now).await?;
     match (scope, session) {
         ("local", Some(session)) => sessions::delete(&tx, session).await?,
         ("others", Some(session)) => sessions::delete_others(&tx, user.id, session).await?,
@@ -113,7 +113,7 @@ pub(crate) async fn revoke(
     if !sessions::delete_of_user(&tx, id, signed_in.user.id).await? {
         return Err(not_found());
     }
-    audit::record(&auth, &tx, AuditEvent::new(&signed_in.user, Action::Logout), request.now).await?;
+    auth.audit_log().record(&tx, AuditEvent::new(&signed_in.user, Action::Logout), request.now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::Auth;
 use crate::error::{AuthError, ContractError, OAuthError};
 use crate::http::extract::RequestInfo;
-use crate::protection::audit::{self, Action, AuditEvent};
+use crate::protection::audit::{Action, AuditEvent};
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, lifetime, user_agent};
 use crate::sql::refresh_tokens::{LockAttempt, RefreshTokenFamily, StoredToken};
@@ -202,7 +202,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     if matches!(verdict, TokenVerdict::Reuse) {
         if auth.settings().refresh.rotation {
             refresh_tokens::revoke_family(&tx, session.id, now).await?;
-            audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
+            auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
             tx.commit().await?;
         }
         tracing::warn!(session.id = %session.id, user.id = %user.id, "replaced refresh token presented again");
@@ -224,7 +224,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         },
         async {
             if replace {
-                audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await
+                auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await
             } else {
                 Ok(())
             }
@@ -275,7 +275,7 @@ async fn upgrade(
     let key = SessionKey::generate();
     sessions::set_key(&tx, session.id, &auth.columns().encrypt(session.id.0, &key.to_column())).await?;
     refresh_tokens::revoke_family(&tx, session.id, now).await?;
-    audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
+    auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
     finish(auth, &tx, request, family, now).await?;
     tx.commit().await?;
     let mut response = session::respond(auth, session, user.clone(), key.token(session.id.0, 0), now)?;
@@ -363,7 +363,7 @@ async fn reuse_of_counted(
         return Err(already_used());
     }
     sessions::delete(&tx, session.id).await?;
-    audit::record(auth, &tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
+    auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
     tx.commit().await?;
     let mut response = already_used().into_response();
     response.headers_mut().insert("sb-auth-refresh-token-rotated", HeaderValue::from_static("true"));
@@ -381,7 +381,7 @@ async fn finish(
     let RefreshTokenFamily { session, user } = family;
     let (touched, audited) = tokio::join!(biased;
         sessions::touch(tx, session.id, user_agent(request), request.ip, now),
-        audit::record(auth, tx, AuditEvent::new(user, Action::TokenRefreshed), now),
+        auth.audit_log().record(tx, AuditEvent::new(user, Action::TokenRefreshed), now),
     );
     touched?;
     audited

@@ -147,13 +147,9 @@ pub(crate) async fn record_link(
     request: &RequestInfo,
 ) -> Result<(), AuthError> {
     let traits = identity_traits(identity);
-    audit::record(
-        auth,
-        tx,
-        AuditEvent::new(user, Action::IdentityLinked).with_traits(traits).with_ip(request.ip),
-        request.now,
-    )
-    .await?;
+    auth.audit_log()
+        .record(tx, AuditEvent::new(user, Action::IdentityLinked).with_traits(traits).with_ip(request.ip), request.now)
+        .await?;
     notify(auth, tx, user, MailKind::IdentityLinked, identity).await
 }
 
@@ -304,7 +300,7 @@ async fn confirm_and_admit(
     let without_email = external.email_optional && candidate.is_none();
     let mut rejection = None;
     if user.is_email_confirmed() || without_email {
-        audit::record(auth, tx, AuditEvent::new(&user, Action::Login).with_traits(provider), now).await?;
+        auth.audit_log().record(tx, AuditEvent::new(&user, Action::Login).with_traits(provider), now).await?;
     } else {
         // Without confirmations, an unverified address of the profile is enough
         let has_email =
@@ -334,10 +330,12 @@ async fn confirm_and_admit(
         }
         if proves {
             users::confirm_email(tx, user.id, now).await?;
-            audit::record(auth, tx, AuditEvent::new(&user, Action::UserSignedUp).with_traits(provider), now).await?;
+            auth.audit_log()
+                .record(tx, AuditEvent::new(&user, Action::UserSignedUp).with_traits(provider), now)
+                .await?;
         } else if !external.profile.verified_emails().is_empty() {
             // Another account has the address; the identity is valid all the same
-            audit::record(auth, tx, AuditEvent::new(&user, Action::Login).with_traits(provider), now).await?;
+            auth.audit_log().record(tx, AuditEvent::new(&user, Action::Login).with_traits(provider), now).await?;
         } else {
             rejection = handle_unverified_email(auth, tx, request, external, &user).await?;
         }
@@ -427,6 +425,6 @@ async fn accept_invitation(
     users::confirm_email(tx, invited.id, now).await?;
     users::refresh_providers(tx, invited.id, now).await?;
     let provider = audit::provider_trait(external.provider);
-    audit::record(auth, tx, AuditEvent::new(&invited, Action::InviteAccepted).with_traits(provider), now).await?;
+    auth.audit_log().record(tx, AuditEvent::new(&invited, Action::InviteAccepted).with_traits(provider), now).await?;
     Ok(SignInOutcome::SignedIn(Box::new(lock_user(tx, invited.id).await?)))
 }

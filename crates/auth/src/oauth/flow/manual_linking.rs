@@ -20,7 +20,7 @@ use crate::oauth::flow::browser_binding::BrowserContext;
 use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::operation::Operation;
-use crate::protection::audit::{self, Action, AuditEvent};
+use crate::protection::audit::{Action, AuditEvent};
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, identities, users};
 
@@ -219,13 +219,9 @@ pub(crate) async fn unlink(
     }
     users::refresh_providers(&tx, user.id, now).await?;
     let traits = identity_traits(removed);
-    audit::record(
-        &auth,
-        &tx,
-        AuditEvent::new(&user, Action::IdentityUnlinked).with_traits(traits).with_ip(request.ip),
-        now,
-    )
-    .await?;
+    auth.audit_log()
+        .record(&tx, AuditEvent::new(&user, Action::IdentityUnlinked).with_traits(traits).with_ip(request.ip), now)
+        .await?;
     notify(&auth, &tx, &user, MailKind::IdentityUnlinked, removed).await?;
     tx.commit().await?;
     Ok(Json(json!({})))
