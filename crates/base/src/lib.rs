@@ -11,6 +11,7 @@
 mod allowed_origins;
 mod client_address;
 mod clock;
+mod current_request;
 mod request_id;
 mod secret;
 
@@ -21,5 +22,6 @@ pub mod token_bucket;
 pub use allowed_origins::AllowedOrigins;
 pub use client_address::ClientAddress;
 pub use clock::Clock;
+pub use current_request::{CurrentRequest, inherit_request, with_current_request, with_request};
 pub use request_id::RequestId;
 pub use secret::Secret;

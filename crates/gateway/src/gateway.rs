@@ -4,6 +4,7 @@
 //! and the futures of services are moved to the heap once instead of being copied from wrapper to
 //! wrapper.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -23,7 +24,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
-use portico_base::{AllowedOrigins, ClientAddress, Clock, RequestId};
+use portico_base::{AllowedOrigins, ClientAddress, Clock, CurrentRequest, RequestId, with_request};
 use portico_tokens::{ApiKeys, KeyRing};
 use tower::Service;
 
@@ -37,7 +38,6 @@ use crate::request::gateway_headers::{CalledUrl, GatewayHeaders, REQUEST_ID};
 use crate::request::host;
 use crate::request::keys::{self, Keys};
 use crate::request::rejection::Rejection;
-use crate::request_context::{CurrentRequest, with_request};
 use crate::web_app::WebApp;
 
 /// The limit of a request line and its headers together, in bytes.
@@ -195,7 +195,7 @@ impl Gateway {
         let (mut parts, body) = request.into_parts();
         let client = Client::of(&mut parts.headers, peer, &state.trusted_proxies);
         let id = request_id(&parts.headers, client.by_proxy);
-        let current = CurrentRequest { id: id.clone(), method: parts.method.clone() };
+        let current = CurrentRequest { id: id.clone(), method: method_name(&parts.method) };
 
         let (current, (mut answer, prefix)) = with_request(current, state.route(parts, body, client, id)).await;
 
@@ -211,7 +211,7 @@ impl Gateway {
         // Never the query or a header: both can contain tokens
         tracing::info!(
             id = current.id.as_str(),
-            method = current.method.as_str(),
+            method = &*current.method,
             status = answer.status().as_u16(),
             route = format_args!("{prefix}{route}"),
             duration_ms = tenths(begun.elapsed().as_secs_f64() * 1000.0),
@@ -414,6 +414,15 @@ pub(crate) fn infallible<T>(result: Result<T, std::convert::Infallible>) -> T {
     match result {
         Ok(value) => value,
         Err(never) => match never {},
+    }
+}
+
+/// Returns the name of a method for the log, without an allocation for those of HTTP itself.
+fn method_name(method: &Method) -> Cow<'static, str> {
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+    match known.into_iter().find(|name| *name == method.as_str()) {
+        Some(name) => Cow::Borrowed(name),
+        None => Cow::Owned(method.as_str().to_owned()),
     }
 }
 

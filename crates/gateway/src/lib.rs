@@ -18,7 +18,6 @@
 mod connection;
 mod gateway;
 mod request;
-mod request_context;
 mod web_app;
 
 pub use connection::workers::Workers;
@@ -27,5 +26,4 @@ pub use gateway::{BoxedResponse, Gateway, GatewayBuilder};
 pub use request::access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
 pub use request::cors::Cors;
 pub use request::gateway_headers::GatewayHeaders;
-pub use request_context::{CurrentRequest, with_current_request};
 pub use web_app::{WebApp, WebAppError};

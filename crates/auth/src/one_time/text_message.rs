@@ -6,6 +6,7 @@
 //! deleted and the next message need not wait; an account that was made for the message is deleted
 //! with it.
 
+use portico_base::inherit_request;
 use portico_mail::Template;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -106,7 +107,7 @@ impl ReservedText {
             return Ok(json!({"message_id": "test-otp"}));
         }
         let auth = auth.clone();
-        let delivery = tokio::spawn(async move { self.hand_over(&auth).await });
+        let delivery = tokio::spawn(inherit_request(async move { self.hand_over(&auth).await }));
         delivery.await.map_err(AuthError::internal)?
     }
 
@@ -139,7 +140,7 @@ impl ReservedText {
             match users::delete_unreached(&tx, self.user, &self.hash).await {
                 Ok(_) => return tx.commit().await,
                 // A row of the application refers to the account: it stays, without a code
-                Err(error) => tracing::warn!(%error, "account of an unreached number not deleted"),
+                Err(error) => tracing::warn!(error = %error, "account of an unreached number not deleted"),
             }
         }
         let tx = Tx::begin(auth.database()).await?;

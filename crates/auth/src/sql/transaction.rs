@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use futures_util::poll;
+use portico_base::inherit_request;
 use portico_database::{Client, Database};
 use postgres_types::ToSql;
 use tokio::sync::Notify;
@@ -199,7 +200,7 @@ impl Drop for Tx {
         }
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
-                runtime.spawn(roll_back(client));
+                runtime.spawn(inherit_request(roll_back(client)));
             }
             Err(_) => drop(Client::take(client)),
         }

@@ -6,8 +6,7 @@
 use std::cell::RefCell;
 use std::fmt::{self, Write};
 
-use portico_base::Clock;
-use portico_gateway::with_current_request;
+use portico_base::{Clock, with_current_request};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
@@ -68,7 +67,7 @@ fn make(style: Style, event: &Event<'_>, line: &mut String) -> fmt::Result {
                     line.push_str(",\"id\":");
                     put_json(line, request.id.as_str());
                     line.push_str(",\"method\":");
-                    put_json(line, request.method.as_str());
+                    put_json(line, &request.method);
                 });
             }
             line.push('}');

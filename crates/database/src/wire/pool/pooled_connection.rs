@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use portico_base::inherit_request;
 use tokio::runtime::Handle;
 
 use super::cleanup::ConnectionCleanup;
@@ -131,7 +132,7 @@ impl Drop for PooledConnection {
         if !cleanup.is_over()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(cleanup.run());
+            runtime.spawn(inherit_request(cleanup.run()));
         }
     }
 }
