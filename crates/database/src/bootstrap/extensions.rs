@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use tokio_postgres::Client;
 
-use super::session::PERMITTED_EXTENSIONS;
 use super::{quote_literal, step};
 use crate::acting::Names;
 use crate::error::DatabaseError;
@@ -67,6 +66,34 @@ const SHIPPED: &[Shipped] = &[
 
 /// The extensions that we ship a look-alike of.
 pub const EMULATED: &[&str] = &["supabase_vault", "pg_net", "pg_cron", "pgjwt", "pg_graphql"];
+
+/// Extensions that the hosted service lets `postgres` create, though they are not marked as
+/// trusted: of PostgreSQL's own distribution, and pgvector. Their scripts run as a superuser in a
+/// schema that a project may have filled, and are safe there: they only create objects, and call no
+/// function. The scripts of other extensions may not be, so a superuser has to create those.
+/// `portico.run` has the same list.
+///
+/// `dblink` is left out: it passes any parameter of a connection to libpq, which from version 18 on
+/// appends the keys of TLS to the file that `sslkeylogfile` names. `postgres_fdw` rejects that
+/// parameter.
+pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
+    "autoinc",
+    "bloom",
+    "dict_xsyn",
+    "earthdistance",
+    "insert_username",
+    "moddatetime",
+    "pg_buffercache",
+    "pg_prewarm",
+    "pg_stat_statements",
+    "pg_walinspect",
+    "pgrowlocks",
+    "pgstattuple",
+    "postgres_fdw",
+    "refint",
+    "sslinfo",
+    "vector",
+];
 
 /// Everything the fingerprint must cover.
 pub(super) fn texts() -> impl Iterator<Item = &'static str> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tokio_postgres::{Client, Error};
 
-use super::extensions::EMULATED;
+use super::extensions::{EMULATED, PERMITTED_EXTENSIONS};
 use super::{logins, role_names};
 use crate::acting::{self, OWNER};
 use crate::connection;
@@ -270,34 +270,6 @@ impl Statement {
         }
     }
 }
-
-/// Extensions that the hosted service lets `postgres` create, though they are not marked as
-/// trusted: of PostgreSQL's own distribution, and pgvector. Their scripts run as a superuser in a
-/// schema that a project may have filled, and are safe there: they only create objects, and call no
-/// function. The scripts of other extensions may not be, so a superuser has to create those.
-/// `portico.run` has the same list.
-///
-/// `dblink` is left out: it passes any parameter of a connection to libpq, which from version 18 on
-/// appends the keys of TLS to the file that `sslkeylogfile` names. `postgres_fdw` rejects that
-/// parameter.
-pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
-    "autoinc",
-    "bloom",
-    "dict_xsyn",
-    "earthdistance",
-    "insert_username",
-    "moddatetime",
-    "pg_buffercache",
-    "pg_prewarm",
-    "pg_stat_statements",
-    "pg_walinspect",
-    "pgrowlocks",
-    "pgstattuple",
-    "postgres_fdw",
-    "refint",
-    "sslinfo",
-    "vector",
-];
 
 /// Further extensions that the hosted service lets `postgres` create. Their scripts may call
 /// functions, so `portico.run`, which has the same list, creates them only in schemas without

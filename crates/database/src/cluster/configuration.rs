@@ -8,8 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use super::account;
 use super::binaries::Binaries;
 use super::extensions;
-use super::home::{Home, SOCKET_PORT};
-use super::initialise::SUPERUSER;
+use super::home::{Home, SOCKET_PORT, SUPERUSER};
 use super::settings::{ClusterSettings, Durability};
 
 /// The name of the map from system users to roles.

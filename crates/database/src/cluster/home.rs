@@ -20,6 +20,10 @@ use rustix::fs::{FlockOperation, flock};
 use super::account::Account;
 use super::error::ClusterError;
 
+/// The cluster's superuser, as on the hosted platform. Migrations run as `postgres`, which is not
+/// one.
+pub(super) const SUPERUSER: &str = "supabase_admin";
+
 /// The name of every cluster's socket carries a port number; with a folder of its own, one number
 /// serves all.
 pub(super) const SOCKET_PORT: u16 = 5432;

@@ -9,13 +9,10 @@ use rustix::process::Signal;
 
 use super::binaries::Binaries;
 use super::error::ClusterError;
-use super::home::Home;
+use super::home::{Home, SUPERUSER};
 use super::process::end_with_us;
 use super::settings::Durability;
 
-/// The cluster's superuser, as on the hosted platform. Migrations run as `postgres`, which is not
-/// one.
-pub(super) const SUPERUSER: &str = "supabase_admin";
 /// A new cluster and its first log of changes take some 60 MiB; less than this would end soon.
 const LEAST_SPACE: u64 = 160 << 20;
 

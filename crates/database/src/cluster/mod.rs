@@ -31,8 +31,7 @@ pub use private::{close_folder, make_folder};
 pub use settings::{ClusterSettings, Durability};
 
 use crate::endpoint::Endpoint;
-use home::SOCKET_PORT;
-use initialise::SUPERUSER;
+use home::{SOCKET_PORT, SUPERUSER};
 use supervisor::Shared;
 
 /// The time limits of a fast shutdown, and of an immediate one after it.

@@ -12,8 +12,7 @@ use rustix::process::Signal;
 use super::binaries::Binaries;
 use super::configuration;
 use super::error::ClusterError;
-use super::home::{Home, SOCKET_PORT};
-use super::initialise::SUPERUSER;
+use super::home::{Home, SOCKET_PORT, SUPERUSER};
 use super::settings::ClusterSettings;
 
 /// Starts PostgreSQL. The calling thread must live as long as the server is to: Linux ends the
