@@ -26,7 +26,7 @@ export default tseslint.config(
       "no-console": ["error", { allow: ["error", "warn"] }],
     },
   },
-  // Imports go one way: lib → components → features → routes. Tests render the whole application.
+  // Imports go one way: routes → features → components → lib. Tests render the whole application.
   {
     files: ["src/lib/**"],
     ignores: ["**/*.test.*"],

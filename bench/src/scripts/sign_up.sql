@@ -1,5 +1,5 @@
 -- POST /signup of an address that needs no confirmation: `try_register`, `insert` and `sign_in_confirmed` of
--- crates/auth/src/signup.rs and `issue` of session.rs, their statements in crates/auth/src/sql, in the same round trips.
+-- crates/auth/src/account/registration.rs and `issue` of session/mod.rs, their statements in crates/auth/src/sql, in the same round trips.
 \ir start.sql
 \startpipeline
 begin;

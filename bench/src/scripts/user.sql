@@ -1,4 +1,4 @@
--- GET /auth/v1/user: `signed_in` of crates/auth/src/sql/users.rs, one round trip without a transaction.
+-- GET /auth/v1/user: `signed_in` of crates/auth/src/sql/users/lookup.rs, one round trip without a transaction.
 -- The first transaction of a client looks up whose account it plays.
 \if :started
 \else

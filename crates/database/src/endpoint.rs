@@ -1,4 +1,4 @@
-//! Where PostgreSQL is and as whom to connect.
+//! The address and login of a PostgreSQL server.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -232,7 +232,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The same server, another database.
+    /// Returns this endpoint with another database.
     #[must_use]
     pub fn with_database(&self, database: impl Into<String>) -> Self {
         Self { database: database.into(), acting: self.acting.afresh(), ..self.clone() }
@@ -394,7 +394,7 @@ impl Endpoint {
         }
     }
 
-    /// The driver's form of it.
+    /// Returns the driver's configuration for this endpoint.
     pub(crate) fn to_config(&self) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
         config.user(&self.user).dbname(&self.database).port(self.port).connect_timeout(self.connect_timeout);
@@ -417,7 +417,7 @@ impl Endpoint {
         if self.tls.require_channel_binding {
             config.channel_binding(tokio_postgres::config::ChannelBinding::Require);
         }
-        // A peer that vanished without a word is noticed after a minute, not after hours.
+        // A peer that disappeared without closing the connection is noticed after a minute, not after hours.
         config
             .keepalives_idle(Duration::from_secs(30))
             .keepalives_interval(Duration::from_secs(10))
@@ -445,7 +445,7 @@ impl Endpoint {
 }
 
 impl TlsMode {
-    /// PostgreSQL's word for it.
+    /// Returns the value of `sslmode`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Disable => "disable",

@@ -41,7 +41,7 @@ pub enum SmtpTls {
     Implicit,
 }
 
-/// Which mail server, and as whom.
+/// The address and login of a mail server.
 #[derive(Clone)]
 pub struct SmtpSettings {
     /// Name of the server, which its certificate must carry.

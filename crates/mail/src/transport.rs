@@ -15,7 +15,7 @@ pub trait Transport: Send + Sync {
     fn send(&self, email: Email) -> BoxFuture<'_, Result<(), SendError>>;
 }
 
-/// Why a mail was not taken. The texts name the reason and never the recipient.
+/// The reason for which a mail was not accepted. The texts name the reason and never the recipient.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The server could not be reached, was busy or refused our login: the same mail may be taken

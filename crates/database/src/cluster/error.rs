@@ -144,7 +144,7 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// An error of the file system on `folder`, told as what it means.
+    /// Converts an error of the file system on `folder` to the variant that explains it.
     pub(crate) fn folder(folder: &Path, error: &io::Error) -> Self {
         let folder = folder.to_owned();
         match error.kind() {

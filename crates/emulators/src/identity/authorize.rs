@@ -36,7 +36,7 @@ struct AuthorizationRequest {
     query: String,
 }
 
-/// Why a request ends here.
+/// The outcome of a rejected request.
 enum AuthorizeError {
     /// The redirect target cannot be trusted: the browser gets a page.
     Page { title: &'static str, text: String },

@@ -1,4 +1,4 @@
-//! Codes and tokens that are out.
+//! The codes and tokens that were issued.
 
 use std::collections::HashMap;
 

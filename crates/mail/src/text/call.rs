@@ -14,7 +14,7 @@ use super::TextError;
 /// Greatest answer that is read.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// How a gateway knows us.
+/// The way to authenticate at a gateway.
 pub(super) enum GatewayAuthorization<'a> {
     /// By fields of the form.
     InForm,

@@ -1,6 +1,6 @@
 //! The effects of a code or link that was found to be right.
 //!
-//! The rule behind the rules: the person who read the message owns the contact, and nothing stays
+//! One rule explains the others: the person who read the message owns the contact, and nothing stays
 //! that another person put beside an address that was not proved.
 
 use super::lookup::FoundToken;

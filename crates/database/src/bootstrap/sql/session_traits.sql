@@ -1,5 +1,5 @@
 -- The functions that decide what the data API has to take back in a session behind each transaction
--- (`wire/session.rs`): those that PostgreSQL may compute while it makes a plan, those that may prepare statements, and
+-- (`wire/session/reset.rs`): those that PostgreSQL may compute while it makes a plan, those that may prepare statements, and
 -- those whose values PostgreSQL keeps outside of plans. Event triggers keep the list in the transactions that change
 -- functions and expressions, so that a session that has run such a function finds it there. Every role may read the
 -- list, and only a superuser may write it.
