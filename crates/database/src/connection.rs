@@ -167,7 +167,7 @@ where
     })
 }
 
-/// Refused, reset or told to come back: over in a moment when the server is restarting. A name that
+/// Refused, reset or rejected for the moment: temporary while the server restarts. A name that
 /// does not resolve or a certificate that does not fit does not mend by waiting.
 pub(crate) fn is_passing(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {

@@ -20,7 +20,7 @@ const IGNORED: &[&str] = &["connection_limit", "pool_timeout", "schema", "supa",
 const KNOWN: &str = "sslmode, sslrootcert, sslcert, sslkey, channel_binding, host, port, user, password, dbname, \
                      application_name, connect_timeout, options";
 
-/// Where PostgreSQL is and as whom to connect: by socket or TCP, with or without TLS.
+/// The address and login of a PostgreSQL server: by socket or TCP, with or without TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     host: Host,
@@ -69,7 +69,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// How far the connection is protected: PostgreSQL's `sslmode`.
+/// The protection of the connection: PostgreSQL's `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsMode {
     /// Never encrypted.
@@ -88,7 +88,7 @@ pub enum TlsMode {
 /// TLS to an external server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsSettings {
-    /// How far the connection is protected.
+    /// The protection of the connection.
     pub mode: TlsMode,
     /// The authorities to trust, a PEM file; without one, those of the system.
     pub root_certificates: Option<PathBuf>,
@@ -107,7 +107,7 @@ pub enum EndpointError {
     /// A part of the URL has no meaning.
     #[error("the PostgreSQL URL has an invalid {part}: {problem}")]
     Invalid {
-        /// Which part.
+        /// The name of the part.
         part: &'static str,
         /// The reason.
         problem: String,
@@ -334,7 +334,7 @@ impl Endpoint {
         &self.database
     }
 
-    /// How the connection is protected.
+    /// Returns the protection of the connection.
     pub fn tls(&self) -> &TlsSettings {
         &self.tls
     }
@@ -345,7 +345,7 @@ impl Endpoint {
         self.trusts_any_role
     }
 
-    /// How long to wait for a server that does not accept connections yet or just now.
+    /// Returns the time to wait for a server that does not accept connections yet or just now.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout
     }
@@ -386,7 +386,7 @@ impl Endpoint {
         url
     }
 
-    /// Where the server is, for messages: no user, no secret.
+    /// Returns the address of the server, for messages: no user, no secret.
     pub fn place(&self) -> String {
         match &self.host {
             Host::Socket(folder) => format!("{}", folder.join(format!(".s.PGSQL.{}", self.port)).display()),
@@ -417,7 +417,8 @@ impl Endpoint {
         if self.tls.require_channel_binding {
             config.channel_binding(tokio_postgres::config::ChannelBinding::Require);
         }
-        // A peer that disappeared without closing the connection is noticed after a minute, not after hours.
+        // A peer that disappeared without closing the connection is noticed after a minute, not
+        // after hours.
         config
             .keepalives_idle(Duration::from_secs(30))
             .keepalives_interval(Duration::from_secs(10))

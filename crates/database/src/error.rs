@@ -19,7 +19,7 @@ pub enum DatabaseError {
     /// The server could not be reached, or did not answer in time.
     #[error("the database at {place} cannot be reached: {}", Chain(.source.as_ref()))]
     Unreachable {
-        /// Where we looked, without any secret.
+        /// The address, without any secret.
         place: String,
         /// The error of the connection attempt.
         #[source]

@@ -27,24 +27,24 @@ pub type Client = deadpool_postgres::Object;
 
 /// A connection that was in use so recently is taken for whole without asking.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
-/// How long an idle connection may take to answer before it is given up.
+/// The time limit of the check of an idle connection, which is discarded after it.
 const RECYCLE: Duration = Duration::from_secs(2);
 
-/// How many connections, and how long to wait.
+/// The limits of the pools.
 #[derive(Debug, Clone)]
 pub struct PoolSettings {
     /// Connections at most for the auth service.
     pub auth_connections: usize,
     /// Connections at most for our own upkeep and analytics.
     pub service_connections: usize,
-    /// How long a caller waits for a connection to become free before it gets
+    /// The time that a caller waits for a connection to become free before it gets
     /// [`DatabaseError::Busy`].
     pub wait: Duration,
     /// The longest any statement of a service may run.
     pub statement_timeout: Duration,
     /// The longest a statement waits for a lock.
     pub lock_timeout: Duration,
-    /// How long a transaction may be open without a statement before PostgreSQL ends it.
+    /// The time that a transaction may be open without a statement before PostgreSQL ends it.
     pub idle_in_transaction_timeout: Duration,
 }
 
@@ -188,7 +188,7 @@ impl Database {
         Ok(elsewhere.batch_execute(&format!("create database \"{name}\" template template0")).await?)
     }
 
-    /// Where the database is.
+    /// Returns the endpoint of the database.
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
     }

@@ -21,8 +21,8 @@ use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
-/// How long to wait for others to leave the template: a connection that was just closed is seen for
-/// a moment still.
+/// The time to wait for other connections to leave the template: a connection that was just closed
+/// is seen for a moment still.
 const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Test programs of one user that run at the same time, at most.

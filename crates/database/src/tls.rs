@@ -39,7 +39,7 @@ pub enum TlsError {
     Settings(#[from] rustls::Error),
 }
 
-/// How to start TLS, made once per endpoint. Without a configuration the mode is `disable`.
+/// The TLS configuration, made once per endpoint. Without a configuration the mode is `disable`.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls(Option<Arc<ClientConfig>>);
 

@@ -185,7 +185,7 @@ impl<'h> HtmlTag<'h> {
     }
 }
 
-/// Where the tag that `text` begins with ends: its `>`, or the end of the text.
+/// Returns the end of the tag at the start of `text`: its `>`, or the end of the text.
 fn tag_end(text: &str) -> usize {
     let mut quote = None;
     let mut after_equals = false;

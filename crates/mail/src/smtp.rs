@@ -24,7 +24,7 @@ use lettre::{
 
 use crate::{Email, SendError, Transport, plain_text};
 
-/// How the connection to the mail server is protected.
+/// The protection of the connection to the mail server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SmtpTls {
     /// By the port: TLS from the first byte on 465, else [`SmtpTls::Opportunistic`].

@@ -1,4 +1,4 @@
-//! Where mails go.
+//! The delivery of mails.
 
 use futures_util::future::BoxFuture;
 

@@ -32,7 +32,7 @@ pub enum UrlTrust {
     Guarded,
 }
 
-/// Why a call returned nothing usable. Texts are for the log and name no secret.
+/// The reason why a call returned nothing usable. Texts are for the log and name no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The URL must not be called.

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-/// How a challenge is made from its verifier. The text is the label of
+/// The method that makes a challenge from its verifier. The text is the label of
 /// `auth.code_challenge_method`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChallengeMethod {

@@ -12,7 +12,7 @@ use crate::settings::BreachCheckSettings;
 
 /// Most ranges that are cached.
 const MAX_RANGES: usize = 64;
-/// How long a range is cached.
+/// The lifetime of a cached range.
 const RANGE_AGE: Duration = Duration::from_secs(3600);
 /// Largest response. The API answers with about 40 KB.
 const MAX_RANGE_BYTES: usize = 1024 * 1024;

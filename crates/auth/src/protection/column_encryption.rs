@@ -56,7 +56,7 @@ impl std::fmt::Debug for DecryptedColumn {
     }
 }
 
-/// Why a value cannot be decrypted.
+/// The reason why a value cannot be decrypted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecryptError {
     #[error("it is encrypted with the key {0:?}, which is not configured")]

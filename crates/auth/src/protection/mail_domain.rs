@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
 /// Longest time that it waits for one name server.
 const SERVER_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long a result is cached.
+/// The lifetime of a cached result.
 const CACHE_LIFETIME: Duration = Duration::from_secs(300);
 /// Most domains that are cached.
 const MAX_CACHED: usize = 4096;

@@ -32,7 +32,7 @@ pub struct EmailSettings {
     pub url_paths: UrlPaths,
     /// Own subjects and bodies.
     pub templates: BTreeMap<MailKind, TemplateSettings>,
-    /// How long a body from a URL is used before it is fetched again.
+    /// The time for which a body from a URL is used before it is fetched again.
     pub template_max_age: Duration,
     /// First pause after a body could not be fetched. It doubles up to `template_max_age`.
     pub template_retry: Duration,

@@ -63,7 +63,7 @@ pub struct AuthSettings {
     pub linking_domains: BTreeMap<String, String>,
     /// Lifetime of a flow state. At least 300 s.
     pub flow_state_expiry: Duration,
-    /// How long discovery documents and key sets of providers are cached.
+    /// The lifetime of cached discovery documents and key sets of providers.
     pub oidc_cache_ttl: Duration,
     /// Permit providers with plain HTTP on loopback addresses. Only for development.
     pub allow_insecure_loopback_providers: bool,

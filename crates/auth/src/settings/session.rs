@@ -24,7 +24,7 @@ pub struct JwtSettings {
 pub struct RefreshSettings {
     /// A detected reuse revokes the whole refresh token family.
     pub rotation: bool,
-    /// How long a replaced token is still accepted.
+    /// The time for which a replaced token is still accepted.
     pub reuse_interval: Duration,
     /// 0 or 1: stored tokens; 2: signed ones.
     pub algorithm_version: u8,

@@ -24,7 +24,7 @@ struct Shipped {
     /// The end of the script, which replaces existing objects. The bootstrap runs it again on a
     /// database that has them.
     renewal: &'static str,
-    /// Where a script without a schema of its own puts its objects.
+    /// The schema for the objects of a script without a schema of its own.
     schema: &'static str,
     /// A schema-qualified function that exists when the objects do.
     witness: &'static str,

@@ -91,8 +91,8 @@ const MESSAGE_PARTITIONS: &str = include_str!("sql/message_partitions.sql");
 const SERVICE_SCHEMAS: &[&str] =
     &["auth.", "storage.", "realtime.", "graphql_public.", "supabase_functions.", "pgbouncer."];
 
-/// How often a bootstrap starts again that met another one: roles belong to the whole server, and
-/// two databases of it may be set up at the same time.
+/// The number of restarts of a bootstrap that met another one: roles belong to the whole server,
+/// and two databases of it may be set up at the same time.
 const ATTEMPTS: usize = 8;
 
 impl Database {

@@ -18,7 +18,7 @@ use crate::tls::Tls;
 /// that `reset all` returns to it.
 const SEARCH_PATH: &str = r#"-c search_path="\\$user",\ public,\ extensions"#;
 
-/// How the connection came to act as the owner of the project's objects.
+/// The way in which the connection came to act as the owner of the project's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Identity {
     /// The session begins as the owner: the login role is the owner, or can be nothing else.
@@ -195,7 +195,7 @@ impl MigrationSession {
     }
 }
 
-/// How a text is run.
+/// The way in which a text is run.
 enum Way {
     Plain,
     Run,

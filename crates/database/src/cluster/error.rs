@@ -1,11 +1,11 @@
-//! Why the embedded cluster cannot run, and what to do about it.
+//! The reason why the embedded cluster cannot run, and what to do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::account::Account;
 
-/// Why the embedded PostgreSQL does not run. Every text says what to do.
+/// The reason why the embedded PostgreSQL does not run. Every text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// No PostgreSQL was found.
@@ -16,7 +16,7 @@ pub enum ClusterError {
         searched.join(", ")
     )]
     BinariesMissing {
-        /// Where we looked, in order.
+        /// The searched locations, in order.
         searched: Vec<String>,
         /// This machine's name in the npm packages.
         platform: String,
@@ -104,7 +104,7 @@ pub enum ClusterError {
     /// PostgreSQL ended instead of starting.
     #[error("PostgreSQL did not start ({status}); it said:\n{output}")]
     DidNotStart {
-        /// How it ended.
+        /// Its exit status.
         status: String,
         /// The last lines of its log.
         output: String,

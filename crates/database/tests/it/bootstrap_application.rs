@@ -352,8 +352,7 @@ async fn a_migration_session_forgets_and_takes_back() {
 async fn new_tables_are_announced_and_the_services_own_are_not() {
     let database = ready(18).await;
     let mut session = database.migrations().await.unwrap();
-    // The notices of one's own transaction are the first thing that a listening session is told
-    // after its commit, so that a second channel, notified in the same transaction, shows that
+    // A listening session receives the notices of its own transaction first after its commit, so that a second channel, notified in the same transaction, shows that
     // nothing else comes
     let (listener, mut connection) = listening(&database).await;
     listener.batch_execute("listen pgrst; listen fence").await.unwrap();
@@ -389,7 +388,7 @@ async fn new_tables_are_announced_and_the_services_own_are_not() {
     }
 }
 
-/// A session and what it is told.
+/// A session and its notices.
 async fn listening(
     database: &portico_database::Database,
 ) -> (tokio_postgres::Client, tokio::sync::mpsc::UnboundedReceiver<tokio_postgres::Notification>) {

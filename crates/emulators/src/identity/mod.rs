@@ -71,7 +71,7 @@ pub struct IdentityProviderSettings {
     pub client_id: String,
     /// Its secret.
     pub client_secret: Secret,
-    /// Where people may be sent back to, compared letter by letter.
+    /// The allowed redirect targets, compared exactly.
     pub redirect_uris: Vec<String>,
     /// The file that keeps the accounts; without one they are forgotten with the program.
     pub accounts: Option<PathBuf>,
@@ -97,7 +97,7 @@ impl IdentityProviderSettings {
     }
 }
 
-/// Why the provider cannot start.
+/// The reason why the provider cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityProviderError {
     /// The issuer is no URL of its own.

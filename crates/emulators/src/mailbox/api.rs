@@ -64,8 +64,8 @@ struct Page {
 }
 
 impl Page {
-    /// Where the page starts, and how long it is. What is no number counts as absent, as Mailpit
-    /// has it.
+    /// The start and the length of the page. A value that is not a number counts as absent, as
+    /// Mailpit has it.
     fn bounds(&self) -> (usize, usize) {
         let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<usize>().ok());
         let limit = number(&self.limit).unwrap_or(50).min(LONGEST_PAGE);

@@ -39,7 +39,7 @@ pub struct CapturedMail {
     pub cc: Vec<CapturedAddress>,
     /// Recipients of the envelope that the message does not name.
     pub bcc: Vec<CapturedAddress>,
-    /// Where answers go.
+    /// The addresses for replies.
     pub reply_to: Vec<CapturedAddress>,
     /// The sender of the envelope.
     pub return_path: String,

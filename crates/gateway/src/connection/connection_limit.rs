@@ -58,7 +58,7 @@ pub(crate) struct ConnectionLimit {
     reported_network: Option<Instant>,
 }
 
-/// The open connections that were not told to close.
+/// The open connections without a request to close.
 #[derive(Default)]
 struct OpenConnections {
     next: u64,
@@ -227,7 +227,7 @@ impl ConnectionLimit {
     }
 
     /// Admits a connection from `peer` that has been accepted. While the limit is reached, others
-    /// are told to close, one after the other. `None`: its network has reached its limit, with
+    /// are requested to close, one after the other. `None`: its network has reached its limit, with
     /// requests in progress on all of its connections.
     pub async fn admit_from(&mut self, peer: IpAddr) -> Option<AdmittedConnection> {
         let network = self.limited_network(peer);

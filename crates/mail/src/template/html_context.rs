@@ -6,7 +6,7 @@
 
 use super::escape;
 
-/// Where the next character stands.
+/// The context of the next character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HtmlContext {
     Text,

@@ -10,7 +10,7 @@ use super::{
     lexer::{self, Piece, Token, TokenKind},
 };
 
-/// How deeply blocks and parentheses may nest.
+/// The greatest depth of nested blocks and parentheses.
 const DEEPEST: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]

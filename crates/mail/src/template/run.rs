@@ -16,7 +16,7 @@ use super::{
 const LARGEST_OUTPUT: usize = 4 << 20;
 /// Work that a template can cause: one per step, more for long texts.
 const MOST_WORK: usize = 2_000_000;
-/// How deeply blocks, parentheses and calls can nest while running.
+/// The greatest depth of nested blocks, parentheses and calls while running.
 const DEEPEST: usize = 128;
 
 pub(super) enum TemplateWriter {

@@ -84,7 +84,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Which gateway, and as whom.
+/// The gateway and its credentials.
 #[derive(Debug, Clone)]
 pub enum TextProvider {
     /// Twilio's programmable messaging.
@@ -137,11 +137,11 @@ impl TextProvider {
 /// Everything about a gateway that an operator can choose.
 #[derive(Debug, Clone)]
 pub struct TextGatewaySettings {
-    /// Which one, and as whom.
+    /// The gateway and its credentials.
     pub provider: TextProvider,
     /// Another address of its API than the public one: of a region, or of a stand-in.
     pub base_url: Option<String>,
-    /// How long one call may take altogether.
+    /// The time limit of one call.
     pub timeout: Duration,
     /// Permit plain HTTP to this machine in `base_url`. For development and tests.
     pub allow_insecure_loopback: bool,
@@ -166,8 +166,8 @@ pub enum TextGatewayError {
     Insecure,
 }
 
-/// Why a message was not taken, or a code not checked. The texts are for the person who asked: no
-/// credentials.
+/// The reason why a message was not taken, or a code not checked. The texts are for the person who
+/// asked: no credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// The gateway's own explanation.

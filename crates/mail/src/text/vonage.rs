@@ -17,7 +17,7 @@ const GSM: &str = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !
 /// An account of Vonage.
 #[derive(Debug, Clone)]
 pub struct Vonage {
-    /// Which account.
+    /// The account.
     pub api_key: String,
     /// Its password.
     pub api_secret: Credential,

@@ -42,7 +42,7 @@ pub(crate) struct Global {
     /// The project folder: the one that contains `supabase/` [default: the nearest one upwards]
     #[arg(long, global = true, value_name = "DIR", env = "SUPABASE_WORKDIR")]
     pub(crate) workdir: Option<PathBuf>,
-    /// How log lines look
+    /// The format of log lines
     #[arg(long, global = true, value_enum, default_value = "auto", env = "PORTICO_LOG_FORMAT")]
     pub(crate) log_format: LogFormat,
 }

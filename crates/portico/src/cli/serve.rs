@@ -24,7 +24,7 @@ use crate::open_files;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Where secrets and the embedded database are kept [default: portico-data in the project]
+    /// The folder of secrets and the embedded database [default: portico-data in the project]
     #[arg(long, value_name = "DIR", env = "PORTICO_DATA")]
     data: Option<PathBuf>,
     /// The address to listen on [default: that of supabase/portico.toml, else 127.0.0.1]

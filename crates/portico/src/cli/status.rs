@@ -10,7 +10,7 @@ use crate::control::{self, Request};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// How to print the values: pretty, env, json, toml or yaml
+    /// The format of the values: pretty, env, json, toml or yaml
     #[arg(short, long, value_name = "FORMAT", default_value = "pretty", env = "SUPABASE_OUTPUT", value_parser = checked::<StatusFormat>)]
     output: String,
     /// Print a value under another name, as in `api.url=NEXT_PUBLIC_API_URL`

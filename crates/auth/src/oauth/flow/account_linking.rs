@@ -49,8 +49,8 @@ pub(crate) enum SignInOutcome {
     AwaitsConfirmation(AuthError),
 }
 
-/// How often a sign-in is tried when another request creates the same account at the same moment:
-/// the next attempt finds it.
+/// The number of attempts of a sign-in when another request creates the same account at the same
+/// moment: the next attempt finds it.
 pub(crate) const MAX_RACE_ATTEMPTS: usize = 4;
 
 /// Returns true if another request created the same row first.

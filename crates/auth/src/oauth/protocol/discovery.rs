@@ -20,7 +20,7 @@ const KEY_SET_INTERVAL: Duration = Duration::from_secs(10);
 /// Least time between two attempts to reach an issuer that does not answer. Other requests fail at
 /// once meanwhile.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(3);
-/// How long a stale document is used after a failed attempt to renew it.
+/// The time for which a stale document is used after a failed attempt to renew it.
 const STALE_LIFETIME: Duration = Duration::from_secs(30);
 /// Most issuers that are cached. Tokens name tenants, so their number must be bounded.
 const MAX_ISSUERS: usize = 128;
@@ -56,7 +56,7 @@ pub struct Discovery {
     pub authorization_response_iss_parameter_supported: bool,
 }
 
-/// Why an issuer's documents cannot be read. Texts are for the log.
+/// The reason why an issuer's documents cannot be read. Texts are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerError {
     /// The issuer could not be called.

@@ -14,10 +14,10 @@ use time::OffsetDateTime;
 use super::discovery::{Issuer, IssuerError, Issuers};
 use crate::model::JsonObject;
 
-/// How far an issuer's clock may be ahead of this server's, in seconds.
+/// The time by which an issuer's clock may be ahead of this server's, in seconds.
 const CLOCK_SKEW_SECS: i64 = 60;
 
-/// Why an id_token is not valid. Texts are for the log.
+/// The reason why an id_token is not valid. Texts are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum IdTokenError {
     /// The issuer's keys cannot be read.

@@ -21,7 +21,7 @@ fn escape(text: &str) -> String {
     utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
-/// Why a signed call failed. Texts are for the log and name no secret.
+/// The reason why a signed call failed. Texts are for the log and name no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum OAuth1Error {
     /// The provider could not be called.
@@ -52,7 +52,7 @@ pub struct TokenCredentials<'a> {
 pub struct SigningClient<'a> {
     /// Sends the calls.
     pub http: &'a HttpClient,
-    /// How far the provider's URLs are trusted.
+    /// The trust in the provider's URLs.
     pub trust: UrlTrust,
     /// The client id.
     pub consumer_key: &'a str,

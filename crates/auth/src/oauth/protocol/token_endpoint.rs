@@ -24,7 +24,7 @@ pub struct ProviderTokens {
     pub fields: JsonObject,
 }
 
-/// Why a code was not exchanged. Texts are for the log and name no secret.
+/// The reason why a code was not exchanged. Texts are for the log and name no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeExchangeError {
     /// The token endpoint could not be called.
@@ -35,7 +35,7 @@ pub enum CodeExchangeError {
     Rejected(String),
 }
 
-/// How a client authenticates at the token endpoint (RFC 6749, 2.3.1).
+/// The method by which a client authenticates at the token endpoint (RFC 6749, 2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientAuthMethod {
     /// `client_secret_basic`: HTTP Basic.
@@ -47,7 +47,7 @@ pub enum ClientAuthMethod {
 /// The exchange of one code.
 #[derive(Debug)]
 pub struct CodeExchange<'a> {
-    /// How far `url` is trusted.
+    /// The trust in `url`.
     pub trust: UrlTrust,
     /// The token endpoint.
     pub url: &'a str,

@@ -186,7 +186,7 @@ pub struct ProviderDescription {
     pub needs_pkce: bool,
     /// It returns the request's nonce in its id_token.
     pub returns_nonce: bool,
-    /// How this server authenticates.
+    /// The method by which this server authenticates.
     pub client_authentication: ClientAuthentication,
     /// The use of its id_tokens.
     pub id_tokens: IdTokenUse,

@@ -22,7 +22,8 @@ use crate::oauth::protocol::token_endpoint::ProviderTokens;
 /// Largest profile that is stored, as JSON: it becomes part of every access token.
 const MAX_CLAIMS_BYTES: usize = 16 * 1024;
 
-/// Why a provider's tokens do not identify a person. Texts are for the log and name no secret.
+/// The reason why a provider's tokens do not identify a person. Texts are for the log and name no
+/// secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IdentificationError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
--- Listings of schema storage. Each walks an index from name to name and jumps over a folder once it has told it, so that
+-- Listings of schema storage. Each walks an index from name to name and jumps over a folder once it has returned it, so that
 -- a page costs as much as it shows, however many objects lie below. Row security of the caller applies.
 set role supabase_storage_admin;
 
