@@ -128,7 +128,7 @@ impl Templates {
             Some(Ok(subject)) => subject,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), %error, "the subject of {} mails failed; the built-in one is used", kind.key());
+                    warn!(mail.kind = kind.key(), error = %error, "the subject of {} mails failed; the built-in one is used", kind.key());
                 }
                 BUILT_IN[&kind].0.render(variables)?
             }
@@ -138,7 +138,7 @@ impl Templates {
             Some(Ok(html)) => html,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), %error, "the template of {} mails failed; the built-in one is used", kind.key());
+                    warn!(mail.kind = kind.key(), error = %error, "the template of {} mails failed; the built-in one is used", kind.key());
                 }
                 BUILT_IN[&kind].1.render(variables)?
             }
@@ -159,7 +159,7 @@ impl Body {
                     match read(path) {
                         Ok(file) => *last = file,
                         Err(error) => {
-                            warn!(path = %path.display(), %error, "the mail template cannot be used; the previous one stays")
+                            warn!(path = %path.display(), error = %error, "the mail template cannot be used; the previous one stays")
                         }
                     }
                 }

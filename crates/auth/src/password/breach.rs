@@ -87,7 +87,7 @@ impl BreachCheck {
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(&self.settings.user_agent)
             .build()
-            .inspect_err(|error| tracing::error!(%error, "no client for the check for breached passwords"))
+            .inspect_err(|error| tracing::error!(error = %error, "no client for the check for breached passwords"))
             .ok()
     }
 }

@@ -130,7 +130,7 @@ impl MailDomains {
         let config = ResolverConfig::from_parts(None, Vec::new(), servers);
         let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         *builder.options_mut() = options();
-        builder.build().inspect_err(|error| tracing::warn!(%error, "no resolver for mail domains")).ok()
+        builder.build().inspect_err(|error| tracing::warn!(error = %error, "no resolver for mail domains")).ok()
     }
 }
 
@@ -181,7 +181,7 @@ async fn query(resolver: &TokioResolver, name: &Name, record_type: RecordType) -
         Err(error) if error.is_nx_domain() => return Some(DnsRecords::NoDomain),
         Err(error) if error.is_no_records_found() => return Some(DnsRecords::Absent),
         Err(error) => {
-            tracing::debug!(%error, "a name server gave no usable response");
+            tracing::debug!(error = %error, "a name server gave no usable response");
             return None;
         }
     };

@@ -106,7 +106,7 @@ impl Auth {
                     Ok(removed) => tracing::debug!(removed, ?batch, "expired rows deleted"),
                     // The other batches run all the same
                     Err(error) => {
-                        tracing::warn!(%error, ?batch, "upkeep failed, will retry");
+                        tracing::warn!(error = %error, ?batch, "upkeep failed, will retry");
                         break;
                     }
                 }

@@ -167,7 +167,7 @@ fn session_key(auth: &Auth, family: &RefreshTokenFamily) -> Option<(SessionKey, 
     match auth.columns().decrypt(session.id.0, session.hmac_key.as_deref()?) {
         Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
         Err(error) => {
-            tracing::error!(session.id = %session.id, %error, "key of a session not decrypted");
+            tracing::error!(session.id = %session.id, error = %error, "key of a session not decrypted");
             None
         }
     }

@@ -100,7 +100,7 @@ fn html(template: &Template, shown: &impl Serialize) -> Response {
         )
             .into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page of the identity provider could not be written");
+            tracing::error!(error = %error, "a page of the identity provider could not be written");
             http::StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

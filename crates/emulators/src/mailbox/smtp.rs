@@ -37,7 +37,7 @@ pub(super) async fn serve(mailbox: Mailbox, listener: TcpListener, shutdown: imp
                     let mailbox = mailbox.clone();
                     sessions.spawn(async move {
                         if let Err(error) = session(mailbox, socket).await {
-                            debug!(%error, "a mail client's connection ended early");
+                            debug!(error = %error, "a mail client's connection ended early");
                         }
                         drop(place);
                     });
@@ -45,7 +45,7 @@ pub(super) async fn serve(mailbox: Mailbox, listener: TcpListener, shutdown: imp
                 Err(_) => drop(socket),
             },
             Err(error) => {
-                warn!(%error, "the mailbox could not take a connection");
+                warn!(error = %error, "the mailbox could not take a connection");
                 // Out of file handles, most likely: without a pause this would spin
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -293,7 +293,7 @@ async fn verified(
         .await
         .map_err(|error| {
             // Includes a failure to reach the issuer: only its keys can verify the token
-            tracing::info!(provider = expected.provider, %error, "an id_token was rejected");
+            tracing::info!(provider = expected.provider, error = %error, "an id_token was rejected");
             OAuthError::BadIdToken
         })?;
     if claims.get("sub").and_then(Value::as_str).is_none_or(str::is_empty) {
@@ -338,7 +338,7 @@ fn read(expected: &ExpectedIdToken, claims: &JsonObject) -> Result<Profile, Auth
         form_user: None,
     };
     let unusable = |error| {
-        tracing::info!(provider = expected.provider, %error, "an id_token lacks required claims");
+        tracing::info!(provider = expected.provider, error = %error, "an id_token lacks required claims");
         AuthError::from(ContractError::IdTokenUnusable)
     };
     let mut profile = (expected.read)(&sources).map_err(unusable)?;

@@ -180,7 +180,7 @@ impl Issuers {
             }
             // A stale document is better than no sign-in
             (Err(error), Some((discovery, until))) => {
-                tracing::warn!(issuer = issuer.url, %error, "a stale discovery document is kept");
+                tracing::warn!(issuer = issuer.url, error = %error, "a stale discovery document is kept");
                 *until = Instant::now() + STALE_LIFETIME;
                 Ok(Arc::clone(discovery))
             }
@@ -224,7 +224,7 @@ impl Issuers {
             }
             Err(error) => match &mut entry.keys {
                 Some((keys, at)) => {
-                    tracing::warn!(issuer = issuer.url, %error, "a stale key set is kept");
+                    tracing::warn!(issuer = issuer.url, error = %error, "a stale key set is kept");
                     *at = Instant::now();
                     Ok(Arc::clone(keys))
                 }

@@ -57,7 +57,7 @@ pub(crate) fn resolve(auth: &Auth, row: CustomProvider) -> Option<ResolvedProvid
     let secret = match auth.columns().decrypt(row.id, &row.client_secret) {
         Ok(opened) => opened.text,
         Err(error) => {
-            tracing::error!(provider = row.identifier, %error, "the secret of a provider cannot be decrypted");
+            tracing::error!(provider = row.identifier, error = %error, "the secret of a provider cannot be decrypted");
             return None;
         }
     };
