@@ -37,4 +37,14 @@ impl<'a> Operation<'a> {
         let event = AuditEvent::new(actor, action).with_traits(traits);
         self.auth.audit_log().record(self.tx, event, self.now()).await
     }
+
+    /// Writes an entry of the audit log, with the address of the client. Only for actions on
+    /// identities, factors and passkeys.
+    ///
+    /// # Errors
+    /// The error of PostgreSQL.
+    pub(crate) async fn record_with_ip(self, actor: &User, action: Action, traits: Traits) -> Result<(), Error> {
+        let event = AuditEvent::new(actor, action).with_traits(traits).with_ip(self.request.ip);
+        self.auth.audit_log().record(self.tx, event, self.now()).await
+    }
 }

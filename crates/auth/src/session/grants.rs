@@ -15,7 +15,7 @@ use crate::oauth;
 use crate::operation::Operation;
 use crate::password::stored_password;
 use crate::protection::attempts;
-use crate::protection::audit::{self, Action, AuditEvent, FailedLogin, Traits};
+use crate::protection::audit::{self, Action, FailedLogin, Traits};
 use crate::protection::captcha;
 use crate::protection::limits::Limiter;
 use crate::session::refresh;
@@ -115,6 +115,7 @@ async fn sign_in(
     };
 
     let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
     // Again, since the account may have changed while the hash was computed
     let user = users::lock_complete(&tx, known.id)
         .await?
@@ -130,10 +131,8 @@ async fn sign_in(
         let sealed = auth.columns().encrypt(user.id.0, &hash);
         users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
     }
-    auth.audit_log()
-        .record(&tx, AuditEvent::new(&user, Action::Login).with_traits(audit::provider_trait(provider)), request.now)
-        .await?;
-    let response = session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::Password).await?;
+    op.record(&user, Action::Login, audit::provider_trait(provider)).await?;
+    let response = session::issue(op, &user, AuthenticationMethod::Password).await?;
     tx.commit().await?;
     Ok(response.with_password_strength(weak.as_ref()))
 }
@@ -184,6 +183,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
 async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result<TokenResponse, AuthError> {
     let not_found = || AuthError::from(ContractError::FlowNotFound);
     let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
     let flow = flow_state::lock_by_code(&tx, &body.auth_code)
         .await?
         // A code that was not issued yet is not valid
@@ -203,7 +203,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
         return Err(ContractError::Banned.into());
     }
     if flow.linking_target_id == Some(user_id) {
-        match oauth::flow::manual_linking::complete_pending_link(auth, &tx, request, user, &flow).await? {
+        match oauth::flow::manual_linking::complete_pending_link(op, user, &flow).await? {
             oauth::SignInOutcome::SignedIn(linked) => user = *linked,
             oauth::SignInOutcome::AwaitsConfirmation(error) => {
                 // The code was used: a mail continues the flow
@@ -215,8 +215,8 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
     }
     let method = AuthenticationMethod::parse(&flow.authentication_method).unwrap_or(AuthenticationMethod::Otp);
     let traits = Traits::from_iter([("provider_type".to_owned(), flow.provider_type.as_str().into())]);
-    auth.audit_log().record(&tx, AuditEvent::new(&user, Action::Login).with_traits(traits), request.now).await?;
-    let response = session::issue(Operation::new(auth, request, &tx), &user, method).await?;
+    op.record(&user, Action::Login, traits).await?;
+    let response = session::issue(op, &user, method).await?;
     flow_state::delete(&tx, flow.id).await?;
     tx.commit().await?;
     Ok(response.with_provider_tokens(flow.provider_access_token, flow.provider_refresh_token))

@@ -11,14 +11,13 @@ use portico_mail::{MailKind, Variables};
 use crate::Auth;
 use crate::account::unconfirmed_email;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
-use crate::http::extract::RequestInfo;
 use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, JsonObject, User};
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::one_time::token::TokenKind;
 use crate::operation::Operation;
-use crate::protection::audit::{self, Action, AuditEvent, Traits};
+use crate::protection::audit::{self, Action, Traits};
 use crate::sql::users::LinkingDomain;
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, identities, sessions, users};
@@ -71,12 +70,7 @@ pub(crate) async fn look_up_domain(auth: &Auth, profile: &Profile) {
 ///
 /// # Errors
 /// When the sign-in is not permitted; the transaction must then be rolled back.
-pub(crate) async fn sign_in(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
-    external: &ExternalIdentity<'_>,
-) -> Result<SignInOutcome, AuthError> {
+pub(crate) async fn sign_in(op: Operation<'_>, external: &ExternalIdentity<'_>) -> Result<SignInOutcome, AuthError> {
     if external.profile.emails.is_empty() && !external.email_optional {
         return Err(AuthError::failed(
             ContractError::ProviderEmailMissing,
@@ -84,29 +78,29 @@ pub(crate) async fn sign_in(
         ));
     }
     if let Some(hash) = external.invite {
-        return accept_invitation(auth, tx, request, external, hash).await;
+        return accept_invitation(op, external, hash).await;
     }
     let data = external.profile.identity_data();
-    let now = request.now;
-    let (user, identity) = match find_identity(tx, external).await? {
+    let now = op.now();
+    let (user, identity) = match find_identity(op.tx, external).await? {
         Some((user, identity)) => {
-            identities::set_data(tx, identity.id, &data, now).await?;
-            merge_metadata(tx, &user, &data, request).await?;
+            identities::set_data(op.tx, identity.id, &data, now).await?;
+            merge_metadata(op, &user, &data).await?;
             (user, identity)
         }
-        None => match find_owner(auth, tx, request, external).await? {
+        None => match find_owner(op, external).await? {
             Some(owner) => {
-                let user = lock_user(tx, owner).await?;
+                let user = lock_user(op.tx, owner).await?;
                 let identity =
-                    identities::insert(tx, owner, external.provider, &external.profile.subject, &data, now).await?;
-                merge_metadata(tx, &user, &data, request).await?;
-                record_link(auth, tx, &user, &identity, request).await?;
+                    identities::insert(op.tx, owner, external.provider, &external.profile.subject, &data, now).await?;
+                merge_metadata(op, &user, &data).await?;
+                record_link(op, &user, &identity).await?;
                 (user, identity)
             }
-            None => create(auth, tx, request, external, &data).await?,
+            None => create(op, external, &data).await?,
         },
     };
-    confirm_and_admit(auth, tx, request, external, user, &identity).await
+    confirm_and_admit(op, external, user, &identity).await
 }
 
 /// Finds the identity and locks its user.
@@ -130,39 +124,30 @@ async fn lock_user(tx: &Tx, id: UserId) -> Result<User, AuthError> {
     users::lock_complete(tx, id).await?.ok_or_else(|| AuthError::from(ContractError::UserUnknown))
 }
 
-async fn merge_metadata(tx: &Tx, user: &User, data: &JsonObject, request: &RequestInfo) -> Result<(), AuthError> {
+async fn merge_metadata(op: Operation<'_>, user: &User, data: &JsonObject) -> Result<(), AuthError> {
     let mut merged = user.user_metadata.clone();
     merged.extend(data.clone());
     if merged != user.user_metadata {
-        users::set_user_metadata(tx, user.id, &merged, request.now).await?;
+        users::set_user_metadata(op.tx, user.id, &merged, op.now()).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn record_link(
-    auth: &Auth,
-    tx: &Tx,
-    user: &User,
-    identity: &Identity,
-    request: &RequestInfo,
-) -> Result<(), AuthError> {
+pub(crate) async fn record_link(op: Operation<'_>, user: &User, identity: &Identity) -> Result<(), AuthError> {
     let traits = identity_traits(identity);
-    auth.audit_log()
-        .record(tx, AuditEvent::new(user, Action::IdentityLinked).with_traits(traits).with_ip(request.ip), request.now)
-        .await?;
-    notify(auth, tx, user, MailKind::IdentityLinked, identity).await
+    op.record_with_ip(user, Action::IdentityLinked, traits).await?;
+    notify(op, user, MailKind::IdentityLinked, identity).await
 }
 
 /// Notifies the account's owner of a linked or unlinked identity, if such mails are enabled.
 pub(crate) async fn notify(
-    auth: &Auth,
-    tx: &Tx,
+    op: Operation<'_>,
     user: &User,
     kind: MailKind,
     identity: &Identity,
 ) -> Result<(), AuthError> {
-    let variables = Variables { provider: Some(identity.provider.clone()), ..mailer::variables(auth, user) };
-    mailer::notify(auth, tx, kind, &user.email, &variables).await
+    let variables = Variables { provider: Some(identity.provider.clone()), ..mailer::variables(op.auth, user) };
+    mailer::notify(op.auth, op.tx, kind, &user.email, &variables).await
 }
 
 pub(crate) fn identity_traits(identity: &Identity) -> Traits {
@@ -195,26 +180,21 @@ fn domain(auth: &Auth, provider: &str) -> LinkingDomain {
 }
 
 /// Finds the only user who has a verified address of the profile.
-async fn find_owner(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
-    external: &ExternalIdentity<'_>,
-) -> Result<Option<UserId>, AuthError> {
+async fn find_owner(op: Operation<'_>, external: &ExternalIdentity<'_>) -> Result<Option<UserId>, AuthError> {
     let verified = external.profile.verified_emails();
     if verified.is_empty() {
         return Ok(None);
     }
-    let domain = domain(auth, external.provider);
-    let mut owners = users::owners_by_identity(tx, &verified, &request.aud, &domain).await?;
+    let domain = domain(op.auth, external.provider);
+    let mut owners = users::owners_by_identity(op.tx, &verified, &op.request.aud, &domain).await?;
     if owners.is_empty() && matches!(domain, LinkingDomain::Default { .. }) {
-        owners = users::owners_by_address(tx, &verified, &request.aud).await?;
+        owners = users::owners_by_address(op.tx, &verified, &op.request.aud).await?;
     }
     match owners.as_slice() {
         [] => Ok(None),
         [owner] => Ok(Some(*owner)),
         _ => {
-            let name = domain_name(auth, external.provider);
+            let name = domain_name(op.auth, external.provider);
             Err(AuthError::failed(
                 ContractError::AmbiguousAccount { linking_domain: name.to_owned() },
                 anyhow::anyhow!("a person from {} matches several accounts", external.provider),
@@ -224,26 +204,24 @@ async fn find_owner(
 }
 
 async fn create(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
+    op: Operation<'_>,
     external: &ExternalIdentity<'_>,
     data: &JsonObject,
 ) -> Result<(User, Identity), AuthError> {
-    if auth.settings().disable_signup {
+    if op.auth.settings().disable_signup {
         return Err(ContractError::SignUpsDisabled.into());
     }
-    let now = request.now;
-    let is_sso_user = domain_name(auth, external.provider) != DEFAULT_DOMAIN;
+    let now = op.now();
+    let is_sso_user = domain_name(op.auth, external.provider) != DEFAULT_DOMAIN;
     let id = UserId::random();
-    let email = usable_address(auth, tx, request, external, id, is_sso_user).await?.unwrap_or_default();
+    let email = usable_address(op, external, id, is_sso_user).await?.unwrap_or_default();
     let app_metadata = JsonObject::from_iter([
         ("provider".to_owned(), external.provider.into()),
         ("providers".to_owned(), vec![external.provider].into()),
     ]);
     let new = NewUser {
         id,
-        aud: &request.aud,
+        aud: &op.request.aud,
         email: &email,
         phone: "",
         encrypted_password: "",
@@ -253,45 +231,41 @@ async fn create(
         is_anonymous: false,
     };
     const SAVING: ContractError = ContractError::SavingUserFailed;
-    users::insert(tx, &new, now).await.context(SAVING)?;
-    users::set_role(tx, id, &auth.settings().jwt.default_role, now).await.context(SAVING)?;
+    users::insert(op.tx, &new, now).await.context(SAVING)?;
+    users::set_role(op.tx, id, &op.auth.settings().jwt.default_role, now).await.context(SAVING)?;
     let identity =
-        identities::insert(tx, id, external.provider, &external.profile.subject, data, now).await.context(SAVING)?;
-    Ok((lock_user(tx, id).await?, identity))
+        identities::insert(op.tx, id, external.provider, &external.profile.subject, data, now).await.context(SAVING)?;
+    Ok((lock_user(op.tx, id).await?, identity))
 }
 
 /// Returns the profile's address if the account may have it now: it is verified, or addresses need
 /// no confirmation, and no other account has it.
 async fn usable_address(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
+    op: Operation<'_>,
     external: &ExternalIdentity<'_>,
     user: UserId,
     is_sso_user: bool,
 ) -> Result<Option<String>, AuthError> {
-    let counts = |email: &ProviderEmail| email.verified || auth.settings().email.autoconfirm;
+    let counts = |email: &ProviderEmail| email.verified || op.auth.settings().email.autoconfirm;
     let Some(email) = external.profile.primary_email().filter(counts) else { return Ok(None) };
     if is_sso_user {
         return Ok(Some(email.address));
     }
     if email.verified {
-        unconfirmed_email::withdraw_from_others(tx, &email.address, &request.aud, Some(user), request.now).await?;
+        unconfirmed_email::withdraw_from_others(op.tx, &email.address, &op.request.aud, Some(user), op.now()).await?;
     }
-    let is_taken = users::is_address_taken(tx, &email.address, &request.aud, Some(user)).await?;
+    let is_taken = users::is_address_taken(op.tx, &email.address, &op.request.aud, Some(user)).await?;
     Ok(Some(email.address).filter(|_| !is_taken))
 }
 
 /// Checks that the user may sign in, and confirms an account that was not confirmed before.
 async fn confirm_and_admit(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
+    op: Operation<'_>,
     external: &ExternalIdentity<'_>,
     mut user: User,
     identity: &Identity,
 ) -> Result<SignInOutcome, AuthError> {
-    let now = request.now;
+    let now = op.now();
     if user.is_banned(now) {
         return Err(ContractError::Banned.into());
     }
@@ -300,69 +274,65 @@ async fn confirm_and_admit(
     let without_email = external.email_optional && candidate.is_none();
     let mut rejection = None;
     if user.is_email_confirmed() || without_email {
-        auth.audit_log().record(tx, AuditEvent::new(&user, Action::Login).with_traits(provider), now).await?;
+        op.record(&user, Action::Login, provider).await?;
     } else {
         // Without confirmations, an unverified address of the profile is enough
         let has_email =
             |address: &str| external.profile.emails.iter().any(|email| email.address.to_lowercase() == address);
-        let mut proves = match auth.settings().email.autoconfirm {
+        let mut proves = match op.auth.settings().email.autoconfirm {
             true => has_email(&user.email),
             false => external.profile.verified_emails().contains(&user.email),
         };
         if !user.email.is_empty() {
             if !user.is_phone_confirmed() {
                 // The person who signed up has not proved the address
-                identities::keep_only(tx, user.id, identity.id).await?;
-                users::start_over(tx, user.id, &external.profile.identity_data(), now).await?;
-                sessions::delete_all(tx, user.id).await?;
+                identities::keep_only(op.tx, user.id, identity.id).await?;
+                users::start_over(op.tx, user.id, &external.profile.identity_data(), now).await?;
+                sessions::delete_all(op.tx, user.id).await?;
             }
             if !proves {
-                unconfirmed_email::withdraw(tx, &user, now).await?;
+                unconfirmed_email::withdraw(op.tx, &user, now).await?;
                 user.email.clear();
             }
         }
         if user.email.is_empty()
-            && let Some(address) = usable_address(auth, tx, request, external, user.id, user.is_sso_user).await?
+            && let Some(address) = usable_address(op, external, user.id, user.is_sso_user).await?
         {
-            users::adopt_email(tx, user.id, &address, now).await?;
+            users::adopt_email(op.tx, user.id, &address, now).await?;
             user.email = address;
             proves = true;
         }
         if proves {
-            users::confirm_email(tx, user.id, now).await?;
-            auth.audit_log()
-                .record(tx, AuditEvent::new(&user, Action::UserSignedUp).with_traits(provider), now)
-                .await?;
+            users::confirm_email(op.tx, user.id, now).await?;
+            op.record(&user, Action::UserSignedUp, provider).await?;
         } else if !external.profile.verified_emails().is_empty() {
             // Another account has the address; the identity is valid all the same
-            auth.audit_log().record(tx, AuditEvent::new(&user, Action::Login).with_traits(provider), now).await?;
+            op.record(&user, Action::Login, provider).await?;
         } else {
-            rejection = handle_unverified_email(auth, tx, request, external, &user).await?;
+            rejection = handle_unverified_email(op, external, &user).await?;
         }
     }
-    users::refresh_providers(tx, user.id, now).await?;
+    users::refresh_providers(op.tx, user.id, now).await?;
     match rejection {
         Some(error) => Ok(SignInOutcome::AwaitsConfirmation(error)),
-        None => Ok(SignInOutcome::SignedIn(Box::new(lock_user(tx, user.id).await?))),
+        None => Ok(SignInOutcome::SignedIn(Box::new(lock_user(op.tx, user.id).await?))),
     }
 }
 
 /// Stores an address that the provider has not verified as a pending change. `Ok(Some)`: the
 /// sign-in is rejected, and the account awaits the confirmation.
 async fn handle_unverified_email(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
+    op: Operation<'_>,
     external: &ExternalIdentity<'_>,
     user: &User,
 ) -> Result<Option<AuthError>, AuthError> {
-    let settings = &auth.settings().email;
+    let settings = &op.auth.settings().email;
     let address = match external.profile.primary_email() {
         // Without confirmations, another account has this address
         Some(email) if !settings.autoconfirm => {
-            let (address, aud) = (email.address, &request.aud);
+            let (address, aud) = (email.address, &op.request.aud);
             let is_proved = !user.is_sso_user
-                && unconfirmed_email::is_proved_elsewhere(auth, tx, &address, aud, Some(user.id)).await?;
+                && unconfirmed_email::is_proved_elsewhere(op.auth, op.tx, &address, aud, Some(user.id)).await?;
             Some(address).filter(|_| !is_proved)
         }
         _ => None,
@@ -377,8 +347,8 @@ async fn handle_unverified_email(
     // A person who may sign in may be changing to an address of their own choice
     let waits_for_another = !user.email_change.is_empty() && user.email_change != address;
     if !(settings.allow_unverified_sign_ins && waits_for_another) {
-        let fresh = lock_user(tx, user.id).await?;
-        match unconfirmed_email::await_proof(Operation::new(auth, request, tx), &fresh, &address).await {
+        let fresh = lock_user(op.tx, user.id).await?;
+        match unconfirmed_email::await_proof(op, &fresh, &address).await {
             Ok(()) => {}
             // A confirmation has been sent already
             Err(AuthError::TooMany { .. })
@@ -393,15 +363,13 @@ async fn handle_unverified_email(
 }
 
 async fn accept_invitation(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
+    op: Operation<'_>,
     external: &ExternalIdentity<'_>,
     hash: &str,
 ) -> Result<SignInOutcome, AuthError> {
-    let now = request.now;
+    let now = op.now();
     let not_found = || AuthError::from(ContractError::InvitationUnknown);
-    let invited = users::lock_by_token(tx, hash, &[TokenKind::Confirmation.as_str()])
+    let invited = users::lock_by_token(op.tx, hash, &[TokenKind::Confirmation.as_str()])
         .await?
         .filter(|user| crate::one_time::token::hash_matches(&user.confirmation_token, hash))
         .ok_or_else(not_found)?;
@@ -413,18 +381,18 @@ async fn accept_invitation(
         return Err(ContractError::Banned.into());
     }
     let data = external.profile.identity_data();
-    let identity = match identities::by_subject(tx, external.provider, &external.profile.subject).await? {
+    let identity = match identities::by_subject(op.tx, external.provider, &external.profile.subject).await? {
         Some(identity) if identity.user_id == invited.id => identity,
         Some(_) => {
             return Err(ContractError::IdentityLinkedElsewhere.into());
         }
-        None => identities::insert(tx, invited.id, external.provider, &external.profile.subject, &data, now).await?,
+        None => identities::insert(op.tx, invited.id, external.provider, &external.profile.subject, &data, now).await?,
     };
-    identities::keep_only(tx, invited.id, identity.id).await?;
-    users::start_over(tx, invited.id, &data, now).await?;
-    users::confirm_email(tx, invited.id, now).await?;
-    users::refresh_providers(tx, invited.id, now).await?;
+    identities::keep_only(op.tx, invited.id, identity.id).await?;
+    users::start_over(op.tx, invited.id, &data, now).await?;
+    users::confirm_email(op.tx, invited.id, now).await?;
+    users::refresh_providers(op.tx, invited.id, now).await?;
     let provider = audit::provider_trait(external.provider);
-    auth.audit_log().record(tx, AuditEvent::new(&invited, Action::InviteAccepted).with_traits(provider), now).await?;
-    Ok(SignInOutcome::SignedIn(Box::new(lock_user(tx, invited.id).await?)))
+    op.record(&invited, Action::InviteAccepted, provider).await?;
+    Ok(SignInOutcome::SignedIn(Box::new(lock_user(op.tx, invited.id).await?)))
 }

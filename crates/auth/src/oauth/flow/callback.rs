@@ -215,12 +215,13 @@ async fn finish(
     let request = &RequestInfo { redirect_to: target.to_owned(), ..callback.request.clone() };
     let callback = &CallbackRequest { request, ..*callback };
     account_linking::look_up_domain(auth, &profile).await;
-    let mut completed = complete(auth, callback, flow, &provider, &profile, &tokens).await;
+    let person = IdentifiedPerson { provider: &provider.name, profile: &profile, tokens: &tokens };
+    let mut completed = complete(auth, callback, flow, &person).await;
     for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
         if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
             break;
         }
-        completed = complete(auth, callback, flow, &provider, &profile, &tokens).await;
+        completed = complete(auth, callback, flow, &person).await;
     }
     match completed? {
         CallbackOutcome::Code(code) => Ok(callback_redirect::with_code(auth.allow_list().site_url(), target, &code)),
@@ -311,17 +312,25 @@ fn arrival_of(tokens: &ProviderTokens, user: UserId) -> Arrival<'_> {
     Arrival { user, access_token: &tokens.access, refresh_token: tokens.refresh.as_deref(), pending: None }
 }
 
+/// A person whom a provider has identified.
+struct IdentifiedPerson<'a> {
+    /// The name of the provider.
+    provider: &'a str,
+    profile: &'a Profile,
+    tokens: &'a ProviderTokens,
+}
+
 /// Finds or creates the account and ends the flow, in one transaction.
 async fn complete(
     auth: &Auth,
     callback: &CallbackRequest<'_>,
     flow: &FlowState,
-    provider: &ResolvedProvider,
-    profile: &Profile,
-    tokens: &ProviderTokens,
+    person: &IdentifiedPerson<'_>,
 ) -> Result<CallbackOutcome, AuthError> {
     let request = callback.request;
+    let IdentifiedPerson { provider, profile, tokens } = *person;
     let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
     // Locked: of two callbacks with one state, the second finds the flow finished
     let flow = match check(auth, request, callback.browser, flow_state::lock_by_id(&tx, flow.id).await?) {
         Ok(flow) => flow,
@@ -333,23 +342,23 @@ async fn complete(
                 return Ok(CallbackOutcome::InvalidState(AuthError::from(ContractError::LinkingTargetUnknown)));
             };
             if let Some(code) = flow.auth_code.clone() {
-                manual_linking::check_link(auth, &tx, &target, &provider.name, profile, request).await?;
-                let pending = manual_linking::store_pending_link(&tx, &provider.name, profile, request).await?;
+                manual_linking::check_link(op, &target, provider, profile).await?;
+                let pending = manual_linking::store_pending_link(op, provider, profile).await?;
                 let arrival = Arrival { pending: Some(pending), ..arrival_of(tokens, target.id) };
                 flow_state::signed_in(&tx, flow.id, arrival, request.now).await?;
                 tx.commit().await?;
                 return Ok(CallbackOutcome::Code(code));
             }
-            manual_linking::link(auth, &tx, request, target, &provider.name, profile).await?
+            manual_linking::link(op, target, provider, profile).await?
         }
         None => {
             let external = ExternalIdentity {
-                provider: &provider.name,
+                provider,
                 profile,
                 email_optional: flow.email_optional,
                 invite: flow.invite_token.as_deref(),
             };
-            account_linking::sign_in(auth, &tx, request, &external).await?
+            account_linking::sign_in(op, &external).await?
         }
     };
     let user: Box<User> = match user {
@@ -367,8 +376,7 @@ async fn complete(
             CallbackOutcome::Code(code)
         }
         None => {
-            let session =
-                session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::OAuth).await?;
+            let session = session::issue(op, &user, AuthenticationMethod::OAuth).await?;
             flow_state::delete(&tx, flow.id).await?;
             let session = session.with_provider_tokens(Some(tokens.access.clone()), tokens.refresh.clone());
             CallbackOutcome::Session(Box::new(session))

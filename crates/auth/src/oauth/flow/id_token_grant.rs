@@ -100,10 +100,11 @@ async fn complete(
     linking: Option<&SignedIn>,
 ) -> Result<TokenResponse, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
     let outcome = match linking {
         Some(person) => {
             let user = users::lock_complete(&tx, person.user.id).await?.ok_or(ContractError::LinkingTargetUnknown)?;
-            manual_linking::link(auth, &tx, request, user, &expected.provider, profile).await?
+            manual_linking::link(op, user, &expected.provider, profile).await?
         }
         None => {
             let external = ExternalIdentity {
@@ -112,13 +113,12 @@ async fn complete(
                 email_optional: expected.email_optional,
                 invite: None,
             };
-            account_linking::sign_in(auth, &tx, request, &external).await?
+            account_linking::sign_in(op, &external).await?
         }
     };
     match outcome {
         SignInOutcome::SignedIn(user) => {
-            let response =
-                session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::OAuth).await?;
+            let response = session::issue(op, &user, AuthenticationMethod::OAuth).await?;
             tx.commit().await?;
             Ok(response)
         }

@@ -20,7 +20,7 @@ use crate::oauth::flow::browser_binding::BrowserContext;
 use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::operation::Operation;
-use crate::protection::audit::{Action, AuditEvent};
+use crate::protection::audit::Action;
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, identities, users};
 
@@ -56,17 +56,15 @@ pub(crate) async fn authorize(
 /// # Errors
 /// `user_banned`, `identity_already_exists`, `email_exists`.
 pub(crate) async fn check_link(
-    auth: &Auth,
-    tx: &Tx,
+    op: Operation<'_>,
     user: &User,
     provider: &str,
     profile: &Profile,
-    request: &RequestInfo,
 ) -> Result<(), AuthError> {
-    if user.is_banned(request.now) {
+    if user.is_banned(op.now()) {
         return Err(ContractError::Banned.into());
     }
-    if let Some(existing) = identities::by_subject(tx, provider, &profile.subject).await? {
+    if let Some(existing) = identities::by_subject(op.tx, provider, &profile.subject).await? {
         return Err(match existing.user_id == user.id {
             true => ContractError::IdentityLinked.into(),
             false => ContractError::IdentityLinkedElsewhere.into(),
@@ -74,7 +72,7 @@ pub(crate) async fn check_link(
     }
     if user.email.is_empty()
         && let Some(email) = profile.primary_email()
-        && is_taken(auth, tx, user, &email).await?
+        && is_taken(op, user, &email).await?
     {
         return Err(ContractError::EmailTakenAtLink.into());
     }
@@ -83,22 +81,21 @@ pub(crate) async fn check_link(
 
 /// Returns true if the address of an identity belongs to another account. An unverified address of
 /// another account counts only where this one need not be verified either.
-async fn is_taken(auth: &Auth, tx: &Tx, user: &User, email: &ProviderEmail) -> Result<bool, AuthError> {
-    if !email.verified && auth.settings().email.autoconfirm {
-        return Ok(users::is_address_taken(tx, &email.address, &user.aud, Some(user.id)).await?);
+async fn is_taken(op: Operation<'_>, user: &User, email: &ProviderEmail) -> Result<bool, AuthError> {
+    if !email.verified && op.auth.settings().email.autoconfirm {
+        return Ok(users::is_address_taken(op.tx, &email.address, &user.aud, Some(user.id)).await?);
     }
-    unconfirmed_email::is_proved_elsewhere(auth, tx, &email.address, &user.aud, Some(user.id)).await
+    unconfirmed_email::is_proved_elsewhere(op.auth, op.tx, &email.address, &user.aud, Some(user.id)).await
 }
 
 /// Stores the identity until the code is exchanged, and returns its id.
 pub(crate) async fn store_pending_link(
-    tx: &Tx,
+    op: Operation<'_>,
     provider: &str,
     profile: &Profile,
-    request: &RequestInfo,
 ) -> Result<Uuid, AuthError> {
     let stored = serde_json::to_string(profile).map_err(AuthError::internal)?;
-    Ok(flow_state::insert_client_state(tx, provider, &stored, request.now).await?)
+    Ok(flow_state::insert_client_state(op.tx, provider, &stored, op.now()).await?)
 }
 
 /// Looks up the mail domain of the identity that awaits the exchange of `code`. The callback did so
@@ -126,24 +123,22 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
 /// # Errors
 /// As [`link`]; 404 `flow_state_not_found` when there is no such identity.
 pub(crate) async fn complete_pending_link(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
+    op: Operation<'_>,
     user: User,
     flow: &FlowState,
 ) -> Result<SignInOutcome, AuthError> {
     let not_found = || AuthError::from(ContractError::FlowNotFound);
     let pending = flow.oauth_client_state_id.ok_or_else(not_found)?;
-    let stored = flow_state::take_client_state(tx, pending)
+    let stored = flow_state::take_client_state(op.tx, pending)
         .await?
         .filter(|stored| stored.provider_type == flow.provider_type)
         .ok_or_else(not_found)?;
     let profile: Profile =
         serde_json::from_str(stored.code_verifier.as_deref().unwrap_or_default()).map_err(|_| not_found())?;
     // The links in mails of this flow lead to the app as well
-    let redirect_to = flow.referrer.clone().unwrap_or_else(|| request.redirect_to.clone());
-    let request = &RequestInfo { redirect_to, ..request.clone() };
-    link(auth, tx, request, user, &flow.provider_type, &profile).await
+    let redirect_to = flow.referrer.clone().unwrap_or_else(|| op.request.redirect_to.clone());
+    let request = &RequestInfo { redirect_to, ..op.request.clone() };
+    link(Operation { request, ..op }, user, &flow.provider_type, &profile).await
 }
 
 /// Links a provider's identity to `user`, who is locked and complete.
@@ -151,40 +146,39 @@ pub(crate) async fn complete_pending_link(
 /// # Errors
 /// As [`check_link`]; the transaction must then be rolled back.
 pub(crate) async fn link(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
+    op: Operation<'_>,
     user: User,
     provider: &str,
     profile: &Profile,
 ) -> Result<SignInOutcome, AuthError> {
-    let now = request.now;
-    check_link(auth, tx, &user, provider, profile, request).await?;
+    let now = op.now();
+    check_link(op, &user, provider, profile).await?;
     let data = profile.identity_data();
-    let identity = identities::insert(tx, user.id, provider, &profile.subject, &data, now).await?;
-    record_link(auth, tx, &user, &identity, request).await?;
+    let identity = identities::insert(op.tx, user.id, provider, &profile.subject, &data, now).await?;
+    record_link(op, &user, &identity).await?;
     let mut rejection = None;
     if user.email.is_empty() {
         match profile.primary_email() {
             Some(email) => {
-                if email.verified || auth.settings().email.autoconfirm {
-                    unconfirmed_email::withdraw_from_others(tx, &email.address, &user.aud, Some(user.id), now).await?;
-                    users::adopt_email(tx, user.id, &email.address, now).await?;
-                    users::confirm_email(tx, user.id, now).await?;
+                if email.verified || op.auth.settings().email.autoconfirm {
+                    unconfirmed_email::withdraw_from_others(op.tx, &email.address, &user.aud, Some(user.id), now)
+                        .await?;
+                    users::adopt_email(op.tx, user.id, &email.address, now).await?;
+                    users::confirm_email(op.tx, user.id, now).await?;
                 } else {
-                    unconfirmed_email::await_proof(Operation::new(auth, request, tx), &user, &email.address).await?;
+                    unconfirmed_email::await_proof(op, &user, &email.address).await?;
                     rejection =
                         Some(ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into());
                 }
             }
-            None => users::lose_anonymity(tx, user.id, now).await?,
+            None => users::lose_anonymity(op.tx, user.id, now).await?,
         }
     }
-    users::refresh_providers(tx, user.id, now).await?;
+    users::refresh_providers(op.tx, user.id, now).await?;
     if let Some(error) = rejection {
         return Ok(SignInOutcome::AwaitsConfirmation(error));
     }
-    let linked = users::lock_complete(tx, user.id).await?.unwrap_or(user);
+    let linked = users::lock_complete(op.tx, user.id).await?.unwrap_or(user);
     Ok(SignInOutcome::SignedIn(Box::new(linked)))
 }
 
@@ -202,6 +196,7 @@ pub(crate) async fn unlink(
     }
     let now = request.now;
     let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(&auth, &request, &tx);
     let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::UserUnknown)?;
     if user.identities.len() <= 1 {
         return Err(ContractError::LastIdentity.into());
@@ -215,28 +210,19 @@ pub(crate) async fn unlink(
     if removed.provider == "phone" {
         users::clear_phone(&tx, user.id, now).await?;
     } else if !remaining.iter().any(|identity| !identity.email.is_empty() && identity.email == user.email) {
-        replace_email(&auth, &tx, &request, &user, &remaining).await?;
+        replace_email(op, &user, &remaining).await?;
     }
     users::refresh_providers(&tx, user.id, now).await?;
-    let traits = identity_traits(removed);
-    auth.audit_log()
-        .record(&tx, AuditEvent::new(&user, Action::IdentityUnlinked).with_traits(traits).with_ip(request.ip), now)
-        .await?;
-    notify(&auth, &tx, &user, MailKind::IdentityUnlinked, removed).await?;
+    op.record_with_ip(&user, Action::IdentityUnlinked, identity_traits(removed)).await?;
+    notify(op, &user, MailKind::IdentityUnlinked, removed).await?;
     tx.commit().await?;
     Ok(Json(json!({})))
 }
 
 /// Replaces the account's address, which was that of the unlinked identity, by one that a remaining
 /// identity proves. Without such an identity the account has no address from then on.
-async fn replace_email(
-    auth: &Auth,
-    tx: &Tx,
-    request: &RequestInfo,
-    user: &User,
-    remaining: &[&Identity],
-) -> Result<(), AuthError> {
-    let now = request.now;
+async fn replace_email(op: Operation<'_>, user: &User, remaining: &[&Identity]) -> Result<(), AuthError> {
+    let now = op.now();
     // The data of a phone identity is written by its owner
     let proves = |identity: &Identity| {
         !identity.email.is_empty() && identity.is_email_verified() && identity.provider != "phone"
@@ -249,17 +235,17 @@ async fn replace_email(
             may_have_no_email = true;
             continue;
         }
-        if unconfirmed_email::is_proved_elsewhere(auth, tx, email, &user.aud, Some(user.id)).await? {
+        if unconfirmed_email::is_proved_elsewhere(op.auth, op.tx, email, &user.aud, Some(user.id)).await? {
             continue;
         }
         if proves(identity) {
-            unconfirmed_email::withdraw_from_others(tx, email, &user.aud, Some(user.id), now).await?;
-            return Ok(users::promote_email(tx, user.id, email, true, now).await?);
+            unconfirmed_email::withdraw_from_others(op.tx, email, &user.aud, Some(user.id), now).await?;
+            return Ok(users::promote_email(op.tx, user.id, email, true, now).await?);
         }
         may_have_no_email = true;
     }
     if may_have_no_email {
-        return Ok(users::promote_email(tx, user.id, "", false, now).await?);
+        return Ok(users::promote_email(op.tx, user.id, "", false, now).await?);
     }
     Err(ContractError::IdentityEmailConflict.into())
 }
