@@ -87,11 +87,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_spawned_task_inherits_the_request_that_spawns_it() {
-        let (_, in_a_task) = with_request(request("request-1"), async {
+        let (sender, in_a_task) = tokio::sync::oneshot::channel();
+        with_request(request("request-1"), async {
             tokio::spawn(inherit_request(async {
                 tokio::task::yield_now().await;
-                current()
-            }))
+                sender.send(current())
+            }));
         })
         .await;
         assert_eq!(in_a_task.await.unwrap().as_deref(), Some("request-1"), "it outlives the request");
