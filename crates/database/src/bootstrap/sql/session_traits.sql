@@ -238,7 +238,7 @@ insert into portico_session.reviewed values
   ('portico.run', 'b49a9eefc1ad89f8e86bba4bcbc500da'),
   ('portico.set_graphql_placeholder', 'd90663752f9a59497c4556af37ed5fe3'),
   ('public.rls_auto_enable', '325053e28054ec4f19e9900af2677e20'),
-  ('realtime.apply_rls', '702d58d8febe8f7914f539e47ceb1701'),
+  ('realtime.apply_rls', 'e69ba986070429bd70eed01499c6bbca'),
   ('realtime.build_prepared_statement_sql', 'fd68c67ef65b7230fc140739bfdbd1cf'),
   ('realtime.cast', '20e7b266d26d13695c0d7ffb6e1b620b'),
   ('realtime.check_equality_op', '3412e035a3c7925d2146d5778c52f447'),
