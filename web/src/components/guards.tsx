@@ -1,6 +1,6 @@
 import { type ReactNode, useEffect, useRef } from "react";
 import { useAuth } from "../lib/auth/auth-context";
-import { currentAddress, go } from "../lib/navigation";
+import { currentAddress, useRedirect } from "../lib/navigation";
 import { safeNext, takeRememberedNext } from "../lib/next";
 import { type AppAddress, visitorAddress } from "../lib/paths";
 import { usePageTitle } from "../lib/use-page-title";
@@ -11,14 +11,15 @@ import { Skeleton } from "./ui/skeleton";
 /** Shows its page to signed-in users. Visitors sign in first and return to it. */
 export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; children: ReactNode }) {
   const { user, loading, hasEnded, isUnreachable } = useAuth();
+  const redirect = useRedirect();
   const isVisitor = !loading && user === null && !hasEnded && !isUnreachable;
 
   const wasSignedIn = useRef(false);
   useEffect(() => {
     if (!isVisitor) return;
     // After a sign-out on this page, to the landing page; after an arrival without a session, to the sign-in page.
-    go(wasSignedIn.current ? "/" : signInAddress(), { replace: true });
-  }, [isVisitor]);
+    redirect(wasSignedIn.current ? "/" : signInAddress());
+  }, [isVisitor, redirect]);
 
   const isSignedIn = user !== null;
   useEffect(() => {
@@ -26,8 +27,8 @@ export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; chil
     wasSignedIn.current = true;
     // Providers always return to /app; this is the address that the sign-in was for.
     const next = takeRememberedNext();
-    if (next !== null && next !== currentAddress()) go(next, { replace: true });
-  }, [isSignedIn]);
+    if (next !== null && next !== currentAddress()) redirect(next);
+  }, [isSignedIn, redirect]);
 
   if (user) return children;
   if (hasEnded) return <SignedOutNotice />;
@@ -38,10 +39,11 @@ export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; chil
 /** Shows its page to visitors. Signed-in users go on to `next`. */
 export function VisitorsOnly({ next, children }: { next: AppAddress | null; children: ReactNode }) {
   const { user, isUndecided } = useAuth();
+  const redirect = useRedirect();
   const isSignedIn = user !== null;
   useEffect(() => {
-    if (isSignedIn) go(next ?? "/app", { replace: true });
-  }, [isSignedIn, next]);
+    if (isSignedIn) redirect(next ?? "/app");
+  }, [isSignedIn, next, redirect]);
   if (isUndecided || isSignedIn) return <FormSkeleton />;
   return children;
 }

@@ -4,12 +4,13 @@ import { forgetPendingCode, readPendingCode } from "../features/sign-in/pending-
 import { RequestCodeForm } from "../features/sign-in/request-code-form";
 import { VerifyCodeForm, verifyTitle } from "../features/sign-in/verify-code-form";
 import { useAuth } from "../lib/auth/auth-context";
-import { go } from "../lib/navigation";
+import { useRedirect } from "../lib/navigation";
 import { usePageTitle } from "../lib/use-page-title";
 import * as m from "../paraglide/messages";
 
 export default function VerifyPage() {
   const { user, isUndecided } = useAuth();
+  const redirect = useRedirect();
   const [pending, setPending] = useState(readPendingCode);
   // A recovery code signs the user in too, but its purpose is a new password.
   const target = pending?.kind === "recovery" ? "/update-password" : (pending?.next ?? "/app");
@@ -19,8 +20,8 @@ export default function VerifyPage() {
   useEffect(() => {
     if (!isSignedIn) return;
     forgetPendingCode();
-    go(target, { replace: true });
-  }, [isSignedIn, target]);
+    redirect(target);
+  }, [isSignedIn, target, redirect]);
 
   if (isUndecided || isSignedIn) return <FormSkeleton />;
   if (pending === null) return <RequestCodeForm onPending={setPending} />;
