@@ -15,6 +15,7 @@
 
 pub(crate) mod account;
 mod error;
+mod factors;
 pub mod http;
 pub mod http_client;
 pub(crate) mod messages;
@@ -27,6 +28,8 @@ pub mod protection;
 pub mod session;
 pub mod settings;
 pub mod sql;
+mod web3;
+mod webauthn;
 
 use std::sync::Arc;
 

@@ -1,0 +1,5 @@
+//! Second factors of accounts.
+
+#![allow(dead_code)]
+
+mod totp;
