@@ -16,6 +16,7 @@
 pub(crate) mod account;
 mod error;
 mod factors;
+mod hooks;
 pub mod http;
 pub mod http_client;
 pub(crate) mod messages;
