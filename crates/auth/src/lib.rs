@@ -14,6 +14,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub(crate) mod account;
+pub(crate) mod admin;
 mod error;
 mod factors;
 mod hooks;

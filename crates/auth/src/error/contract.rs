@@ -66,6 +66,7 @@ contract_errors! {
     AudienceMismatchOfUnlink => UnexpectedAudience, "Token audience doesn't match request audience";
     AnonymousNotAllowed => NoAuthorization as FORBIDDEN, "Anonymous user not allowed to perform these actions";
     AdministratorRequired => NotAdmin, "User not allowed";
+    SessionOfAdministratorEnded => SessionExpired as FORBIDDEN, "Session is no longer valid";
     AppMetadataNeedsAdministrator => NotAdmin, "Updating app_metadata requires admin privileges";
     Banned => UserBanned, "User is banned";
     InsufficientAssurance => InsufficientAal,

@@ -12,8 +12,9 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::Auth;
+use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError};
-use crate::http::extract::{Bearer, Json, RequestInfo, SignedIn};
+use crate::http::extract::{Json, SignedIn};
 
 /// Returns the routes of these features.
 pub(crate) fn routes() -> Router<Auth> {
@@ -61,10 +62,10 @@ fn oauth_server() -> Router<Auth> {
 /// Returns the routes below `/admin`, and of invitations. Callers are checked already, so that the
 /// responses to other callers do not change when these features are added.
 fn administration() -> Router<Auth> {
-    let missing = async |_: Operator| AuthError::from(ContractError::AdminApiOff);
-    let oauth = async |_: Operator| oauth().await;
-    let saml = async |_: Operator| saml().await;
-    let providers = async |_: Operator| AuthError::from(ContractError::CustomProvidersAdminOff);
+    let missing = async |_: Administrator| AuthError::from(ContractError::AdminApiOff);
+    let oauth = async |_: Administrator| oauth().await;
+    let saml = async |_: Administrator| saml().await;
+    let providers = async |_: Administrator| AuthError::from(ContractError::CustomProvidersAdminOff);
     Router::new()
         .route("/invite", post(missing))
         .route("/admin/{*path}", any(missing))
@@ -88,21 +89,6 @@ async fn oauth() -> AuthError {
 /// `POST /token?grant_type=web3`
 pub(crate) fn web3() -> AuthError {
     ContractError::Web3Off.into()
-}
-
-/// Checks that the caller may use the routes of administrators.
-struct Operator;
-
-impl FromRequestParts<Auth> for Operator {
-    type Rejection = AuthError;
-
-    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
-        if RequestInfo::from_request_parts(parts, auth).await?.is_operator {
-            return Ok(Self);
-        }
-        Bearer::from_request_parts(parts, auth).await?;
-        Err(ContractError::AdministratorRequired.into())
-    }
 }
 
 /// Checks that the caller may have factors: is signed in, and not anonymous.

@@ -18,7 +18,7 @@ pub(super) fn end_of_low_aal(settings: &SessionSettings, session: &Session, user
 ///
 /// # Errors
 /// 400 `session_expired`, with a text for each policy.
-pub(super) fn check_alive(
+pub(crate) fn check_alive(
     settings: &SessionSettings,
     session: &Session,
     user: &User,

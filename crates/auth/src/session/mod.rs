@@ -7,7 +7,7 @@
 mod access_token;
 pub(crate) mod clean_up;
 pub(crate) mod grants;
-mod lifetime;
+pub(crate) mod lifetime;
 pub(crate) mod logout;
 pub(crate) mod refresh;
 pub(crate) mod refresh_queue;

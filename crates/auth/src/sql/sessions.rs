@@ -46,6 +46,13 @@ statements! {
           order by coalesce(sessions.refreshed_at at time zone 'utc', stored.touched, sessions.created_at) desc nulls last,
                    sessions.id"
     );
+    const BY_ID = concat!(
+        "select ",
+        session_columns!(),
+        ", (select max(tokens.updated_at) from auth.refresh_tokens as tokens where tokens.session_id = sessions.id)
+           from auth.sessions
+          where sessions.id = $1"
+    );
     const TOUCH = "
         update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
     const SET_COUNTER = "update auth.sessions set refresh_token_counter = $2 where id = $1";
@@ -211,9 +218,17 @@ pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> R
 
 /// Returns the sessions of a user, last used first.
 pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Session>, Error> {
-    let rows = run.rows(OF_USER, &[&user]).await?;
-    let session = |row: &Row| Session { token_touched: row.get(Session::COLUMN_COUNT), ..Session::from_row(row) };
-    Ok(rows.iter().map(session).collect())
+    Ok(run.rows(OF_USER, &[&user]).await?.iter().map(with_last_use).collect())
+}
+
+/// Returns a session.
+pub async fn by_id(run: &impl Run, id: SessionId) -> Result<Option<Session>, Error> {
+    Ok(run.rows(BY_ID, &[&id]).await?.first().map(with_last_use))
+}
+
+/// Reads a row whose last column is the last change of a stored refresh token.
+fn with_last_use(row: &Row) -> Session {
+    Session { token_touched: row.get(Session::COLUMN_COUNT), ..Session::from_row(row) }
 }
 
 /// Records a refresh.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod account_rules;
+mod admin;
 mod allowed_issuers;
 mod attempts;
 mod browser;

@@ -1,0 +1,3 @@
+//! The administration of accounts, for callers with an administrator's role.
+
+pub(crate) mod administrator;
