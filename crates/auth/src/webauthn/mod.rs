@@ -169,14 +169,14 @@ pub(crate) struct NewCredential {
     /// The model of the authenticator; zeros where it is not disclosed.
     pub aaguid: [u8; 16],
     pub sign_count: u32,
-    /// How the browser reaches the authenticator.
+    /// The ways in which the browser reaches the authenticator.
     pub transports: Vec<String>,
     pub is_backup_eligible: bool,
     pub is_backed_up: bool,
     pub is_user_verified: bool,
 }
 
-/// What is kept of a credential and needed to verify an assertion.
+/// The part of a stored credential that the verification of an assertion needs.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredCredential<'a> {
     pub id: &'a [u8],
