@@ -426,11 +426,6 @@ fn method_name(method: &Method) -> Cow<'static, str> {
     }
 }
 
-/// Returns true for the methods that pages answer.
-pub(crate) fn is_read(method: &Method) -> bool {
-    method == Method::GET || method == Method::HEAD
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

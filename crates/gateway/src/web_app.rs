@@ -13,10 +13,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
-use crate::gateway::is_read;
 use crate::request::encoding::{self, Encoding};
 use crate::request::rejection::Rejection;
 use asset::{Asset, Content, Document, Source};
@@ -106,7 +105,7 @@ impl WebApp {
 
     /// Answers a request to a path without a service.
     pub(crate) async fn answer(&self, request: Request) -> Response {
-        if !is_read(request.method()) {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Rejection::MethodNotAllowed.answer();
         }
         let mut answer = match self.find(request.uri().path(), request.headers()).await {

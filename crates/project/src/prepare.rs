@@ -8,12 +8,11 @@ use std::path::Path;
 use portico_database::{BootstrapSettings, Database, MigrationSession};
 
 use crate::error::read_text;
-use crate::migrations::{
-    self, Listing, MAX_SQL, Migration, MigrationError, PlanOptions, Record, Script, history, run_script,
-};
+use crate::migrations::{self, Listing, Migration, MigrationError, PlanOptions, Record, Script, history, run_script};
 use crate::progress::{Progress, ProgressSink};
 use crate::project::Project;
 use crate::seeds;
+use crate::sql::MAX_SQL;
 use crate::unprotected::unprotected;
 
 /// The options of a preparation.

@@ -8,11 +8,13 @@ use std::path::Path;
 use aws_lc_rs::digest::{SHA256, digest};
 use portico_database::MigrationSession;
 
+use crate::config::DEFAULT_SEED_PATH;
 use crate::error::{ProjectError, read_text};
 use crate::glob;
-use crate::migrations::{MAX_SQL, MigrationError, Record, Script, history, run_script};
+use crate::migrations::{MigrationError, Record, Script, history, run_script};
 use crate::progress::{Progress, ProgressSink};
 use crate::project::Project;
+use crate::sql::MAX_SQL;
 
 /// A seed file of the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +33,6 @@ pub struct SeedListing {
     /// Patterns of the user that match nothing, relative to the project root.
     pub unmatched: Vec<String>,
 }
-
-/// The seed files that the format, and the file that `init` writes, name by default.
-pub(crate) const DEFAULT_PATH: &str = "./seed.sql";
 
 const STORED: &str = "
     select hash
@@ -58,7 +57,7 @@ pub fn list(project: &Project) -> Result<SeedListing, ProjectError> {
             source,
         })?;
         // A default file need not exist
-        if matches.is_empty() && pattern != DEFAULT_PATH {
+        if matches.is_empty() && pattern != DEFAULT_SEED_PATH {
             listing.unmatched.push(shown(project.root(), &crate::config::absolute(&base, pattern.into())));
         }
         for path in matches {

@@ -1,6 +1,6 @@
 import type { Config } from "../lib/config";
 import { typePolicy } from "../lib/trusted-types";
-import type { AnalyticsAdapter } from "./index";
+import type { AnalyticsAdapter } from "./adapter";
 
 const origin = "https://www.googletagmanager.com";
 

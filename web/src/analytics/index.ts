@@ -1,4 +1,5 @@
 import type { Config } from "../lib/config";
+import type { AnalyticsAdapter } from "./adapter";
 
 /** Every event, with its properties. */
 export interface AnalyticsEvents {
@@ -7,12 +8,6 @@ export interface AnalyticsEvents {
   sign_out: Record<string, never>;
   /** The pattern of the page's path, never the address itself. */
   page_view: { route: string };
-}
-
-export interface AnalyticsAdapter {
-  track(event: string, properties: Record<string, string>): void;
-  identify(userId: string): void;
-  reset(): void;
 }
 
 let adapter: Promise<AnalyticsAdapter | null> | AnalyticsAdapter | null = null;

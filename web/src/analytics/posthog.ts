@@ -1,6 +1,6 @@
 import posthog from "posthog-js/dist/module.slim.no-external";
 import type { Config } from "../lib/config";
-import type { AnalyticsAdapter } from "./index";
+import type { AnalyticsAdapter } from "./adapter";
 
 export function postHog(settings: Config["analytics"]): AnalyticsAdapter | null {
   if (settings.key === null) return null;

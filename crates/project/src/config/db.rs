@@ -8,6 +8,9 @@ use portico_base::Secret;
 use crate::error::WarningKind;
 use crate::section::Section;
 
+/// The seed file that the format, and the file that `init` writes, name by default.
+pub(crate) const DEFAULT_SEED_PATH: &str = "./seed.sql";
+
 /// `[db]`
 #[derive(Debug, Clone)]
 pub struct DbConfig {
@@ -191,10 +194,7 @@ impl DbMigrations {
 
 impl DbSeed {
     fn read(mut seed: Section<'_, '_, '_>) -> Self {
-        Self {
-            enabled: seed.flag_or("enabled", true),
-            sql_paths: seed.list_or("sql_paths", &[crate::seeds::DEFAULT_PATH]),
-        }
+        Self { enabled: seed.flag_or("enabled", true), sql_paths: seed.list_or("sql_paths", &[DEFAULT_SEED_PATH]) }
     }
 }
 

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::api::{ApiConfig, ApiTls};
 pub use self::auth::{AuthConfig, PasswordRequirements, RateLimits};
+pub(crate) use self::db::DEFAULT_SEED_PATH;
 pub use self::db::{DbConfig, DbMigrations, DbPooler, DbSeed, DbSettings, NetworkRestrictions, PoolMode};
 pub use self::email::{EmailConfig, EmailNotification, EmailTemplate, SmtpConfig};
 pub use self::external::{ExternalProvider, OauthServerConfig, ThirdPartyConfig, ThirdPartyIssuer, Web3Config};

@@ -2,10 +2,10 @@
 
 use portico_database::MigrationSession;
 
-use super::MigrationError;
+use super::error::MigrationError;
 use super::files::Migration;
 use crate::error::read_text;
-use crate::sql::split;
+use crate::sql::{MAX_SQL, split};
 
 /// Checked first: creating what exists still takes locks, and needs rights that a restored database
 /// may not grant.
@@ -111,7 +111,7 @@ pub async fn edited<'m>(
     for row in &rows {
         let (version, statements): (&str, Vec<Option<&str>>) = (row.get(0), row.get(1));
         let Some(file) = files.iter().find(|file| file.version == version) else { continue };
-        let Some(text) = read_text(&file.path, super::MAX_SQL)? else { continue };
+        let Some(text) = read_text(&file.path, MAX_SQL)? else { continue };
         let applied = statements.into_iter().flatten().flat_map(essence);
         if !applied.eq(essence(&text)) {
             edited.push(file);
@@ -158,7 +158,7 @@ pub(crate) async fn record_seed(
 pub async fn mark_applied(session: &mut MigrationSession, migrations: &[&Migration]) -> Result<(), MigrationError> {
     prepare(session).await?;
     for migration in migrations {
-        let text = read_text(&migration.path, super::MAX_SQL)?.unwrap_or_default();
+        let text = read_text(&migration.path, MAX_SQL)?.unwrap_or_default();
         let statements: Vec<&str> = split(&text).into_iter().map(|statement| statement.text).collect();
         let failed = MigrationError::history("update the migration history");
         let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&migration.version, &migration.name, &statements];

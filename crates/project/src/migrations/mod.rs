@@ -4,58 +4,28 @@
 //! `supabase_migrations.schema_migrations`. A failing file leaves nothing behind.
 
 mod create;
+mod error;
 mod extension_advice;
 mod files;
 pub mod history;
 mod plan;
+mod run;
 mod script;
 mod statement_error;
 
 use portico_database::MigrationSession;
 
 pub use self::create::create;
+pub use self::error::MigrationError;
 pub use self::files::{Listing, Migration, list};
 pub use self::plan::{PlanError, PlanOptions, plan};
-pub(crate) use self::script::{Record, Script, run_script};
+pub(crate) use self::run::{Record, run_script};
+pub(crate) use self::script::Script;
 pub use self::statement_error::StatementError;
 
 use crate::error::{ProjectError, read_text};
 use crate::progress::{Progress, ProgressSink};
-
-/// The largest SQL file, in bytes. PostgreSQL's own limit is near.
-pub(crate) const MAX_SQL: u64 = 256 * 1024 * 1024;
-
-/// The reasons for which migrations or seeds cannot be applied.
-#[derive(Debug, thiserror::Error)]
-pub enum MigrationError {
-    /// A file could not be read.
-    #[error(transparent)]
-    Project(#[from] ProjectError),
-    /// Files and history do not match.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// A statement of a file failed. The file leaves nothing behind.
-    #[error(transparent)]
-    Statement(#[from] Box<StatementError>),
-    /// The history could not be read or written.
-    #[error("failed to {action}: {}", crate::migrations::statement_error::message_of(.source))]
-    History {
-        /// The attempted operation.
-        action: &'static str,
-        /// The cause.
-        #[source]
-        source: tokio_postgres::Error,
-    },
-    /// The database could not be reached or prepared.
-    #[error(transparent)]
-    Database(#[from] portico_database::DatabaseError),
-}
-
-impl MigrationError {
-    pub(crate) fn history(action: &'static str) -> impl FnOnce(tokio_postgres::Error) -> Self {
-        move |source| Self::History { action, source }
-    }
-}
+use crate::sql::MAX_SQL;
 
 /// Applies one migration and records it.
 ///

@@ -1,6 +1,10 @@
 //! The cleanup of a connection whose caller left it in the middle of something.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use portico_base::inherit_request;
+use tokio::runtime::Handle;
 
 use super::pooled_connection::PooledConnection;
 use crate::wire::session::connection::WireConnection;
@@ -8,23 +12,45 @@ use crate::wire::session::connection::WireConnection;
 /// The maximum duration of a cleanup: a cancellation or the restoration of a session.
 const MAX_DURATION: Duration = Duration::from_secs(5);
 
+impl Drop for PooledConnection {
+    fn drop(&mut self) {
+        let unfinished = self.connection.take_if(|connection| !connection.is_reusable());
+        let Some(unfinished) = unfinished else {
+            return self.pool.give_back(self.connection.take(), self.generation, self.is_limited);
+        };
+        // The cleanup keeps the checkout, so that the connection limit holds meanwhile
+        let checkout = PooledConnection {
+            pool: Arc::clone(&self.pool),
+            connection: None,
+            generation: self.generation,
+            is_limited: self.is_limited,
+        };
+        let cleanup = ConnectionCleanup { checkout, connection: Some(unfinished) };
+        if !cleanup.is_over()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(inherit_request(cleanup.run()));
+        }
+    }
+}
+
 /// A connection whose caller has dropped it and that is not reusable yet.
-pub(super) struct ConnectionCleanup {
+struct ConnectionCleanup {
     /// A checkout without a connection. It counts until the cleanup has ended, so that the
     /// connection limit holds.
-    pub checkout: PooledConnection,
-    pub connection: Option<Box<WireConnection>>,
+    checkout: PooledConnection,
+    connection: Option<Box<WireConnection>>,
 }
 
 impl ConnectionCleanup {
     /// Returns whether nothing is left to do but to close the connection.
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.connection.as_ref().is_none_or(|connection| connection.is_broken())
     }
 
     /// Restores the session, or cancels the running statement. A restored connection returns to the
     /// pool with its checkout.
-    pub async fn run(mut self) {
+    async fn run(mut self) {
         let Some(connection) = self.connection.as_mut() else { return };
         if connection.is_ready() {
             let mode = self.checkout.pool.mode();

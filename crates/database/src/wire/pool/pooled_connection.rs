@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use portico_base::inherit_request;
-use tokio::runtime::Handle;
-
-use super::cleanup::ConnectionCleanup;
 use super::shared::SharedPool;
 use crate::wire::protocol::batch::{Access, Batch};
 use crate::wire::protocol::error::WireError;
@@ -28,7 +24,7 @@ pub struct PooledConnection {
     pub(crate) connection: Option<Box<WireConnection>>,
     pub(crate) generation: u64,
     /// It counts as a limited checkout.
-    is_limited: bool,
+    pub(super) is_limited: bool,
 }
 
 impl PooledConnection {
@@ -112,27 +108,5 @@ impl PooledConnection {
     /// Returns the number of the server's process for this connection, as in `pg_stat_activity`.
     pub fn process(&self) -> i32 {
         self.connection.as_ref().map_or(0, |connection| connection.process())
-    }
-}
-
-impl Drop for PooledConnection {
-    fn drop(&mut self) {
-        let unfinished = self.connection.take_if(|connection| !connection.is_reusable());
-        let Some(unfinished) = unfinished else {
-            return self.pool.give_back(self.connection.take(), self.generation, self.is_limited);
-        };
-        // The cleanup keeps the checkout, so that the connection limit holds meanwhile
-        let checkout = Self {
-            pool: Arc::clone(&self.pool),
-            connection: None,
-            generation: self.generation,
-            is_limited: self.is_limited,
-        };
-        let cleanup = ConnectionCleanup { checkout, connection: Some(unfinished) };
-        if !cleanup.is_over()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn(inherit_request(cleanup.run()));
-        }
     }
 }

@@ -2,13 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::checkout_queue::{CheckoutGrant, CheckoutQueue, IdleConnection, ReturnedConnection};
-use super::idle_sweeper::IdleSweeper;
 use super::settings::WirePoolSettings;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -30,7 +27,7 @@ pub(crate) struct SharedPool {
     /// Increased by every renewal. Connections of an older generation are not used again.
     generation: AtomicU64,
     timeouts: AtomicU64,
-    /// An [`IdleSweeper`] is running.
+    /// The task that closes idle connections is running.
     pub has_sweeper: AtomicBool,
 }
 
@@ -169,35 +166,6 @@ impl SharedPool {
                         Ok(()) | Err(CheckoutGrant::Results(_)) => return,
                     }
                 }
-            }
-        }
-    }
-
-    /// Starts the task that closes idle connections, unless it runs. It runs while there are idle
-    /// connections.
-    fn start_sweeper(self: &Arc<Self>) {
-        if self.has_sweeper.load(Ordering::Acquire) || self.has_sweeper.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let sweeper = IdleSweeper::new(self);
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(sweeper.run(self.settings.max_idle));
-        }
-    }
-
-    /// Closes the connections that have been idle for too long. Returns the time until the next one
-    /// will have been, if there is one.
-    pub fn sweep(&self) -> Option<Duration> {
-        let mut queue = self.queue();
-        while let Some(mut oldest) = queue.take_idle_for(self.settings.max_idle) {
-            oldest.connection.terminate();
-        }
-        match queue.oldest_idle() {
-            Some(since) => Some(self.settings.max_idle.saturating_sub(since.elapsed())),
-            None => {
-                // Under the lock, so that the next connection that becomes idle starts a new task
-                self.has_sweeper.store(false, Ordering::Release);
-                None
             }
         }
     }
